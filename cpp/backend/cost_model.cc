@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "base/round_up.hpp"
 #include "collective/host_parts.hpp"
 #include "collective/hosts.hpp"
 
@@ -20,8 +21,6 @@ __extension__ using Femtoseconds = unsigned __int128;
 constexpr std::uint64_t kSwitchNs = 12'000;
 // A byte from one rank to another of its host, over a channel: into it and out of it, by way of the system.
 constexpr std::uint64_t kCopiesByChannel = 4;
-
-std::uint64_t ceiling(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
 
 CostTerms terms_of(const HostCosts& costs, const Placement& placement) {
   CostTerms terms{};
@@ -83,7 +82,7 @@ Placement placement_of(const Mesh& mesh) {
   for (const auto& [label, host] : hosts) {
     placement.most_on_a_host = std::max(placement.most_on_a_host, host.n_ranks);
     if (host.n_cores == 0) continue;
-    placement.most_on_a_core = std::max(placement.most_on_a_core, ceiling(host.n_ranks, host.n_cores));
+    placement.most_on_a_core = std::max(placement.most_on_a_core, divide_up(host.n_ranks, host.n_cores));
   }
   const HostParts parts(runs_of(host_numbers(mesh)));
   placement.least_on_a_host = static_cast<std::uint64_t>(parts.fewest_ranks);

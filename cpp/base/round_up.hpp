@@ -1,11 +1,14 @@
-// round_up(): what a place, or the room for something, takes in whole units: cache lines, pages.
+// divide_up() and round_up(): how many units, of cache lines or pages or blocks, something takes, and what they hold.
 #pragma once
 
 #include <cstddef>
 
 namespace ciranda {
 
+// The fewest units that hold `n`. REQUIRES: that n + unit can be represented.
+constexpr std::size_t divide_up(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit; }
+
 // The least multiple of `unit` that is `n` or more. REQUIRES: that it can be represented.
-constexpr std::size_t round_up(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
+constexpr std::size_t round_up(std::size_t n, std::size_t unit) { return divide_up(n, unit) * unit; }
 
 }  // namespace ciranda

@@ -2,6 +2,7 @@
 #include <array>
 #include <vector>
 
+#include "base/round_up.hpp"
 #include "collective/direct_allreduce.hpp"
 #include "collective/pair_transfers.hpp"
 #include "collective/slices.hpp"
@@ -34,7 +35,7 @@ class ByHosts final : public RunningCollective {
         n_neighbours_(range(host_).size()),
         own_(mesh.rank() - range(host_).begin),
         block_bytes_(segment_bytes * static_cast<std::size_t>(hosts.fewest_ranks)),
-        rounds_{n_blocks_of(plan.n_bytes, block_bytes_)},
+        rounds_{divide_up(plan.n_bytes, block_bytes_)},
         transfers_(mesh) {
     of_sums_.prescale = 1.0;
     for (const auto& piece : plan.output.pieces()) results_.add(piece.data(), piece.size());

@@ -1,6 +1,7 @@
 #include <array>
 #include <vector>
 
+#include "base/round_up.hpp"
 #include "collective/direct_allreduce.hpp"
 #include "collective/members.hpp"
 #include "collective/pair_transfers.hpp"
@@ -23,7 +24,7 @@ class TwoShot final : public RunningCollective {
         rounds_(rounding.is_on()),
         contributors_(members_of(plan.contributors, mesh.size())),
         block_bytes_(segment_bytes * static_cast<std::size_t>(mesh.size())),
-        n_blocks_(n_blocks_of(plan.n_bytes, block_bytes_)),
+        n_blocks_(divide_up(plan.n_bytes, block_bytes_)),
         transfers_(mesh),
         inputs_(contributors_.size()) {
     const std::size_t n_bytes = slice(0, 0).n_bytes;

@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include "base/round_up.hpp"
 #include "collective/members.hpp"
 #include "collective/pair_transfers.hpp"
 #include "collective/reduce_pieces.hpp"
@@ -23,7 +24,7 @@ class DirectReducescatter final : public RunningCollective {
         reduction_(reduction),
         contributors_(members_of(plan.contributors, mesh.size())),
         block_bytes_(block_bytes),
-        n_blocks_(n_blocks_of(plan.output.n_bytes(), block_bytes)),
+        n_blocks_(divide_up(plan.output.n_bytes(), block_bytes)),
         transfers_(mesh),
         inputs_(contributors_.size()) {
     const std::size_t n_bytes = block_range(0).n_bytes;

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "base/copy_bytes.hpp"
+#include "base/round_up.hpp"
 #include "collective/members.hpp"
 #include "collective/region_pieces.hpp"
 #include "collective/shm_allreduce.hpp"
@@ -18,7 +19,7 @@ class TwoShot final : public RunningCollective {
         reduction_(reduction),
         contributors_(members_of(plan.contributors, session.n_members())),
         chunk_bytes_(chunk_bytes),
-        n_chunks_(n_blocks_of(plan.n_bytes, chunk_bytes)),
+        n_chunks_(divide_up(plan.n_bytes, chunk_bytes)),
         first_chunk_(session.take(n_chunks_)),
         regions_(session, plan),
         inputs_(contributors_.size()) {}

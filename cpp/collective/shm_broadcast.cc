@@ -1,5 +1,6 @@
 #include "collective/shm_broadcast.hpp"
 
+#include "base/round_up.hpp"
 #include "collective/copy_pieces.hpp"
 #include "collective/slices.hpp"
 
@@ -12,8 +13,8 @@ class ShmBroadcast final : public RunningCollective {
       : parts_(session.parts()),
         is_root_(session.member() == plan.root),
         plan_(plan),
-        n_parts_(n_blocks_of(plan.n_bytes, parts_.n_bytes())),
-        first_part_(ArenaParts::first_of(session.take(n_blocks_of(n_parts_, ArenaParts::kParts)))) {}
+        n_parts_(divide_up(plan.n_bytes, parts_.n_bytes())),
+        first_part_(ArenaParts::first_of(session.take(divide_up(n_parts_, ArenaParts::kParts)))) {}
 
   Progress step() override {
     const std::size_t n_before = n_done_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/round_up.hpp"
 #include "collective/copy_pieces.hpp"
 #include "collective/slices.hpp"
 
@@ -17,7 +18,7 @@ class ShmExchange final : public RunningCollective {
         is_shared_out_(is_shared_out),
         part_bytes_(std::min(is_shared_out ? session.share_bytes(session.n_members() - 1) : session.slot_bytes(),
                              kMostPartBytes)),
-        n_chunks_(n_blocks_of(plan.n_bytes, part_bytes_)),
+        n_chunks_(divide_up(plan.n_bytes, part_bytes_)),
         first_chunk_(session.take(n_chunks_)) {}
 
   Progress step() override {

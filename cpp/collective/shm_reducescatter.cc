@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "base/round_up.hpp"
 #include "collective/members.hpp"
 #include "collective/reduce_pieces.hpp"
 #include "collective/slices.hpp"
@@ -17,7 +18,7 @@ class ShmReducescatter final : public RunningCollective {
         reduction_(reduction),
         contributors_(members_of(plan.contributors, session.n_members())),
         part_bytes_(session.share_bytes()),
-        n_chunks_(n_blocks_of(plan.n_bytes, part_bytes_)),
+        n_chunks_(divide_up(plan.n_bytes, part_bytes_)),
         first_chunk_(session.take(n_chunks_)),
         inputs_(contributors_.size()) {}
 

@@ -17,7 +17,7 @@ struct Slice {
 inline Slice slice_of(std::size_t n_bytes, int n_ranks, int rank) {
   constexpr std::size_t kLine = 64;
   const auto n = static_cast<std::size_t>(n_ranks);
-  const std::size_t share = round_up((n_bytes + n - 1) / n, kLine);
+  const std::size_t share = round_up(divide_up(n_bytes, n), kLine);
   const std::size_t begin = std::min(share * static_cast<std::size_t>(rank), n_bytes);
   const std::size_t end = std::min(begin + share, n_bytes);
   return {begin, end - begin};
@@ -28,11 +28,7 @@ inline Slice slice_of(const Slice& whole, int n_ranks, int rank) {
   return {whole.offset + slice.offset, slice.n_bytes};
 }
 
-inline std::size_t n_blocks_of(std::size_t n_bytes, std::size_t block_bytes) {
-  return (n_bytes + block_bytes - 1) / block_bytes;
-}
-
-// Empty from n_blocks_of() on.
+// Empty behind the last.
 inline Slice block_of(std::size_t n_bytes, std::size_t block_bytes, std::size_t block) {
   const std::size_t begin = std::min(block * block_bytes, n_bytes);
   return {begin, std::min(block_bytes, n_bytes - begin)};

@@ -79,7 +79,7 @@ Status RoundsByMessages::carry_out(TimePoint now) {
     entry.inputs = std::move(done.inputs);
     lane_.in_flight.note_agreed(done.ticket, Path::kByMessages, lane_.in_flight.recorder().now());
     if (Status status = lane_.data.combine(entry); !status.ok()) return status;
-    lane_.n_met.fetch_add(1, std::memory_order_relaxed);
+    lane_.count_met();
     const Status outcome = lane_.in_flight.at(done.ticket).outcome;
     lane_.in_flight.complete(done.ticket, outcome);
   }

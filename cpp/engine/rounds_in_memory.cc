@@ -277,8 +277,7 @@ void RoundsInMemory::gather(const SharedArena& arena, const DirectRound& round, 
 
 void RoundsInMemory::note_done(const SharedArena& arena, const DirectRound& round) {
   memory_.note_read(arena, round);
-  // Counted with the progress lock alone, so no locked instruction is needed.
-  lane_.n_met.store(lane_.n_met.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  lane_.count_met();
 }
 
 RoundCall RoundsInMemory::call_of(const Submission& entry, std::span<const DirectTensor> tensors) const {

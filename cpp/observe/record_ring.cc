@@ -6,6 +6,8 @@
 #include <functional>
 #include <string>
 
+#include "base/fetch_line.hpp"
+
 namespace ciranda {
 namespace {
 
@@ -51,8 +53,8 @@ void RecordRing::write(const RecordedCall& call, const Stages& stages) {
   put_name(to + kFixedWords, call.name);
   n_written_.store(n + 1, std::memory_order_release);
   // The caches' lines of the next one, which a reader may have: without waiting for them then.
-  __builtin_prefetch(record(n + 1), 1);
-  __builtin_prefetch(record(n + 1) + 8, 1);
+  fetch_line(*record(n + 1));
+  fetch_line(*(record(n + 1) + 8));
 }
 
 bool RecordRing::read(std::uint64_t n, Record& into) const {

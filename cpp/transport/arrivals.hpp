@@ -16,6 +16,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/fetch_line.hpp"
+
 namespace ciranda {
 
 class Arrivals {
@@ -27,14 +29,7 @@ class Arrivals {
       : word_(word), n_members_(static_cast<std::uint64_t>(n_members)) {}
 
   // Has the line fetched for writing while this member does something else: come() then finds it here.
-  void fetch() const {
-#if defined(__x86_64__)
-    // What __builtin_prefetch() makes for processors of every age would fetch it for reading only, once more than else.
-    asm volatile("prefetchw %0" : : "m"(word_));  // NOLINT(hicpp-no-assembler)
-#else
-    __builtin_prefetch(&word_, 1);
-#endif
-  }
+  void fetch() const { fetch_line(word_); }
 
   // False: the round is closed. REQUIRES: this member has not come to the round before.
   bool come(std::uint64_t round) {
