@@ -1,11 +1,14 @@
-// Waits: that a thread which begins to wait while another holds the progress lock is seen by the one that holds it.
+// Waits: that a thread which begins to wait while another holds the progress lock is seen by the one that holds it, and
+// what calls that are waited for leave to the background thread.
 #include "progress/waits.hpp"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -103,6 +106,58 @@ TEST(Waits, ThatBeginWhileAnotherThreadArmsAreSeenByIt) {
   EXPECT_TRUE(coordinator->wait(coordinator->submit(std::move(missing))).ok());
   waiter.join();
   std::thread leaving([&coordinator] { coordinator->shutdown(); });
+  engine->shutdown();
+  leaving.join();
+}
+
+// A mesh that tells how often a thread has begun to sleep, and whether it was to wake by itself.
+class SleepersMesh final : public MeshAround {
+ public:
+  using MeshAround::MeshAround;
+
+  void sleep(std::optional<std::chrono::nanoseconds> at_most) override {
+    wakes_by_itself_ = at_most.has_value();
+    ++n_sleeps_;
+    MeshAround::sleep(at_most);
+  }
+
+  // Whether the background thread is to wake by itself once it has been woken and sleeps again. Woken more than once:
+  // it may just have been about to sleep, with what it knew before.
+  bool wakes_by_itself_after_kicks() {
+    for (int i = 0; i < 5; ++i) {
+      const int before = n_sleeps_;
+      kick();
+      while (n_sleeps_ == before) std::this_thread::yield();
+    }
+    return wakes_by_itself_;
+  }
+
+ private:
+  std::atomic<int> n_sleeps_{0};
+  std::atomic<bool> wakes_by_itself_{false};
+};
+
+// Each call has a time at which it is told of as stalled. If the background thread forgot that of the last, it would
+// have to be woken to hear of the next one's: in each call.
+TEST(Waits, LeaveTheBackgroundThreadItsDeadline) {
+  const Watchdog watchdog("deadlines of calls");
+  LoopbackFabric fabric(2);
+  auto owned_mesh = std::make_unique<SleepersMesh>(fabric.take_mesh(0));
+  SleepersMesh& mesh = *owned_mesh;
+  Config config;
+  config.stall_warning_seconds = 60;
+  const auto engine = Engine::create(std::move(owned_mesh), config);
+  const auto other = Engine::create(fabric.take_mesh(1), config);
+  EXPECT_FALSE(mesh.wakes_by_itself_after_kicks()) << "nothing has been called";
+  float value = 1;
+  const auto operation = engine->submit(request(Collective::kAllreduce, "x", DataType::kFloat32, {1}, &value));
+  EXPECT_TRUE(mesh.wakes_by_itself_after_kicks()) << "the other rank may never come";
+  float missing = 2;
+  const auto last = other->submit(request(Collective::kAllreduce, "x", DataType::kFloat32, {1}, &missing));
+  EXPECT_TRUE(engine->wait(operation).ok());
+  EXPECT_TRUE(other->wait(last).ok());
+  EXPECT_TRUE(mesh.wakes_by_itself_after_kicks()) << "it will once, for nothing";
+  std::thread leaving([&other] { other->shutdown(); });
   engine->shutdown();
   leaving.join();
 }
