@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
@@ -70,6 +71,9 @@ def test_init_is_quick() -> None:
     assert best < 0.2
 
 
+_MOST_WHILE_IDLE = 0.001  # of a core
+
+
 def _cpu_time_while_idle(seconds: float) -> float:
     hvd.allreduce(1.0)
     # Let the spinning after the last operation end.
@@ -82,12 +86,17 @@ def _cpu_time_while_idle(seconds: float) -> float:
 
 def _least_cpu_time_while_idle() -> float:
     # Python may tidy up in some of them, and the system charge a little; a thread that looks now and then does in all.
-    return min(_cpu_time_while_idle(0.5) for _ in range(8))
+    least = math.inf
+    for _ in range(8):
+        least = min(least, _cpu_time_while_idle(1.0))
+        if hvd.allreduce(least, op=hvd.Max) < _MOST_WHILE_IDLE:  # of all ranks, which so stop together
+            break
+    return least
 
 
 def test_idle_ranks_use_no_cpu(worlds: Any) -> None:
     for load in worlds.of(2).run(_least_cpu_time_while_idle):
-        assert load < 0.001
+        assert load < _MOST_WHILE_IDLE
 
 
 def _resident_bytes() -> int:

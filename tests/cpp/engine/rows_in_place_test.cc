@@ -27,7 +27,7 @@ using testing::WorldOptions;
 using Values = std::vector<std::int32_t>;
 
 constexpr int kSteps = 6;
-constexpr std::int64_t kMany = 300'000;  // rows: too many to meet with
+constexpr int kMany = 300'000;  // rows: too many to meet with
 
 enum class Way : std::uint8_t { kCalls, kRequests, kMixed };
 
@@ -141,12 +141,14 @@ TEST(RowsInPlace, OfRanksThatMeet) {
   for (const int n_ranks : {2, 3, 4}) {
     for (const Kind kind : kKinds) {
       for (const Way way : {Way::kCalls, Way::kRequests, Way::kMixed}) {
-        for (const std::int64_t n_rows : {std::int64_t{4}, std::int64_t{5'000}, std::int64_t{40'000}, kMany}) {
+        for (const std::int64_t n_rows : {4, 5'000, 40'000, kMany}) {
           const Watchdog watchdog("rows in place");
           World world(n_ranks, patient());
           const bool can_meet = n_rows == 4 || (n_ranks == 2 && n_rows < kMany);
           run(world, kind, way, n_rows, can_meet);
-          EXPECT_TRUE(!can_meet || world.engine(0).n_met() > 0);
+          if (can_meet) {
+            EXPECT_GT(world.engine(0).n_met(), 0U);
+          }
         }
       }
     }
@@ -157,7 +159,7 @@ TEST(RowsInPlace, OfRanksThatDoNot) {
   for (const Layout layout : kLayouts) {
     for (const int n_ranks : {2, 3, 4}) {
       for (const Kind kind : kKinds) {
-        for (const std::int64_t n_rows : {std::int64_t{4}, std::int64_t{5'000}, kMany}) {
+        for (const std::int64_t n_rows : {4, 5'000, kMany}) {
           const Watchdog watchdog("rows in place");
           WorldOptions options = testing::options_for(layout, n_ranks);
           options.config.direct_rounds = false;

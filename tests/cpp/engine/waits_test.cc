@@ -40,6 +40,35 @@ TEST(Waits, AreHeededUntilAnotherBegins) {
   EXPECT_FALSE(waits.are_heeded()) << "nobody has looked since";
 }
 
+// Two ranks, of which the mesh of `rank` is a test's own.
+template <typename OwnMesh>
+class TwoRanks {
+ public:
+  TwoRanks(int rank, const Config& config) : fabric_(2) {
+    auto own_mesh = std::make_unique<OwnMesh>(fabric_.take_mesh(rank));
+    mesh_ = own_mesh.get();
+    other_ = Engine::create(fabric_.take_mesh(1 - rank), config);
+    engine_ = Engine::create(std::move(own_mesh), config);
+  }
+  TwoRanks(const TwoRanks&) = delete;
+  TwoRanks& operator=(const TwoRanks&) = delete;
+  ~TwoRanks() {
+    std::thread leaving([this] { other_->shutdown(); });
+    engine_->shutdown();
+    leaving.join();
+  }
+
+  OwnMesh& mesh() { return *mesh_; }
+  Engine& engine() { return *engine_; }
+  Engine& other() { return *other_; }
+
+ private:
+  LoopbackFabric fabric_;
+  OwnMesh* mesh_ = nullptr;
+  std::unique_ptr<Engine> other_;
+  std::unique_ptr<Engine> engine_;
+};
+
 // A mesh at which whoever arms its doorbell is held up once, and which tells who was the first after that to arm it for
 // lazy news.
 class HoldingMesh final : public MeshAround {
@@ -79,17 +108,14 @@ class HoldingMesh final : public MeshAround {
 // Else the doorbell stays armed as if nobody waited, and what is told lazily wakes nobody: the wait might never end.
 TEST(Waits, ThatBeginWhileAnotherThreadArmsAreSeenByIt) {
   const Watchdog watchdog("a wait that nobody has seen");
-  LoopbackFabric fabric(2);
-  auto owned_mesh = std::make_unique<HoldingMesh>(fabric.take_mesh(1));
-  HoldingMesh& mesh = *owned_mesh;
   Config config;
   config.spin_microseconds = 0;      // who does not get the lock soon sleeps
   config.stall_warning_seconds = 0;  // and nothing else wakes the engine
   config.stall_shutdown_seconds = 0;
-  const auto coordinator = Engine::create(fabric.take_mesh(0), config);
-  const auto engine = Engine::create(std::move(owned_mesh), config);
+  TwoRanks<HoldingMesh> ranks(1, config);
+  HoldingMesh& mesh = ranks.mesh();
   float value = 1;
-  const auto operation = engine->submit(request(Collective::kAllreduce, "x", DataType::kFloat32, {1}, &value));
+  const auto operation = ranks.engine().submit(request(Collective::kAllreduce, "x", DataType::kFloat32, {1}, &value));
   mesh.hold();
   std::thread waiter([&] {
     // Asked before it sleeps, for a second at most.
@@ -97,17 +123,14 @@ TEST(Waits, ThatBeginWhileAnotherThreadArmsAreSeenByIt) {
       mesh.let_go();
       return false;
     };
-    EXPECT_TRUE(engine->wait(operation, asked).ok());
+    EXPECT_TRUE(ranks.engine().wait(operation, asked).ok());
   });
   while (mesh.who_awaits() == std::thread::id()) std::this_thread::yield();
   EXPECT_NE(mesh.who_awaits(), waiter.get_id()) << "it had to wake and look for itself";
   float other = 2;
   auto missing = request(Collective::kAllreduce, "x", DataType::kFloat32, {1}, &other);
-  EXPECT_TRUE(coordinator->wait(coordinator->submit(std::move(missing))).ok());
+  EXPECT_TRUE(ranks.other().wait(ranks.other().submit(std::move(missing))).ok());
   waiter.join();
-  std::thread leaving([&coordinator] { coordinator->shutdown(); });
-  engine->shutdown();
-  leaving.join();
 }
 
 // A mesh that tells how often a thread has begun to sleep, and whether it was to wake by itself.
@@ -141,25 +164,19 @@ class SleepersMesh final : public MeshAround {
 // have to be woken to hear of the next one's: in each call.
 TEST(Waits, LeaveTheBackgroundThreadItsDeadline) {
   const Watchdog watchdog("deadlines of calls");
-  LoopbackFabric fabric(2);
-  auto owned_mesh = std::make_unique<SleepersMesh>(fabric.take_mesh(0));
-  SleepersMesh& mesh = *owned_mesh;
   Config config;
   config.stall_warning_seconds = 60;
-  const auto engine = Engine::create(std::move(owned_mesh), config);
-  const auto other = Engine::create(fabric.take_mesh(1), config);
+  TwoRanks<SleepersMesh> ranks(0, config);
+  SleepersMesh& mesh = ranks.mesh();
   EXPECT_FALSE(mesh.wakes_by_itself_after_kicks()) << "nothing has been called";
   float value = 1;
-  const auto operation = engine->submit(request(Collective::kAllreduce, "x", DataType::kFloat32, {1}, &value));
+  const auto operation = ranks.engine().submit(request(Collective::kAllreduce, "x", DataType::kFloat32, {1}, &value));
   EXPECT_TRUE(mesh.wakes_by_itself_after_kicks()) << "the other rank may never come";
   float missing = 2;
-  const auto last = other->submit(request(Collective::kAllreduce, "x", DataType::kFloat32, {1}, &missing));
-  EXPECT_TRUE(engine->wait(operation).ok());
-  EXPECT_TRUE(other->wait(last).ok());
+  const auto last = ranks.other().submit(request(Collective::kAllreduce, "x", DataType::kFloat32, {1}, &missing));
+  EXPECT_TRUE(ranks.engine().wait(operation).ok());
+  EXPECT_TRUE(ranks.other().wait(last).ok());
   EXPECT_TRUE(mesh.wakes_by_itself_after_kicks()) << "it will once, for nothing";
-  std::thread leaving([&other] { other->shutdown(); });
-  engine->shutdown();
-  leaving.join();
 }
 
 }  // namespace
