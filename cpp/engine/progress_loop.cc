@@ -63,9 +63,14 @@ Result<bool> ProgressLoop::execute(TimePoint now) {
   return world_.mux.has_made_room() || moved;
 }
 
-bool ProgressLoop::take_submissions(TimePoint now) {
+bool ProgressLoop::take_submissions(TimePoint now, const Operation* awaited) {
   if (submissions_.is_empty()) return false;
   submissions_.take(taken_);
+  Submission& only = taken_.front();
+  if (taken_.size() == 1 && only.operation.get() == awaited && only.staged == nullptr) {
+    only.request.is_awaited = true;
+    only.request.is_deferrable = false;
+  }
   for (Submission& submission : taken_) take(std::move(submission), now);
   taken_.clear();
   if (taken_.capacity() > kMostRoomKept) taken_ = std::vector<Submission>();
@@ -103,9 +108,9 @@ void ProgressLoop::heed_departures() {
 
 // --- before this rank sleeps
 
-void ProgressLoop::expect_no_more() {
+void ProgressLoop::expect_no_more(const Operation* awaited) {
   if (failure_) return;
-  take_submissions(std::chrono::steady_clock::now());
+  take_submissions(std::chrono::steady_clock::now(), awaited);
   bool has_said_something = false;
   for (const auto& lane : lanes_.all()) has_said_something |= lane->expect_no_more();
   if (has_said_something) run();

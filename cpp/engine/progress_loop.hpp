@@ -33,8 +33,9 @@ class ProgressLoop {
     return failure_ ? std::nullopt : lanes_.first().repeat(call, handle, stages, n_looks);
   }
 
-  // A thread waits: requests must not be held back to travel with later ones. Cheap to call again.
-  void expect_no_more();
+  // A thread waits: requests must not be held back to travel with later ones. If what it waits for, `awaited`, is all
+  // that was submitted since, it is taken in as a call whose thread waits from the start. Cheap to call again.
+  void expect_no_more(const Operation* awaited = nullptr);
 
   // No thread looks any longer: what waits for others to come to a direct round in memory is reported instead. Where a
   // thread waits nothing is held back, and the others are woken for what they were told lazily. Returns what is to wake
@@ -52,7 +53,7 @@ class ProgressLoop {
   std::optional<TimePoint> next_deadline() const;
 
  private:
-  bool take_submissions(TimePoint now);
+  bool take_submissions(TimePoint now, const Operation* awaited = nullptr);
   Lane* take(Submission&& submission, TimePoint now);
   Result<bool> agree(TimePoint now);
   Result<bool> execute(TimePoint now);

@@ -40,17 +40,18 @@ ProgressThreads::ProgressThreads(WorldParts& world)
 
 // --- with the lock
 
-// Takes the lock if it is free, does `run`, and gives the lock back. Returns whether it had the lock. `in_burst`: the
-// mesh is left disarmed if a burst is watched: the watcher looks before long. It may have ended before this thread had
-// the lock, but cannot be over with before the lock is given back.
+// Takes the lock if it is free, does `run`, and gives the lock back. Returns whether it had the lock. The mesh is left
+// disarmed if a burst is watched, unless a thread waits: the watcher looks before long. It may have ended before this
+// thread had the lock, but cannot be over with before the lock is given back.
 template <typename Run>
-bool ProgressThreads::with_lock(Run run, bool in_burst) {
+bool ProgressThreads::with_lock(Run run) {
   if (!lock_.try_take()) return false;
   const Holder holder(*this);
   if (has_ended_.load()) return true;
   mesh_.disarm();
   run();
-  if (in_burst && coalescing_.is_watched()) return true;
+  waits_.heed();
+  if (coalescing_.is_watched() && !waits_.are_any()) return true;
   if (!arm_when_nothing_moves() || is_due_before_background_wakes()) mesh_.kick();
   return true;
 }
@@ -113,17 +114,17 @@ void ProgressThreads::run_or_leave_it(std::size_t n_bytes) {
   const SubmissionCoalescing::Choice choice = coalescing_.choose(n_bytes, Clock::now());
   if (choice == SubmissionCoalescing::Choice::kLeaveAndWake) mesh_.kick();
   if (choice != SubmissionCoalescing::Choice::kProgress) return;
-  run_in_passing(false, !waits_.are_any());
+  run_in_passing(false);
   coalescing_.progressed(Clock::now());
 }
 
-void ProgressThreads::run_in_passing(bool is_waited_for, bool in_burst) {
+void ProgressThreads::run_in_passing(bool is_waited_for) {
   const auto run = [&] {
     if (is_waited_for) loop_.expect_no_more();
     for (int i = 0; i < kIterationsInPassing && iterate(); ++i) {
     }
   };
-  if (with_lock(run, in_burst)) see_what_came_late();
+  if (with_lock(run)) see_what_came_late();
 }
 
 // --- threads that wait
@@ -142,7 +143,7 @@ bool ProgressThreads::run_until_done(const Operation& operation, const std::opti
   while (goes_on && !operation.is_done()) {
     const bool had_lock = with_lock([&] {
       n_waiters_running_.fetch_add(1);
-      loop_.expect_no_more();
+      loop_.expect_no_more(&operation);
       while (goes_on && !operation.is_done() && !has_ended_.load()) goes_on = goes_on_after(iterate());
       if (operation.is_done()) waiting.end();
       n_waiters_running_.fetch_sub(1);  // before it arms: whoever sees one that runs knows that it still will
@@ -151,6 +152,7 @@ bool ProgressThreads::run_until_done(const Operation& operation, const std::opti
     if (has_ended_.load()) break;
   }
   n_runners_.fetch_sub(1);
+  coalescing_.progressed(Clock::now());
   see_what_came_late();
   return operation.is_done();
 }
@@ -195,15 +197,16 @@ void ProgressThreads::run_until_nothing_moves() {
 // Takes in what a burst leaves, until it ends. A thread that runs the progress loop does so anyway.
 void ProgressThreads::watch_burst() {
   const auto take_in = [this] {
-    while (iterate()) {
-    }
+    with_lock([this] {
+      while (iterate()) {
+      }
+    });
   };
-  while (coalescing_.is_watched() && !has_ended_.load()) {
-    coalescing_.begin_look();
-    with_lock(take_in, true);
-    if (coalescing_.ends()) return;
-    mesh_.sleep(coalescing_.until_next_look(Clock::now()));
-  }
+  const auto sleep = [this](std::chrono::nanoseconds at_most) {
+    if (!has_ended_.load()) mesh_.sleep(at_most);
+    return !has_ended_.load();
+  };
+  coalescing_.watch(take_in, sleep);
 }
 
 // --- the end

@@ -68,8 +68,8 @@ class ProgressThreads {
     return found;
   }
 
-  // A few iterations, if no other thread has the lock. `in_burst`: see with_lock().
-  void run_in_passing(bool is_waited_for, bool in_burst = false);
+  // A few iterations, if no other thread has the lock.
+  void run_in_passing(bool is_waited_for);
 
   // Runs the loop for a thread that waits. Returns whether the operation is done. Gives up at the deadline, and when
   // nothing has moved for the spin time: then the background thread, woken by whatever comes next, goes on.
@@ -97,7 +97,7 @@ class ProgressThreads {
   void look_again();
 
   template <typename Run>
-  bool with_lock(Run run, bool in_burst = false);
+  bool with_lock(Run run);
   // REQUIRES: the lock.
   bool iterate();
   bool arm_when_nothing_moves();

@@ -2,10 +2,10 @@
 // other, most leave it to a later one, and travel with that.
 //
 // Should no later one come, what was left must not lie there for long: nobody may ever wait for it. So a burst is
-// *watched*: the background thread, woken once, runs the progress loop at once. Has anything been left meanwhile, the
-// burst goes on, and the watcher looks again after half as long as the burst has taken so far. So what is left last
-// waits for a part of the time in which the burst was submitted, and a burst is looked at a few times, however long it
-// is.
+// *watched*: the background thread, woken once, runs the progress loop, sleeps for half as long as the burst has taken
+// so far, and runs it again, until nothing has been left since it last did. So what is left last waits for a part of
+// the time in which the burst was submitted, and a burst is looked at a few times, however long it is. A thread that
+// submits and waits, again and again, is in a burst too, in which its waits take in what it has left.
 //
 // Threads: any. Those that submit at the same time may each take the other's for its own, which costs no more than
 // time.
@@ -47,7 +47,7 @@ class SubmissionCoalescing {
     return is_watched_.exchange(true) ? Choice::kLeave : Choice::kLeaveAndWake;
   }
 
-  // The progress loop was run in passing.
+  // The progress loop was run in passing, or by a thread that waited.
   void progressed(TimePoint now) {
     last_iteration_.store(now.time_since_epoch(), std::memory_order_relaxed);
     n_left_bytes_.store(0, std::memory_order_relaxed);
@@ -55,17 +55,21 @@ class SubmissionCoalescing {
 
   bool is_watched() const { return is_watched_.load(); }
 
-  // The watcher's, before it takes in what was left, and after. Whether nothing was left in between: then the burst is
-  // over, and who looks for submissions after this sees all that were left.
-  void begin_look() { n_left_seen_ = n_left_.load(); }
-  bool ends() {
-    if (n_left_.load() != n_left_seen_) return false;
+  // The watcher's. `take_in` what was left, then `sleep` for so long at most, until nothing is left any more or `sleep`
+  // returns false. Who looks for submissions after this sees all that were left.
+  template <typename TakeIn, typename Sleep>
+  void watch(TakeIn take_in, Sleep sleep) {
+    std::uint64_t n_left_before = 0;
+    do {
+      n_left_before = n_left_.load();
+      take_in();
+      if (!sleep(until_next_look(std::chrono::steady_clock::now()))) return;
+    } while (n_left_.load() != n_left_before);
     n_quick_.store(0, std::memory_order_relaxed);
     is_watched_.store(false);
-    return true;
   }
 
-  // If it does not end.
+  // If the burst goes on.
   std::chrono::nanoseconds until_next_look(TimePoint now) const {
     const auto lasts = now - TimePoint(began_.load(std::memory_order_relaxed));
     return std::clamp<std::chrono::nanoseconds>(lasts / 2, kLeastBetweenLooks, kMostBetweenLooks);
@@ -74,10 +78,10 @@ class SubmissionCoalescing {
  private:
   using Duration = std::chrono::steady_clock::duration;
 
-  // Less would be gone before the watcher slept.
-  static constexpr std::chrono::microseconds kLeastBetweenLooks{5};
   // Short beside what data takes to travel, long beside what a submission takes.
   static constexpr std::chrono::microseconds kBetweenIterations{30};
+  // Where less passes between two looks, a burst would end between two of its submissions.
+  static constexpr std::chrono::microseconds kLeastBetweenLooks = kBetweenIterations;
   static constexpr std::size_t kMostLeftBytes = AgreementLimits{}.left_bytes;
   // A layer brings two or three gradients at once; to wake a thread for these does not pay.
   static constexpr int kQuickInARow = 3;
@@ -88,7 +92,6 @@ class SubmissionCoalescing {
   std::atomic<std::uint64_t> n_left_{0};      // submissions
   std::atomic<bool> is_watched_{false};
   std::atomic<Duration> began_{Duration::zero()};  // when it was first watched
-  std::uint64_t n_left_seen_ = 0;                  // the watcher's
 };
 
 }  // namespace ciranda

@@ -6,6 +6,7 @@
 #include <latch>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "agree/messages.hpp"
@@ -77,6 +78,45 @@ TEST_P(DirectRounds, TakePlaceFromTheSecondCallOn) {
 TEST_P(DirectRounds, AreNotForWhatIsLargeOrIsNotWaitedFor) {
   expect_none(options(), 4097, true);
   expect_none(options(), 3, false);
+}
+
+// Of calls that follow each other soon the engine leaves the last until it sees what its caller does next.
+TEST_P(DirectRounds, AreForCallsForWhichAThreadWaitsSoon) {
+  const Watchdog watchdog("a wait after each submission");
+  World world(2, options());
+  world.run([&](Engine& engine) {
+    const auto submit_and_wait = [&engine](int step) {
+      std::vector<float> values = filled(3, engine.rank(), step);
+      Request later = sum_of("x", values);
+      later.is_awaited = false;
+      later.is_deferrable = step % 2 == 0;
+      const Status status = engine.wait(engine.submit(std::move(later)));
+      EXPECT_TRUE(status.ok()) << status.message();
+      EXPECT_EQ(values, std::vector<float>(3, expected(2, step)));
+    };
+    EXPECT_EQ(meet(engine, 4, submit_and_wait), 4U);
+  });
+}
+
+TEST_P(DirectRounds, AreNotForSeveralCallsThatAreSubmittedBeforeAnyIsWaitedFor) {
+  const Watchdog watchdog("waits after two submissions");
+  World world(2, options());
+  world.run([&](Engine& engine) {
+    for (int step = 0; step < 50; ++step) {
+      std::vector<float> x = filled(3, engine.rank(), step);
+      std::vector<float> y = filled(3, engine.rank(), step + 1);
+      std::vector<Engine::OperationPtr> operations;
+      for (auto [name, values] : {std::pair{"x", &x}, std::pair{"y", &y}}) {
+        Request later = sum_of(name, *values);
+        later.is_awaited = false;
+        operations.push_back(engine.submit(std::move(later)));
+      }
+      for (const auto& operation : operations) ASSERT_TRUE(engine.wait(operation).ok());
+      ASSERT_EQ(x, std::vector<float>(3, expected(2, step)));
+      ASSERT_EQ(y, std::vector<float>(3, expected(2, step + 1)));
+    }
+    EXPECT_EQ(engine.n_met(), 0U);
+  });
 }
 
 TEST_P(DirectRounds, CanBeTurnedOff) {

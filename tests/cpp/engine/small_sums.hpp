@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <latch>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "engine/engine.hpp"
@@ -27,12 +28,19 @@ inline Request sum_of(const std::string& name, std::vector<float>& values) {
                          values.data()));
 }
 
+// So that no thread waits for it.
+inline void poll_until_done(Engine& engine, const Engine::OperationPtr& operation) {
+  while (!engine.poll(operation)) std::this_thread::yield();
+}
+
 inline Status sum(Engine& engine, const std::string& name, std::vector<float>& values, bool is_awaited = true,
                   std::uint32_t process_set = 0) {
   Request r = sum_of(name, values);
   r.is_awaited = is_awaited;
   r.process_set = process_set;
-  return engine.wait(engine.submit(std::move(r)));
+  const Engine::OperationPtr operation = engine.submit(std::move(r));
+  if (!is_awaited) poll_until_done(engine, operation);
+  return engine.wait(operation);
 }
 
 // What a rank contributes to a step, and each element of the sum.

@@ -70,24 +70,38 @@ TEST_F(SubmissionCoalescingTest, WhatIsMuchTogetherIsNotLeft) {
   EXPECT_LT(n_left, 100);
 }
 
-TEST_F(SubmissionCoalescingTest, IsWatchedUntilNothingIsLeftDuringALook) {
+TEST_F(SubmissionCoalescingTest, IsWatchedUntilNothingIsLeftFromOneLookToTheNext) {
   begin_burst();
   EXPECT_TRUE(coalescing_.is_watched());
-  coalescing_.begin_look();
-  submit(microseconds(1));
-  EXPECT_FALSE(coalescing_.ends()) << "one was left since the look began";
-  coalescing_.begin_look();
-  EXPECT_TRUE(coalescing_.ends());
+  int n_looks = 0;
+  int n_sleeps = 0;
+  const auto look = [&] {
+    if (++n_looks == 1) submit(microseconds(1));
+  };
+  const auto sleep = [&](std::chrono::nanoseconds /*at_most*/) {
+    if (++n_sleeps == 2) submit(microseconds(1));
+    return true;
+  };
+  coalescing_.watch(look, sleep);
+  EXPECT_EQ(n_looks, 3) << "one was left during the first look, one during the sleep after the second";
+  EXPECT_EQ(n_sleeps, 3);
   EXPECT_FALSE(coalescing_.is_watched());
   begin_burst();
   EXPECT_TRUE(coalescing_.is_watched()) << "the next burst";
 }
 
+TEST_F(SubmissionCoalescingTest, IsWatchedNoLongerThanTheWatcherMaySleep) {
+  begin_burst();
+  int n_looks = 0;
+  coalescing_.watch([&] { ++n_looks; }, [](auto) { return false; });
+  EXPECT_EQ(n_looks, 1);
+}
+
 // So that what is left last waits for a part of the time that the burst has taken.
 TEST_F(SubmissionCoalescingTest, IsLookedAtMoreRarelyTheLongerItLasts) {
   begin_burst();
-  EXPECT_EQ(coalescing_.until_next_look(now_), microseconds(5));
-  EXPECT_EQ(coalescing_.until_next_look(now_ + microseconds(40)), microseconds(20));
+  EXPECT_EQ(coalescing_.until_next_look(now_), microseconds(30)) << "the next of a burst may take as long";
+  EXPECT_EQ(coalescing_.until_next_look(now_ + microseconds(100)), microseconds(50));
   EXPECT_EQ(coalescing_.until_next_look(now_ + std::chrono::milliseconds(5)), microseconds(250));
 }
 
