@@ -115,7 +115,6 @@ void ProgressThreads::run_or_leave_it(std::size_t n_bytes) {
   if (choice == SubmissionCoalescing::Choice::kLeaveAndWake) mesh_.kick();
   if (choice != SubmissionCoalescing::Choice::kProgress) return;
   run_in_passing(false);
-  coalescing_.progressed(Clock::now());
 }
 
 void ProgressThreads::run_in_passing(bool is_waited_for) {
@@ -125,6 +124,7 @@ void ProgressThreads::run_in_passing(bool is_waited_for) {
     }
   };
   if (with_lock(run)) see_what_came_late();
+  coalescing_.progressed(Clock::now());
 }
 
 // --- threads that wait
