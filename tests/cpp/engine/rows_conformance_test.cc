@@ -23,6 +23,7 @@ using testing::Homes;
 using testing::kLayouts;
 using testing::Layout;
 using testing::request;
+using testing::submit;
 
 using Rows = std::vector<std::int64_t>;
 
@@ -134,7 +135,7 @@ TEST_P(RowsConformanceTest, Reducescatter) {
           for (std::byte* given : {static_cast<std::byte*>(nullptr), output.data(), input.data() + begin}) {
             Request r = reduction_request(Collective::kReducescatter, c, dtype(), {block.n_rows, block.width});
             r.memory = {{input.data(), given, home().place}};
-            auto operation = engine.submit(std::move(r));
+            auto operation = submit(engine, std::move(r));
             const Status status = engine.wait(operation);
             ASSERT_TRUE(status.ok()) << status.message();
             if (given == nullptr) expect_output(*operation, 0, expected, {rows[rank], block.width});
@@ -170,7 +171,7 @@ TEST_P(RowsConformanceTest, Reduce) {
           r.signature.root = root;
           r.memory = {{input.data(), in_place ? input.data() : output.data(), home().place}};
           if (!is_root && misalignment == Guarded::kMisaligned) r.memory[0].output = nullptr;
-          const Status status = engine.wait(engine.submit(std::move(r)));
+          const Status status = engine.wait(submit(engine, std::move(r)));
           ASSERT_TRUE(status.ok()) << status.message();
           EXPECT_TRUE(input.holds(is_root && in_place ? expected : mine));
           EXPECT_TRUE(output.holds(is_root && !in_place ? expected : before));
@@ -228,7 +229,7 @@ TEST_P(RowsConformanceTest, Alltoall) {
           Request r =
               request(Collective::kAlltoall, "a" + std::to_string(width), dtype(), {sums[0], width}, input.data());
           if (which != 0) r.splits = {to};  // else equal parts, not given
-          auto operation = engine.submit(std::move(r));
+          auto operation = submit(engine, std::move(r));
           const Status status = engine.wait(operation);
           ASSERT_TRUE(status.ok()) << status.message();
           ASSERT_EQ(operation->outputs().size(), 2U);
@@ -260,7 +261,7 @@ TEST_P(RowsConformanceTest, AlltoallIntoGivenMemory) {
           Request r = request(Collective::kAlltoall, "into", dtype(), {n_rows * size(), width}, nullptr);
           r.memory = {operand.memory()};
           r.has_room_for_all = true;
-          const Status status = engine.wait(engine.submit(std::move(r)));
+          const Status status = engine.wait(submit(engine, std::move(r)));
           ASSERT_TRUE(status.ok()) << status.message();
           operand.expect(expected);
         }
@@ -286,7 +287,7 @@ TEST_P(RowsConformanceTest, Gather) {
           Guarded input(rows_of(dtype(), engine.rank(), 0, n_rows, width), misalignment);
           Request r = request(Collective::kGather, "g", dtype(), {n_rows, width}, input.data());
           r.signature.root = root;
-          auto operation = engine.submit(std::move(r));
+          auto operation = submit(engine, std::move(r));
           const Status status = engine.wait(operation);
           ASSERT_TRUE(status.ok()) << status.message();
           if (engine.rank() == root) {
@@ -322,7 +323,7 @@ TEST_P(RowsConformanceTest, Scatter) {
                                 engine.rank() == root ? input.data() : nullptr);
             r.signature.root = root;
             if (!is_even && engine.rank() == root) r.splits = {splits};
-            auto operation = engine.submit(std::move(r));
+            auto operation = submit(engine, std::move(r));
             const Status status = engine.wait(operation);
             ASSERT_TRUE(status.ok()) << status.message();
             ASSERT_EQ(operation->outputs().size(), 1U);
@@ -409,7 +410,7 @@ TEST_P(RowsGroupConformanceTest, ReducescatterOfEveryTypeAtOnce) {
   for (const Layout layout : kLayouts) {
     worlds_[layout].run([&](Engine& engine) {
       std::vector<Guarded> own = group.tensors(engine.rank());
-      auto operation = engine.submit(group.request(Collective::kReducescatter, own));
+      auto operation = submit(engine, group.request(Collective::kReducescatter, own));
       ASSERT_TRUE(engine.wait(operation).ok());
       for (std::size_t i = 0; i < group.dtypes.size(); ++i) {
         SCOPED_TRACE("tensor " + std::to_string(i) + " " + to_string(layout));
@@ -439,7 +440,7 @@ TEST_P(RowsGroupConformanceTest, AlltoallOfEveryTypeAtOnce) {
       std::vector<Guarded> own = group.tensors(engine.rank());
       Request r = group.request(Collective::kAlltoall, own);
       for (std::size_t i = 0; i < group.dtypes.size(); ++i) r.splits.push_back(splits_of(i, engine.rank()));
-      auto operation = engine.submit(std::move(r));
+      auto operation = submit(engine, std::move(r));
       ASSERT_TRUE(engine.wait(operation).ok());
       ASSERT_EQ(operation->outputs().size(), 2 * group.dtypes.size());
       for (std::size_t i = 0; i < group.dtypes.size(); ++i) {
@@ -471,10 +472,10 @@ TEST_P(RowsGroupConformanceTest, ReduceGatherAndScatterOfEveryTypeAtOnce) {
         results.emplace_back(group.inputs[i].front().size(), Guarded::kAligned);
         reduce.memory[i].output = results.back().data();
       }
-      ASSERT_TRUE(engine.wait(engine.submit(std::move(reduce))).ok());
-      auto gathered = engine.submit(group.request(Collective::kGather, own));
+      ASSERT_TRUE(engine.wait(submit(engine, std::move(reduce))).ok());
+      auto gathered = submit(engine, group.request(Collective::kGather, own));
       ASSERT_TRUE(engine.wait(gathered).ok());
-      auto scattered = engine.submit(group.request(Collective::kScatter, own));
+      auto scattered = submit(engine, group.request(Collective::kScatter, own));
       ASSERT_TRUE(engine.wait(scattered).ok());
       for (std::size_t i = 0; i < group.dtypes.size(); ++i) {
         SCOPED_TRACE("tensor " + std::to_string(i) + " " + to_string(layout));

@@ -24,6 +24,7 @@ using testing::kLayouts;
 using testing::Layout;
 using testing::options_for;
 using testing::request;
+using testing::submit;
 using testing::Watchdog;
 using testing::World;
 
@@ -59,7 +60,7 @@ class ScanConformanceTest : public ::testing::TestWithParam<Case> {
           r.signature.op = reduction.op;
           r.signature.prescale = reduction.prescale;
           r.signature.postscale = reduction.postscale;
-          const Status status = engine.wait(engine.submit(std::move(r)));
+          const Status status = engine.wait(submit(engine, std::move(r)));
           ASSERT_TRUE(status.ok()) << status.message();
           operand.expect(expected);
         }
@@ -118,7 +119,7 @@ TEST_P(ScanTest, AGroup) {
     }
     r.signature.tensors.push_back({DataType::kFloat32, {20, 5}});
     r.memory.push_back({reinterpret_cast<std::byte*>(b.data()), reinterpret_cast<std::byte*>(b.data())});
-    const Status status = engine.wait(engine.submit(std::move(r)));
+    const Status status = engine.wait(submit(engine, std::move(r)));
     ASSERT_TRUE(status.ok()) << status.message();
     const int sum = rank * (rank + 1) / 2;
     EXPECT_EQ(a, (Values{sum, 10 * sum}));
@@ -137,19 +138,19 @@ TEST_P(ScanTest, WithARankThatHasJoined) {
     if (engine.rank() != 1) {
       for (int step = 0; step < 3; ++step) {
         Values mine(7, 6 * (engine.rank() + 1) + step);
-        ASSERT_TRUE(engine.wait(engine.submit(scan("sum", mine))).ok());
+        ASSERT_TRUE(engine.wait(submit(engine, scan("sum", mine))).ok());
         EXPECT_EQ(mine, Values(7, engine.rank() == 0 ? 6 + step : 24 + 2 * step));
         for (const bool divides_by_all : {false, true}) {
           mine.assign(7, 6 * (engine.rank() + 1));
           Request r = scan(divides_by_all ? "of all" : "average", mine);
           r.signature.op = ReduceOp::kAverage;
           r.signature.divides_by_all = divides_by_all;
-          ASSERT_TRUE(engine.wait(engine.submit(std::move(r))).ok());
+          ASSERT_TRUE(engine.wait(submit(engine, std::move(r))).ok());
           EXPECT_EQ(mine, Values(7, engine.rank() == 0 ? 6 : divides_by_all ? 8 : 12));
         }
       }
     }
-    ASSERT_TRUE(engine.wait(engine.submit(std::move(join))).ok());
+    ASSERT_TRUE(engine.wait(submit(engine, std::move(join))).ok());
   });
 }
 
@@ -171,7 +172,7 @@ TEST(Scan, RepeatedCallsMeet) {
             {.collective = Collective::kScan}, is_named ? "s" : "", DataType::kFloat32, {&shape, 1}, {memory, memory}};
         const auto repeated = engine.repeat(call);
         if (!repeated || *repeated != nullptr) {
-          ASSERT_TRUE(engine.wait(repeated ? *repeated : engine.submit(make_request(call))).ok());
+          ASSERT_TRUE(engine.wait(repeated ? *repeated : submit(engine, make_request(call))).ok());
         }
         ASSERT_EQ(values, std::vector<float>(33, static_cast<float>(rank * (rank + 1) / 2 + (rank + 1) * step)));
       });
@@ -188,7 +189,7 @@ TEST(Scan, RefusesWhatItCannotDo) {
       Request r = request(Collective::kScan, "x", DataType::kFloat32, {3}, values.data());
       r.signature.op = is_weighted ? ReduceOp::kAverage : ReduceOp::kAdasum;
       r.signature.is_weighted = is_weighted;
-      const Status status = engine.wait(engine.submit(std::move(r)));
+      const Status status = engine.wait(submit(engine, std::move(r)));
       EXPECT_EQ(status.kind(), ErrorKind::kInvalidArgument);
       EXPECT_TRUE(contains(status.message(), "allreduce")) << status.message();
     }

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <array>
+#include <barrier>
 #include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/engine.hpp"
@@ -60,6 +62,40 @@ inline WorldOptions patient() {
   return options;
 }
 
+// A thread for each rank, kept from one run to the next: to start threads takes longer than most runs.
+class RankThreads {
+ public:
+  explicit RankThreads(int n_ranks) : begins_(n_ranks + 1), ends_(n_ranks + 1) {
+    for (int rank = 0; rank < n_ranks; ++rank) {
+      threads_.emplace_back([this, rank] {
+        for (begins_.arrive_and_wait(); body_ != nullptr; begins_.arrive_and_wait()) {
+          (*body_)(rank);
+          ends_.arrive_and_wait();
+        }
+      });
+    }
+  }
+  RankThreads(const RankThreads&) = delete;
+  RankThreads& operator=(const RankThreads&) = delete;
+  ~RankThreads() {
+    body_ = nullptr;
+    begins_.arrive_and_wait();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  void run(const std::function<void(int rank)>& body) {
+    body_ = &body;
+    begins_.arrive_and_wait();
+    ends_.arrive_and_wait();
+  }
+
+ private:
+  const std::function<void(int)>* body_ = nullptr;
+  std::barrier<> begins_;
+  std::barrier<> ends_;
+  std::vector<std::thread> threads_;
+};
+
 class World {
  public:
   explicit World(int size, const WorldOptions& options = {})
@@ -67,7 +103,8 @@ class World {
 
   // Ranks of different settings, by rank; the fabric and the homes are those of rank 0's.
   template <std::invocable<int> OptionsOf>
-  World(int size, OptionsOf options_of) : fabric_(size, options_of(0).fabric), homes_(options_of(0).homes) {
+  World(int size, OptionsOf options_of)
+      : fabric_(size, options_of(0).fabric), homes_(options_of(0).homes), threads_(size) {
     for (int rank = 0; rank < size; ++rank) {
       engines_.push_back(Engine::create(fabric_.take_mesh(rank), options_of(rank).config, backends_with_paged()));
     }
@@ -77,16 +114,12 @@ class World {
   Engine& engine(int rank) { return *engines_[static_cast<std::size_t>(rank)]; }
   LoopbackFabric& fabric() { return fabric_; }
 
-  // Runs `body` for each rank on a thread of its own and waits for all.
+  // Runs `body` for each rank on its thread and waits for all.
   void run(const std::function<void(Engine&)>& body) {
-    std::vector<std::thread> threads;
-    for (auto& engine : engines_) {
-      threads.emplace_back([this, &body, &engine] {
-        const AtHome at(home_of(homes_, engine->rank()));
-        body(*engine);
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    threads_.run([&](int rank) {
+      const AtHome at(home_of(homes_, rank));
+      body(engine(rank));
+    });
   }
 
   // All ranks shut down together, as at the end of a script.
@@ -99,6 +132,7 @@ class World {
  private:
   LoopbackFabric fabric_;
   Homes homes_;
+  RankThreads threads_;
   std::vector<std::unique_ptr<Engine>> engines_;
 };
 
@@ -112,6 +146,15 @@ inline Request request(Collective collective, std::string name, DataType dtype, 
   r.memory = {{static_cast<const std::byte*>(input), static_cast<std::byte*>(output == nullptr ? input : output),
                home().place}};
   return r;
+}
+
+// Submits it. One that is not to be awaited is looked for once: then it has been taken in as what nobody waits for, and
+// goes by the log, also if the caller waits next.
+inline Engine::OperationPtr submit(Engine& engine, Request r) {
+  const bool is_awaited = r.is_awaited;
+  Engine::OperationPtr operation = engine.submit(std::move(r));
+  if (!is_awaited) engine.poll(operation);
+  return operation;
 }
 
 }  // namespace ciranda::testing
