@@ -1,7 +1,6 @@
 #include "engine/control_plane.hpp"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 namespace ciranda {
@@ -86,12 +85,11 @@ Result<bool> ControlPlane::receive(LaneMessages& lanes, TimePoint now) {
 Result<bool> ControlPlane::receive(int peer, LaneMessages& lanes, TimePoint now) {
   Peer& from = peers_[static_cast<std::size_t>(peer)];
   if (from.is_gone) return false;
-  std::array<std::byte, 32 << 10> buffer;  // for the largest input, so that it takes one call of the system
   bool moved = false;
-  while (const std::size_t n = mesh_.control(peer).read_some(buffer)) {
+  while (const std::size_t n = mesh_.control(peer).read_some(read_)) {
     moved = true;
     from.heard = now;
-    from.incoming.append(std::span(buffer).first(n));
+    from.incoming.append(std::span(read_).first(n));
     while (auto envelope = from.incoming.next()) {
       if (!envelope->ok()) return Status::internal(envelope->status().message() + ", from " + peer_text(peer));
       if (Status status = handle(peer, std::move(*envelope).value(), lanes, now); !status.ok()) return status;
