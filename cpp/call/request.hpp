@@ -113,7 +113,8 @@ struct Request {
   // contribute as many. Otherwise, and without this, the engine allocates. Alltoall: the outputs have the shapes of the
   // inputs, and may be the same memory; then all ranks must contribute as much, in equal parts.
   bool has_room_for_all = false;
-  bool is_cacheable = true;    // false where calls of one name, or none, are numbered as they come: see AutoNames
+  bool is_cacheable = true;  // false where calls of one name, or none, are numbered as they come: see AutoNames
+  // Lane::submit changes these two, where a thread waits before the call is taken in.
   bool is_deferrable = false;  // somebody will wait() or poll(): it may be held back to travel with others
   bool is_awaited = false;     // the submitter waits at once: others need not be told before
   bool is_early = false;       // with is_awaited: but does something else first; it may be at a direct round meanwhile

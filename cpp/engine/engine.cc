@@ -146,7 +146,7 @@ void Engine::Parts::submit(Submission&& submission, OpHandle* handle) {
   progress.submit(std::move(submission));
 }
 
-// The mesh stays armed, as where a call is taken in at once.
+// The mesh stays as it is, as where a call is taken in at once.
 std::optional<Engine::OperationPtr> Engine::repeat(const Call& call, OpHandle* handle) {
   Stages stages;
   const bool is_recorded = parts_->recorder->is_on();

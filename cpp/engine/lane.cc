@@ -43,6 +43,12 @@ void stand_in(Participant::Execute& entry, LaneId id, const LaneMesh& mesh, InFl
   }
 }
 
+// Of an asynchronous call: its thread waits already, and nothing is held back to travel with it.
+bool is_like_blocking(const Submission& submission, const InFlight& in_flight) {
+  return submission.is_waited_for && !submission.request.is_awaited && submission.staged == nullptr &&
+         !in_flight.has_deferrable();
+}
+
 // Nothing is left to execute of an entry that is about sets.
 void change_sets(Participant::Execute& entry, LaneChanges& changes, InFlight& in_flight) {
   if (entry.requests.empty()) return;
@@ -97,6 +103,11 @@ std::optional<Ticket> Lane::take_in(Submission&& submission, TimePoint now) {
 void Lane::submit(Submission&& submission, TimePoint now) {
   reports_.expect_more();
   PersistentOp* const held = submission.op;
+  const bool is_waited_for_late = is_like_blocking(submission, in_flight_);
+  if (is_waited_for_late) {
+    submission.request.is_awaited = true;
+    submission.request.is_deferrable = false;
+  }
   const bool is_duplicate = held == nullptr;
   const auto taken = take_in(std::move(submission), now);
   if (!taken) return;
@@ -111,7 +122,8 @@ void Lane::submit(Submission&& submission, TimePoint now) {
   // With a known name the coordinator can do nothing before it has called too, which it does by itself, or is woken for
   // when this rank will look no longer (ProgressLoop::stop_looking).
   const bool may_be_lazy = request.is_deferrable || (request.is_awaited && ready != nullptr);
-  if (!may_be_lazy || is_duplicate) control_.hurry();
+  // But the others' calls may be asynchronous too: theirs wait for nobody, and wake nobody when they are told lazily.
+  if (!may_be_lazy || is_waited_for_late || is_duplicate) control_.hurry();
   if (ready != nullptr && ready->items.size() == 1) {
     const auto input = by_messages_.input_along(request);
     ready->items.front().input.assign(input.begin(), input.end());

@@ -66,11 +66,7 @@ Result<bool> ProgressLoop::execute(TimePoint now) {
 bool ProgressLoop::take_submissions(TimePoint now, const Operation* awaited) {
   if (submissions_.is_empty()) return false;
   submissions_.take(taken_);
-  Submission& only = taken_.front();
-  if (taken_.size() == 1 && only.operation.get() == awaited && only.staged == nullptr) {
-    only.request.is_awaited = true;
-    only.request.is_deferrable = false;
-  }
+  if (taken_.size() == 1 && taken_.front().operation.get() == awaited) taken_.front().is_waited_for = true;
   for (Submission& submission : taken_) take(std::move(submission), now);
   taken_.clear();
   if (taken_.capacity() > kMostRoomKept) taken_ = std::vector<Submission>();
@@ -104,6 +100,10 @@ void ProgressLoop::heed_departures() {
     for (const auto& lane : lanes_.all()) lane->heed(departures[n_departures_heeded_]);
   }
   for (const auto& lane : lanes_.all()) lane->fail_what_cannot_come();
+}
+
+bool ProgressLoop::is_at_round() const {
+  return lanes_.has_any([](Lane& lane) { return !lane.rounds().empty(); });
 }
 
 // --- before this rank sleeps

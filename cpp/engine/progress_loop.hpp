@@ -34,7 +34,7 @@ class ProgressLoop {
   }
 
   // A thread waits: requests must not be held back to travel with later ones. If what it waits for, `awaited`, is all
-  // that was submitted since, it is taken in as a call whose thread waits from the start. Cheap to call again.
+  // that was submitted since, it may go by a direct round, as a blocking call does. Cheap to call again.
   void expect_no_more(const Operation* awaited = nullptr);
 
   // No thread looks any longer: what waits for others to come to a direct round in memory is reported instead. Where a
@@ -49,6 +49,8 @@ class ProgressLoop {
   // The world's.
   const Lane& first_lane() const { return lanes_.first(); }
 
+  // A call has come to a direct round in memory to which others have yet to come.
+  bool is_at_round() const;
   bool has_work() const;
   std::optional<TimePoint> next_deadline() const;
 

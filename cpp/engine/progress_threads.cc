@@ -41,8 +41,8 @@ ProgressThreads::ProgressThreads(WorldParts& world)
 // --- with the lock
 
 // Takes the lock if it is free, does `run`, and gives the lock back. Returns whether it had the lock. The mesh is left
-// disarmed if a burst is watched, unless a thread waits: the watcher looks before long. It may have ended before this
-// thread had the lock, but cannot be over with before the lock is given back.
+// disarmed if a burst is watched, unless a thread waits or a call is at a round: the watcher looks before long. It may
+// have ended before this thread had the lock, but cannot be over with before the lock is given back.
 template <typename Run>
 bool ProgressThreads::with_lock(Run run) {
   if (!lock_.try_take()) return false;
@@ -51,7 +51,7 @@ bool ProgressThreads::with_lock(Run run) {
   mesh_.disarm();
   run();
   waits_.heed();
-  if (coalescing_.is_watched() && !waits_.are_any()) return true;
+  if (coalescing_.is_watched() && !waits_.are_any() && !loop_.is_at_round()) return true;
   if (!arm_when_nothing_moves() || is_due_before_background_wakes()) mesh_.kick();
   return true;
 }

@@ -3,7 +3,8 @@
 // the progress lock.
 //
 // A thread that runs the loop has disarmed the mesh's doorbell. When it gives the lock back it arms the doorbell and
-// looks once more, so that the background thread, asleep in Mesh::sleep, is woken by whatever comes.
+// looks once more, so that the background thread, asleep in Mesh::sleep, is woken by whatever comes. It leaves that in
+// a burst of submissions, which the background thread watches: it looks by itself, every 250 us at least.
 //
 // Any thread, but where it says otherwise.
 #pragma once
@@ -42,9 +43,9 @@ class ProgressThreads {
   void submit(Submission&& submission);
 
   // Calls `act` with the loop, and how often it may look at a direct round, if that can be now: no other thread has the
-  // lock, nothing that was submitted before is still to be taken in, and the world has not ended. The mesh stays armed:
-  // nothing is received, and whatever comes meanwhile wakes the background thread; so does who closes a round to which
-  // a call has come.
+  // lock, nothing that was submitted before is still to be taken in, and the world has not ended. The mesh stays as it
+  // is, armed but in a burst: nothing is received, and whatever comes meanwhile wakes the background thread; so does
+  // who closes a round to which a call has come.
   template <typename Act>
   void at_once(Act act) {
     if (!lock_.try_take()) return;

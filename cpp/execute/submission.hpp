@@ -23,6 +23,7 @@ struct Submission {
   PersistentOp* op = nullptr;           // that it holds; null: a duplicate, or not numbered yet
   Stages stages = {};                   // those in which it was recorded
   std::unique_ptr<Staged> staged = {};  // null: its tensors lie in host memory
+  bool is_waited_for = false;           // by a thread that has submitted nothing after it, before it is taken in
 
   // In flight:
   bool is_executing = false;

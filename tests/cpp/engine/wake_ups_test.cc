@@ -1,4 +1,5 @@
-// Who is woken for what. One thread runs two ranks by hand, so that nothing depends on time.
+// Who is woken for what, and what becomes of calls for which a thread waits late. One thread runs two ranks by hand, so
+// that nothing depends on time.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -39,11 +40,14 @@ class CountingMesh final : public testing::MeshAround {
 // What an engine is without its threads.
 class Rank {
  public:
-  Rank(LoopbackFabric& fabric, int rank) : mesh_(fabric.take_mesh(rank)) {}
+  Rank(LoopbackFabric& fabric, int rank, bool makes_direct_rounds = false)
+      : mesh_(fabric.take_mesh(rank)), world_{mesh_, config(makes_direct_rounds), recorder_, all_backends()} {}
 
   CountingMesh& mesh() { return mesh_; }
   bool awaits_lazy_news() { return loop_.stop_looking(false) == Sleeper::kAwaits; }
   void wait_without_looking() { loop_.stop_looking(true); }
+  void begin_to_wait(const Operation& operation) { loop_.expect_no_more(&operation); }
+  std::uint64_t n_met() const { return world_.n_met; }
 
   std::shared_ptr<Operation> submit(const std::string& name, bool is_awaited, std::int64_t count = kMany) {
     auto r = request(Collective::kAllreduce, name, DataType::kInt32, {count}, values_.data());
@@ -72,19 +76,20 @@ class Rank {
     return operation;
   }
 
-  static Config config() {
+  static Config config(bool makes_direct_rounds) {
     Config config;
-    config.direct_rounds = false;  // which wake nobody
+    config.direct_rounds = makes_direct_rounds;
     return config;
   }
 
   CountingMesh mesh_;
   Recorder recorder_;
-  WorldParts world_{mesh_, config(), recorder_, all_backends()};
+  WorldParts world_;
   ProgressLoop loop_{world_};
   std::vector<std::int32_t> values_ = std::vector<std::int32_t>(kMany, 1);
 };
 
+// Without direct rounds, which wake nobody.
 class WakeUpsTest : public ::testing::TestWithParam<bool> {
  protected:
   WakeUpsTest() : fabric_(2, options()), coordinator_(fabric_, 0), other_(fabric_, 1) {}
@@ -209,8 +214,97 @@ TEST_P(WakeUpsTest, ReportsDoNotDisturbACoordinatorThatHasYetToCall) {
   EXPECT_TRUE(coordinator.awaits_lazy_news());
 }
 
+// It has made its call, for which nobody waits there, so nobody looks for what it lacks.
+TEST_P(WakeUpsTest, TheCoordinatorIsToldAtOnceOfACallWhoseThreadWaitsLater) {
+  call_once("x");
+  const auto deferred = coordinator_.submit_deferrable("x");
+  coordinator_.run();
+  EXPECT_FALSE(coordinator_.awaits_lazy_news());
+  const auto asynchronous = other_.submit_deferrable("x");
+  const int before = other_.mesh().n_urgent();
+  other_.begin_to_wait(*asynchronous);
+  other_.run();
+  EXPECT_GT(other_.mesh().n_urgent(), before);
+  complete(*asynchronous);
+  complete(*deferred);
+}
+
 INSTANTIATE_TEST_SUITE_P(Arena, WakeUpsTest, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "Arena" : "Channels"; });
+
+// Asynchronous calls whose threads wait before they are taken in.
+class LateWaitsTest : public ::testing::Test {
+ protected:
+  LateWaitsTest() {
+    for (const char* name : {"x", "y"}) each([name](Rank& rank) { return rank.submit(name, true); });
+    finish();
+  }
+
+  template <typename Submit>
+  void each(Submit submit) {
+    for (Rank* rank : {&first_, &second_}) pending_.push_back(submit(*rank));
+  }
+  void finish() {
+    for (int i = 0; i < 100; ++i) {
+      first_.run();
+      second_.run();
+    }
+    for (const auto& operation : pending_) EXPECT_TRUE(operation->is_done());
+  }
+
+  LoopbackFabric fabric_{2, LoopbackOptions{}};
+  Rank first_{fabric_, 0, true};
+  Rank second_{fabric_, 1, true};
+  std::vector<std::shared_ptr<Operation>> pending_;
+};
+
+TEST_F(LateWaitsTest, MakeDirectRounds) {
+  for (const bool is_deferrable : {false, true}) {
+    each([is_deferrable](Rank& rank) {
+      const auto x = is_deferrable ? rank.submit_deferrable("x") : rank.submit("x", false);
+      rank.begin_to_wait(*x);
+      return x;
+    });
+    finish();
+  }
+  EXPECT_EQ(first_.n_met(), 2U);
+  EXPECT_EQ(second_.n_met(), 2U);
+}
+
+TEST_F(LateWaitsTest, MakeNoneOfSeveralCalls) {
+  each([this](Rank& rank) {
+    const auto x = rank.submit("x", false);
+    pending_.push_back(rank.submit("y", false));
+    rank.begin_to_wait(*x);
+    return x;
+  });
+  finish();
+  EXPECT_EQ(first_.n_met(), 0U);
+}
+
+TEST_F(LateWaitsTest, MakeNoneOfAnotherCall) {
+  each([](Rank& rank) {
+    const auto x = rank.submit("x", false);
+    rank.run();
+    const auto y = rank.submit("y", false);
+    rank.begin_to_wait(*x);
+    return y;
+  });
+  finish();
+  EXPECT_EQ(first_.n_met(), 0U);
+}
+
+TEST_F(LateWaitsTest, MakeNoneWhereOthersAreHeldBack) {
+  each([this](Rank& rank) {
+    pending_.push_back(rank.submit_deferrable("x"));
+    rank.run();
+    const auto y = rank.submit_deferrable("y");
+    rank.begin_to_wait(*y);
+    return y;
+  });
+  finish();
+  EXPECT_EQ(first_.n_met(), 0U);
+}
 
 }  // namespace
 }  // namespace ciranda
