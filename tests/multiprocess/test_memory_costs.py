@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from ciranda._basics import engine
 
 pytestmark = pytest.mark.multiprocess
 
-_TRIES = 20  # a rank that gets no core in time measures nothing
+_PATIENCE = 120  # seconds: a rank that gets no core in time measures nothing, also beside one compiler
 
 
 def _seen() -> dict[str, Any]:
@@ -39,11 +40,13 @@ def _assumed() -> list[Any]:
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="ranks that share a core measure nothing")
 def test_ranks_measure_each_other_and_expect_the_same() -> None:
     assumed = _assumed()
-    for _ in range(_TRIES):
+    began = time.monotonic()
+    while True:
         one, other = _two_ranks()
         assert one["expected"] == other["expected"], "or they would take different algorithms"
-        if one["pair"] and other["pair"]:
+        if (one["pair"] and other["pair"]) or time.monotonic() - began > _PATIENCE:
             break
+        time.sleep(1)
     for seen in (one, other):
         assert seen["pair"]["line_ns"] > 0
         assert seen["pair"]["distance"] in ("near", "far")
