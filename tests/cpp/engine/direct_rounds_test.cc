@@ -6,7 +6,6 @@
 #include <latch>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "agree/messages.hpp"
@@ -78,26 +77,6 @@ TEST_P(DirectRounds, TakePlaceFromTheSecondCallOn) {
 TEST_P(DirectRounds, AreNotForWhatIsLargeOrIsNotWaitedFor) {
   expect_none(options(), 4097, true);
   expect_none(options(), 3, false);
-}
-
-// Of calls that follow each other soon the engine leaves the last until it sees what its caller does next.
-TEST_P(DirectRounds, AreForCallsForWhichAThreadWaitsSoon) {
-  const Watchdog watchdog("a wait after each submission");
-  World world(2, options());
-  world.run([&](Engine& engine) {
-    const auto submit_and_wait = [&engine](int step) {
-      std::vector<float> values = filled(3, engine.rank(), step);
-      Request later = sum_of("x", values);
-      later.is_awaited = false;
-      later.is_deferrable = step % 2 == 0;
-      const Status status = engine.wait(engine.submit(std::move(later)));
-      EXPECT_TRUE(status.ok()) << status.message();
-      EXPECT_EQ(values, std::vector<float>(3, expected(2, step)));
-    };
-    // None is left while ranks are taken off their cores between two calls.
-    for (int step = 0; step < 10'000 && engine.n_met() == 0; ++step) submit_and_wait(step);
-    EXPECT_GT(engine.n_met(), 0U);
-  });
 }
 
 TEST_P(DirectRounds, CanBeTurnedOff) {
