@@ -7,9 +7,6 @@
 // for a part of the time in which the burst was submitted. A thread that submits and waits, again and again, is in a
 // burst too, in which its waits take in what it has left.
 //
-// A watch in which nothing was left was for nothing. After each of these it takes twice as many submissions in a row to
-// begin one, up to 64: in a loop whose steps take longer than the watcher's first sleep all would be.
-//
 // Threads: any. Those that submit at the same time may each take the other's for its own, which costs no more than
 // time.
 #pragma once
@@ -45,9 +42,7 @@ class SubmissionCoalescing {
     if (!is_soon || n_left_bytes >= kMostLeftBytes) return Choice::kProgress;
     n_left_.fetch_add(1);
     if (is_watched_.load()) return Choice::kLeave;
-    if (n_quick_.fetch_add(1, std::memory_order_relaxed) + 1 < n_quick_to_watch_.load(std::memory_order_relaxed)) {
-      return Choice::kProgress;
-    }
+    if (n_quick_.fetch_add(1, std::memory_order_relaxed) + 1 < kQuickInARow) return Choice::kProgress;
     began_.store(now.time_since_epoch(), std::memory_order_relaxed);
     return is_watched_.exchange(true) ? Choice::kLeave : Choice::kLeaveAndWake;
   }
@@ -64,17 +59,12 @@ class SubmissionCoalescing {
   // returns false. Who looks for submissions after this sees all that were left.
   template <typename TakeIn, typename Sleep>
   void watch(TakeIn take_in, Sleep sleep) {
-    const std::uint64_t n_left_at_first = n_left_.load();
     std::uint64_t n_left_before = 0;
     do {
       n_left_before = n_left_.load();
       take_in();
       if (!sleep(until_next_look(std::chrono::steady_clock::now()))) return;
     } while (n_left_.load() != n_left_before);
-    const bool was_of_use = n_left_before != n_left_at_first;
-    const int n_quick = n_quick_to_watch_.load(std::memory_order_relaxed);
-    n_quick_to_watch_.store(was_of_use ? kQuickInARow : std::min(2 * n_quick, kMostQuickInARow),
-                            std::memory_order_relaxed);
     n_quick_.store(0, std::memory_order_relaxed);
     is_watched_.store(false);
   }
@@ -95,13 +85,11 @@ class SubmissionCoalescing {
   static constexpr std::size_t kMostLeftBytes = AgreementLimits{}.left_bytes;
   // A layer brings two or three gradients at once; to wake a thread for these does not pay.
   static constexpr int kQuickInARow = 3;
-  static constexpr int kMostQuickInARow = 64;
 
   std::atomic<Duration> last_iteration_{Duration::min() / 2};
-  std::atomic<std::size_t> n_left_bytes_{0};         // since then
-  std::atomic<int> n_quick_{0};                      // submissions in a row, each soon after an iteration
-  std::atomic<int> n_quick_to_watch_{kQuickInARow};  // so many begin a watch
-  std::atomic<std::uint64_t> n_left_{0};             // submissions
+  std::atomic<std::size_t> n_left_bytes_{0};  // since then
+  std::atomic<int> n_quick_{0};               // submissions in a row, each soon after an iteration
+  std::atomic<std::uint64_t> n_left_{0};      // submissions
   std::atomic<bool> is_watched_{false};
   std::atomic<Duration> began_{Duration::zero()};  // when it was first watched
 };

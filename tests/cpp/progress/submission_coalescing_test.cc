@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <vector>
-
 namespace ciranda {
 namespace {
 
@@ -90,32 +88,6 @@ TEST_F(SubmissionCoalescingTest, IsWatchedUntilNothingIsLeftFromOneLookToTheNext
   EXPECT_FALSE(coalescing_.is_watched());
   begin_burst();
   EXPECT_TRUE(coalescing_.is_watched()) << "the next burst";
-}
-
-// So that a slow loop of submissions and waits does not wake the watcher every few steps.
-TEST_F(SubmissionCoalescingTest, IsWatchedMoreRarelyTheMoreOftenThatWasForNothing) {
-  const auto n_until_watched = [this] {
-    int n = 1;
-    while (submit(microseconds(1)) != Choice::kLeaveAndWake) ++n;
-    return n;
-  };
-  const auto nothing = [] {};
-  const auto sleep = [](auto) { return true; };
-  submit(microseconds(100));
-  std::vector<int> n_watched;
-  for (int i = 0; i < 7; ++i) {
-    n_watched.push_back(n_until_watched());
-    coalescing_.watch(nothing, sleep);
-  }
-  EXPECT_EQ(n_watched, (std::vector{3, 6, 12, 24, 48, 64, 64}));
-  n_until_watched();
-  int n_looks = 0;
-  coalescing_.watch(
-      [&] {
-        if (++n_looks == 1) submit(microseconds(1));
-      },
-      sleep);
-  EXPECT_EQ(n_until_watched(), 3) << "the last watch was of use";
 }
 
 TEST_F(SubmissionCoalescingTest, IsWatchedNoLongerThanTheWatcherMaySleep) {
