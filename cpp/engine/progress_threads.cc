@@ -50,8 +50,10 @@ bool ProgressThreads::with_lock(Run run) {
   if (has_ended_.load()) return true;
   mesh_.disarm();
   run();
-  waits_.heed();
-  if (coalescing_.is_watched() && !waits_.are_any() && !loop_.is_at_round()) return true;
+  if (coalescing_.is_watched() && !loop_.is_at_round()) {
+    waits_.heed();
+    if (!waits_.are_any()) return true;
+  }
   if (!arm_when_nothing_moves() || is_due_before_background_wakes()) mesh_.kick();
   return true;
 }

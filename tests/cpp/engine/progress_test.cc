@@ -28,6 +28,7 @@ namespace {
 using testing::kLayouts;
 using testing::Layout;
 using testing::options_for;
+using testing::poll_until_done;
 using testing::request;
 using testing::Watchdog;
 using testing::World;
@@ -111,7 +112,7 @@ TEST_P(ProgressTest, PollingAloneCompletesARequest) {
     for (int i = 0; i < 20; ++i) {
       std::int32_t value = engine.rank();
       auto operation = engine.submit(sum("polled", value));
-      while (!engine.poll(operation)) std::this_thread::yield();
+      poll_until_done(engine, operation);
       EXPECT_TRUE(operation->status().ok());
       EXPECT_EQ(value, size() * (size() - 1) / 2);
     }

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "engine/engine.hpp"
-#include "engine/small_sums.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/world.hpp"
 

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <latch>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "engine/engine.hpp"
@@ -26,11 +25,6 @@ inline Request awaited(Request r) {
 inline Request sum_of(const std::string& name, std::vector<float>& values) {
   return awaited(request(Collective::kAllreduce, name, DataType::kFloat32, {static_cast<std::int64_t>(values.size())},
                          values.data()));
-}
-
-// So that no thread waits for it.
-inline void poll_until_done(Engine& engine, const Engine::OperationPtr& operation) {
-  while (!engine.poll(operation)) std::this_thread::yield();
 }
 
 inline Status sum(Engine& engine, const std::string& name, std::vector<float>& values, bool is_awaited = true,

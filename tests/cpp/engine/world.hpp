@@ -148,6 +148,11 @@ inline Request request(Collective collective, std::string name, DataType dtype, 
   return r;
 }
 
+// So that no thread waits for it.
+inline void poll_until_done(Engine& engine, const Engine::OperationPtr& operation) {
+  while (!engine.poll(operation)) std::this_thread::yield();
+}
+
 // Submits it. One that is not to be awaited is looked for once: then it has been taken in as what nobody waits for, and
 // goes by the log, also if the caller waits next.
 inline Engine::OperationPtr submit(Engine& engine, Request r) {
