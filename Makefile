@@ -310,8 +310,8 @@ lint-cpp: build/release/build.ninja
 	  -Icpp -Icpp/include -Itests/cpp '-DCIRANDA_PEERS_VERSION=""'
 	clang-format --dry-run -Werror $(CPP_FORMATTED)
 
-tidy: build/release/build.ninja  ## run clang-tidy over the sources that changed since it last passed
-	$(BIN)/python tools/run_tidy.py build/release $(TIDY_FLAGS)
+tidy: build/apart/build.ninja  ## run clang-tidy over the sources that changed since it last passed
+	$(BIN)/python tools/run_tidy.py build/apart $(TIDY_FLAGS)
 
 format: build/.deps-test $(VENV)/.installed-test  ## format every file
 	$(BIN)/ruff check --fix-only --quiet $(PY_CHECKED)

@@ -38,11 +38,11 @@ function(ciranda_resolve_deps output)
   set(${output} ${resolved} PARENT_SCOPE)
 endfunction()
 
-# Where sanitizers are compiled in, most of the time that a layer's file compiles goes into the headers that all of them
-# include: there eight files are compiled as one. Two that give one name to different things (the compiler says so)
-# are kept apart by SKIP_UNITY_BUILD_INCLUSION. The build that is installed compiles each file by itself.
+# Most of the time that a layer's file compiles goes into the headers that all of them include, so eight files are
+# compiled as one, which lets functions be inlined across them too. Two that give one name to different things (the
+# compiler says so) are kept apart by SKIP_UNITY_BUILD_INCLUSION.
 function(ciranda_compile_together target)
-  if(NOT CIRANDA_SANITIZE)
+  if(NOT CIRANDA_COMPILE_TOGETHER)
     return()
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)

@@ -14,6 +14,7 @@ option(CIRANDA_BUILD_BENCHMARKS "Build the C++ benchmarks (needs google-benchmar
 option(CIRANDA_BUILD_FUZZERS "Build the libFuzzer targets (needs clang)" OFF)
 option(CIRANDA_WITH_OPENSSL "Use OpenSSL where it is found" ${_ciranda_tree})
 option(CIRANDA_WERROR "Treat warnings as errors" ON)
+option(CIRANDA_COMPILE_TOGETHER "Compile the files of a layer by eight, in half the time" ON)
 set(CIRANDA_PADDLE "" CACHE PATH "Folder of the package paddle 2.6.2: makes the operators of Paddle's programs ahead")
 set(CIRANDA_SANITIZE "" CACHE STRING "Comma-separated sanitizers: address,undefined or thread")
 set_property(CACHE CIRANDA_SANITIZE PROPERTY STRINGS "" "address,undefined" "thread")

@@ -20,6 +20,7 @@ function(ciranda_python_module name)
     NB_SUPPRESS_WARNINGS
     ${ARG_SOURCES})
   ciranda_compile_options(${name})
+  ciranda_compile_together(${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/cpp)
   target_link_libraries(${name} PRIVATE ${deps})
   ciranda_hold_engine(${name})
