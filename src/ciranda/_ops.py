@@ -7,7 +7,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Final, Generic, Literal, TypeVar
 
-from ciranda import _basics, _core
+from ciranda import _core
+from ciranda._basics import engine, world
 from ciranda._numbering import begin_era
 from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
@@ -81,12 +82,9 @@ def is_done_within(operation: _core.Operation, seconds: float) -> bool:
     return True
 
 
-# Of the states of all handles, held while one changes: there may be thousands of handles, and two threads at one of
-# them are rare.
-_lock = threading.Lock()
-_one_is_finished = threading.Condition(_lock)
-_UNDER_WAY: Final = object()
-_AWAITED: Final = object()
+# For threads that wait for a handle whose result another thread is making: two at one handle are rare.
+_one_is_finished = threading.Condition()
+_n_behind_others = 0
 
 
 class Handle(Generic[Result]):
@@ -96,13 +94,12 @@ class Handle(Generic[Result]):
     step (a non-contiguous tensor in place) are only complete after `wait()`. Any number of threads may wait.
     """
 
+    # _finish makes the result: absent while a thread is at it, and afterwards. _result: absent before.
     __slots__ = ("_finish", "_operation", "_result")
 
     def __init__(self, operation: _core.Operation, finish: Callable[[_core.Operation], Result]) -> None:
         self._operation = operation
-        # What makes the result; _UNDER_WAY while a thread is at it, _AWAITED if others wait for that; None afterwards.
         self._finish: Any = finish
-        self._result: Result | None = None
 
     def poll(self) -> bool:
         """Whether the operation is done. Never blocks."""
@@ -111,28 +108,36 @@ class Handle(Generic[Result]):
     def wait(self) -> Result:
         """Wait until the operation is done; return its result or raise its error. Ctrl-C interrupts the wait."""
         self._operation.wait()
-        if self._finish is None:
-            return self._result  # type: ignore[return-value]
-        with _lock:
+        try:
             finish = self._finish
-            while finish is _UNDER_WAY or finish is _AWAITED:
-                self._finish = _AWAITED
-                _one_is_finished.wait()
-                finish = self._finish
-            self._finish = None if finish is None else _UNDER_WAY
-        if finish is not None:
-            try:
-                self._result = self._made_by(finish)
-                finish = None
-            finally:  # if it failed, the next wait tries again
-                with _lock:
-                    if self._finish is _AWAITED:
-                        _one_is_finished.notify_all()
-                    self._finish = finish
-        return self._result  # type: ignore[return-value]
+            del self._finish  # of several threads one can: a lock would take longer than the rest
+        except AttributeError:
+            return self._made_by_other()
+        try:
+            result = self._result = self._made_by(finish)
+        except BaseException:  # the next wait tries again
+            self._finish = finish
+            raise
+        finally:
+            if _n_behind_others:
+                with _one_is_finished:
+                    _one_is_finished.notify_all()
+        return result
 
     def _made_by(self, finish: Any) -> Result:
         return finish(self._operation)  # type: ignore[no-any-return]
+
+    def _made_by_other(self) -> Result:
+        """Wait for the thread that makes the result, or become the next that tries."""
+        global _n_behind_others
+        with _one_is_finished:
+            _n_behind_others += 1
+            try:
+                while not (hasattr(self, "_result") or hasattr(self, "_finish")):
+                    _one_is_finished.wait()
+            finally:
+                _n_behind_others -= 1
+        return self._result if hasattr(self, "_result") else self.wait()
 
     def is_done_within(self, seconds: float) -> bool:
         """Wait for at most so long. Whether the operation is done by then; wait() raises what it failed with."""
@@ -156,7 +161,6 @@ class InPlaceHandle(Handle[Tensor]):
     ) -> None:
         self._operation = operation
         self._finish = bring_back
-        self._result = None
         self._work: Tensor | None = work
         self._tensor = tensor
 
@@ -181,7 +185,7 @@ def submit_reduction(
     priority: int = 0,
 ) -> _core.Operation:
     """Start a collective that combines tensors. `inputs` and `outputs` are as the engine takes them."""
-    return _basics.engine().submit(
+    return (world.engine or engine()).submit(
         collective,
         inputs,
         outputs,
@@ -194,7 +198,7 @@ def submit_reduction(
         None,
         id_of(process_set),  # positional: looking up keyword names takes as long as the rest
         weight,
-        divides_by_all(divisor, op, weight),
+        divisor != "contributors" and divides_by_all(divisor, op, weight),
         priority,
     )
 
@@ -209,7 +213,7 @@ def submit_move(
     splits: list[list[int]] | None = None,
 ) -> _core.Operation:
     """Start a collective without a reduction. `inputs` and `outputs` are as the engine takes them."""
-    return _basics.engine().submit(
+    return (world.engine or engine()).submit(
         collective, inputs, outputs, name, Sum, root, 1.0, 1.0, True, splits, id_of(process_set)
     )
 
@@ -221,11 +225,11 @@ def submit_transfer(
 
     Numbered transfers of one name may follow each other before the first is done, and are matched in their order.
     """
-    engine = _basics.engine()
-    pair = engine.pair_with(peer)
+    connected = engine()
+    pair = connected.pair_with(peer)
     if pair == 0:
-        raise InvalidArgumentError(f"rank {engine.rank} cannot exchange with rank {peer}: it is no other rank")
-    return engine.submit(
+        raise InvalidArgumentError(f"rank {connected.rank} cannot exchange with rank {peer}: it is no other rank")
+    return connected.submit(
         TRANSFER, target, target, name, Sum, sender, 1.0, 1.0, False, process_set=pair, is_numbered=is_numbered
     )
 
@@ -257,12 +261,12 @@ def _no_handle(handle: object) -> InvalidArgumentError:
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
     """Return once every rank of the process set has called this."""
-    _basics.engine().run(BARRIER, None, None, None, Sum, -1, 1.0, 1.0, process_set=id_of(process_set))
+    engine().run(BARRIER, None, None, None, Sum, -1, 1.0, 1.0, process_set=id_of(process_set))
 
 
 def barrier_async(process_set: ProcessSet = global_process_set) -> Handle[None]:
     """Start `barrier()`. `synchronize(handle)` returns None, once every rank of the process set has called this."""
-    operation = _basics.engine().submit(
+    operation = engine().submit(
         BARRIER, None, None, None, Sum, -1, 1.0, 1.0, True, process_set=id_of(process_set)
     )
     return Handle(operation, lambda _: None)
@@ -270,7 +274,7 @@ def barrier_async(process_set: ProcessSet = global_process_set) -> Handle[None]:
 
 def join_async(process_set: ProcessSet = global_process_set) -> Handle[int]:
     """Start `join()`. `synchronize(handle)` returns the rank that was the last to join."""
-    operation = _basics.engine().submit_bare(JOIN, [], id_of(process_set))
+    operation = engine().submit_bare(JOIN, [], id_of(process_set))
     begin_era(process_set)
     return Handle(operation, lambda done: done.value())
 

@@ -126,6 +126,8 @@ def id_of(process_set: ProcessSet) -> int:
 
     Raises InvalidArgumentError (a ValueError) if it was not added.
     """
+    if process_set is global_process_set:  # nearly always
+        return 0
     if process_set.process_set_id is None:
         raise InvalidArgumentError(
             f"{process_set!r} has not been added, or was removed: all ranks must call add_process_set() with it first"

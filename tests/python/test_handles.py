@@ -83,6 +83,26 @@ def test_a_result_that_could_not_be_made_is_made_by_the_next_wait() -> None:
     assert handle.wait() == "made"
 
 
+def test_who_waits_behind_a_thread_that_fails_makes_the_result() -> None:
+    attempts = iter([ValueError("no room"), None])
+
+    def finish(_: object) -> str:
+        if error := next(attempts):
+            raise error
+        return "made"
+
+    slow = _Slow(finish)
+    handle = _ops.Handle(hvd.barrier_async()._operation, slow)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(handle.wait)
+        slow.is_called.wait()
+        second = pool.submit(handle.wait)
+        assert str(first.exception()) == "no room"
+        assert second.result() == "made"
+    assert slow.n_calls == 2
+    assert handle.wait() == "made"
+
+
 def test_two_threads_that_wait_for_a_sparse_reduction_get_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     from ciranda.torch import sparse

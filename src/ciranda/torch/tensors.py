@@ -30,13 +30,16 @@ _increment_version = getattr(torch.autograd.graph, "increment_version", None)
 
 
 def _increments_many() -> bool:
+    with torch.inference_mode():
+        without_version = torch.empty(0)
     try:
-        _increment_version([torch.empty(0)])  # type: ignore[misc]
-    except (RuntimeError, TypeError):  # older versions of torch take one tensor
+        _increment_version([torch.empty(0), without_version])  # type: ignore[misc]
+    except (RuntimeError, TypeError):  # older versions of torch take one tensor, which has a version
         return False
     return True
 
 
+#: Whether it takes several tensors, and those without a version too.
 _INCREMENTS_MANY = _increments_many()
 _layout_of = attrgetter("layout")
 
@@ -109,14 +112,14 @@ def bring_back(work: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
     if work is not tensor:
         with torch.no_grad():
             tensor.copy_(work)
-    elif _increment_version is not None and not tensor.is_inference():
-        _increment_version(tensor)
+    elif _INCREMENTS_MANY or (_increment_version is not None and not tensor.is_inference()):
+        _increment_version(tensor)  # type: ignore[misc]
     return tensor
 
 
 def bring_all_back(work: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """`bring_back()` of several tensors."""
-    if _INCREMENTS_MANY and all(map(is_, work, tensors)) and not any(map(_Tensor.is_inference, tensors)):
+    if _INCREMENTS_MANY and all(map(is_, work, tensors)):
         _increment_version(tensors)  # type: ignore[misc]
         return list(tensors)
     return [bring_back(*pair) for pair in zip(work, tensors, strict=True)]
