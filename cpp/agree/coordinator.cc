@@ -221,7 +221,7 @@ bool Coordinator::may_do_without_log(const NamedRounds& name) const {
   if (!name.round.has_all() || name.round.n_deferrable > 0) return false;
   if (name.cache_id != kNoCacheId) return true;
   return options_.direct == Direct::kInMemory && !name.is_cacheable && is_unnamed(name.name) && open_.n_open() == 1 &&
-         UnnamedSignatures::may_meet(name.agreed);
+         UnnamedSignatures::may_meet(name.agreed, options_.has_buffers());
 }
 
 // Results that are compared are those of the log.
@@ -229,7 +229,7 @@ Direct Coordinator::direct_for(const Signature& signature, const FirstDims& firs
   if (options_.direct == Direct::kNot || options_.check_interval != 0) return Direct::kNot;
   bool is_small = false;
   if (options_.direct == Direct::kInMemory) {
-    const auto room = room_for(signature, first_dims.empty() ? nullptr : &first_dims, options_.size == 2);
+    const auto room = room_for(signature, first_dims.empty() ? nullptr : &first_dims, options_.has_buffers());
     is_small = room && room->most_bytes() <= options_.limits.memory_bytes;
   } else {
     is_small = may_go_by_messages(signature, options_.size, options_.limits.message_bytes);

@@ -31,6 +31,8 @@ struct CoordinatorOptions {
   // Every call is waited for before the next: ranks that make theirs in different orders wait for each other for ever,
   // which is told by failing them when the warning is due.
   bool fails_other_orders = false;
+
+  bool has_buffers() const { return size == 2; }  // as for room_for() (agree/round_places.hpp)
 };
 
 }  // namespace ciranda

@@ -34,6 +34,8 @@ class DirectRounds {
   // The calls outlive this.
   DirectRounds(RoundPlaces places, PendingCalls& calls) : places_(places), calls_(calls) {}
 
+  bool has_buffers() const { return places_.has_buffers(); }
+
   // --- a call
 
   // Instead of Participant::submit(), if the name is open to such rounds and the request may come to one: it is then

@@ -45,6 +45,11 @@ inline constexpr std::size_t kMostAreaBytesOfTwo = 1 << 10;
 // For a call that may contribute more or less each time, and goes another way where it contributes more than this.
 inline constexpr std::size_t kVaryingRoundBytes = 4 << 10;
 
+// Of what each member contributes exactly so much. `has_buffers`, here and below: members have some to exchange.
+inline bool goes_in_buffer(std::size_t n_exact_bytes, bool has_buffers) {
+  return has_buffers && n_exact_bytes > kMostAreaBytesOfTwo && n_exact_bytes <= kMostBufferBytes;
+}
+
 inline std::size_t whole_lines(std::size_t n_bytes) {
   constexpr std::size_t kLine = 64;
   return round_up(n_bytes, kLine);
@@ -123,7 +128,6 @@ inline bool knows_rows(const Signature& signature, const FirstDims* first_dims) 
 }
 
 // What members contribute at most; none where the call may not go direct, or is large: then work is better shared out.
-// `has_buffers`: members have some to exchange.
 inline std::optional<Room> room_for(const Signature& signature, const FirstDims* first_dims, bool has_buffers) {
   if (!may_go_direct(signature) || !knows_rows(signature, first_dims)) return std::nullopt;
   if (has_own_splits(signature)) return Room{kVaryingRoundBytes};
@@ -131,7 +135,7 @@ inline std::optional<Room> room_for(const Signature& signature, const FirstDims*
   Room room;
   if (const auto exact = exact_bytes_of(signature, first_dims)) {
     room.n_exact_bytes = *exact;
-    room.is_in_buffer = has_buffers && *exact > kMostAreaBytesOfTwo && *exact <= kMostBufferBytes;
+    room.is_in_buffer = goes_in_buffer(*exact, has_buffers);
     if (room.is_in_buffer) return room;
   }
   const auto n_bytes =

@@ -26,14 +26,15 @@ inline bool is_unnamed(std::string_view name) {
 // The signatures with which calls without a name were agreed on. All members learn the same, in the order of the log.
 class UnnamedSignatures {
  public:
-  static constexpr std::size_t kMostBytes = 4 << 10;  // of a tensor
+  static constexpr std::size_t kMostBytes = 4 << 10;  // that a member contributes, where it is not in a buffer
   static constexpr std::size_t kHeadBytes = 64;       // before it in an area: which call it is of
   static constexpr std::size_t kMost = 64;
 
-  static bool may_meet(const Signature& signature) {
-    const auto room = room_for(signature, nullptr, false);
-    return room && signature.tensors.size() == 1 && room->is_exact() && !info(signature.collective).takes_splits &&
-           room->n_exact_bytes <= kMostBytes;
+  // `has_buffers`: as for room_for().
+  static bool may_meet(const Signature& signature, bool has_buffers) {
+    const auto room = room_for(signature, nullptr, has_buffers);
+    return room && room->is_exact() && !info(signature.collective).takes_splits &&
+           (room->is_in_buffer || room->n_exact_bytes <= kMostBytes);
   }
 
   // REQUIRES: may_meet(signature).

@@ -2,20 +2,20 @@
 
 namespace ciranda {
 
-std::optional<DirectRound> UnnamedRounds::next(std::optional<std::uint32_t> signature, std::size_t n_bytes,
-                                               std::uint64_t nth) const {
-  if (!signature) return std::nullopt;
+DirectRound UnnamedRounds::next(std::uint32_t signature, std::size_t n_bytes, std::uint64_t nth) const {
   DirectRound round = DirectRounds::next(op_);
   round.place.n_exact_bytes = n_bytes;
-  round.tag = static_cast<std::uint32_t>(nth * UnnamedSignatures::kMost + *signature);
+  round.place.is_in_buffer = goes_in_buffer(n_bytes, rounds_.has_buffers());
+  round.tag = static_cast<std::uint32_t>(nth * UnnamedSignatures::kMost + signature);
   return round;
 }
 
 std::optional<DirectRound> UnnamedRounds::come(const Request& request, std::uint64_t nth, Ticket ticket) {
   if (!DirectRounds::is_open(op_, Direct::kInMemory)) return std::nullopt;
-  auto round = next(signatures_.find(request.signature), request.signature.n_bytes(), nth);
-  if (!round) return std::nullopt;
-  round->ticket = ticket;
+  const auto signature = signatures_.find(request.signature);
+  if (!signature) return std::nullopt;
+  DirectRound round = next(*signature, *exact_bytes_of(request.signature, nullptr), nth);
+  round.ticket = ticket;
   op_.become(PersistentOp::State::kInMemory);
   calls_.add(op_, {ticket});
   return round;
@@ -23,7 +23,8 @@ std::optional<DirectRound> UnnamedRounds::come(const Request& request, std::uint
 
 std::optional<DirectRound> UnnamedRounds::round_for(const Call& call, std::uint64_t nth) const {
   if (!DirectRounds::is_open(op_, Direct::kInMemory) || calls_.has_joined()) return std::nullopt;
-  return next(signatures_.find(call), call.n_bytes(), nth);
+  const auto signature = signatures_.find(call);
+  return signature ? std::optional(next(*signature, call.n_bytes(), nth)) : std::nullopt;
 }
 
 Ticket UnnamedRounds::missed() {
@@ -32,7 +33,7 @@ Ticket UnnamedRounds::missed() {
 }
 
 void UnnamedRounds::open(const Signature& signature, std::vector<DirectRound>& to_close) {
-  if (!UnnamedSignatures::may_meet(signature)) return;
+  if (!UnnamedSignatures::may_meet(signature, rounds_.has_buffers())) return;
   if (!rounds_.open(op_, Room{UnnamedSignatures::kHeadBytes + UnnamedSignatures::kMostBytes})) return;
   signatures_.learn(signature);
   if (calls_.has_numbered()) DirectRounds::close(op_, to_close);

@@ -34,7 +34,8 @@ class UnnamedRounds {
   void open(const Signature& signature, std::vector<DirectRound>& to_close);
 
  private:
-  std::optional<DirectRound> next(std::optional<std::uint32_t> signature, std::size_t n_bytes, std::uint64_t nth) const;
+  // `n_bytes`: what a member contributes.
+  DirectRound next(std::uint32_t signature, std::size_t n_bytes, std::uint64_t nth) const;
 
   PersistentOp& op_;
   DirectRounds& rounds_;

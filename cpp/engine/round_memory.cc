@@ -13,13 +13,6 @@ std::byte* beside_word(int member, std::size_t n_bytes, const SharedArena& arena
   return arena.beside_arrivals(round.place.number) + index * n_bytes;
 }
 
-// The buffer that a member hands over.
-SharedArena::Buffer buffer_of(int member, const SharedArena& arena, const DirectRound& round) {
-  SharedArena::Buffer buffer = 0;
-  std::memcpy(&buffer, beside_word(member, sizeof buffer, arena, round), sizeof buffer);
-  return buffer;
-}
-
 // From a root one member writes only, and the other only reads.
 ExchangedBuffers::Choice choice_for(Collective collective) {
   return info(collective).is_from_root ? ExchangedBuffers::Choice::kUnusedLongest : ExchangedBuffers::Choice::kReadLast;
@@ -30,7 +23,8 @@ std::byte* area_of(int member, const SharedArena& arena, const DirectRound& roun
   return arena.round_area(member).data() + round.place.offset + n_before;
 }
 
-// --- calls without a name: beside the word there is a place for the tag and four bytes of data, where members are few
+// --- calls without a name: beside the word there is a place for the tag and four bytes of data, or the buffer that is
+// handed over, where members are few
 
 constexpr std::size_t kTagBytes = sizeof(std::uint32_t);
 constexpr std::size_t kLittleBytes = 4;
@@ -49,6 +43,21 @@ std::byte* unnamed_memory_of(int member, const SharedArena& arena, const DirectR
   const bool is_little = has_place_beside_word(arena) && round.place.n_exact_bytes <= kLittleBytes;
   return is_little ? tag_of(member, arena, round) + kTagBytes
                    : area_of(member, arena, round) + UnnamedSignatures::kHeadBytes;
+}
+
+// --- what two members exchange
+
+// Where a member says which buffer it hands over.
+std::byte* place_of_buffer(int member, const SharedArena& arena, const DirectRound& round) {
+  static_assert(sizeof(SharedArena::Buffer) <= kLittleBytes);
+  return round.is_unnamed() ? tag_of(member, arena, round) + kTagBytes
+                            : beside_word(member, sizeof(SharedArena::Buffer), arena, round);
+}
+
+SharedArena::Buffer buffer_of(int member, const SharedArena& arena, const DirectRound& round) {
+  SharedArena::Buffer buffer = 0;
+  std::memcpy(&buffer, place_of_buffer(member, arena, round), sizeof buffer);
+  return buffer;
 }
 
 // ---
@@ -71,7 +80,7 @@ std::byte* RoundMemory::for_writing(const SharedArena& arena, const DirectRound&
   if (!round.place.is_in_buffer) return memory_of(arena.member(), arena, round);
   const auto buffer = buffers_.take(arena, round.place.n_exact_bytes, choice_for(collective));
   if (!buffer) return nullptr;
-  std::memcpy(beside_word(arena.member(), sizeof *buffer, arena, round), &*buffer, sizeof *buffer);
+  std::memcpy(place_of_buffer(arena.member(), arena, round), &*buffer, sizeof *buffer);
   return arena.buffer(*buffer);
 }
 

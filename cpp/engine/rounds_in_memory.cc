@@ -188,6 +188,7 @@ RoundsInMemory::Outcome RoundsInMemory::repeat(PersistentOp& op, const Call& cal
   }
   op.release();
   if (are_alike) return allocated.data != nullptr ? done_with(std::move(allocated)) : nullptr;
+  memory_.give_back(*arena, *round);
   lane_.participant.unnamed().give_up();
   return std::nullopt;
 }

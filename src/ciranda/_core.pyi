@@ -170,7 +170,8 @@ class Engine:
     # allocates. An allgather uses given outputs only where all ranks have as many rows, and allocates where not.
     # `splits`: a list for each tensor, empty for equal parts. run() returns the tensors that the engine allocated: for
     # an alltoall, the outputs and then the rows received from each rank, for each tensor. `is_numbered`: calls of the
-    # same name may follow each other before the first is done; ranks match them in their order.
+    # same name may follow each other before the first is done; ranks match them in their order. `is_awaited`: the
+    # caller waits for it at once.
     def checksum(self, tensor: object) -> int: ...
     def submit(
         self,
@@ -189,6 +190,7 @@ class Engine:
         divides_by_all: bool = False,
         priority: int = 0,
         is_numbered: bool = False,
+        is_awaited: bool = False,
     ) -> Operation: ...
     def run(
         self,

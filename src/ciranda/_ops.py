@@ -183,8 +183,12 @@ def submit_reduction(
     weight: float | None = None,
     root: int = -1,
     priority: int = 0,
+    is_awaited: bool = False,
 ) -> _core.Operation:
-    """Start a collective that combines tensors. `inputs` and `outputs` are as the engine takes them."""
+    """Start a collective that combines tensors. `inputs` and `outputs` are as the engine takes them.
+
+    `is_awaited`: the caller waits for it at once.
+    """
     return (world.engine or engine()).submit(
         collective,
         inputs,
@@ -194,12 +198,14 @@ def submit_reduction(
         root,
         prescale,
         postscale,
-        True,
+        not is_awaited,
         None,
         id_of(process_set),  # positional: looking up keyword names takes as long as the rest
         weight,
         divisor != "contributors" and divides_by_all(divisor, op, weight),
         priority,
+        False,
+        is_awaited,
     )
 
 
@@ -211,10 +217,25 @@ def submit_move(
     process_set: ProcessSet,
     root: int = -1,
     splits: list[list[int]] | None = None,
+    is_awaited: bool = False,
 ) -> _core.Operation:
-    """Start a collective without a reduction. `inputs` and `outputs` are as the engine takes them."""
+    """Start a collective without a reduction. `inputs` and `outputs` are as the engine takes them.
+
+    `is_awaited`: the caller waits for it at once.
+    """
     return (world.engine or engine()).submit(
-        collective, inputs, outputs, name, Sum, root, 1.0, 1.0, True, splits, id_of(process_set)
+        collective,
+        inputs,
+        outputs,
+        name,
+        Sum,
+        root,
+        1.0,
+        1.0,
+        not is_awaited,
+        splits,
+        id_of(process_set),
+        is_awaited=is_awaited,
     )
 
 
@@ -266,9 +287,7 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
 
 def barrier_async(process_set: ProcessSet = global_process_set) -> Handle[None]:
     """Start `barrier()`. `synchronize(handle)` returns None, once every rank of the process set has called this."""
-    operation = engine().submit(
-        BARRIER, None, None, None, Sum, -1, 1.0, 1.0, True, process_set=id_of(process_set)
-    )
+    operation = engine().submit(BARRIER, None, None, None, Sum, -1, 1.0, 1.0, True, process_set=id_of(process_set))
     return Handle(operation, lambda _: None)
 
 

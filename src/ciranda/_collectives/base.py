@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from ciranda._collectives.adapter import Adapter, Given, Splits, Tensor
 from ciranda._collectives.rules import Rule
+from ciranda._ops import submit_move, submit_reduction
 from ciranda.errors import InvalidArgumentError
 
 Itself = TypeVar("Itself", bound="Base[Any, Any, Any]")
@@ -40,6 +41,24 @@ class Base(Generic[Given, Tensor, Splits]):
         self._all_readable = adapter.all_readable or partial(_each, adapter.readable)
         self._all_for_engine = adapter.all_for_engine or partial(_each, adapter.for_engine)
         self._all_brought_back = adapter.all_brought_back or partial(_each_pair, adapter.bring_back)
+        self._submit_move: Any = submit_move
+        self._submit_reduction: Any = submit_reduction
+        self._of_blocking_calls: Any = self._submitting_awaited()
+
+    def _submitting_awaited(self) -> Any:
+        awaited = object.__new__(type(self))
+        vars(awaited).update(vars(self), _of_blocking_calls=awaited)
+        awaited._submit_move = partial(submit_move, is_awaited=True)
+        awaited._submit_reduction = partial(submit_reduction, is_awaited=True)
+        return awaited
+
+    @property
+    def _awaited(self: Itself) -> Itself:
+        """The same collectives, but for blocking calls: what they start is known to be waited for at once.
+
+        Such an operation may take a direct round, and is not left to another thread.
+        """
+        return self._of_blocking_calls  # type: ignore[no-any-return]
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A bound method is pickled with what it is bound to.

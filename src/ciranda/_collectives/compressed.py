@@ -113,7 +113,7 @@ class CompressedCollectives(Collectives[Given, Tensor, Splits]):
         if self._is_recorded(compressed):
             results = self._recorded(rules.Reducescatter(self, name, call), compressed)
         else:
-            results = self._start_reducescatters(compressed, name, call, None).wait()
+            results = self._awaited._start_reducescatters(compressed, name, call, None).wait()
         return _decompressed(compression, results, contexts)
 
     def reducescatter_async(

@@ -8,7 +8,7 @@ from ciranda._basics import engine, world
 from ciranda._collectives import rules
 from ciranda._collectives.adapter import Given, Splits, Tensor
 from ciranda._collectives.reductions import Reductions
-from ciranda._ops import ALLGATHER, BROADCAST, Handle, InPlaceHandle, Sum, submit_move
+from ciranda._ops import ALLGATHER, BROADCAST, Handle, InPlaceHandle, Sum
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 
 
@@ -20,7 +20,7 @@ class Gathers(Reductions[Given, Tensor, Splits]):
     ) -> Handle[Tensor]:
         """Start `allgather()`. `synchronize(handle)` returns the result."""
         work = self._readable(tensor)
-        operation = submit_move(ALLGATHER, self._for_engine(work), None, name, process_set)
+        operation = self._submit_move(ALLGATHER, self._for_engine(work), None, name, process_set)
         return Handle(operation, lambda done: self._from_engine(done.outputs()[0], work))
 
     def allgather(self, tensor: Given, name: str | None = None, process_set: ProcessSet = global_process_set) -> Tensor:
@@ -41,7 +41,7 @@ class Gathers(Reductions[Given, Tensor, Splits]):
     ) -> Handle[list[Tensor]]:
         """Start `grouped_allgather()`. `synchronize(handle)` returns the list of results."""
         work = self._all_readable(tensors)
-        operation = submit_move(ALLGATHER, self._all_for_engine(work), None, name, process_set)
+        operation = self._submit_move(ALLGATHER, self._all_for_engine(work), None, name, process_set)
         return Handle(operation, lambda done: self._all_from_engine(done.outputs(), work))
 
     def grouped_allgather(
@@ -50,7 +50,7 @@ class Gathers(Reductions[Given, Tensor, Splits]):
         """`allgather()` of several tensors as one operation: all or none."""
         if self._is_recorded(tensors):
             return self._recorded(rules.Allgather(self, name, process_set), tensors)
-        return self.grouped_allgather_async(tensors, name, process_set).wait()
+        return self._awaited.grouped_allgather_async(tensors, name, process_set).wait()
 
     def broadcast_async(
         self, tensor: Given, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
@@ -59,7 +59,7 @@ class Gathers(Reductions[Given, Tensor, Splits]):
         work = self._readable(tensor)
         output = self._like(work)
         source, target = self._for_engine(work), self._for_engine(output)
-        operation = submit_move(BROADCAST, source, target, name, process_set, root_rank)
+        operation = self._submit_move(BROADCAST, source, target, name, process_set, root_rank)
         return Handle(operation, lambda _: output)
 
     def broadcast(
@@ -68,7 +68,13 @@ class Gathers(Reductions[Given, Tensor, Splits]):
         """Return the tensor of rank `root_rank`, on every rank. All ranks must give the same shape, dtype and root."""
         if self._is_recorded((tensor,)):
             return self.grouped_broadcast([tensor], root_rank, name, process_set)[0]
-        return self.broadcast_async(tensor, root_rank, name, process_set).wait()
+        work = self._readable(tensor)
+        output = self._like(work)
+        source, target = self._for_engine(work), self._for_engine(output)
+        (world.engine or engine()).run(
+            BROADCAST, source, target, name, Sum, root_rank, 1.0, 1.0, None, id_of(process_set)
+        )
+        return output
 
     def broadcast_async_(
         self, tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
@@ -76,14 +82,19 @@ class Gathers(Reductions[Given, Tensor, Splits]):
         """Start `broadcast_()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
         work = self._writable(tensor)
         target = self._for_engine(work)
-        operation = submit_move(BROADCAST, target, target, name, process_set, root_rank)
+        operation = self._submit_move(BROADCAST, target, target, name, process_set, root_rank)
         return InPlaceHandle(operation, self._bring_back, work, tensor)
 
     def broadcast_(
         self, tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
     ) -> Tensor:
         """`broadcast()` in place. Returns `tensor`. Raises InvalidArgumentError if it is read-only."""
-        return self.broadcast_async_(tensor, root_rank, name, process_set).wait()
+        work = self._writable(tensor)
+        target = self._for_engine(work)
+        (world.engine or engine()).run(
+            BROADCAST, target, target, name, Sum, root_rank, 1.0, 1.0, None, id_of(process_set)
+        )
+        return self._bring_back(work, tensor)
 
     def grouped_broadcast_async(
         self,
@@ -96,7 +107,7 @@ class Gathers(Reductions[Given, Tensor, Splits]):
         work = self._all_readable(tensors)
         outputs = [self._like(tensor) for tensor in work]
         sources, targets = self._all_for_engine(work), self._all_for_engine(outputs)
-        operation = submit_move(BROADCAST, sources, targets, name, process_set, root_rank)
+        operation = self._submit_move(BROADCAST, sources, targets, name, process_set, root_rank)
         return Handle(operation, lambda _: outputs)
 
     def grouped_broadcast(
@@ -109,7 +120,7 @@ class Gathers(Reductions[Given, Tensor, Splits]):
         """`broadcast()` of several tensors as one operation: all or none. They may differ in shape and dtype."""
         if self._is_recorded(tensors):
             return self._recorded(rules.Broadcast(self, root_rank, name, process_set), tensors)
-        return self.grouped_broadcast_async(tensors, root_rank, name, process_set).wait()
+        return self._awaited.grouped_broadcast_async(tensors, root_rank, name, process_set).wait()
 
     def grouped_broadcast_async_(
         self,
@@ -121,7 +132,7 @@ class Gathers(Reductions[Given, Tensor, Splits]):
         """Start `grouped_broadcast_()`. `synchronize(handle)` returns the list of the same tensors."""
         work = self._all_writable(tensors)
         targets = self._all_for_engine(work)
-        operation = submit_move(BROADCAST, targets, targets, name, process_set, root_rank)
+        operation = self._submit_move(BROADCAST, targets, targets, name, process_set, root_rank)
         return Handle(operation, lambda _: self._all_brought_back(work, tensors))
 
     def grouped_broadcast_(
@@ -132,4 +143,4 @@ class Gathers(Reductions[Given, Tensor, Splits]):
         process_set: ProcessSet = global_process_set,
     ) -> list[Tensor]:
         """`grouped_broadcast()` in place."""
-        return self.grouped_broadcast_async_(tensors, root_rank, name, process_set).wait()
+        return self._awaited.grouped_broadcast_async_(tensors, root_rank, name, process_set).wait()

@@ -8,7 +8,7 @@ from ciranda._basics import engine, world
 from ciranda._collectives import rules
 from ciranda._collectives.adapter import Given, Splits, Tensor
 from ciranda._collectives.base import Base
-from ciranda._ops import ALLREDUCE, Divisor, Handle, InPlaceHandle, choose_op, divides_by_all, submit_reduction
+from ciranda._ops import ALLREDUCE, Divisor, Handle, InPlaceHandle, choose_op, divides_by_all
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 
 
@@ -36,7 +36,7 @@ class Reductions(Base[Given, Tensor, Splits]):
         """
         work = self._readable(tensor)
         output = self._like(work)
-        operation = submit_reduction(
+        operation = self._submit_reduction(
             ALLREDUCE,
             self._for_engine(work),
             self._for_engine(output),
@@ -68,7 +68,7 @@ class Reductions(Base[Given, Tensor, Splits]):
         """Start `allreduce_()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
         work = self._writable(tensor)
         target = self._for_engine(work)
-        operation = submit_reduction(
+        operation = self._submit_reduction(
             ALLREDUCE,
             target,
             target,
@@ -132,7 +132,7 @@ class Reductions(Base[Given, Tensor, Splits]):
         """Start `grouped_allreduce()`. `synchronize(handle)` returns the list of results."""
         work = self._all_readable(tensors)
         outputs = [self._like(tensor) for tensor in work]
-        operation = submit_reduction(
+        operation = self._submit_reduction(
             ALLREDUCE,
             self._all_for_engine(work),
             self._all_for_engine(outputs),
@@ -164,7 +164,7 @@ class Reductions(Base[Given, Tensor, Splits]):
         """Start `grouped_allreduce_()`. `synchronize(handle)` returns the list of the same tensors."""
         work = self._all_writable(tensors)
         targets = self._all_for_engine(work)
-        operation = submit_reduction(
+        operation = self._submit_reduction(
             ALLREDUCE,
             targets,
             targets,
@@ -193,7 +193,7 @@ class Reductions(Base[Given, Tensor, Splits]):
     ) -> list[Tensor]:
         """`grouped_allreduce()` in place."""
         chosen = choose_op(op, average)
-        return self.grouped_allreduce_async_(
+        return self._awaited.grouped_allreduce_async_(
             tensors, None, name, chosen, prescale_factor, postscale_factor, process_set, weight, divisor
         ).wait()
 
@@ -233,4 +233,4 @@ class Reductions(Base[Given, Tensor, Splits]):
         """`grouped_allreduce()`, with gradients."""
         if self._is_recorded(tensors):
             return self._recorded(rules.Allreduce(self, name, call), tensors)
-        return self.grouped_allreduce_async(tensors, None, name, *call).wait()
+        return self._awaited.grouped_allreduce_async(tensors, None, name, *call).wait()

@@ -21,8 +21,6 @@ from ciranda._ops import (
     Divisor,
     Handle,
     choose_op,
-    submit_move,
-    submit_reduction,
 )
 from ciranda.process_sets import ProcessSet, global_process_set
 
@@ -46,7 +44,7 @@ class Rooted(Rows[Given, Tensor, Splits]):
         """Start `grouped_reduce()`. `synchronize(handle)` returns the list of results on the root, None elsewhere."""
         work = self._all_readable(tensors)
         results = [self._like(tensor) for tensor in work] if _basics.rank() == root_rank else None
-        operation = submit_reduction(
+        operation = self._submit_reduction(
             REDUCE,
             self._all_for_engine(work),
             None if results is None else self._all_for_engine(results),
@@ -75,7 +73,7 @@ class Rooted(Rows[Given, Tensor, Splits]):
         if self._is_recorded(tensors):
             call = rules.Reduction(op, prescale_factor, postscale_factor, process_set, None, divisor)
             return self._recorded(rules.Reduce(self, root_rank, name, call), tensors)
-        return self.grouped_reduce_async(
+        return self._awaited.grouped_reduce_async(
             tensors, root_rank, op, name, process_set, prescale_factor, postscale_factor, divisor
         ).wait()
 
@@ -140,7 +138,7 @@ class Rooted(Rows[Given, Tensor, Splits]):
         work = self._all_writable(tensors)
         targets = self._all_for_engine(work)
         is_root = _basics.rank() == root_rank
-        operation = submit_reduction(
+        operation = self._submit_reduction(
             REDUCE,
             targets,
             targets if is_root else None,
@@ -170,7 +168,7 @@ class Rooted(Rows[Given, Tensor, Splits]):
         divisor: Divisor = "contributors",
     ) -> list[Tensor]:
         """`grouped_reduce()` in place: the root's tensors get the results. Returns the list of the same tensors."""
-        return self.grouped_reduce_async_(
+        return self._awaited.grouped_reduce_async_(
             tensors, root_rank, op, name, process_set, prescale_factor, postscale_factor, divisor
         ).wait()
 
@@ -206,7 +204,7 @@ class Rooted(Rows[Given, Tensor, Splits]):
 
         Raises InvalidArgumentError for a read-only tensor, on every rank.
         """
-        return self.reduce_async_(
+        return self._awaited.reduce_async_(
             tensor, root_rank, op, name, process_set, prescale_factor, postscale_factor, divisor
         ).wait()
 
@@ -221,7 +219,7 @@ class Rooted(Rows[Given, Tensor, Splits]):
     ) -> Handle[list[Tensor] | None]:
         """Start `grouped_gather()`. `synchronize(handle)` returns the list of results on the root, None elsewhere."""
         work = self._all_readable(tensors)
-        operation = submit_move(GATHER, self._all_for_engine(work), None, name, process_set, root_rank)
+        operation = self._submit_move(GATHER, self._all_for_engine(work), None, name, process_set, root_rank)
         is_root = _basics.rank() == root_rank
         return Handle(operation, lambda done: self._all_from_engine(done.outputs(), work) if is_root else None)
 
@@ -235,7 +233,7 @@ class Rooted(Rows[Given, Tensor, Splits]):
         """`gather()` of several tensors as one operation: all or none."""
         if self._is_recorded(tensors):
             return self._recorded(rules.Gather(self, root_rank, name, process_set), tensors)
-        return self.grouped_gather_async(tensors, root_rank, name, process_set).wait()
+        return self._awaited.grouped_gather_async(tensors, root_rank, name, process_set).wait()
 
     def gather_async(
         self, tensor: Given, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
@@ -268,7 +266,7 @@ class Rooted(Rows[Given, Tensor, Splits]):
         """Start `grouped_scatter()`. `synchronize(handle)` returns the list of results."""
         work = self._all_readable(tensors)
         numbers = self._splits_lists(len(work), splits) if _basics.rank() == root_rank else None
-        operation = submit_move(SCATTER, self._all_for_engine(work), None, name, process_set, root_rank, numbers)
+        operation = self._submit_move(SCATTER, self._all_for_engine(work), None, name, process_set, root_rank, numbers)
         return Handle(operation, lambda done: self._all_from_engine(done.outputs(), work))
 
     def grouped_scatter(
@@ -282,7 +280,7 @@ class Rooted(Rows[Given, Tensor, Splits]):
         """`scatter()` of several tensors as one operation: all or none. `splits` has an entry for each."""
         if self._is_recorded(tensors):
             return self._recorded(rules.Scatter(self, root_rank, splits, name, process_set), tensors)
-        return self.grouped_scatter_async(tensors, root_rank, splits, name, process_set).wait()
+        return self._awaited.grouped_scatter_async(tensors, root_rank, splits, name, process_set).wait()
 
     def scatter_async(
         self,

@@ -18,8 +18,6 @@ from ciranda._ops import (
     Sum,
     choose_op,
     divides_by_all,
-    submit_move,
-    submit_reduction,
 )
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 
@@ -39,7 +37,7 @@ class Rows(Gathers[Given, Tensor, Splits]):
         """Start `grouped_alltoall()`. `synchronize(handle)` returns the list of pairs."""
         work = self._all_readable(tensors)
         numbers = self._splits_lists(len(work), splits)
-        operation = submit_move(ALLTOALL, self._all_for_engine(work), None, name, process_set, splits=numbers)
+        operation = self._submit_move(ALLTOALL, self._all_for_engine(work), None, name, process_set, splits=numbers)
 
         def finish(done: _core.Operation) -> list[tuple[Tensor, Tensor]]:
             outputs: list[Any] = done.outputs()
@@ -64,7 +62,7 @@ class Rows(Gathers[Given, Tensor, Splits]):
             n = len(tensors)
             results = self._recorded(rules.Alltoall(self, n, splits, name, process_set), tensors)
             return list(zip(results[:n], results[n:], strict=True))
-        return self.grouped_alltoall_async(tensors, splits, name, process_set).wait()
+        return self._awaited.grouped_alltoall_async(tensors, splits, name, process_set).wait()
 
     @overload
     def alltoall_async(
@@ -138,14 +136,14 @@ class Rows(Gathers[Given, Tensor, Splits]):
         """Start `grouped_alltoall_()`. `synchronize(handle)` returns the list of the same tensors."""
         work = self._all_writable(tensors)
         targets = self._all_for_engine(work)
-        operation = submit_move(ALLTOALL, targets, targets, name, process_set)
+        operation = self._submit_move(ALLTOALL, targets, targets, name, process_set)
         return Handle(operation, lambda _: self._all_brought_back(work, tensors))
 
     def grouped_alltoall_(
         self, tensors: Sequence[Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
     ) -> list[Tensor]:
         """`alltoall_()` of several tensors as one operation: all or none. Returns them."""
-        return self.grouped_alltoall_async_(tensors, name, process_set).wait()
+        return self._awaited.grouped_alltoall_async_(tensors, name, process_set).wait()
 
     def alltoall_async_(
         self, tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
@@ -216,7 +214,7 @@ class Rows(Gathers[Given, Tensor, Splits]):
         """Start `grouped_reducescatter()`, without gradients."""
         work = self._all_readable(tensors)
         results = None if outputs is None else self._apart_from(work, self._all_writable(outputs))
-        operation = submit_reduction(
+        operation = self._submit_reduction(
             REDUCESCATTER,
             self._all_for_engine(work),
             None if results is None else self._all_for_engine(results),

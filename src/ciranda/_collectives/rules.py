@@ -127,7 +127,7 @@ class Allreduce(Rule[Tensor]):
         self._are_chosen: list[Any] = []
 
     def _plain(self, tensors: Sequence[Tensor], name: str | None, call: Reduction) -> list[Tensor]:
-        return self._collectives.grouped_allreduce_async(tensors, None, name, *call).wait()
+        return self._collectives._awaited.grouped_allreduce_async(tensors, None, name, *call).wait()
 
     def forward(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
         call = self.call
@@ -174,7 +174,7 @@ class Allgather(Rule[Tensor]):
 
     def forward(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
         self._sizes = _n_rows(tensors)
-        return self._collectives.grouped_allgather_async(tensors, self.name, self.process_set).wait()
+        return self._collectives._awaited.grouped_allgather_async(tensors, self.name, self.process_set).wait()
 
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
         sizes = numbers_of_all(self._sizes, self.process_set)
@@ -197,7 +197,7 @@ class Broadcast(Rule[Tensor]):
 
     def forward(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
         call = (self.root_rank, self.name, self.process_set)
-        return self._collectives.grouped_broadcast_async(tensors, *call).wait()
+        return self._collectives._awaited.grouped_broadcast_async(tensors, *call).wait()
 
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
         call = _plain_reduction(self.gradient_op, self.process_set)
@@ -212,7 +212,7 @@ class Reducescatter(Rule[Tensor]):
         self._collectives, self.name, self.call = collectives, name, call
 
     def forward(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
-        return self._collectives._start_reducescatters(tensors, self.name, self.call, None).wait()
+        return self._collectives._awaited._start_reducescatters(tensors, self.name, self.call, None).wait()
 
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
         op, prescale, postscale, process_set = self.call[:4]
@@ -238,7 +238,7 @@ class Alltoall(Rule[Tensor]):
 
     def forward(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
         call = (self.splits, self.name, self.process_set)
-        results = self._collectives.grouped_alltoall_async(tensors, *call).wait()
+        results = self._collectives._awaited.grouped_alltoall_async(tensors, *call).wait()
         self._counts = [counts for _, counts in results]
         return [*(output for output, _ in results), *self._counts]
 
@@ -278,7 +278,7 @@ class Reduce(_Rooted[Tensor]):
         self._shapes = _shapes(tensors)
         op, prescale, postscale, process_set, _, divisor = self.call
         call = (self.root_rank, op, self.name, process_set, prescale, postscale, divisor)
-        return self._or_without_elements(self._collectives.grouped_reduce_async(tensors, *call).wait())
+        return self._or_without_elements(self._collectives._awaited.grouped_reduce_async(tensors, *call).wait())
 
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
         require_gradient("reduce", self.call.op, (Average, Sum))
@@ -298,7 +298,7 @@ class Gather(_Rooted[Tensor]):
     def forward(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
         self._shapes = _shapes(tensors)
         call = (self.root_rank, self.name, self.process_set)
-        return self._or_without_elements(self._collectives.grouped_gather_async(tensors, *call).wait())
+        return self._or_without_elements(self._collectives._awaited.grouped_gather_async(tensors, *call).wait())
 
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
         mine = [shape[0] if shape else 0 for shape, _ in self._shapes]
@@ -323,7 +323,7 @@ class Scatter(_Rooted[Tensor]):
     def forward(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
         self._shapes = _shapes(tensors)
         call = (self.root_rank, self.splits, self.name, self.process_set)
-        return self._collectives.grouped_scatter_async(tensors, *call).wait()
+        return self._collectives._awaited.grouped_scatter_async(tensors, *call).wait()
 
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
         back = self._collectives.grouped_gather(gradients, self.root_rank, None, self.process_set)

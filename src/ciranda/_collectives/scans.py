@@ -7,7 +7,7 @@ from typing import Any
 
 from ciranda._collectives.adapter import Given, Splits, Tensor
 from ciranda._collectives.reductions import Reductions
-from ciranda._ops import SCAN, Divisor, Handle, Sum, submit_reduction
+from ciranda._ops import SCAN, Divisor, Handle, Sum
 from ciranda.errors import NotSupportedError
 from ciranda.process_sets import ProcessSet, global_process_set
 
@@ -29,7 +29,7 @@ class Scans(Reductions[Given, Tensor, Splits]):
         self._refuse_recorded(tensors)
         work = self._all_readable(tensors)
         outputs = [self._like(tensor) for tensor in work]
-        operation = submit_reduction(
+        operation = self._submit_reduction(
             SCAN,
             self._all_for_engine(work),
             self._all_for_engine(outputs),
@@ -53,7 +53,7 @@ class Scans(Reductions[Given, Tensor, Splits]):
         divisor: Divisor = "contributors",
     ) -> list[Tensor]:
         """`scan()` of several tensors as one operation: all or none. They may differ in shape and dtype."""
-        return self.grouped_scan_async(
+        return self._awaited.grouped_scan_async(
             tensors, op, name, process_set, prescale_factor, postscale_factor, divisor
         ).wait()
 

@@ -80,7 +80,7 @@ class _NumpyCollectives(Collectives[npt.ArrayLike, Array, npt.ArrayLike]):
     ) -> list[Array]:
         """`allreduce()` of several arrays as one operation: all or none. They may differ in shape and dtype."""
         chosen = choose_op(op, average)
-        return self.grouped_allreduce_async(
+        return self._awaited.grouped_allreduce_async(
             tensors, None, name, chosen, prescale_factor, postscale_factor, process_set, weight, divisor
         ).wait()
 
@@ -115,7 +115,7 @@ class _NumpyCollectives(Collectives[npt.ArrayLike, Array, npt.ArrayLike]):
         `outputs`, if given, has an array for each, and is returned.
         """
         call = Reduction(op, prescale_factor, postscale_factor, process_set, None, divisor)
-        return self._start_reducescatters(tensors, name, call, outputs).wait()
+        return self._awaited._start_reducescatters(tensors, name, call, outputs).wait()
 
     def reducescatter_async(
         self,

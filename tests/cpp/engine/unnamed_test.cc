@@ -10,6 +10,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/engine.hpp"
@@ -17,6 +18,7 @@
 #include "engine/watchdog.hpp"
 #include "engine/world.hpp"
 #include "text_matchers.hpp"
+#include "transport/arena.hpp"
 
 namespace ciranda {
 namespace {
@@ -30,15 +32,15 @@ using testing::WorldOptions;
 // One of the calls of a program, and the memory that it is about.
 class Unnamed {
  public:
-  static constexpr int kKinds = 5;
+  static constexpr int kKinds = 7;
 
   Unnamed(int kind, int rank, int step) : kind_(kind), step_(step) {
-    constexpr std::array<std::size_t, kKinds> kCounts{1, 100, 33, 3000, 2};
+    constexpr std::array<std::size_t, kKinds> kCounts{1, 100, 33, 3000, 2, 70000, 40000};
     values_.assign(kCounts[static_cast<std::size_t>(kind)], static_cast<float>(rank + step));
     shape_ = static_cast<std::int64_t>(values_.size());
     call_.shape = {&shape_, 1};
     call_.memory = {reinterpret_cast<const std::byte*>(values_.data()), reinterpret_cast<std::byte*>(values_.data())};
-    if (kind_ == 2) {
+    if (is_broadcast()) {
       call_.collective = Collective::kBroadcast;
       call_.root = 1;
     }
@@ -61,12 +63,14 @@ class Unnamed {
 
   void expect_result(int n_ranks) const {
     float expected = static_cast<float>(n_ranks * step_ + n_ranks * (n_ranks - 1) / 2);
-    if (kind_ == 2) expected = static_cast<float>(step_ + 1);
+    if (is_broadcast()) expected = static_cast<float>(step_ + 1);
     if (kind_ == 4) expected = static_cast<float>(step_ + n_ranks - 1);
     EXPECT_EQ(values_, std::vector<float>(values_.size(), expected)) << "kind " << kind_ << ", step " << step_;
   }
 
  private:
+  bool is_broadcast() const { return kind_ == 2 || kind_ == 6; }
+
   int kind_;
   int step_;
   std::vector<float> values_;
@@ -87,6 +91,64 @@ TEST(UnnamedCalls, AreMetForWhateverTheirOrder) {
       EXPECT_EQ(meet(engine, 100, perform), 100U);
     });
   }
+}
+
+// Those of two ranks go by buffers that they exchange.
+TEST(UnnamedCalls, OfManyBytesAreMetByTwo) {
+  const Watchdog watchdog("large unnamed calls");
+  World world(2, patient());
+  world.run([](Engine& engine) {
+    const auto perform = [&](int step) {
+      Unnamed call(std::array{3, 5, 0, 6}[static_cast<std::size_t>(step % 4)], engine.rank(), step);
+      EXPECT_TRUE(call.perform(engine).ok());
+      call.expect_result(2);
+    };
+    EXPECT_EQ(meet(engine, 100, perform), 100U);
+  });
+}
+
+TEST(UnnamedCalls, OfSeveralTensorsAreMet) {
+  for (const int n_ranks : {2, 3}) {
+    const Watchdog watchdog("unnamed groups");
+    World world(n_ranks, patient());
+    world.run([n_ranks](Engine& engine) {
+      const auto perform = [&](int step) {
+        const auto of_rank = static_cast<float>(engine.rank() + step);
+        const auto sum = static_cast<float>(n_ranks * step + n_ranks * (n_ranks - 1) / 2);
+        std::vector<float> first(step % 2 == 0 ? 100 : 33, of_rank);
+        std::vector<float> second(200, 2 * of_rank);
+        Request group = testing::sum_of("", first);
+        group.is_cacheable = false;
+        group.signature.tensors.push_back({DataType::kFloat32, {200}});
+        auto* const memory = reinterpret_cast<std::byte*>(second.data());
+        group.memory.push_back({memory, memory});
+        EXPECT_TRUE(engine.wait(engine.submit(std::move(group))).ok());
+        EXPECT_EQ(first, std::vector<float>(first.size(), sum)) << step;
+        EXPECT_EQ(second, std::vector<float>(second.size(), 2 * sum)) << step;
+      };
+      EXPECT_EQ(meet(engine, 100, perform), 100U);
+    });
+  }
+}
+
+// More often than there are buffers, which are all there afterwards.
+TEST(UnnamedCalls, OfManyBytesThatDifferKeepTheirBuffers) {
+  const Watchdog watchdog("large unnamed calls that differ");
+  World world(2, patient());
+  world.run([](Engine& engine) {
+    const auto perform = [&](int step) {
+      Unnamed call(5 + step % 2, engine.rank(), step);
+      EXPECT_TRUE(call.perform(engine).ok());
+      call.expect_result(2);
+    };
+    for (int step = 0; step < 4; ++step) perform(step);
+    for (int step = 0; step < 20 * static_cast<int>(SharedArena::kLargeBuffers); ++step) {
+      Unnamed call(5 + (step + engine.rank()) % 2, engine.rank(), step);
+      EXPECT_EQ(call.perform(engine).kind(), ErrorKind::kMismatch);
+      perform(step);  // by the log, which opens such calls to rounds again
+    }
+    EXPECT_EQ(meet(engine, 100, perform), 100U);
+  });
 }
 
 TEST(UnnamedCalls, ThatDifferFailOnAllRanksAndTheNextGoOn) {
