@@ -112,6 +112,8 @@ class Handle(Generic[Result]):
             finish = self._finish
             del self._finish  # of several threads one can: a lock would take longer than the rest
         except AttributeError:
+            finish = None
+        if finish is None:
             return self._made_by_other()
         try:
             result = self._result = self._made_by(finish)

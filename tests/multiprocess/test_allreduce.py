@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from expected import COUNTS, DTYPES, OPS, Array, accepts, assert_reduced, values
 from ranks import Ranks
 
 import ciranda as hvd
+from ciranda import _basics, _ops
 
 pytestmark = pytest.mark.multiprocess
 
@@ -149,6 +151,38 @@ def _check_dropped_handles() -> None:
 
 def test_handles_may_be_dropped(world: Ranks) -> None:
     world.run(_check_dropped_handles)
+
+
+def _check_given_up() -> None:
+    array = np.ones(10, np.float32)
+    for name in ("given up", "given up again"):
+        began = time.monotonic()
+        if hvd.rank() == hvd.size() - 1:  # as where a signal's handler raises before a blocking call waits
+            start = (_ops.ALLREDUCE, array, array, name, hvd.Sum, -1, 1.0, 1.0, False)
+            _basics.engine().submit(*start, is_awaited=True)
+            time.sleep(1)
+        else:
+            hvd.allreduce_(array, name=name, op=hvd.Sum)
+            assert time.monotonic() - began < 0.5
+        hvd.barrier()
+
+
+def test_a_blocking_call_that_is_given_up_keeps_nobody_waiting(world: Ranks) -> None:
+    world.run(_check_given_up)
+
+
+def _check_tensors_twice(step: int) -> None:
+    n, rank = hvd.size(), hvd.rank()
+    total = sum(each + step for each in range(n))
+    for name in ("twice", None):
+        for _ in range(20):
+            array = np.full(500, rank + step, np.float32)
+            hvd.grouped_allreduce_([array, array, array[100:], array[:300]], name=name, op=hvd.Sum)
+            assert (array == total).all()
+
+
+def test_a_group_may_hold_an_array_twice(world: Ranks) -> None:
+    world.run(_check_tensors_twice, 1)
 
 
 def _check_threads() -> None:
