@@ -136,7 +136,7 @@ class Handle(Generic[Result]):
             _n_behind_others += 1
             try:
                 while not (hasattr(self, "_result") or hasattr(self, "_finish")):
-                    _one_is_finished.wait()
+                    _one_is_finished.wait(1)  # Ctrl-C may have kept the other from telling
             finally:
                 _n_behind_others -= 1
         return self._result if hasattr(self, "_result") else self.wait()
