@@ -185,6 +185,7 @@ def submit_reduction(
     weight: float | None = None,
     root: int = -1,
     priority: int = 0,
+    splits: list[list[int]] | None = None,
     is_awaited: bool = False,
 ) -> _core.Operation:
     """Start a collective that combines tensors. `inputs` and `outputs` are as the engine takes them.
@@ -201,7 +202,7 @@ def submit_reduction(
         prescale,
         postscale,
         not is_awaited,
-        None,
+        splits,
         id_of(process_set),  # positional: looking up keyword names takes as long as the rest
         weight,
         divisor != "contributors" and divides_by_all(divisor, op, weight),
@@ -221,22 +222,19 @@ def submit_move(
     splits: list[list[int]] | None = None,
     is_awaited: bool = False,
 ) -> _core.Operation:
-    """Start a collective without a reduction. `inputs` and `outputs` are as the engine takes them.
-
-    `is_awaited`: the caller waits for it at once.
-    """
-    return (world.engine or engine()).submit(
+    """Start a collective without a reduction. See `submit_reduction()`."""
+    return submit_reduction(
         collective,
         inputs,
         outputs,
         name,
         Sum,
-        root,
         1.0,
         1.0,
-        not is_awaited,
-        splits,
-        id_of(process_set),
+        process_set,
+        "contributors",
+        root=root,
+        splits=splits,
         is_awaited=is_awaited,
     )
 

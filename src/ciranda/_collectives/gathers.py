@@ -68,13 +68,7 @@ class Gathers(Reductions[Given, Tensor, Splits]):
         """Return the tensor of rank `root_rank`, on every rank. All ranks must give the same shape, dtype and root."""
         if self._is_recorded((tensor,)):
             return self.grouped_broadcast([tensor], root_rank, name, process_set)[0]
-        work = self._readable(tensor)
-        output = self._like(work)
-        source, target = self._for_engine(work), self._for_engine(output)
-        (world.engine or engine()).run(
-            BROADCAST, source, target, name, Sum, root_rank, 1.0, 1.0, None, id_of(process_set)
-        )
-        return output
+        return self._reduced(BROADCAST, tensor, name, Sum, 1.0, 1.0, process_set, None, "contributors", root_rank)
 
     def broadcast_async_(
         self, tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
@@ -89,11 +83,15 @@ class Gathers(Reductions[Given, Tensor, Splits]):
         self, tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
     ) -> Tensor:
         """`broadcast()` in place. Returns `tensor`. Raises InvalidArgumentError if it is read-only."""
+        return self._moved_in_place(BROADCAST, tensor, name, process_set, root_rank)
+
+    def _moved_in_place(
+        self, collective: int, tensor: Tensor, name: str | None, process_set: ProcessSet, root: int = -1
+    ) -> Tensor:
+        """Return `tensor` with the result of a broadcast or an alltoall of equal parts."""
         work = self._writable(tensor)
         target = self._for_engine(work)
-        (world.engine or engine()).run(
-            BROADCAST, target, target, name, Sum, root_rank, 1.0, 1.0, None, id_of(process_set)
-        )
+        (world.engine or engine()).run(collective, target, target, name, Sum, root, 1.0, 1.0, None, id_of(process_set))
         return self._bring_back(work, tensor)
 
     def grouped_broadcast_async(

@@ -208,8 +208,9 @@ class Reductions(Base[Given, Tensor, Splits]):
         process_set: ProcessSet,
         weight: float | None,
         divisor: Divisor,
+        root: int = -1,
     ) -> Tensor:
-        """Return the result of an allreduce or a scan in a new tensor, without gradients."""
+        """Return the result of an allreduce, a scan or a broadcast in a new tensor, without gradients."""
         work = self._readable(tensor)
         output = self._like(work)
         source = self._for_engine(work)
@@ -219,7 +220,7 @@ class Reductions(Base[Given, Tensor, Splits]):
             output if source is work else self._for_engine(output),  # which are alike, and handed over alike
             name,
             op,
-            -1,
+            root,
             prescale_factor,
             postscale_factor,
             None,

@@ -15,7 +15,6 @@ from ciranda._ops import (
     REDUCESCATTER,
     Divisor,
     Handle,
-    Sum,
     choose_op,
     divides_by_all,
 )
@@ -168,10 +167,7 @@ class Rows(Gathers[Given, Tensor, Splits]):
             InvalidArgumentError: it cannot be split into equal parts, or is read-only.
             MismatchError: another rank's tensor has another number of rows; or ranks have joined.
         """
-        work = self._writable(tensor)
-        target = self._for_engine(work)
-        (world.engine or engine()).run(ALLTOALL, target, target, name, Sum, -1, 1.0, 1.0, None, id_of(process_set))
-        return self._bring_back(work, tensor)
+        return self._moved_in_place(ALLTOALL, tensor, name, process_set)
 
     # --- reducescatter, whose arguments have different orders in different frameworks
 
