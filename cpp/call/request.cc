@@ -5,6 +5,8 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
+#include <cstring>
+#include <functional>
 #include <numeric>
 
 namespace ciranda {
@@ -260,6 +262,68 @@ Status check_memory(const Request& request, int rank) {
   return Status::ok_status();
 }
 
+// Where the result of one tensor of a group goes.
+struct Extent {
+  std::span<const std::byte> bytes;
+  std::size_t tensor;
+
+  const std::byte* end() const { return bytes.data() + bytes.size(); }
+};
+
+// By their addresses, without those that have no bytes.
+std::vector<Extent> extents_of_results(const Request& request) {
+  std::vector<Extent> extents;
+  extents.reserve(request.memory.size());
+  for (std::size_t i = 0; i < request.memory.size(); ++i) {
+    const std::byte* const output = request.memory[i].output;
+    const std::size_t n_bytes = output == nullptr ? 0 : request.signature.tensors[i].n_bytes();
+    if (n_bytes > 0) extents.push_back({{output, n_bytes}, i});
+  }
+  std::ranges::stable_sort(extents, std::less<>(), [](const Extent& extent) { return extent.bytes.data(); });
+  return extents;
+}
+
+bool is_in_place(const TensorMemory& memory) { return memory.input == nullptr || memory.input == memory.output; }
+
+bool are_alike(const Request& request, std::size_t a, std::size_t b) {
+  const TensorMemory& memory = request.memory[a];
+  const TensorMemory& other = request.memory[b];
+  return memory.output == other.output && request.signature.tensors[a] == request.signature.tensors[b] &&
+         ((is_in_place(memory) && is_in_place(other)) || memory.input == other.input);
+}
+
+// The results of a reduction are made one after the other, or at once: none may lie where another lies, or where the
+// tensor of another is read. But a tensor may be there several times: see move_repeated().
+Status check_apart(const Request& request) {
+  const auto refused = [&](std::size_t a, std::size_t b) {
+    return Status::invalid_argument(tensor_text(request, std::max(a, b)) + "it shares memory with tensor " +
+                                    std::to_string(std::min(a, b)) +
+                                    ", which a result would overwrite; give copies of tensors that overlap.");
+  };
+  const std::vector<Extent> results = extents_of_results(request);
+  for (std::size_t i = 1; i < results.size(); ++i) {
+    const bool do_overlap = results[i].bytes.data() < results[i - 1].end();
+    if (do_overlap && !are_alike(request, results[i - 1].tensor, results[i].tensor)) {
+      return refused(results[i - 1].tensor, results[i].tensor);
+    }
+  }
+  for (std::size_t i = 0; i < request.memory.size(); ++i) {
+    const TensorMemory& memory = request.memory[i];
+    const std::size_t n_bytes = request.signature.tensors[i].n_bytes();
+    if (is_in_place(memory) || n_bytes == 0) continue;
+    auto result = std::ranges::upper_bound(results, memory.input, std::less<>(), &Extent::end);
+    for (; result != results.end() && result->bytes.data() < memory.input + n_bytes; ++result) {
+      if (result->bytes.data() != memory.output) return refused(i, result->tensor);
+    }
+  }
+  return Status::ok_status();
+}
+
+bool is_reduced_in_groups(const Request& request) {
+  const CollectiveInfo& row = info(request.signature.collective);
+  return row.is_reduction && row.rows == Rows::kWhole && request.memory.size() > 1;
+}
+
 Status check_places(const Request& request) {
   for (std::size_t i = 1; i < request.memory.size(); ++i) {
     const Place& place = request.memory[i].place;
@@ -416,7 +480,30 @@ Status validate(const Request& request, std::span<const int> ranks, int rank) {
   }
   if (Status status = check_places(request); !status.ok()) return status;
   if (Status status = check_outputs(request, static_cast<int>(ranks.size())); !status.ok()) return status;
-  return check_memory(request, rank);
+  if (Status status = check_memory(request, rank); !status.ok()) return status;
+  return is_reduced_in_groups(request) ? check_apart(request) : Status::ok_status();
+}
+
+std::shared_ptr<std::byte> move_repeated(Request& request) {
+  if (!is_reduced_in_groups(request)) return nullptr;
+  const std::vector<Extent> results = extents_of_results(request);
+  std::vector<Extent> repeated;
+  std::size_t n_bytes = 0;
+  for (std::size_t i = 1; i < results.size(); ++i) {
+    if (results[i].bytes.data() != results[i - 1].bytes.data()) continue;
+    repeated.push_back(results[i]);
+    n_bytes += results[i].bytes.size();
+  }
+  if (repeated.empty()) return nullptr;
+  const auto apart = std::make_shared_for_overwrite<std::byte[]>(n_bytes);
+  std::byte* at = apart.get();
+  for (const Extent& each : repeated) {
+    TensorMemory& memory = request.memory[each.tensor];
+    std::memcpy(at, memory.input != nullptr ? memory.input : memory.output, each.bytes.size());
+    memory.input = memory.output = at;
+    at += each.bytes.size();
+  }
+  return {apart, apart.get()};
 }
 
 bool has_result(const Signature& signature, int rank) {

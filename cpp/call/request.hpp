@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <numeric>
 #include <span>
 #include <string>
@@ -134,6 +135,11 @@ Status validate(const std::string& name, const Signature& signature, std::span<c
 Status validate(const std::string& name, const Signature& signature, int size);
 // Its memory too. `rank` is this rank's, in the world.
 Status validate(const Request& request, std::span<const int> ranks, int rank);
+
+// A group that is reduced in place may hold a tensor several times. All but the first get memory of their own, which is
+// returned: of what the results of all are, one is enough. Null if there are none. REQUIRES: a request that validate()
+// has accepted, whose tensors are in the host's memory.
+std::shared_ptr<std::byte> move_repeated(Request& request);
 
 // Of a collective whose result goes to the caller's memory: whether this rank, `rank` in the world, gets one.
 bool has_result(const Signature& signature, int rank);

@@ -131,6 +131,7 @@ void Engine::Parts::submit(Submission&& submission, OpHandle* handle) {
   Result<std::unique_ptr<Staged>> staged = staging.stage(request);
   if (!staged.ok()) return submission.operation->refuse(staged.status());
   submission.staged = std::move(staged).value();
+  if (submission.staged == nullptr) submission.scratch = move_repeated(request);
   const bool has_no_name_yet = is_numbered(request);
   const LaneId lane = lane_id(request.process_set, request.lane);
   if (!has_no_name_yet) submission.op = world.names.ops.take(lane, request.name, handle);

@@ -307,10 +307,7 @@ Status RoundsInMemory::carry_out(const SharedArena& arena, const DirectRound& pe
     }
   }
   const auto outputs = give_outputs(entry, &rows_from, lane_.mesh, lane_.in_flight.output_memory());
-  if (outputs.ok()) {
-    const auto kept = keep_inputs(tensors, outputs.value());
-    call.combine(contributed_, outputs.value());
-  }
+  if (outputs.ok()) call.combine(contributed_, outputs.value());
   note_done(arena, pending);
   return outputs.status();
 }

@@ -1,8 +1,6 @@
 #include "execute/round_data.hpp"
 
-#include <algorithm>
 #include <cstring>
-#include <functional>
 #include <utility>
 
 #include "agree/round_places.hpp"
@@ -20,34 +18,7 @@ std::byte* write_splits(std::span<const DirectTensor> tensors, std::byte* to) {
   return to + bytes_of_splits(tensors.size(), tensors.front().own_splits.size());
 }
 
-// Whether two results of a reduction share memory.
-bool share_memory(std::span<const DirectTensor> tensors, std::span<std::byte* const> outputs) {
-  std::vector<std::span<const std::byte>> results;
-  results.reserve(outputs.size());
-  for (std::size_t i = 0; i < outputs.size(); ++i) results.emplace_back(outputs[i], tensors[i].n_bytes);
-  std::erase_if(results, [](const auto& result) { return result.empty(); });
-  const auto begin_of = [](const auto& result) { return result.data(); };
-  std::ranges::sort(results, std::less<>(), begin_of);
-  return std::ranges::adjacent_find(
-             results, [](const auto& a, const auto& b) { return b.data() < a.data() + a.size(); }) != results.end();
-}
-
 }  // namespace
-
-std::vector<std::byte> keep_inputs(std::span<DirectTensor> tensors, std::span<std::byte* const> outputs) {
-  if (tensors.size() < 2) return {};
-  const CollectiveInfo& row = info(tensors.front().collective);
-  if (!row.is_reduction || row.rows != Rows::kWhole || !share_memory(tensors, outputs)) return {};
-  std::size_t n_bytes = 0;
-  for (const DirectTensor& tensor : tensors) n_bytes += tensor.n_bytes;
-  std::vector<std::byte> kept(n_bytes);
-  std::byte* at = kept.data();
-  for (DirectTensor& tensor : tensors) {
-    copy_bytes(at, tensor.input, tensor.n_bytes);
-    tensor.input = std::exchange(at, at + tensor.n_bytes);
-  }
-  return kept;
-}
 
 DirectTensor tensor_of(const Call& call, const FirstDims* rows_of, int n_members, std::size_t nth) {
   DirectTensor made{.collective = call.collective,

@@ -37,10 +37,6 @@ DirectTensor tensor_of(const Call& call, const FirstDims* rows_of, int n_members
 // Likewise; they view the request too.
 std::vector<DirectTensor> tensors_of(const Request& request, const FirstDims* rows_of, int n_members);
 
-// Where the results of a reduction in place share memory, as where a tensor is given twice: has all inputs in memory of
-// their own, which is returned, for as long as the results are made.
-std::vector<std::byte> keep_inputs(std::span<DirectTensor> tensors, std::span<std::byte* const> outputs);
-
 // Of tensors whose splits travel: [tensor][of member][for member]. Moves `contributed` behind them.
 std::vector<std::vector<std::int64_t>> read_splits(std::size_t n_tensors, std::span<const std::byte*> contributed);
 

@@ -28,7 +28,7 @@ struct Submission {
   // In flight:
   bool is_executing = false;
   Status outcome = Status::ok_status();     // of what was carried out, for those who execute
-  std::shared_ptr<std::byte> scratch = {};  // memory of a request that stands in for a rank that has joined
+  std::shared_ptr<std::byte> scratch = {};  // memory of results that nobody needs, as of a rank that has joined
 
   // Before it is in flight. The holder of the progress lock's.
   void fail(const Status& why) const {

@@ -12,6 +12,7 @@ from ranks import Ranks
 
 import ciranda as hvd
 from ciranda import _basics, _ops
+from ciranda.errors import InvalidArgumentError
 
 pytestmark = pytest.mark.multiprocess
 
@@ -174,11 +175,18 @@ def test_a_blocking_call_that_is_given_up_keeps_nobody_waiting(world: Ranks) -> 
 def _check_tensors_twice(step: int) -> None:
     n, rank = hvd.size(), hvd.rank()
     total = sum(each + step for each in range(n))
-    for name in ("twice", None):
-        for _ in range(20):
-            array = np.full(500, rank + step, np.float32)
-            hvd.grouped_allreduce_([array, array, array[100:], array[:300]], name=name, op=hvd.Sum)
+    for count in (500, 1 << 20, 3 << 20):
+        array, other = np.full(count, rank + step, np.float32), np.full(3, rank + step, np.float32)
+        for name in ("twice", "twice", None, None):
+            for result in hvd.grouped_allreduce([array, array, array[100:]], name=name, op=hvd.Sum):
+                assert (result == total).all()
+            with pytest.raises(InvalidArgumentError, match="tensor 1 of the group: it shares memory with tensor 0"):
+                hvd.grouped_allreduce_([array[100:], array[:300]], name=name, op=hvd.Sum)
+        for name in ("in place", "in place", None, None):
+            array[:], other[:] = rank + step, rank + step
+            hvd.grouped_allreduce_([array, other, array, array], name=name, op=hvd.Sum)
             assert (array == total).all()
+            assert (other == total).all()
 
 
 def test_a_group_may_hold_an_array_twice(world: Ranks) -> None:

@@ -27,7 +27,7 @@ def _careless() -> str:
     first, second = np.ones(4), np.full(4, 5.0)
     if hvd.rank() == 1:
         first = second = memory
-    hvd.grouped_allreduce_([first, second], op=hvd.Sum, name="pair")
+    hvd.grouped_broadcast_([first, second], root_rank=0, name="pair")
     with pytest.raises(MismatchError) as raised:
         _go_on()
     for step in range(100):  # the engine goes on
@@ -41,7 +41,7 @@ def test_a_result_that_differs_is_named_on_every_rank(shared_memory: str) -> Non
     with Ranks(3, env=env) as ranks:
         texts = ranks.run(_careless)
     assert len(set(texts)) == 1
-    assert "result of allreduce 'pair', tensor 0 of the group has other bits on rank 1 than on ranks 0, 2" in texts[0]
+    assert "result of broadcast 'pair', tensor 0 of the group has other bits on rank 1 than on ranks 0, 2" in texts[0]
 
 
 def test_rank_0_decides_whether_results_are_compared() -> None:

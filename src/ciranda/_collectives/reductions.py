@@ -191,7 +191,7 @@ class Reductions(Base[Given, Tensor, Splits]):
         weight: float | None = None,
         divisor: Divisor = "contributors",
     ) -> list[Tensor]:
-        """`grouped_allreduce()` in place."""
+        """`grouped_allreduce()` in place, of tensors of which no two overlap in part."""
         chosen = choose_op(op, average)
         return self._awaited.grouped_allreduce_async_(
             tensors, None, name, chosen, prescale_factor, postscale_factor, process_set, weight, divisor

@@ -1,6 +1,8 @@
 // validate(): every kind of request that cannot be carried out is refused, with a text that says what to change.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstddef>
 #include <limits>
 #include <string>
 #include <utility>
@@ -122,6 +124,39 @@ TEST(Validate, RefusesWeightsOfWhatHasNoWeightedAverage) {
   EXPECT_EQ(refusal(weighted).substr(0, 70), "allreduce 'x': there is no weighted average of int32, only of float16,");
 }
 
+// What each tensor of a group of allreduces is said to be, of four floats each at places of one buffer.
+std::string refusal_at(std::vector<std::size_t> inputs, std::vector<std::size_t> outputs) {
+  static std::array<float, 64> buffer;
+  const auto at = [](std::size_t place) { return reinterpret_cast<std::byte*>(&buffer[place]); };
+  Request group = allreduce({4});
+  group.signature.tensors.resize(outputs.size(), group.signature.tensors.front());
+  group.memory.clear();
+  for (std::size_t i = 0; i < outputs.size(); ++i) group.memory.push_back({at(inputs[i]), at(outputs[i])});
+  return refusal(group);
+}
+
+TEST(Validate, RefusesResultsThatWouldOverwriteOthers) {
+  const std::string why = ", which a result would overwrite; give copies of tensors that overlap.";
+  const std::string twice = "allreduce 'x', tensor 1 of the group: it shares memory with tensor 0" + why;
+  EXPECT_EQ(refusal_at({0, 4, 8}, {0, 4, 8}), "accepted");
+  EXPECT_EQ(refusal_at({8, 4, 0}, {8, 4, 0}), "accepted");
+  EXPECT_EQ(refusal_at({0, 0, 0}, {12, 4, 8}), "accepted");
+  EXPECT_EQ(refusal_at({0, 4, 0}, {0, 4, 0}), "accepted");
+  EXPECT_EQ(refusal_at({8, 4, 8}, {0, 4, 0}), "accepted");
+  EXPECT_EQ(refusal_at({0, 3}, {0, 3}), twice);
+  EXPECT_EQ(refusal_at({3, 0}, {3, 0}), twice);
+  EXPECT_EQ(refusal_at({16, 20}, {0, 0}), twice);
+  EXPECT_EQ(refusal_at({0, 4}, {4, 0}), twice);
+  EXPECT_EQ(refusal_at({0, 7}, {4, 12}), twice);
+  EXPECT_EQ(refusal_at({0, 0}, {0, 8}), twice);
+  EXPECT_EQ(refusal_at({0, 20, 11}, {0, 8, 32}),
+            "allreduce 'x', tensor 2 of the group: it shares memory with tensor 1" + why);
+}
+
+TEST(Validate, LetsABroadcastHoldATensorTwice) {
+  EXPECT_EQ(refusal(request(Collective::kBroadcast, {{DataType::kInt8, {1}}, {DataType::kInt8, {1}}})), "accepted");
+}
+
 TEST(Validate, RefusesFactorsThatAreNotFinite) {
   const double infinity = std::numeric_limits<double>::infinity();
   for (const double bad : {infinity, -infinity, std::nan("")}) {
@@ -185,6 +220,8 @@ TEST(Validate, RefusesTensorsWhereNoneBelongAndNoneWhereSomeDo) {
 
 TEST(Validate, RefusesGroupsThatAreTooLargeOrLackMemory) {
   Request group = request(Collective::kAllreduce, std::vector<TensorSignature>(kMaxTensorsPerRequest));
+  std::vector<float> values(kMaxTensorsPerRequest);
+  for (std::size_t i = 0; i < values.size(); ++i) group.memory[i].output = reinterpret_cast<std::byte*>(&values[i]);
   EXPECT_EQ(refusal(group), "accepted");
   group.memory.pop_back();
   EXPECT_EQ(refusal(group), "allreduce 'x': there are 65536 tensors but memory for 65535.");

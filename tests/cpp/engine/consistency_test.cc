@@ -33,10 +33,11 @@ Status sum(Engine& engine, const std::string& name, std::size_t count = 100) {
 }
 
 // A group of two tensors, to which one rank gives the same memory for their results: the first is lost there.
-Status sum_two(Engine& engine, const std::string& name, int careless_rank) {
+Status broadcast_two(Engine& engine, const std::string& name, int careless_rank) {
   std::vector<float> first(10, 1);
   std::vector<float> second(10, 2);
-  Request r = request(Collective::kAllreduce, name, DataType::kFloat32, {10}, first.data());
+  Request r = request(Collective::kBroadcast, name, DataType::kFloat32, {10}, first.data());
+  r.signature.root = 0;
   r.signature.tensors.push_back(r.signature.tensors.front());
   r.memory.push_back({reinterpret_cast<std::byte*>(second.data()), reinterpret_cast<std::byte*>(second.data())});
   if (engine.rank() == careless_rank) r.memory[0].output = r.memory[1].output;
@@ -51,11 +52,11 @@ TEST_P(ConsistencyTest, NamesTheFirstTensorAndTheRankOnEveryRank) {
     for (int round = 0; round < 3; ++round) {
       const std::string n = std::to_string(round);
       EXPECT_TRUE(sum(engine, "a" + n).ok());
-      EXPECT_TRUE(sum_two(engine, "pair" + n, 1).ok());  // not noticed yet
-      EXPECT_TRUE(sum_two(engine, "other" + n, 2).ok());
+      EXPECT_TRUE(broadcast_two(engine, "pair" + n, 1).ok());  // not noticed yet
+      EXPECT_TRUE(broadcast_two(engine, "other" + n, 2).ok());
       const Status status = sum(engine, "last" + n);
       EXPECT_EQ(status.kind(), ErrorKind::kMismatch);
-      EXPECT_NE(status.message().find("result of allreduce 'pair" + n +
+      EXPECT_NE(status.message().find("result of broadcast 'pair" + n +
                                       "', tensor 0 of the group has other bits on rank 1 than on ranks 0, 2"),
                 std::string::npos)
           << status.message();
@@ -68,7 +69,7 @@ TEST_P(ConsistencyTest, NamesTheFirstTensorAndTheRankOnEveryRank) {
 // Everything that is compared, small and large, by whoever has not joined.
 void make_every_call(Engine& engine, const std::string& suffix) {
   for (const std::size_t count : {0U, 10U, 200'000U}) EXPECT_TRUE(sum(engine, "sum" + suffix, count).ok());
-  EXPECT_TRUE(sum_two(engine, "two" + suffix, -1).ok());
+  EXPECT_TRUE(broadcast_two(engine, "two" + suffix, -1).ok());
   std::vector<std::int32_t> rows(static_cast<std::size_t>(engine.rank()), engine.rank());
   Request gather = request(Collective::kAllgather, "rows" + suffix, DataType::kInt32, {engine.rank()}, rows.data());
   EXPECT_TRUE(engine.wait(engine.submit(std::move(gather))).ok());
@@ -107,7 +108,7 @@ TEST_P(ConsistencyTest, GoesOnWhileARankHasJoined) {
   world.run([](Engine& engine) {
     EXPECT_TRUE(sum(engine, "all").ok());
     if (engine.rank() != 2) {
-      EXPECT_TRUE(sum_two(engine, "pair", 1).ok());  // not noticed yet
+      EXPECT_TRUE(broadcast_two(engine, "pair", 1).ok());  // not noticed yet
       std::array<float, 10> values{1};
       Request adasum = request(Collective::kAllreduce, "adasum", DataType::kFloat32, {10}, values.data());
       adasum.signature.op = ReduceOp::kAdasum;  // of which a rank that has joined sees nothing: not compared
@@ -115,7 +116,7 @@ TEST_P(ConsistencyTest, GoesOnWhileARankHasJoined) {
       EXPECT_TRUE(sum(engine, "others").ok());
       const Status status = sum(engine, "last");
       EXPECT_EQ(status.kind(), ErrorKind::kMismatch);
-      EXPECT_NE(status.message().find("result of allreduce 'pair', tensor 0 of the group has other bits on rank 1 than "
+      EXPECT_NE(status.message().find("result of broadcast 'pair', tensor 0 of the group has other bits on rank 1 than "
                                       "on ranks 0, 2"),
                 std::string::npos)
           << status.message();
@@ -160,7 +161,7 @@ TEST_P(ConsistencyTest, ComparesMessagesBetweenTwoRanks) {
 TEST_P(ConsistencyTest, IsNotAskedFor) {
   World world(2, options_for(GetParam(), 2));
   world.run([](Engine& engine) {
-    for (int i = 0; i < 10; ++i) EXPECT_TRUE(sum_two(engine, "x", 1).ok());
+    for (int i = 0; i < 10; ++i) EXPECT_TRUE(broadcast_two(engine, "x", 1).ok());
   });
 }
 
