@@ -1,5 +1,6 @@
 #include "engine/round_memory.hpp"
 
+#include <array>
 #include <cstring>
 
 #include "agree/unnamed.hpp"
@@ -7,10 +8,31 @@
 namespace ciranda {
 namespace {
 
-std::byte* beside_word(int member, std::size_t n_bytes, const SharedArena& arena, const DirectRound& round) {
-  const std::size_t parity = round.number % 2;
-  const std::size_t index = parity * static_cast<std::size_t>(arena.n_members()) + static_cast<std::size_t>(member);
-  return arena.beside_arrivals(round.place.number) + index * n_bytes;
+// Of even rounds, and of odd ones: a member that has gone on to the next writes there, and not to this one's.
+constexpr std::size_t kBesideBytes = SharedArena::kBesideArrivalsBytes / 2;
+
+// A round, and what lies beside its word: in the arena, or as it was kept.
+struct RoundLine {
+  const SharedArena& arena;
+  const DirectRound& round;
+  std::byte* beside_word;
+};
+
+std::byte* beside_word_of(const SharedArena& arena, const DirectRound& round) {
+  return arena.beside_arrivals(round.place.number) + round.number % 2 * kBesideBytes;
+}
+
+RoundLine in_arena(const SharedArena& arena, const DirectRound& round) {
+  return {arena, round, beside_word_of(arena, round)};
+}
+
+std::byte* beside_word(int member, std::size_t n_bytes, const RoundLine& line) {
+  return line.beside_word + static_cast<std::size_t>(member) * n_bytes;
+}
+
+// As many for each member.
+bool has_room_beside_word(std::size_t n_bytes, const SharedArena& arena) {
+  return n_bytes * static_cast<std::size_t>(arena.n_members()) <= kBesideBytes;
 }
 
 // From a root one member writes only, and the other only reads.
@@ -18,9 +40,10 @@ ExchangedBuffers::Choice choice_for(Collective collective) {
   return info(collective).is_from_root ? ExchangedBuffers::Choice::kUnusedLongest : ExchangedBuffers::Choice::kReadLast;
 }
 
-std::byte* area_of(int member, const SharedArena& arena, const DirectRound& round) {
-  const std::size_t n_before = round.number % 2 == 0 ? 0 : round.place.n_bytes;
-  return arena.round_area(member).data() + round.place.offset + n_before;
+std::byte* area_of(int member, const RoundLine& line) {
+  const RoundPlace& room = line.round.place;
+  const std::size_t n_before = line.round.number % 2 == 0 ? 0 : room.n_bytes;
+  return line.arena.round_area(member).data() + room.offset + n_before;
 }
 
 // --- calls without a name: beside the word there is a place for the tag and four bytes of data, or the buffer that is
@@ -29,47 +52,42 @@ std::byte* area_of(int member, const SharedArena& arena, const DirectRound& roun
 constexpr std::size_t kTagBytes = sizeof(std::uint32_t);
 constexpr std::size_t kLittleBytes = 4;
 
-bool has_place_beside_word(const SharedArena& arena) {
-  const auto n_places = 2 * static_cast<std::size_t>(arena.n_members());
-  return n_places * (kTagBytes + kLittleBytes) <= SharedArena::kBesideArrivalsBytes;
+bool has_place_beside_word(const SharedArena& arena) { return has_room_beside_word(kTagBytes + kLittleBytes, arena); }
+
+std::byte* tag_of(int member, const RoundLine& line) {
+  return has_place_beside_word(line.arena) ? beside_word(member, kTagBytes + kLittleBytes, line)
+                                           : area_of(member, line);
 }
 
-std::byte* tag_of(int member, const SharedArena& arena, const DirectRound& round) {
-  return has_place_beside_word(arena) ? beside_word(member, kTagBytes + kLittleBytes, arena, round)
-                                      : area_of(member, arena, round);
-}
-
-std::byte* unnamed_memory_of(int member, const SharedArena& arena, const DirectRound& round) {
-  const bool is_little = has_place_beside_word(arena) && round.place.n_exact_bytes <= kLittleBytes;
-  return is_little ? tag_of(member, arena, round) + kTagBytes
-                   : area_of(member, arena, round) + UnnamedSignatures::kHeadBytes;
+std::byte* unnamed_memory_of(int member, const RoundLine& line) {
+  const bool is_little = has_place_beside_word(line.arena) && line.round.place.n_exact_bytes <= kLittleBytes;
+  return is_little ? tag_of(member, line) + kTagBytes : area_of(member, line) + UnnamedSignatures::kHeadBytes;
 }
 
 // --- what two members exchange
 
 // Where a member says which buffer it hands over.
-std::byte* place_of_buffer(int member, const SharedArena& arena, const DirectRound& round) {
+std::byte* place_of_buffer(int member, const RoundLine& line) {
   static_assert(sizeof(SharedArena::Buffer) <= kLittleBytes);
-  return round.is_unnamed() ? tag_of(member, arena, round) + kTagBytes
-                            : beside_word(member, sizeof(SharedArena::Buffer), arena, round);
+  return line.round.is_unnamed() ? tag_of(member, line) + kTagBytes
+                                 : beside_word(member, sizeof(SharedArena::Buffer), line);
 }
 
-SharedArena::Buffer buffer_of(int member, const SharedArena& arena, const DirectRound& round) {
+SharedArena::Buffer buffer_of(int member, const RoundLine& line) {
   SharedArena::Buffer buffer = 0;
-  std::memcpy(&buffer, place_of_buffer(member, arena, round), sizeof buffer);
+  std::memcpy(&buffer, place_of_buffer(member, line), sizeof buffer);
   return buffer;
 }
 
 // ---
 
 // Of what does not lie in a buffer.
-std::byte* memory_of(int member, const SharedArena& arena, const DirectRound& round) {
-  if (round.is_unnamed()) return unnamed_memory_of(member, arena, round);
-  const RoundPlace& place = round.place;
-  const std::size_t n_places = 2 * static_cast<std::size_t>(arena.n_members());
-  if (place.is_exact() && place.n_exact_bytes * n_places <= SharedArena::kBesideArrivalsBytes)
-    return beside_word(member, place.n_exact_bytes, arena, round);
-  return area_of(member, arena, round);
+std::byte* memory_of(int member, const RoundLine& line) {
+  if (line.round.is_unnamed()) return unnamed_memory_of(member, line);
+  const RoundPlace& room = line.round.place;
+  if (room.is_exact() && has_room_beside_word(room.n_exact_bytes, line.arena))
+    return beside_word(member, room.n_exact_bytes, line);
+  return area_of(member, line);
 }
 
 }  // namespace
@@ -77,10 +95,11 @@ std::byte* memory_of(int member, const SharedArena& arena, const DirectRound& ro
 static_assert(SharedArena::kLargeBufferBytes == kMostBufferBytes);
 
 std::byte* RoundMemory::for_writing(const SharedArena& arena, const DirectRound& round, Collective collective) {
-  if (!round.place.is_in_buffer) return memory_of(arena.member(), arena, round);
+  const RoundLine line = in_arena(arena, round);
+  if (!round.place.is_in_buffer) return memory_of(arena.member(), line);
   const auto buffer = buffers_.take(arena, round.place.n_exact_bytes, choice_for(collective));
   if (!buffer) return nullptr;
-  std::memcpy(place_of_buffer(arena.member(), arena, round), &*buffer, sizeof *buffer);
+  std::memcpy(place_of_buffer(arena.member(), line), &*buffer, sizeof *buffer);
   return arena.buffer(*buffer);
 }
 
@@ -90,27 +109,33 @@ ReadLast RoundMemory::read_last(const DirectRound& round, Collective collective)
 }
 
 void RoundMemory::tag(const SharedArena& arena, const DirectRound& round) {
-  if (round.is_unnamed()) std::memcpy(tag_of(arena.member(), arena, round), &round.tag, kTagBytes);
+  if (!round.is_unnamed()) return;
+  std::memcpy(tag_of(arena.member(), in_arena(arena, round)), &round.tag, kTagBytes);
+}
+
+void RoundMemory::give_back(const SharedArena& arena, const DirectRound& round) {
+  if (round.place.is_in_buffer) buffers_.give(buffer_of(arena.member(), in_arena(arena, round)));
+}
+
+void RoundMemory::keep_line(const SharedArena& arena, const DirectRound& round) {
+  static_assert(std::tuple_size_v<decltype(kept_)> == kBesideBytes);
+  std::memcpy(kept_.data(), beside_word_of(arena, round), kept_.size());
 }
 
 bool RoundMemory::agree(const SharedArena& arena, const DirectRound& round) {
   for (int member = 0; round.is_unnamed() && member < arena.n_members(); ++member) {
-    if (std::memcmp(tag_of(member, arena, round), &round.tag, kTagBytes) != 0) return false;
+    if (std::memcmp(tag_of(member, {arena, round, kept_.data()}), &round.tag, kTagBytes) != 0) return false;
   }
   return true;
 }
 
-void RoundMemory::give_back(const SharedArena& arena, const DirectRound& round) {
-  if (round.place.is_in_buffer) buffers_.give(buffer_of(arena.member(), arena, round));
-}
-
 const std::byte* RoundMemory::of(int member, const SharedArena& arena, const DirectRound& round) {
-  if (!round.place.is_in_buffer) return memory_of(member, arena, round);
-  return arena.buffer(buffer_of(member, arena, round));
+  const RoundLine line{arena, round, kept_.data()};
+  return round.place.is_in_buffer ? arena.buffer(buffer_of(member, line)) : memory_of(member, line);
 }
 
 void RoundMemory::note_read(const SharedArena& arena, const DirectRound& round) {
-  if (round.place.is_in_buffer) buffers_.give(buffer_of(1 - arena.member(), arena, round));
+  if (round.place.is_in_buffer) buffers_.give(buffer_of(1 - arena.member(), {arena, round, kept_.data()}));
 }
 
 }  // namespace ciranda

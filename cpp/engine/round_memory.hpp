@@ -11,6 +11,7 @@
 // One thread (the holder of the progress lock).
 #pragma once
 
+#include <array>
 #include <cstddef>
 
 #include "agree/direct_rounds.hpp"
@@ -29,18 +30,25 @@ class RoundMemory {
   // It came to nothing: the round was closed. REQUIRES: for_writing() gave room.
   void give_back(const SharedArena& arena, const DirectRound& round);
 
-  // Of a call without a name: what this member says of it, before it comes; and whether all have said the same.
-  // REQUIRES: as of() does.
+  // Of a call without a name: what this member says of it, before it comes.
   static void tag(const SharedArena& arena, const DirectRound& round);
-  static bool agree(const SharedArena& arena, const DirectRound& round);
 
-  // What a member has written. REQUIRES: it has, and the round is met.
-  static const std::byte* of(int member, const SharedArena& arena, const DirectRound& round);
+  // --- REQUIRES, from here on: the round is met, and its line is kept
+
+  // For those below, at once: members that go on take the cache line away when they write to it for their next round.
+  // Not overwritten before this member comes to the round after.
+  void keep_line(const SharedArena& arena, const DirectRound& round);
+
+  // Of a call without a name: whether all have said the same.
+  bool agree(const SharedArena& arena, const DirectRound& round);
+  // What a member has written. REQUIRES: it has.
+  const std::byte* of(int member, const SharedArena& arena, const DirectRound& round);
   // This member needs no more of what the others have written.
   void note_read(const SharedArena& arena, const DirectRound& round);
 
  private:
   ExchangedBuffers buffers_;
+  std::array<std::byte, SharedArena::kBesideArrivalsBytes / 2> kept_{};  // what lies beside the word
 };
 
 }  // namespace ciranda

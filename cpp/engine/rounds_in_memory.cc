@@ -131,7 +131,8 @@ bool RoundsInMemory::look(bool closes, TimePoint now) {
     Arrivals place = at(arena, pending);
     const std::uint64_t number = pending.number;
     const bool is_met = place.is_met(number) || (closes && !close_for_all(place, number, 1));
-    if (is_met && RoundMemory::agree(arena, pending)) {
+    if (is_met) memory_.keep_line(arena, pending);
+    if (is_met && memory_.agree(arena, pending)) {
       met.push_back(pending.op);
       Submission& entry = lane_.in_flight.at(pending.ticket);
       const Path path = entry.stages.path == Path::kRepeated ? Path::kRepeated : Path::kInMemory;
@@ -174,7 +175,8 @@ RoundsInMemory::Outcome RoundsInMemory::repeat(PersistentOp& op, const Call& cal
     return std::nullopt;
   }
   if (!is_met_within(n_looks, at(*arena, *round), round->number)) return wait_at(*round, call, stages);
-  const bool are_alike = RoundMemory::agree(*arena, *round);
+  memory_.keep_line(*arena, *round);
+  const bool are_alike = memory_.agree(*arena, *round);
   if (are_alike) {
     if (stages != nullptr) stages->note(Stage::kAgreed);
     gather(*arena, *round, of_one);
@@ -272,7 +274,7 @@ bool RoundsInMemory::close_for_all(Arrivals place, std::uint64_t round, int n_ow
 void RoundsInMemory::gather(const SharedArena& arena, const DirectRound& round, const RoundCall& call) {
   contributed_.clear();
   for (int member = 0; member < call.n_members; ++member) {
-    if (call.contributes(member)) contributed_.push_back(RoundMemory::of(member, arena, round));
+    if (call.contributes(member)) contributed_.push_back(memory_.of(member, arena, round));
   }
 }
 
