@@ -14,6 +14,7 @@
 #include "kernels/level.hpp"
 #include "kernels/level_convert.hpp"
 #include "kernels/level_kernel.hpp"
+#include "kernels/level_word.hpp"
 
 namespace ciranda::kernels {
 namespace {  // NOLINT(google-build-namespaces): see level_vector.hpp
@@ -107,10 +108,32 @@ class Driver {
   Factors factors_;
 };
 
+// For the single numbers that programs reduce often, as their losses: of at most kGroup inputs that are no longer than
+// a word, each comes as the first lanes of a chunk, put together in a register. A load of what smaller stores have put
+// together in memory waits until all of them have left for the cache.
+template <std::size_t kVectorBytes>
+void run_words(const KernelTable& kernel, const VectorJob& job) {
+  using Words = typename VectorOf<kVectorBytes, std::uint64_t>::Type;
+  alignas(kVectorBytes) std::byte chunks[kGroup][2 * kVectorBytes];
+  const std::byte* inputs[kGroup];
+  for (std::size_t i = 0; i < job.n_inputs; ++i) {
+    store_vector(chunks[i], Words{load_word(job.inputs[i], job.n_bytes)});
+    store_vector(chunks[i] + kVectorBytes, Words{});
+    inputs[i] = chunks[i];
+  }
+  Words result[2];
+  kernel.last[job.n_inputs - 1]({inputs, 0, job.weights}, {}, {job.prescale, job.divisor, job.postscale},
+                                reinterpret_cast<std::byte*>(result), 1);
+  store_word(job.out, result[0][0], job.n_bytes);
+}
+
 template <class Codec, ReduceOp kOp, Scaling kScaling = Scaling{}>
 void run(const VectorJob& job) {
   static_assert(Codec::kChunkBytes <= kMaxChunkBytes);
   static constexpr KernelTable kTable = Kernel<Codec, kOp, kScaling>::table();
+  if (job.n_bytes <= kWordBytes && job.n_inputs <= kGroup) {
+    return run_words<sizeof(typename Codec::Lanes::Vector)>(kTable, job);
+  }
   Driver(kTable, job).run();
 }
 
