@@ -288,7 +288,10 @@ bool is_in_place(const TensorMemory& memory) { return memory.input == nullptr ||
 bool are_alike(const Request& request, std::size_t a, std::size_t b) {
   const TensorMemory& memory = request.memory[a];
   const TensorMemory& other = request.memory[b];
-  return memory.output == other.output && request.signature.tensors[a] == request.signature.tensors[b] &&
+  const TensorSignature& tensor = request.signature.tensors[a];
+  const TensorSignature& other_tensor = request.signature.tensors[b];
+  return memory.output == other.output && tensor.dtype == other_tensor.dtype &&
+         tensor.n_bytes() == other_tensor.n_bytes() &&
          ((is_in_place(memory) && is_in_place(other)) || memory.input == other.input);
 }
 
@@ -481,7 +484,8 @@ Status validate(const Request& request, std::span<const int> ranks, int rank) {
   if (Status status = check_places(request); !status.ok()) return status;
   if (Status status = check_outputs(request, static_cast<int>(ranks.size())); !status.ok()) return status;
   if (Status status = check_memory(request, rank); !status.ok()) return status;
-  return is_reduced_in_groups(request) ? check_apart(request) : Status::ok_status();
+  const bool has_results = is_reduced_in_groups(request) && has_result(signature, rank);
+  return has_results ? check_apart(request) : Status::ok_status();
 }
 
 std::shared_ptr<std::byte> move_repeated(Request& request) {

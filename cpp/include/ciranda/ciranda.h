@@ -207,12 +207,13 @@ typedef struct ciranda_tensor {
   /* This rank's contribution. Read until the operation is done. Broadcast, scatter and transfer read it on the root
    * only. */
   const void* input;
-  /* Memory for the result; may be equal to `input`, but must not otherwise overlap it. Ignored by a reduce on ranks
-   * other than its root, by a transfer on its root, and by CIRANDA_ALLGATHER and CIRANDA_ALLTOALL (but see
-   * CIRANDA_REQUEST_HAS_ROOM), CIRANDA_GATHER and CIRANDA_SCATTER, whose result's size is not known beforehand: see
+  /* Memory for the result; may be equal to `input`, but must not otherwise overlap it. In a reduction of several
+   * tensors it must not overlap that of another, nor another's `input`, unless both are the same tensor. Ignored by a
+   * reduce on ranks other than its root, by a transfer on its root, and by CIRANDA_ALLGATHER and CIRANDA_ALLTOALL (but
+   * see CIRANDA_REQUEST_HAS_ROOM), CIRANDA_GATHER and CIRANDA_SCATTER, whose result's size is not known beforehand: see
    * ciranda_operation_output(). The result of a CIRANDA_REDUCESCATTER is there too if all outputs of its request are
-   * NULL; its output may be this rank's own rows of `input`, not equal to `input`, and must not otherwise overlap
-   * it. */
+   * NULL; its output may be this rank's own rows of `input`, not equal to `input`, and must not otherwise
+   * overlap it. */
   void* output;
   const int64_t* shape; /* ndim numbers; may be NULL if ndim is 0, which is a scalar */
   int32_t ndim;

@@ -153,6 +153,19 @@ TEST(Validate, RefusesResultsThatWouldOverwriteOthers) {
             "allreduce 'x', tensor 2 of the group: it shares memory with tensor 1" + why);
 }
 
+TEST(Validate, LooksAtNoResultsWhereThereAreNone) {
+  Request group = allreduce({4});
+  group.signature.collective = Collective::kReduce;
+  group.signature.root = kRank + 1;
+  group.signature.tensors.push_back(group.signature.tensors.front());
+  static std::array<float, 5> buffer;
+  const auto at = [](std::size_t place) { return reinterpret_cast<std::byte*>(&buffer[place]); };
+  group.memory = {{at(0), at(0)}, {at(1), at(1)}};
+  EXPECT_EQ(refusal(group), "accepted");
+  group.signature.root = kRank;
+  EXPECT_EQ(refusal(group).substr(0, 59), "reduce 'x', tensor 1 of the group: it shares memory with te");
+}
+
 TEST(Validate, LetsABroadcastHoldATensorTwice) {
   EXPECT_EQ(refusal(request(Collective::kBroadcast, {{DataType::kInt8, {1}}, {DataType::kInt8, {1}}})), "accepted");
 }
