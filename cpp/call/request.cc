@@ -283,16 +283,16 @@ std::vector<Extent> extents_of_results(const Request& request) {
   return extents;
 }
 
-bool is_in_place(const TensorMemory& memory) { return memory.input == nullptr || memory.input == memory.output; }
+// Without an input of its own a tensor is read where its result goes.
+const std::byte* input_of(const TensorMemory& memory) { return memory.input != nullptr ? memory.input : memory.output; }
 
 bool are_alike(const Request& request, std::size_t a, std::size_t b) {
   const TensorMemory& memory = request.memory[a];
   const TensorMemory& other = request.memory[b];
   const TensorSignature& tensor = request.signature.tensors[a];
   const TensorSignature& other_tensor = request.signature.tensors[b];
-  return memory.output == other.output && tensor.dtype == other_tensor.dtype &&
-         tensor.n_bytes() == other_tensor.n_bytes() &&
-         ((is_in_place(memory) && is_in_place(other)) || memory.input == other.input);
+  return input_of(memory) == input_of(other) && memory.output == other.output && tensor.dtype == other_tensor.dtype &&
+         tensor.n_bytes() == other_tensor.n_bytes();
 }
 
 // The results of a reduction are made one after the other, or at once: none may lie where another lies, or where the
@@ -313,9 +313,10 @@ Status check_apart(const Request& request) {
   for (std::size_t i = 0; i < request.memory.size(); ++i) {
     const TensorMemory& memory = request.memory[i];
     const std::size_t n_bytes = request.signature.tensors[i].n_bytes();
-    if (is_in_place(memory) || n_bytes == 0) continue;
-    auto result = std::ranges::upper_bound(results, memory.input, std::less<>(), &Extent::end);
-    for (; result != results.end() && result->bytes.data() < memory.input + n_bytes; ++result) {
+    const std::byte* const input = input_of(memory);
+    if (input == memory.output || n_bytes == 0) continue;
+    auto result = std::ranges::upper_bound(results, input, std::less<>(), &Extent::end);
+    for (; result != results.end() && result->bytes.data() < input + n_bytes; ++result) {
       if (result->bytes.data() != memory.output) return refused(i, result->tensor);
     }
   }
@@ -503,7 +504,7 @@ std::shared_ptr<std::byte> move_repeated(Request& request) {
   std::byte* at = apart.get();
   for (const Extent& each : repeated) {
     TensorMemory& memory = request.memory[each.tensor];
-    std::memcpy(at, memory.input != nullptr ? memory.input : memory.output, each.bytes.size());
+    std::memcpy(at, input_of(memory), each.bytes.size());
     memory.input = memory.output = at;
     at += each.bytes.size();
   }

@@ -33,15 +33,19 @@ Status sum(Engine& engine, const std::string& name, std::size_t count = 100) {
 }
 
 // A group of two tensors, to which one rank gives the same memory for their results: the first is lost there.
-Status broadcast_two(Engine& engine, const std::string& name, int careless_rank) {
+Status call_two(Engine& engine, Collective collective, const std::string& name, int careless_rank) {
   std::vector<float> first(10, 1);
   std::vector<float> second(10, 2);
-  Request r = request(Collective::kBroadcast, name, DataType::kFloat32, {10}, first.data());
-  r.signature.root = 0;
+  Request r = request(collective, name, DataType::kFloat32, {10}, first.data());
+  if (info(collective).has_root) r.signature.root = 0;
   r.signature.tensors.push_back(r.signature.tensors.front());
   r.memory.push_back({reinterpret_cast<std::byte*>(second.data()), reinterpret_cast<std::byte*>(second.data())});
   if (engine.rank() == careless_rank) r.memory[0].output = r.memory[1].output;
   return engine.wait(engine.submit(std::move(r)));
+}
+
+Status broadcast_two(Engine& engine, const std::string& name, int careless_rank) {
+  return call_two(engine, Collective::kBroadcast, name, careless_rank);
 }
 
 class ConsistencyTest : public ::testing::TestWithParam<Layout> {};
@@ -69,7 +73,7 @@ TEST_P(ConsistencyTest, NamesTheFirstTensorAndTheRankOnEveryRank) {
 // Everything that is compared, small and large, by whoever has not joined.
 void make_every_call(Engine& engine, const std::string& suffix) {
   for (const std::size_t count : {0U, 10U, 200'000U}) EXPECT_TRUE(sum(engine, "sum" + suffix, count).ok());
-  EXPECT_TRUE(broadcast_two(engine, "two" + suffix, -1).ok());
+  EXPECT_TRUE(call_two(engine, Collective::kAllreduce, "two" + suffix, -1).ok());
   std::vector<std::int32_t> rows(static_cast<std::size_t>(engine.rank()), engine.rank());
   Request gather = request(Collective::kAllgather, "rows" + suffix, DataType::kInt32, {engine.rank()}, rows.data());
   EXPECT_TRUE(engine.wait(engine.submit(std::move(gather))).ok());
