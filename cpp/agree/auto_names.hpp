@@ -12,8 +12,9 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <tuple>
+#include <utility>
 
+#include "agree/process_sets.hpp"
 #include "agree/unnamed.hpp"
 #include "call/request.hpp"
 
@@ -30,31 +31,30 @@ class AutoNames {
  public:
   // REQUIRES: is_numbered(request), and it has no number yet.
   void number(Request& request) {
-    const bool is_of_world = request.process_set == 0 && request.lane == 0 && request.name == kUnnamed;
-    std::uint64_t& n = is_of_world ? n_unnamed_ : n_calls_[{request.process_set, request.lane, request.name}];
+    const LaneId lane = lane_id(request.process_set, request.lane);
+    std::uint64_t& n = request.name == kUnnamed ? n_unnamed(lane) : n_calls_[{lane, request.name}];
     request.name = numbered(request.name, n++);
   }
 
-  // How many calls without a name the world's first lane has seen. One that is carried out without a request is
-  // counted by itself.
-  std::uint64_t n_unnamed() const { return n_unnamed_; }
-  void count_unnamed() { ++n_unnamed_; }
-  // REQUIRES: there was one.
-  std::string last_unnamed() const { return numbered(kUnnamed, n_unnamed_ - 1); }
+  // How many calls without a name a lane has seen, for as long as this lives. One that is carried out without a request
+  // is counted by who carries it out.
+  std::uint64_t& n_unnamed(LaneId lane) { return n_unnamed_[lane]; }
 
-  // On all lanes of the set.
-  void restart(std::uint32_t process_set) {
-    if (process_set == 0) n_unnamed_ = 0;
-    std::erase_if(n_calls_, [&](const auto& counted) { return std::get<0>(counted.first) == process_set; });
-  }
-
- private:
   static std::string numbered(std::string_view shared, std::uint64_t n) {
     return std::string(shared) + "." + std::to_string(n);
   }
 
-  std::uint64_t n_unnamed_ = 0;
-  std::map<std::tuple<std::uint32_t, std::uint32_t, std::string>, std::uint64_t> n_calls_;
+  // On all lanes of the set.
+  void restart(std::uint32_t process_set) {
+    for (auto& [lane, n] : n_unnamed_) {
+      if (set_of(lane) == process_set) n = 0;
+    }
+    std::erase_if(n_calls_, [&](const auto& counted) { return set_of(counted.first.first) == process_set; });
+  }
+
+ private:
+  std::map<LaneId, std::uint64_t> n_unnamed_;
+  std::map<std::pair<LaneId, std::string>, std::uint64_t> n_calls_;
 };
 
 }  // namespace ciranda

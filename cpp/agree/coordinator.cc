@@ -221,7 +221,8 @@ bool Coordinator::may_do_without_log(const NamedRounds& name) const {
   if (!name.round.has_all() || name.round.n_deferrable > 0) return false;
   if (name.cache_id != kNoCacheId) return true;
   return options_.direct == Direct::kInMemory && !name.is_cacheable && is_unnamed(name.name) && open_.n_open() == 1 &&
-         UnnamedSignatures::may_meet(name.agreed, options_.has_buffers());
+         UnnamedSignatures::may_meet(name.agreed, name.first_dims.empty() ? nullptr : &name.first_dims,
+                                     options_.has_buffers());
 }
 
 // Results that are compared are those of the log.

@@ -122,7 +122,7 @@ void Participant::open_rounds(const ExecuteItem& item, PersistentOp& op, std::ve
   if (item.cache_id != kNoCacheId) {
     rounds_.open(op, item.direct);
   } else if (is_in_memory) {
-    unnamed_.open(*op.known(), to_close);
+    unnamed_.open(*op.known(), op.first_dims(), to_close);
   }
   if (!op.is_idle() || (calls_.has_joined() && !is_in_memory)) DirectRounds::close(op, to_close);
 }

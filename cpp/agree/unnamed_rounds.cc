@@ -1,20 +1,24 @@
 #include "agree/unnamed_rounds.hpp"
 
+#include <utility>
+
 namespace ciranda {
 
 DirectRound UnnamedRounds::next(std::uint32_t signature, std::size_t n_bytes, std::uint64_t nth) const {
   DirectRound round = DirectRounds::next(op_);
   round.place.n_exact_bytes = n_bytes;
   round.place.is_in_buffer = goes_in_buffer(n_bytes, rounds_.has_buffers());
+  round.first_dims = signatures_.first_dims_of(signature);
   round.tag = static_cast<std::uint32_t>(nth * UnnamedSignatures::kMost + signature);
   return round;
 }
 
-std::optional<DirectRound> UnnamedRounds::come(const Request& request, std::uint64_t nth, Ticket ticket) {
+std::optional<DirectRound> UnnamedRounds::come(const Request& request, Ticket ticket) {
   if (!DirectRounds::is_open(op_, Direct::kInMemory)) return std::nullopt;
   const auto signature = signatures_.find(request.signature);
   if (!signature) return std::nullopt;
-  DirectRound round = next(*signature, *exact_bytes_of(request.signature, nullptr), nth);
+  const std::size_t n_bytes = *exact_bytes_of(request.signature, signatures_.first_dims_of(*signature));
+  DirectRound round = next(*signature, n_bytes, number_of(request.name));
   round.ticket = ticket;
   op_.become(PersistentOp::State::kInMemory);
   calls_.add(op_, {ticket});
@@ -32,10 +36,11 @@ Ticket UnnamedRounds::missed() {
   return calls_.take(op_);
 }
 
-void UnnamedRounds::open(const Signature& signature, std::vector<DirectRound>& to_close) {
-  if (!UnnamedSignatures::may_meet(signature, rounds_.has_buffers())) return;
+void UnnamedRounds::open(const Signature& signature, std::shared_ptr<const FirstDims> first_dims,
+                         std::vector<DirectRound>& to_close) {
+  if (!UnnamedSignatures::may_meet(signature, first_dims.get(), rounds_.has_buffers())) return;
   if (!rounds_.open(op_, Room{UnnamedSignatures::kHeadBytes + UnnamedSignatures::kMostBytes})) return;
-  signatures_.learn(signature);
+  signatures_.learn(signature, std::move(first_dims));
   if (calls_.has_numbered()) DirectRounds::close(op_, to_close);
 }
 

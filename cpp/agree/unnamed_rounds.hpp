@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -22,8 +23,8 @@ class UnnamedRounds {
   PersistentOp& op() { return op_; }
   bool has_come() const { return op_.state() == PersistentOp::State::kInMemory; }
 
-  // As of DirectRounds, for the `nth` call without a name of this rank.
-  std::optional<DirectRound> come(const Request& request, std::uint64_t nth, Ticket ticket);
+  // As of DirectRounds; a call is the `nth` without a name of this rank. REQUIRES: is_unnamed(request.name).
+  std::optional<DirectRound> come(const Request& request, Ticket ticket);
   std::optional<DirectRound> round_for(const Call& call, std::uint64_t nth) const;
   // Instead of DirectRounds::missed(): its ticket, of a request to submit.
   Ticket missed();
@@ -31,7 +32,9 @@ class UnnamedRounds {
   void give_up() { DirectRounds::close(op_); }
 
   // The log executes such a call. All members do so at the same place of it, whatever they have called since.
-  void open(const Signature& signature, std::vector<DirectRound>& to_close);
+  // `first_dims`: null where they cannot differ.
+  void open(const Signature& signature, std::shared_ptr<const FirstDims> first_dims,
+            std::vector<DirectRound>& to_close);
 
  private:
   // `n_bytes`: what a member contributes.

@@ -96,8 +96,8 @@ std::optional<DirectRound> RoundsInMemory::round_for(const SharedArena& arena, P
   const Request& request = lane_.in_flight.at(ticket).request;
   if (is_better_in_place(arena, request)) return std::nullopt;
   if (!is_numbered(request)) return lane_.participant.rounds().come(Direct::kInMemory, op, request, ticket);
-  if (lane_.id != 0 || !is_unnamed(request.name)) return std::nullopt;
-  return lane_.participant.unnamed().come(request, lane_.names.automatic.n_unnamed() - 1, ticket);
+  if (!is_unnamed(request.name)) return std::nullopt;
+  return lane_.participant.unnamed().come(request, ticket);
 }
 
 // One without a name is not the next that may come, where another of this rank is at a round.
@@ -184,7 +184,7 @@ RoundsInMemory::Outcome RoundsInMemory::repeat(PersistentOp& op, const Call& cal
     note_done(*arena, *round);
     if (stages != nullptr) stages->note(Stage::kDone);
     DirectRounds::done_at_once(op);
-    if (op.is_unnamed()) lane_.names.automatic.count_unnamed();
+    if (op.is_unnamed()) ++n_unnamed_;
     lane_.log.met(op);
     if (stages != nullptr) record(call, *stages);
   }
@@ -197,8 +197,8 @@ RoundsInMemory::Outcome RoundsInMemory::repeat(PersistentOp& op, const Call& cal
 
 std::optional<DirectRound> RoundsInMemory::round_for(const SharedArena& arena, PersistentOp& op,
                                                      const Call& call) const {
-  auto round = op.is_unnamed() ? lane_.participant.unnamed().round_for(call, lane_.names.automatic.n_unnamed())
-                               : DirectRounds::round_for(op, call);
+  auto round =
+      op.is_unnamed() ? lane_.participant.unnamed().round_for(call, n_unnamed_) : DirectRounds::round_for(op, call);
   if (round && (!fits_given(call, *round) || is_better_in_place(arena, call))) round.reset();
   return round;
 }
@@ -206,7 +206,7 @@ std::optional<DirectRound> RoundsInMemory::round_for(const SharedArena& arena, P
 // REQUIRES: the call was counted, if it has no name.
 void RoundsInMemory::record(const Call& call, Stages& stages) {
   stages.path = Path::kDirect;
-  const std::string automatic = call.name.empty() ? lane_.names.automatic.last_unnamed() : std::string();
+  const std::string automatic = call.name.empty() ? AutoNames::numbered(kUnnamed, n_unnamed_ - 1) : std::string();
   const std::string_view name = call.name.empty() ? automatic : call.name;
   lane_.in_flight.recorder().write({.name = name, .collective = call.collective, .n_bytes = call.n_bytes()}, stages);
 }
@@ -216,7 +216,6 @@ std::shared_ptr<Operation> RoundsInMemory::wait_at(const DirectRound& round, con
   auto operation = std::make_shared<Operation>();
   Request request = make_request(call);
   settle_splits(request, lane_.mesh.size(), lane_.mesh.rank());
-  const std::uint64_t nth = lane_.names.automatic.n_unnamed();
   PersistentOp* op = round.op;
   if (round.is_unnamed()) {
     op->release();
@@ -228,7 +227,7 @@ std::shared_ptr<Operation> RoundsInMemory::wait_at(const DirectRound& round, con
   Submission& entry = lane_.in_flight.at(ticket);
   entry.stages.path = Path::kRepeated;
   pending_.push_back(*(round.is_unnamed()
-                           ? lane_.participant.unnamed().come(entry.request, nth, ticket)
+                           ? lane_.participant.unnamed().come(entry.request, ticket)
                            : lane_.participant.rounds().come(Direct::kInMemory, *op, entry.request, ticket)));
   return operation;
 }

@@ -34,7 +34,7 @@ namespace ciranda {
 
 class RoundsInMemory {
  public:
-  explicit RoundsInMemory(const LaneParts& lane) : lane_(lane) {}
+  explicit RoundsInMemory(const LaneParts& lane) : lane_(lane), n_unnamed_(lane.names.automatic.n_unnamed(lane.id)) {}
 
   // Whether the call goes so: it is carried out, or pending at a round, or reported, as that is closed. Otherwise the
   // round to which others might come is closed.
@@ -78,6 +78,7 @@ class RoundsInMemory {
   void record(const Call& call, Stages& stages);
 
   const LaneParts lane_;
+  std::uint64_t& n_unnamed_;  // this rank's calls without a name
   std::vector<DirectRound> pending_;
   std::unordered_map<std::uint32_t, DirectRound> to_close_;  // by place; as soon as there is an arena
   RoundMemory memory_;

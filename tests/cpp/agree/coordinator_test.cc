@@ -702,15 +702,21 @@ TEST(Direct, IsTheNextCallOfWhatNobodyHeldBack) {
   CoordinatorOptions options;
   options.direct = Direct::kInMemory;
   Desk desk(2, options);
-  const auto next = [&desk](const std::string& name, bool is_deferrable, bool is_cacheable) {
-    desk.request(0, name, allreduce({4}), is_deferrable, is_cacheable);
-    desk.request(1, name, allreduce({4}), false, is_cacheable);
+  const auto after = [&desk](const std::string& name, const Signature& of_first, const Signature& of_second,
+                             bool is_deferrable, bool is_cacheable) {
+    desk.request(0, name, of_first, is_deferrable, is_cacheable);
+    desk.request(1, name, of_second, false, is_cacheable);
     const std::vector<LogEntry> entries = desk.coordinator().take_entries(true);
     return std::get<ExecuteEntry>(entries.at(0)).items.at(0).direct;
+  };
+  const auto next = [&](const std::string& name, bool is_deferrable, bool is_cacheable) {
+    return after(name, allreduce({4}), allreduce({4}), is_deferrable, is_cacheable);
   };
   EXPECT_EQ(next("a", false, true), Direct::kInMemory);
   EXPECT_EQ(next("a", true, true), Direct::kNot);
   EXPECT_EQ(next("noname.1", false, false), Direct::kInMemory);
+  EXPECT_EQ(after("noname.4", allgather({2}), allgather({2}), false, false), Direct::kInMemory);
+  EXPECT_EQ(after("noname.5", allgather({2}), allgather({3}), false, false), Direct::kNot) << "the rows differ";
   desk.request(0, "noname.3", allreduce({4}), false, false);
   EXPECT_EQ(next("noname.2", false, false), Direct::kNot) << "the next is reported already";
 }

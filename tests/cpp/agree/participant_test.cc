@@ -364,7 +364,7 @@ TEST(Participant, ClosesARoundWithoutANameWhereTheNextCallIsReported) {
     const auto action = participant.apply(ExecuteEntry{{item}});
     ASSERT_TRUE(action.ok());
     EXPECT_EQ(std::get<Participant::Execute>(action.value()).to_close.size(), is_next_reported ? 1U : 0U);
-    EXPECT_EQ(participant.unnamed().come(request, 1, 3).has_value(), !is_next_reported);
+    EXPECT_EQ(participant.unnamed().come(request, 3).has_value(), !is_next_reported);
     if (is_next_reported) execute(participant, {definition(kNoCacheId, "noname.1")});
   }
 }

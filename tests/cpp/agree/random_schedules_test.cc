@@ -125,15 +125,18 @@ void add_step(const Training& training, const std::vector<Tensor>& tensors, Rand
 // Every rank makes these in the same order, and waits for them when it likes.
 void add_calls_without_name(const Training& training, Random& random, const std::vector<bool>& has_joined,
                             std::vector<std::size_t>& n_made, std::vector<Script>& scripts) {
-  const std::array<Signature, 4> kinds{allreduce({1}), allreduce({7, 3}), broadcast({2}, 0), allreduce({90, 90})};
+  const std::array<Signature, 5> kinds{allreduce({1}), allreduce({7, 3}), broadcast({2}, 0), allreduce({90, 90}),
+                                       allgather({3, 2})};
   for (int i = pick(random, 0, 4); i > 0; --i) {
-    const Signature& kind = kinds[static_cast<std::size_t>(chance(random, 50) ? 0 : pick(random, 0, 3))];
+    const Signature& kind = kinds[static_cast<std::size_t>(chance(random, 50) ? 0 : pick(random, 0, 4))];
+    const bool differs = info(kind.collective).first_dim_may_differ && chance(random, 30);
     const int wrong_rank = training.has_errors && chance(random, 5) ? pick(random, 0, training.n_ranks - 1) : -1;
     for (std::size_t rank = 0; rank < scripts.size(); ++rank) {
       if (has_joined[rank]) continue;
       const bool is_wrong = wrong_rank == static_cast<int>(rank);
-      scripts[rank].emplace_back(
-          Call{"noname." + std::to_string(n_made[rank]++), is_wrong ? allreduce({7, 3}) : kind, false, false});
+      Signature signature = is_wrong ? allreduce({7, 3}) : kind;
+      if (differs && !is_wrong) signature.tensors.front().shape.front() = pick(random, 3, 4);
+      scripts[rank].emplace_back(Call{"noname." + std::to_string(n_made[rank]++), std::move(signature), false, false});
       if (chance(random, 70)) scripts[rank].emplace_back(Wait{});
     }
   }

@@ -301,7 +301,6 @@ namespace {
 
 // Scripts number calls without a name, as AutoNames does.
 bool is_without_name(const Request& request) { return !request.is_cacheable && is_unnamed(request.name); }
-std::uint64_t number_of(const Request& request) { return std::stoull(request.name.substr(kUnnamed.size() + 1)); }
 
 // Where ranks meet for the call that the request would be made of.
 std::optional<DirectRound> place_to_repeat(NamedParticipant& participant, const Request& request) {
@@ -311,7 +310,7 @@ std::optional<DirectRound> place_to_repeat(NamedParticipant& participant, const 
   ciranda::Call call{{.collective = signature.collective, .op = signature.op, .root = signature.root}, request.name};
   call.dtype = signature.tensors.front().dtype;
   call.shape = shape;
-  if (is_without_name(request)) return participant.unnamed().round_for(call, number_of(request));
+  if (is_without_name(request)) return participant.unnamed().round_for(call, number_of(request.name));
   return participant.round_for(call);
 }
 
@@ -328,7 +327,7 @@ bool SimulatedWorld::come_in_memory(Rank& rank, const Request& request, bool is_
   const bool may_be_call = !is_deferrable && !request.signature.tensors.empty();
   const auto repeated = may_be_call ? place_to_repeat(rank.participant, request) : std::nullopt;
   const auto round = is_deferrable ? std::nullopt
-                     : has_no_name ? rank.participant.unnamed().come(request, number_of(request), ticket)
+                     : has_no_name ? rank.participant.unnamed().come(request, ticket)
                                    : rank.participant.come(Direct::kInMemory, request, ticket);
   if (may_be_call && !is_same(repeated, round)) wrong_ = "'" + request.name + "' is repeated as another call";
   if (!round) {

@@ -1,5 +1,7 @@
 // Calls without a name: that ranks meet for the next of them, whatever it is, as they do for a name; and that those who
 // make different calls hear of it as ever.
+#include "agree/unnamed.hpp"
+
 #include <gtest/gtest.h>
 
 #include <array>
@@ -32,11 +34,12 @@ using testing::WorldOptions;
 // One of the calls of a program, and the memory that it is about.
 class Unnamed {
  public:
-  static constexpr int kKinds = 7;
+  static constexpr int kKinds = 9;
+  static constexpr std::size_t kMostRanks = 7;
 
-  Unnamed(int kind, int rank, int step) : kind_(kind), step_(step) {
-    constexpr std::array<std::size_t, kKinds> kCounts{1, 100, 33, 3000, 2, 70000, 40000};
-    values_.assign(kCounts[static_cast<std::size_t>(kind)], static_cast<float>(rank + step));
+  Unnamed(int kind, int rank, int step, std::size_t count = 0) : kind_(kind), step_(step) {
+    constexpr std::array<std::size_t, kKinds> kCounts{1, 100, 33, 3000, 2, 70000, 40000, 50, 20000};
+    values_.assign(count != 0 ? count : kCounts[static_cast<std::size_t>(kind)], static_cast<float>(rank + step));
     shape_ = static_cast<std::int64_t>(values_.size());
     call_.shape = {&shape_, 1};
     call_.memory = {reinterpret_cast<const std::byte*>(values_.data()), reinterpret_cast<std::byte*>(values_.data())};
@@ -45,6 +48,11 @@ class Unnamed {
       call_.root = 1;
     }
     if (kind_ == 4) call_.op = ReduceOp::kMax;
+    if (is_allgather()) {
+      call_.collective = Collective::kAllgather;
+      all_.assign(kMostRanks * values_.size(), -1);
+      call_.memory.output = reinterpret_cast<std::byte*>(all_.data());
+    }
   }
   Unnamed(const Unnamed&) = delete;
   Unnamed& operator=(const Unnamed&) = delete;
@@ -62,6 +70,13 @@ class Unnamed {
   }
 
   void expect_result(int n_ranks) const {
+    for (int rank = 0; is_allgather() && rank < n_ranks; ++rank) {
+      const auto first = all_.begin() + rank * shape_;
+      EXPECT_EQ(std::vector<float>(first, first + shape_),
+                std::vector<float>(values_.size(), static_cast<float>(rank + step_)))
+          << "kind " << kind_ << ", step " << step_;
+    }
+    if (is_allgather()) return;
     float expected = static_cast<float>(n_ranks * step_ + n_ranks * (n_ranks - 1) / 2);
     if (is_broadcast()) expected = static_cast<float>(step_ + 1);
     if (kind_ == 4) expected = static_cast<float>(step_ + n_ranks - 1);
@@ -70,10 +85,12 @@ class Unnamed {
 
  private:
   bool is_broadcast() const { return kind_ == 2 || kind_ == 6; }
+  bool is_allgather() const { return kind_ >= 7; }
 
   int kind_;
   int step_;
   std::vector<float> values_;
+  std::vector<float> all_;  // what is gathered
   std::int64_t shape_ = 0;
   Call call_;
 };
@@ -84,7 +101,7 @@ TEST(UnnamedCalls, AreMetForWhateverTheirOrder) {
     World world(n_ranks, patient());
     world.run([&](Engine& engine) {
       const auto perform = [&](int step) {
-        Unnamed call(step % 7 % 3, engine.rank(), step);
+        Unnamed call(std::array{0, 1, 2, 7}[static_cast<std::size_t>(step % 7 % 4)], engine.rank(), step);
         EXPECT_TRUE(call.perform(engine).ok());
         call.expect_result(n_ranks);
       };
@@ -99,7 +116,7 @@ TEST(UnnamedCalls, OfManyBytesAreMetByTwo) {
   World world(2, patient());
   world.run([](Engine& engine) {
     const auto perform = [&](int step) {
-      Unnamed call(std::array{3, 5, 0, 6}[static_cast<std::size_t>(step % 4)], engine.rank(), step);
+      Unnamed call(std::array{3, 5, 0, 6, 8}[static_cast<std::size_t>(step % 5)], engine.rank(), step);
       EXPECT_TRUE(call.perform(engine).ok());
       call.expect_result(2);
     };
@@ -129,6 +146,144 @@ TEST(UnnamedCalls, OfSeveralTensorsAreMet) {
       EXPECT_EQ(meet(engine, 100, perform), 100U);
     });
   }
+}
+
+// The ranks' numbers of rows differ now and then: such a call goes by the log, and is no mistake.
+TEST(UnnamedCalls, ThatGatherAsManyRowsOfEachAreMet) {
+  for (const int n_ranks : {2, 3}) {
+    const Watchdog watchdog("unnamed allgathers");
+    World world(n_ranks, patient());
+    world.run([n_ranks](Engine& engine) {
+      const auto rows_of = [](int rank, int step) {
+        constexpr std::array<std::size_t, 3> kRows{1, 70, 30000};
+        return kRows[static_cast<std::size_t>(step % 5 == 4 ? (step / 5 + rank) % 3 : step % 2)];
+      };
+      const auto perform = [&](int step) {
+        std::vector<float> rows(rows_of(engine.rank(), step), static_cast<float>(engine.rank() + step));
+        Request r = testing::sum_of("", rows);
+        r.is_cacheable = false;
+        r.signature.collective = Collective::kAllgather;
+        r.memory.front().output = nullptr;
+        const Engine::OperationPtr operation = engine.submit(std::move(r));
+        const Status status = engine.wait(operation);
+        ASSERT_TRUE(status.ok()) << status.message();
+        std::vector<float> expected;
+        for (int rank = 0; rank < n_ranks; ++rank) {
+          expected.insert(expected.end(), rows_of(rank, step), static_cast<float>(rank + step));
+        }
+        const auto& outputs = operation->outputs();
+        ASSERT_EQ(outputs.size(), 1U);
+        const auto* const first = reinterpret_cast<const float*>(outputs.front().data.get());
+        EXPECT_EQ(std::vector<float>(first, first + expected.size()), expected) << step;
+      };
+      EXPECT_EQ(meet(engine, 100, perform), 100U);
+    });
+  }
+}
+
+// Rows of no bytes are as many bytes of each rank, but not as many rows.
+TEST(UnnamedCalls, ThatGatherRowsOfNoBytesAreTold) {
+  const Watchdog watchdog("unnamed allgathers of no bytes");
+  World world(2, patient());
+  world.run([](Engine& engine) {
+    for (int step = 0; step < 60; ++step) {
+      // A rank that learnt its own number of rows would know two, and the other two others.
+      const std::array<std::int64_t, 2> rows{step < 2 ? 4 : 7, step < 1 ? 5 : 6};
+      Request r;
+      r.signature.collective = Collective::kAllgather;
+      r.signature.tensors.push_back({DataType::kFloat32, {rows[static_cast<std::size_t>(engine.rank())], 0}});
+      float nothing = 0;
+      r.memory.push_back({reinterpret_cast<const std::byte*>(&nothing), nullptr});
+      r.is_cacheable = false;
+      r.is_awaited = true;
+      const Engine::OperationPtr operation = engine.submit(std::move(r));
+      ASSERT_TRUE(engine.wait(operation).ok());
+      ASSERT_EQ(operation->outputs().at(0).shape, (Shape{rows[0] + rows[1], 0})) << step;
+    }
+  });
+}
+
+// More signatures than are kept: the latest are known, and are told apart.
+TEST(UnnamedCalls, OfManySignaturesAreMetByTheLatest) {
+  const Watchdog watchdog("unnamed calls of many signatures");
+  World world(2, patient());
+  world.run([](Engine& engine) {
+    const auto sum_of = [&engine](std::size_t count, int step) {
+      if (count % 3 == 0) {
+        Unnamed call(7, engine.rank(), step, count);
+        const Status status = call.perform(engine);
+        if (status.ok()) call.expect_result(2);
+        return status;
+      }
+      std::vector<float> values(count, static_cast<float>(engine.rank() + step));
+      Request r = testing::sum_of("", values);
+      r.is_cacheable = false;
+      const Status status = engine.wait(engine.submit(std::move(r)));
+      if (status.ok()) {
+        EXPECT_EQ(values, std::vector<float>(count, static_cast<float>(2 * step + 1)));
+      }
+      return status;
+    };
+    constexpr std::size_t kSignatures = 3 * UnnamedSignatures::kMost / 2;
+    for (std::size_t count = 1; count <= kSignatures; ++count) EXPECT_TRUE(sum_of(count, 1).ok());
+    const auto perform = [&](int step) {
+      const std::size_t n_back = static_cast<std::size_t>(step) % UnnamedSignatures::kMost;
+      EXPECT_TRUE(sum_of(kSignatures - n_back, step).ok());
+    };
+    EXPECT_EQ(meet(engine, 200, perform), 200U);
+    for (int step = 0; step < 10; ++step) {
+      const std::size_t n_back = engine.rank() == 0 ? 0 : UnnamedSignatures::kMost / 2;
+      EXPECT_EQ(sum_of(kSignatures - n_back, step).kind(), ErrorKind::kMismatch);
+      perform(step);
+    }
+  });
+}
+
+// Calls of the world and of a set are in an order each, but in none together.
+TEST(UnnamedCalls, OfAProcessSetAreMetWhateverItsRanksCallInTheWorld) {
+  const Watchdog watchdog("unnamed calls of a set");
+  World world(3, patient());
+  world.run([](Engine& engine) {
+    Request add;
+    add.signature.collective = Collective::kAddProcessSet;
+    add.signature.arguments = {0, 2};
+    add.is_cacheable = false;
+    const Engine::OperationPtr added = engine.submit(std::move(add));
+    ASSERT_TRUE(engine.wait(added).ok());
+    const auto set = static_cast<std::uint32_t>(added->value());
+    std::uint32_t lane = 0;
+    const auto submit = [&](std::uint32_t to, std::vector<float>& values) {
+      Request r = testing::sum_of("", values);
+      r.is_cacheable = false;
+      r.is_awaited = to == set;
+      r.process_set = to;
+      r.lane = to == set ? lane : 0;
+      return engine.submit(std::move(r));
+    };
+    const auto perform = [&](int step) {
+      const auto of_rank = static_cast<float>(engine.rank() + step);
+      lane = step % 8 == 7 ? 1 : 0;
+      std::vector<float> of_world(10, of_rank);
+      std::vector<float> of_set(step % 2 == 0 ? 3 : 5000, of_rank);
+      Engine::OperationPtr in_world;
+      if (engine.rank() == 0) in_world = submit(0, of_world);
+      EXPECT_TRUE(engine.wait(submit(set, of_set)).ok());
+      if (engine.rank() == 2) in_world = submit(0, of_world);
+      EXPECT_TRUE(engine.wait(in_world).ok());
+      EXPECT_EQ(of_world, std::vector<float>(of_world.size(), static_cast<float>(3 * step + 3)));
+      EXPECT_EQ(of_set, std::vector<float>(of_set.size(), static_cast<float>(2 * step + 2)));
+    };
+    const std::uint64_t met_before = engine.n_met();
+    for (int step = 0; step < 300; ++step) {
+      if (engine.rank() == 1) {
+        std::vector<float> values(10, static_cast<float>(1 + step));
+        EXPECT_TRUE(engine.wait(submit(0, values)).ok());
+      } else {
+        perform(step);
+      }
+    }
+    EXPECT_TRUE(engine.rank() == 1 || engine.n_met() > met_before + 50);
+  });
 }
 
 // More often than there are buffers, which are all there afterwards.
