@@ -171,7 +171,7 @@ class Engine:
     # `splits`: a list for each tensor, empty for equal parts. run() returns the tensors that the engine allocated: for
     # an alltoall, the outputs and then the rows received from each rank, for each tensor. `is_numbered`: calls of the
     # same name may follow each other before the first is done; ranks match them in their order. `is_awaited`: the
-    # caller waits for it at once.
+    # caller waits for it at once. `is_early`: soon; until then the request may come to a direct round.
     def checksum(self, tensor: object) -> int: ...
     def submit(
         self,
@@ -191,6 +191,7 @@ class Engine:
         priority: int = 0,
         is_numbered: bool = False,
         is_awaited: bool = False,
+        is_early: bool = False,
     ) -> Operation: ...
     def run(
         self,

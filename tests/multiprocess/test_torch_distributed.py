@@ -24,6 +24,7 @@ import torch.distributed as dist
 from ranks import Ranks, wait_until
 
 import ciranda.torch as hvd
+from ciranda._basics import engine
 from ciranda.errors import InvalidArgumentError, NotSupportedError
 
 pytestmark = pytest.mark.multiprocess
@@ -457,6 +458,41 @@ def test_send_and_receive(worlds: Any, n_ranks: int) -> None:
 @pytest.mark.parametrize("training", [_ddp, _ddp_with_our_hook, _fsdp])
 def test_training_ends_where_one_process_ends(worlds: Any, n_ranks: int, training: Callable[[], None]) -> None:
     worlds.of(n_ranks).run(training, timeout=120)
+
+
+def _go_by_direct_rounds() -> None:
+    """What its thread waits for at once, or DDP at the end of the backward pass, in any group."""
+    from ciranda.torch.distributed import ddp_comm_hook
+
+    def body(_gloo: Any) -> None:
+        recording = engine().record()
+
+        def expect_one_of(call: Callable[[], object]) -> None:
+            recording.read()
+            for _ in range(1000):  # the log carries out those for which a rank has to sleep
+                call()
+                if any(path == "memory" for _, _, path, *_ in recording.read()):
+                    return
+            raise AssertionError("none of the calls was carried out by a direct round")
+
+        tensor, table = torch.ones(10), torch.ones(10 * dist.get_world_size())
+        for group in (None, dist.new_group()):
+            expect_one_of(lambda group=group: dist.all_reduce(tensor, group=group))
+            expect_one_of(lambda group=group: dist.broadcast(tensor, 0, group=group))
+            expect_one_of(lambda group=group: dist.all_gather_into_tensor(table, tensor, group=group))
+            expect_one_of(lambda group=group: dist.reduce_scatter_tensor(tensor, table, group=group))
+            for hook in (None, ddp_comm_hook):
+                ddp = torch.nn.parallel.DistributedDataParallel(_model(), process_group=group)
+                if hook is not None:
+                    ddp.register_comm_hook(group, hook)
+                expect_one_of(lambda ddp=ddp: ddp(torch.ones(3, 6)).sum().backward())
+
+    _with_groups(body)
+
+
+@pytest.mark.parametrize("n_ranks", [2, 3])
+def test_small_calls_go_by_direct_rounds(worlds: Any, n_ranks: int) -> None:
+    worlds.of(n_ranks).run(_go_by_direct_rounds, timeout=120)
 
 
 def _compiled_ddp() -> None:

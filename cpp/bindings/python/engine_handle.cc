@@ -204,13 +204,14 @@ nb::list run(EngineHandle& self, int collective, nb::handle inputs, nb::handle o
 OperationHandle submit(EngineHandle& self, int collective, nb::handle inputs, nb::handle outputs, Name name, int op,
                        int root, double prescale, double postscale, bool is_deferrable, nb::handle splits,
                        std::uint64_t place, std::optional<double> weight, bool divides_by_all, std::int32_t priority,
-                       bool is_numbered, bool is_awaited) {
+                       bool is_numbered, bool is_awaited, bool is_early) {
   Request request = make_request(
       {collective_of(collective), reduce_op_of(op), root, prescale, postscale, divides_by_all}, std::move(name), place);
   if (is_numbered)
     request.is_cacheable = false;  // calls of this name follow each other, and are matched in their order
   request.is_deferrable = is_deferrable;
-  request.is_awaited = is_awaited;
+  request.is_awaited = is_awaited || is_early;
+  request.is_early = is_early;
   request.splits = read_splits(splits);
   request.priority = priority;
   set_weight(request, weight);
@@ -355,7 +356,7 @@ void bind_engine_handle(nb::module_& m) {
            nb::arg("name").none(), nb::arg("op"), nb::arg("root"), nb::arg("prescale"), nb::arg("postscale"),
            nb::arg("is_deferrable"), nb::arg("splits") = nb::none(), nb::arg("process_set") = 0,
            nb::arg("weight") = nb::none(), nb::arg("divides_by_all") = false, nb::arg("priority") = 0,
-           nb::arg("is_numbered") = false, nb::arg("is_awaited") = false)
+           nb::arg("is_numbered") = false, nb::arg("is_awaited") = false, nb::arg("is_early") = false)
       .def("run", &run, nb::arg("collective"), nb::arg("inputs").none(), nb::arg("outputs").none(),
            nb::arg("name").none(), nb::arg("op"), nb::arg("root"), nb::arg("prescale"), nb::arg("postscale"),
            nb::arg("splits") = nb::none(), nb::arg("process_set") = 0, nb::arg("weight") = nb::none(),

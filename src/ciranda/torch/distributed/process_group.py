@@ -9,7 +9,8 @@ from typing import Any
 import torch
 import torch.distributed
 
-from ciranda import _basics, _core
+from ciranda import _core
+from ciranda._basics import engine, world
 from ciranda._ops import (
     ALLGATHER,
     ALLREDUCE,
@@ -37,7 +38,7 @@ from ciranda.torch.distributed import sparse
 from ciranda.torch.distributed.any_source import AnySourceWork
 from ciranda.torch.distributed.offers import Offers
 from ciranda.torch.distributed.recording import recorded
-from ciranda.torch.distributed.work import Work
+from ciranda.torch.distributed.work import Work, is_called_by_backward
 from ciranda.torch.tensors import contiguous, for_engine
 
 Tensor = torch.Tensor
@@ -55,13 +56,16 @@ _OPS = {
     dist.ReduceOp.BOR: BitwiseOr,
     dist.ReduceOp.BXOR: BitwiseXor,
 }
+_SUM = dist.ReduceOp.SUM
 _LOGICAL = {BitwiseAnd: LogicalAnd, BitwiseOr: LogicalOr}
 
 
 def _op_of(opts: Any, tensor: Tensor) -> int:
-    op = _OPS.get(opts.reduceOp.op if hasattr(opts.reduceOp, "op") else opts.reduceOp)
+    reduce_op = opts.reduceOp
+    # The usual case first: after a backward pass, with cold caches, each look at one of torch's objects takes 10 us.
+    op = Sum if reduce_op == _SUM else _OPS.get(getattr(reduce_op, "op", reduce_op))
     if op is None:
-        raise NotSupportedError(f"the reduce operation {opts.reduceOp} is not supported by the backend ciranda")
+        raise NotSupportedError(f"the reduce operation {reduce_op} is not supported by the backend ciranda")
     return _LOGICAL.get(op, op) if tensor.dtype == torch.bool else op
 
 
@@ -174,9 +178,24 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
         op: int = Sum,
         root: int = -1,
         splits: list[list[int]] | None = None,
+        opts: Any = None,
+        is_early: bool = False,
     ) -> _core.Operation:
-        return _basics.engine().submit(
-            collective, inputs, outputs, None, op, root, 1.0, 1.0, False, splits=splits, process_set=self._set
+        """Submit a call. `is_early`: who calls waits soon."""
+        return (world.engine or engine()).submit(
+            collective,
+            inputs,
+            outputs,
+            None,
+            op,
+            root,
+            1.0,
+            1.0,
+            False,
+            splits,
+            self._set,
+            is_awaited=not getattr(opts, "asyncOp", True),
+            is_early=is_early,
         )
 
     def _work(
@@ -184,18 +203,32 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
     ) -> Work:
         return Work(operation, result, finish, self._timeout, self._offers)
 
-    def _in_place(self, collective: int, tensors: list[Tensor], op: int = Sum, root: int = -1) -> Work:
+    def _in_place(
+        self,
+        collective: int,
+        tensors: list[Tensor],
+        op: int = Sum,
+        root: int = -1,
+        opts: Any = None,
+        is_early: bool = False,
+    ) -> Work:
         work = [contiguous(tensor.detach()) for tensor in tensors]
         targets = [for_engine(each) for each in work]
-        return self._work(self._submit(collective, targets, targets, op, root), tensors, _write_back(work, tensors))
+        operation = self._submit(collective, targets, targets, op, root, opts=opts, is_early=is_early)
+        return self._work(operation, tensors, _write_back(work, tensors))
 
     def _submit_rows(
-        self, collective: int, inputs: list[Tensor], outputs: list[Tensor] | None = None, root: int = -1
+        self,
+        collective: int,
+        inputs: list[Tensor],
+        outputs: list[Tensor] | None = None,
+        root: int = -1,
+        opts: Any = None,
     ) -> _core.Operation:
         """Submit each tensor as one row, so that the results are tables with a row a rank: in `outputs`, if given."""
         rows = [contiguous(tensor.detach()).reshape(1, -1) for tensor in inputs]
         tables = None if outputs is None else [for_engine(output.detach().view(self.size(), -1)) for output in outputs]
-        return self._submit(collective, [for_engine(row) for row in rows], tables, root=root)
+        return self._submit(collective, [for_engine(row) for row in rows], tables, root=root, opts=opts)
 
     def _can_receive(self, outputs: list[Tensor], inputs: list[Tensor]) -> bool:
         """Whether the engine can write its results into `outputs`."""
@@ -218,7 +251,8 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
         op = Sum if opts is None else _op_of(opts, listed[0])
         if listed[0].layout is not torch.strided:
             return self._allreduce_sparse(listed, op)
-        return self._in_place(ALLREDUCE, listed, op)
+        # A hook of DDP may call more for a bucket, and is not seen to wait soon. Between DDP and this is the decorator.
+        return self._in_place(ALLREDUCE, listed, op, opts=opts, is_early=is_called_by_backward(1))
 
     def _allreduce_sparse(self, tensors: list[Tensor], op: int) -> Work:
         (tensor,) = tensors
@@ -234,8 +268,8 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
 
     @recorded("all_reduce")
     def average(self, tensor: Tensor) -> Work:
-        """Average a tensor over the ranks, in place, as all_reduce() with ReduceOp.AVG does."""
-        return self._in_place(ALLREDUCE, [tensor], Average)
+        """Average a tensor over the ranks, in place, as all_reduce() with ReduceOp.AVG does. Its thread waits soon."""
+        return self._in_place(ALLREDUCE, [tensor], Average, is_early=True)
 
     allreduce_coalesced = allreduce
 
@@ -243,20 +277,22 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
     def broadcast(self, tensors: Any, opts: Any = None) -> Work:
         listed = [tensors] if isinstance(tensors, Tensor) else list(tensors)
         root = 0 if opts is None else opts.rootRank
-        return self._in_place(BROADCAST, listed, Sum, self._ranks[root])
+        return self._in_place(BROADCAST, listed, Sum, self._ranks[root], opts)
 
     @recorded("reduce")
     def reduce(self, tensors: list[Tensor], opts: Any) -> Work:
-        return self._in_place(REDUCE, list(tensors), _op_of(opts, tensors[0]), self._ranks[opts.rootRank])
+        return self._in_place(REDUCE, list(tensors), _op_of(opts, tensors[0]), self._ranks[opts.rootRank], opts)
 
     @recorded("barrier")
     def barrier(self, opts: Any = None) -> Work:
-        return self._work(self._submit(BARRIER, None, None), [], _nothing)
+        return self._work(self._submit(BARRIER, None, None, opts=opts), [], _nothing)
 
-    def _gather_rows(self, collective: int, outputs: list[list[Tensor]], inputs: list[Tensor], root: int = -1) -> Work:
+    def _gather_rows(
+        self, collective: int, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any, root: int = -1
+    ) -> Work:
         """Gather each input as one row a rank, into the lists of `outputs`, which are empty where nothing comes."""
         self._check_lists(outputs)
-        operation = self._submit_rows(collective, inputs, root=root)
+        operation = self._submit_rows(collective, inputs, root=root, opts=opts)
 
         def finish(done: _core.Operation) -> None:
             if outputs:
@@ -269,25 +305,26 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
 
     @recorded("all_gather")
     def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> Work:
-        return self._gather_rows(ALLGATHER, outputs, inputs)
+        return self._gather_rows(ALLGATHER, outputs, inputs, opts)
 
     @recorded("all_gather")
     def allgather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> Work:
         """Gather several tensors; unlike those of allgather(), the outputs are a list a rank, not a list an input."""
         by_input = [list(parts) for parts in zip(*outputs, strict=True)]
-        return self._gather_rows(ALLGATHER, by_input, inputs)
+        return self._gather_rows(ALLGATHER, by_input, inputs, opts)
 
     @recorded("all_gather")
     def all_gather_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Work:
-        return self._gather_tables(outputs, inputs)
+        return self._gather_tables(outputs, inputs, opts)
 
     @recorded("all_gather")
     def all_gather_single(self, output: Tensor, tensor: Tensor, opts: Any = None) -> Work:
-        return self._gather_tables([output], [tensor])
+        return self._gather_tables([output], [tensor], opts)
 
-    def _gather_tables(self, outputs: list[Tensor], inputs: list[Tensor]) -> Work:
+    def _gather_tables(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any) -> Work:
         _check_types(outputs, inputs)
-        operation = self._submit_rows(ALLGATHER, inputs, outputs if self._can_receive(outputs, inputs) else None)
+        tables = outputs if self._can_receive(outputs, inputs) else None
+        operation = self._submit_rows(ALLGATHER, inputs, tables, opts=opts)
 
         def finish(done: _core.Operation) -> None:
             for whole, output in zip(done.outputs(), outputs, strict=True):
@@ -329,8 +366,8 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
             for output, table in zip(outputs, tables, strict=True)
         ):
             rows = [for_engine(output.detach().view(1, -1)) for output in outputs]
-            return self._work(self._submit(REDUCESCATTER, work, rows, op), outputs, _nothing)
-        return self._work(self._submit(REDUCESCATTER, work, None, op), outputs, _delivery(outputs))
+            return self._work(self._submit(REDUCESCATTER, work, rows, op, opts=opts), outputs, _nothing)
+        return self._work(self._submit(REDUCESCATTER, work, None, op, opts=opts), outputs, _delivery(outputs))
 
     @recorded("all_to_all")
     def all_to_all_single(
@@ -345,17 +382,17 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
         sent = list(input_splits) or [tensor.shape[0] // size] * size
         received = list(output_splits) or [output.shape[0] // size] * size
         inputs = list(torch.split(tensor.detach(), sent))
-        return self._exchange(list(torch.split(output.detach(), received)), inputs, [output])
+        return self._exchange(list(torch.split(output.detach(), received)), inputs, [output], opts)
 
     @recorded("all_to_all")
     def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Work:
-        return self._exchange(outputs, inputs, outputs)
+        return self._exchange(outputs, inputs, outputs, opts)
 
-    def _exchange(self, outputs: list[Tensor], inputs: list[Tensor], result: list[Tensor]) -> Work:
+    def _exchange(self, outputs: list[Tensor], inputs: list[Tensor], result: list[Tensor], opts: Any) -> Work:
         self._check_lists((outputs, inputs))
         flat = torch.cat([contiguous(inputs[index].detach()).reshape(-1) for index in self._order])
         splits = [inputs[index].numel() for index in self._order]
-        operation = self._submit(ALLTOALL, [for_engine(flat)], None, splits=[splits])
+        operation = self._submit(ALLTOALL, [for_engine(flat)], None, splits=[splits], opts=opts)
 
         def finish(done: _core.Operation) -> None:
             whole, sent = (torch.as_tensor(each) for each in done.outputs())
@@ -374,7 +411,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
     @recorded("gather")
     def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any) -> Work:
         here = outputs if self.rank() == opts.rootRank else []
-        return self._gather_rows(GATHER, here, inputs, self._ranks[opts.rootRank])
+        return self._gather_rows(GATHER, here, inputs, opts, self._ranks[opts.rootRank])
 
     @recorded("scatter")
     def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> Work:
@@ -387,9 +424,8 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
         else:
             tables = [output.new_empty((0, output.numel())) for output in outputs]
         splits = [[1] * self.size()] * len(tables) if self.rank() == opts.rootRank else None
-        operation = self._submit(
-            SCATTER, [for_engine(table) for table in tables], None, root=self._ranks[opts.rootRank], splits=splits
-        )
+        rows = [for_engine(table) for table in tables]
+        operation = self._submit(SCATTER, rows, None, root=self._ranks[opts.rootRank], splits=splits, opts=opts)
         return self._work(operation, outputs, _delivery(outputs))
 
     # --- between two ranks

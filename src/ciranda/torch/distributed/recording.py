@@ -12,13 +12,14 @@ profiler runs nothing is recorded, at the cost of reading a flag.
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 import torch.autograd.profiler
+
+from ciranda.torch.uncompiled import uncompiled
 
 if TYPE_CHECKING:
     from ciranda.torch.distributed.process_group import ProcessGroup
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 Method = TypeVar("Method", bound=Callable[..., "Work"])
 
 _profiler: Any = torch.autograd.profiler
-#: What torch.compile() is made of. It must not look into a process group: as a graph's input a group shows it nothing.
-_COMPILER = "torch._dynamo"
 _record_with_shapes: Any = getattr(torch._C._profiler, "_RecordFunctionFast", None)
 
 
@@ -65,6 +64,7 @@ def recorded(name: str) -> Callable[[Method], Method]:
     """Have a method of a process group recorded under that name, and the work that it returns."""
 
     def record(method: Method) -> Method:
+        @functools.wraps(method)
         def run(group: ProcessGroup, *arguments: Any, **named: Any) -> Work:
             if not _profiler._is_profiler_enabled:
                 return method(group, *arguments, **named)
@@ -74,20 +74,8 @@ def recorded(name: str) -> Callable[[Method], Method]:
             work.record(span)
             return work
 
-        run_untraced: Callable[..., Work] | None = None
-
-        @functools.wraps(method)
-        def call(group: ProcessGroup, *arguments: Any, **named: Any) -> Work:
-            nonlocal run_untraced
-            if _COMPILER not in sys.modules:
-                return run(group, *arguments, **named)
-            if run_untraced is None:
-                run_untraced = torch.compiler.disable(run)  # type: ignore[no-untyped-call]
-            return run_untraced(group, *arguments, **named)
-
-        call._torchdynamo_disable = True  # type: ignore[attr-defined]
-
-        return cast(Method, call)
+        # As a graph's input a process group shows the compiler nothing.
+        return cast(Method, uncompiled(run))
 
     return record
 

@@ -31,6 +31,18 @@ _autograd_engine: Any = torch.autograd.Variable._execution_engine
 _node_under_way: Callable[[], Any] = getattr(torch._C, "_current_autograd_node", lambda: None)
 
 
+def is_called_by_backward(n_frames: int) -> bool:
+    """Whether torch's C++ calls from a backward pass, as DDP does without a hook, by the frame that seems to call.
+
+    Args:
+        n_frames: how many frames are between the caller of this function and that one.
+    """
+    try:
+        return sys._getframe(n_frames + 2).f_code.co_name == _BACKWARD
+    except ValueError:  # a thread of torch, without any frame of Python
+        return False
+
+
 def _call_at_end_of_backward(callback: Callable[[], None]) -> bool:
     """Queue a final callback of the running backward pass, if it runs before DDP waits; return whether it does.
 
@@ -78,7 +90,7 @@ class Work(dist._Work):  # type: ignore[misc, unused-ignore]
         self._span: Span | None = None  # in a profile
         self._lock = threading.Lock()
         self._completion: torch.futures.Future[list[Tensor]] | None = None
-        self._future: torch.futures.Future[list[Tensor]] | None = None  # which follows it
+        self._future: torch.futures.Future[list[Tensor]] | None = None  # the same, or follows it
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Return when the operation is done; without a timeout, or with one of 0, that of the group holds.
@@ -148,53 +160,52 @@ class Work(dist._Work):  # type: ignore[misc, unused-ignore]
 
     def get_future(self) -> torch.futures.Future[list[Tensor]]:
         # A hook of DDP, or anyone else's function, may wait for the future at once.
-        is_asked_by_ddp = sys._getframe(1).f_code.co_name == _BACKWARD
-        return self.future_for_ddp() if is_asked_by_ddp else self._future_by(self._have_completed)
+        is_asked_by_ddp = is_called_by_backward(0)
+        return self.future_for_ddp() if is_asked_by_ddp else self._future_by_another_thread()
 
     def future_for_ddp(self) -> torch.futures.Future[list[Tensor]]:
         """Return a future for which DDP waits when the backward pass ends.
 
         Just before that the same thread runs the progress loop, if it can: this saves a hand-over to other threads.
         """
+        with self._lock:
+            if self._future is None and _call_at_end_of_backward(self._complete_in_backward):
+                self._completion = self._future = torch.futures.Future()
+                return self._future
+        return self._future_by_another_thread()
 
-        def complete() -> None:
-            if not _call_at_end_of_backward(self._complete_in_backward):
-                self._have_completed()
-
-        return self._future_by(complete)
-
-    def _future_by(self, complete: Callable[[], None]) -> torch.futures.Future[list[Tensor]]:
+    def _future_by_another_thread(self) -> torch.futures.Future[list[Tensor]]:
         with self._lock:
             if self._future is not None:
                 return self._future
             self._completion = torch.futures.Future()
             # torch's C++ takes what set_exception() sets for a result, but not what a callback has raised.
             future = self._future = self._completion.then(_value)
-        complete()
+        seconds = None if self._timeout is None else self._timeout.total_seconds()
+        call_when_done(self._operation, self._complete_when_done, seconds)
         return future
 
-    def _have_completed(self) -> None:
-        """Have another thread complete the future when the operation is done, or late."""
-        seconds = None if self._timeout is None else self._timeout.total_seconds()
-        call_when_done(self._operation, self._complete_future_now, seconds)
+    def _complete_in_backward(self) -> None:
+        error = self._complete()
+        if error is not None:
+            raise error  # it ends the backward pass, before DDP reads the future
 
-    def _complete_future_now(self) -> None:
+    def _complete_when_done(self) -> None:
+        """Complete the future. The operation is done, or late."""
         if self._timeout is not None and not self._operation.poll():
             self._settle(late(self._timeout))
         else:
-            self._complete_future()
+            self._complete()
 
-    def _complete_in_backward(self) -> None:
-        self._complete_future()
-        self.wait()  # the backward pass fails with what the operation failed with
-
-    def _complete_future(self) -> None:
+    def _complete(self) -> Exception | None:
+        """Complete the future when the operation is done; return what it failed with."""
+        error: Exception | None = None
         try:
             self.wait()
-        except Exception as error:
-            self._settle(error)
-        else:
-            self._settle(None)
+        except Exception as failure:
+            error = failure
+        self._settle(error)
+        return error
 
     def _settle(self, error: Exception | None) -> None:
         assert self._completion is not None
