@@ -23,7 +23,7 @@ struct DirectRound {
   PersistentOp* op = nullptr;
   RoundPlace place;  // in memory
   std::uint64_t number = 0;
-  const FirstDims* first_dims = nullptr;  // null where first dimensions cannot differ; valid while this is the name's next
+  const FirstDims* first_dims = nullptr;  // null where first dimensions cannot differ; valid while it is pending
   std::uint32_t tag = 0;                  // of a call without a name: which call it is, which all must say alike
   Ticket ticket = kNoTicket;              // of the call that has come to it: see DirectRounds::come()
   bool is_unnamed() const { return op->is_unnamed(); }
