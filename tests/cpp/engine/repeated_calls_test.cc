@@ -134,13 +134,14 @@ TEST(RepeatedCalls, LeaveWhatLiesInSharedMemoryThere) {
     auto* shared = reinterpret_cast<float*>(allocated.value().buffer.data.get());
     Vector x("x", kCount, 0);
     x.call.memory = {reinterpret_cast<const std::byte*>(shared), reinterpret_cast<std::byte*>(shared)};
+    const std::uint64_t n_met = engine.n_met();  // to allocate
     for (std::uint64_t step = 1; step < 6; ++step) {
       std::fill_n(shared, kCount, static_cast<float>(step));
       ASSERT_TRUE(perform(engine, x.call).ok());
       ASSERT_EQ(shared[kCount - 1], static_cast<float>(2 * step));
       EXPECT_EQ(engine.n_bytes_in_place(), step * kCount * sizeof(float));
     }
-    EXPECT_EQ(engine.n_met(), 0U);
+    EXPECT_EQ(engine.n_met(), n_met);
   });
 }
 
