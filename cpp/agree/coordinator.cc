@@ -7,6 +7,13 @@
 #include "agree/unnamed.hpp"
 
 namespace ciranda {
+namespace {
+
+// As room_for() takes them.
+const FirstDims* if_any(const FirstDims& first_dims) { return first_dims.empty() ? nullptr : &first_dims; }
+
+}  // namespace
+
 Coordinator::Coordinator(CoordinatorOptions options)
     : options_(std::move(options)),
       members_(options_.size, options_.ranks, options_.hosts),
@@ -221,8 +228,7 @@ bool Coordinator::may_do_without_log(const NamedRounds& name) const {
   if (!name.round.has_all() || name.round.n_deferrable > 0) return false;
   if (name.cache_id != kNoCacheId) return true;
   return options_.direct == Direct::kInMemory && !name.is_cacheable && is_unnamed(name.name) && open_.n_open() == 1 &&
-         UnnamedSignatures::may_meet(name.agreed, name.first_dims.empty() ? nullptr : &name.first_dims,
-                                     options_.has_buffers());
+         UnnamedSignatures::may_meet(name.agreed, if_any(name.first_dims), options_.has_buffers());
 }
 
 // Results that are compared are those of the log.
@@ -230,7 +236,7 @@ Direct Coordinator::direct_for(const Signature& signature, const FirstDims& firs
   if (options_.direct == Direct::kNot || options_.check_interval != 0) return Direct::kNot;
   bool is_small = false;
   if (options_.direct == Direct::kInMemory) {
-    const auto room = room_for(signature, first_dims.empty() ? nullptr : &first_dims, options_.has_buffers());
+    const auto room = room_for(signature, if_any(first_dims), options_.has_buffers());
     is_small = room && room->most_bytes() <= options_.limits.memory_bytes;
   } else {
     is_small = may_go_by_messages(signature, options_.size, options_.limits.message_bytes);

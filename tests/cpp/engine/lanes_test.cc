@@ -10,25 +10,19 @@
 #include <vector>
 
 #include "agree/process_sets.hpp"
+#include "engine/sets.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/world.hpp"
 
 namespace ciranda {
 namespace {
 
+using testing::bare;
 using testing::kLayouts;
 using testing::Layout;
 using testing::options_for;
 using testing::request;
 using testing::World;
-
-Request bare(Collective collective, std::vector<std::int64_t> arguments = {}) {
-  Request r;
-  r.signature.collective = collective;
-  r.signature.arguments = std::move(arguments);
-  r.is_cacheable = false;
-  return r;
-}
 
 Request sum_of(std::vector<double>& values, const std::string& name, std::uint32_t lane, std::uint32_t set = 0) {
   Request r = request(Collective::kAllreduce, name, DataType::kFloat64, {static_cast<std::int64_t>(values.size())},

@@ -10,12 +10,15 @@
 #include <random>
 #include <vector>
 
+#include "engine/sets.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/world.hpp"
 
 namespace ciranda {
 namespace {
 
+using testing::add_set;
+using testing::bare;
 using testing::kLayouts;
 using testing::Layout;
 using testing::options_for;
@@ -23,23 +26,8 @@ using testing::request;
 using testing::World;
 using testing::WorldOptions;
 
-Request about(Collective collective, std::vector<std::int64_t> arguments = {}) {
-  Request r;
-  r.signature.collective = collective;
-  r.signature.arguments = std::move(arguments);
-  r.is_cacheable = false;  // unnamed
-  return r;
-}
-
-std::uint32_t add_set(Engine& engine, std::vector<std::int64_t> ranks) {
-  const auto operation = engine.submit(about(Collective::kAddProcessSet, std::move(ranks)));
-  const Status status = engine.wait(operation);
-  EXPECT_TRUE(status.ok()) << status.message();
-  return static_cast<std::uint32_t>(operation->value());
-}
-
 Status remove_set(Engine& engine, std::uint32_t id) {
-  return engine.wait(engine.submit(about(Collective::kRemoveProcessSet, {id})));
+  return engine.wait(engine.submit(bare(Collective::kRemoveProcessSet, {id})));
 }
 
 Request sum_of(std::vector<double>& values, std::string name, std::uint32_t set = 0, std::uint32_t lane = 0) {
@@ -147,7 +135,7 @@ TEST(EarlyMessagesTest, AreHeardBeforeTheLaterOnesOfTheirSet) {
       rank_3_is_held.count_down();
       news_is_passed_on.wait();
     };
-    const auto added = engine.submit(about(Collective::kAddProcessSet, {3, 5}),
+    const auto added = engine.submit(bare(Collective::kAddProcessSet, {3, 5}),
                                      self == 2 ? Operation::Callback(hold_relay) : Operation::Callback());
     if (self == 3) meet(5, hold_rank_3);
     ASSERT_TRUE(engine.wait(added).ok());
@@ -167,7 +155,7 @@ TEST(EarlyMessagesTest, AreHeardBeforeTheLaterOnesOfTheirSet) {
       hold = engine.submit(sum_of(token, "pair", engine.pair_with(3)));
       rank_3_is_held.wait();
     }
-    Request join = about(Collective::kJoin);
+    Request join = bare(Collective::kJoin);
     join.process_set = set;
     const auto joined = engine.submit(std::move(join));
     if (self == 5) {
@@ -243,9 +231,9 @@ TEST_P(SetsTest, CannotBeUsedByOthersOrTwiceTheSameOrWhenTheyAreGone) {
   World world(2, options(2));
   world.run([&](Engine& engine) {
     const std::uint32_t set = add_set(engine, {1});
-    const Status again = engine.wait(engine.submit(about(Collective::kAddProcessSet, {1})));
+    const Status again = engine.wait(engine.submit(bare(Collective::kAddProcessSet, {1})));
     EXPECT_NE(again.message().find("exists already: set 1"), std::string::npos) << again.message();
-    const Status world_again = engine.wait(engine.submit(about(Collective::kAddProcessSet, {0, 1})));
+    const Status world_again = engine.wait(engine.submit(bare(Collective::kAddProcessSet, {0, 1})));
     EXPECT_NE(world_again.message().find("exists already: set 0"), std::string::npos) << world_again.message();
     std::vector<double> values(1);
     if (engine.rank() == 0) {
@@ -253,7 +241,7 @@ TEST_P(SetsTest, CannotBeUsedByOthersOrTwiceTheSameOrWhenTheyAreGone) {
       EXPECT_EQ(outside.message(), "allreduce 'x': rank 0 is not in process set 1, whose ranks are [1].");
     }
     EXPECT_EQ(engine.wait(engine.submit(sum_of(values, "x", 9))).kind(), ErrorKind::kInvalidArgument);
-    Request elsewhere = about(Collective::kAddProcessSet, {0});
+    Request elsewhere = bare(Collective::kAddProcessSet, {0});
     elsewhere.process_set = set;
     if (engine.rank() == 1) {
       EXPECT_EQ(engine.wait(engine.submit(std::move(elsewhere))).message(),
@@ -430,7 +418,7 @@ TEST_P(SetsTest, JoinedRanksCountForNothing) {
         ASSERT_TRUE(engine.wait(engine.submit(std::move(share))).ok());
         ASSERT_EQ(weights.back(), (2 * kSize - 1 - epoch) % kSize);
       }
-      const auto join = engine.submit(about(Collective::kJoin));
+      const auto join = engine.submit(bare(Collective::kJoin));
       const Status joined = engine.wait(join);
       ASSERT_TRUE(joined.ok()) << joined.message();
       ASSERT_EQ(join->value(), (2 * kSize - 1 - epoch) % kSize);
@@ -467,7 +455,7 @@ TEST_P(SetsTest, EveryReductionIgnoresTheJoined) {
       EXPECT_EQ(status.kind(), ErrorKind::kInvalidArgument);
       EXPECT_NE(status.message().find("root, rank 1, has joined"), std::string::npos) << status.message();
     }
-    const auto join = engine.submit(about(Collective::kJoin));
+    const auto join = engine.submit(bare(Collective::kJoin));
     ASSERT_TRUE(engine.wait(join).ok());
     EXPECT_NE(join->value(), 1);
   });
@@ -479,7 +467,7 @@ TEST_P(SetsTest, AreJoinedOnceWhateverTheLane) {
   World world(2, with_lanes);
   world.run([&](Engine& engine) {
     const auto join = [&](std::uint32_t lane) {
-      Request r = about(Collective::kJoin);
+      Request r = bare(Collective::kJoin);
       r.lane = lane;
       return engine.submit(std::move(r));
     };
@@ -515,13 +503,13 @@ TEST_P(SetsTest, WhoHasJoinedMayNotCallBeforeAllHave) {
     std::vector<double> values(3, 1);
     Engine::OperationPtr joined;
     if (engine.rank() == 0) {
-      joined = engine.submit(about(Collective::kJoin));
+      joined = engine.submit(bare(Collective::kJoin));
       const Status refused = engine.wait(engine.submit(sum_of(values, "early", 0, 0)));
       EXPECT_EQ(refused.kind(), ErrorKind::kInvalidArgument);
       EXPECT_EQ(refused.message().find("'early' was called after join()"), 0U) << refused.message();
     }
     ASSERT_TRUE(engine.wait(engine.submit(std::move(pass))).ok());
-    if (engine.rank() == 1) joined = engine.submit(about(Collective::kJoin));
+    if (engine.rank() == 1) joined = engine.submit(bare(Collective::kJoin));
     ASSERT_TRUE(engine.wait(joined).ok());
     ASSERT_TRUE(engine.wait(engine.submit(sum_of(values, "early", 0, 0))).ok());
     EXPECT_EQ(values.back(), 2);
@@ -555,7 +543,7 @@ TEST_P(SetsTest, AnAverageMayDivideByTheJoinedToo) {
       ASSERT_TRUE(engine.wait(scattered).ok());
       EXPECT_DOUBLE_EQ(*reinterpret_cast<const double*>(scattered->outputs().front().data.get()), 4);
     }
-    ASSERT_TRUE(engine.wait(engine.submit(about(Collective::kJoin))).ok());
+    ASSERT_TRUE(engine.wait(engine.submit(bare(Collective::kJoin))).ok());
     std::vector<double> values(3, 1.0);
     ASSERT_TRUE(engine.wait(engine.submit(average(sum_of(values, "after"), true))).ok());
     EXPECT_DOUBLE_EQ(values.back(), 1);
@@ -582,7 +570,7 @@ TEST_P(SetsTest, WhatNeedsAllFailsWhileARankHasJoined) {
       }
       ASSERT_TRUE(engine.wait(engine.submit(sum_of(values, "not needed"))).ok());
     }
-    ASSERT_TRUE(engine.wait(engine.submit(about(Collective::kJoin))).ok());
+    ASSERT_TRUE(engine.wait(engine.submit(bare(Collective::kJoin))).ok());
     ASSERT_TRUE(engine.wait(before).ok());
     ASSERT_TRUE(engine.wait(engine.submit(needing_all(sum_of(values, "needed")))).ok());
   });
@@ -594,14 +582,14 @@ TEST_P(SetsTest, JoinsOfASetConcernThatSetOnly) {
     const std::uint32_t set = add_set(engine, {0, 2});
     Engine::OperationPtr join;
     if (engine.rank() == 0) {
-      Request r = about(Collective::kJoin);
+      Request r = bare(Collective::kJoin);
       r.process_set = set;
       join = engine.submit(std::move(r));
     }
     EXPECT_EQ(sum_in(engine, 0, "world"), 6);
     if (engine.rank() == 2) {
       EXPECT_EQ(sum_in(engine, set, "x"), 3);  // alone
-      Request r = about(Collective::kJoin);
+      Request r = bare(Collective::kJoin);
       r.process_set = set;
       join = engine.submit(std::move(r));
     }

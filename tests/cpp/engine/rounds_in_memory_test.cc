@@ -13,6 +13,7 @@
 
 #include "engine/engine.hpp"
 #include "engine/one_is_late.hpp"
+#include "engine/sets.hpp"
 #include "engine/small_sums.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/world.hpp"
@@ -21,6 +22,7 @@
 namespace ciranda {
 namespace {
 
+using testing::add_set;
 using testing::awaited;
 using testing::expected;
 using testing::filled;
@@ -367,16 +369,7 @@ TEST(RoundsInMemory, OfSeveralThreadsInSeveralSets) {
   const Watchdog watchdog("threads");
   World world(3);
   world.run([](Engine& engine) {
-    const auto add_set = [&](std::vector<std::int64_t> ranks) {
-      Request r;
-      r.signature.collective = Collective::kAddProcessSet;
-      r.signature.arguments = std::move(ranks);
-      r.is_cacheable = false;  // unnamed
-      const auto added = engine.submit(std::move(r));
-      EXPECT_TRUE(engine.wait(added).ok());
-      return static_cast<std::uint32_t>(added->value());
-    };
-    const std::array<std::uint32_t, 2> sets{add_set({0, 1}), add_set({1, 2})};
+    const std::array<std::uint32_t, 2> sets{add_set(engine, {0, 1}), add_set(engine, {1, 2})};
     std::vector<std::thread> threads;
     for (int i = 0; i < 3; ++i) {
       const std::uint32_t set = i == 2 ? 0 : sets[static_cast<std::size_t>(i)];

@@ -8,11 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "engine/sets.hpp"
 #include "engine/world.hpp"
 
 namespace ciranda {
 namespace {
 
+using testing::add_set;
 using testing::kLayouts;
 using testing::Layout;
 using testing::options_for;
@@ -81,16 +83,6 @@ TEST_P(RowsTogetherTest, ManyAtOnceInAnyOrder) {
       }
     }
   });
-}
-
-std::uint32_t add_set(Engine& engine, Rows ranks) {
-  Request r;
-  r.signature.collective = Collective::kAddProcessSet;
-  r.signature.arguments = std::move(ranks);
-  r.is_cacheable = false;
-  const auto operation = engine.submit(std::move(r));
-  EXPECT_TRUE(engine.wait(operation).ok());
-  return static_cast<std::uint32_t>(operation->value());
 }
 
 // Roots are ranks of the world; parts, and received splits, are by place in the set.

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "engine/engine.hpp"
+#include "engine/sets.hpp"
 #include "engine/small_sums.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/world.hpp"
@@ -25,11 +26,19 @@
 namespace ciranda {
 namespace {
 
+using testing::add_set;
+using testing::bare;
 using testing::meet;
 using testing::patient;
 using testing::Watchdog;
 using testing::World;
 using testing::WorldOptions;
+
+Request unnamed_sum_of(std::vector<float>& values) {
+  Request r = testing::sum_of("", values);
+  r.is_cacheable = false;
+  return r;
+}
 
 // One of the calls of a program, and the memory that it is about.
 class Unnamed {
@@ -134,8 +143,7 @@ TEST(UnnamedCalls, OfSeveralTensorsAreMet) {
         const auto sum = static_cast<float>(n_ranks * step + n_ranks * (n_ranks - 1) / 2);
         std::vector<float> first(step % 2 == 0 ? 100 : 33, of_rank);
         std::vector<float> second(200, 2 * of_rank);
-        Request group = testing::sum_of("", first);
-        group.is_cacheable = false;
+        Request group = unnamed_sum_of(first);
         group.signature.tensors.push_back({DataType::kFloat32, {200}});
         auto* const memory = reinterpret_cast<std::byte*>(second.data());
         group.memory.push_back({memory, memory});
@@ -160,8 +168,7 @@ TEST(UnnamedCalls, ThatGatherAsManyRowsOfEachAreMet) {
       };
       const auto perform = [&](int step) {
         std::vector<float> rows(rows_of(engine.rank(), step), static_cast<float>(engine.rank() + step));
-        Request r = testing::sum_of("", rows);
-        r.is_cacheable = false;
+        Request r = unnamed_sum_of(rows);
         r.signature.collective = Collective::kAllgather;
         r.memory.front().output = nullptr;
         const Engine::OperationPtr operation = engine.submit(std::move(r));
@@ -189,12 +196,10 @@ TEST(UnnamedCalls, ThatGatherRowsOfNoBytesAreTold) {
     for (int step = 0; step < 60; ++step) {
       // A rank that learnt its own number of rows would know two, and the other two others.
       const std::array<std::int64_t, 2> rows{step < 2 ? 4 : 7, step < 1 ? 5 : 6};
-      Request r;
-      r.signature.collective = Collective::kAllgather;
+      Request r = bare(Collective::kAllgather);
       r.signature.tensors.push_back({DataType::kFloat32, {rows[static_cast<std::size_t>(engine.rank())], 0}});
       float nothing = 0;
       r.memory.push_back({reinterpret_cast<const std::byte*>(&nothing), nullptr});
-      r.is_cacheable = false;
       r.is_awaited = true;
       const Engine::OperationPtr operation = engine.submit(std::move(r));
       ASSERT_TRUE(engine.wait(operation).ok());
@@ -208,32 +213,22 @@ TEST(UnnamedCalls, OfManySignaturesAreMetByTheLatest) {
   const Watchdog watchdog("unnamed calls of many signatures");
   World world(2, patient());
   world.run([](Engine& engine) {
-    const auto sum_of = [&engine](std::size_t count, int step) {
-      if (count % 3 == 0) {
-        Unnamed call(7, engine.rank(), step, count);
-        const Status status = call.perform(engine);
-        if (status.ok()) call.expect_result(2);
-        return status;
-      }
-      std::vector<float> values(count, static_cast<float>(engine.rank() + step));
-      Request r = testing::sum_of("", values);
-      r.is_cacheable = false;
-      const Status status = engine.wait(engine.submit(std::move(r)));
-      if (status.ok()) {
-        EXPECT_EQ(values, std::vector<float>(count, static_cast<float>(2 * step + 1)));
-      }
+    const auto call = [&engine](std::size_t count, int step) {
+      Unnamed one(count % 3 == 0 ? 7 : 0, engine.rank(), step, count);
+      const Status status = one.perform(engine);
+      if (status.ok()) one.expect_result(2);
       return status;
     };
     constexpr std::size_t kSignatures = 3 * UnnamedSignatures::kMost / 2;
-    for (std::size_t count = 1; count <= kSignatures; ++count) EXPECT_TRUE(sum_of(count, 1).ok());
+    for (std::size_t count = 1; count <= kSignatures; ++count) EXPECT_TRUE(call(count, 1).ok());
     const auto perform = [&](int step) {
       const std::size_t n_back = static_cast<std::size_t>(step) % UnnamedSignatures::kMost;
-      EXPECT_TRUE(sum_of(kSignatures - n_back, step).ok());
+      EXPECT_TRUE(call(kSignatures - n_back, step).ok());
     };
     EXPECT_EQ(meet(engine, 200, perform), 200U);
     for (int step = 0; step < 10; ++step) {
       const std::size_t n_back = engine.rank() == 0 ? 0 : UnnamedSignatures::kMost / 2;
-      EXPECT_EQ(sum_of(kSignatures - n_back, step).kind(), ErrorKind::kMismatch);
+      EXPECT_EQ(call(kSignatures - n_back, step).kind(), ErrorKind::kMismatch);
       perform(step);
     }
   });
@@ -244,17 +239,10 @@ TEST(UnnamedCalls, OfAProcessSetAreMetWhateverItsRanksCallInTheWorld) {
   const Watchdog watchdog("unnamed calls of a set");
   World world(3, patient());
   world.run([](Engine& engine) {
-    Request add;
-    add.signature.collective = Collective::kAddProcessSet;
-    add.signature.arguments = {0, 2};
-    add.is_cacheable = false;
-    const Engine::OperationPtr added = engine.submit(std::move(add));
-    ASSERT_TRUE(engine.wait(added).ok());
-    const auto set = static_cast<std::uint32_t>(added->value());
+    const std::uint32_t set = add_set(engine, {0, 2});
     std::uint32_t lane = 0;
     const auto submit = [&](std::uint32_t to, std::vector<float>& values) {
-      Request r = testing::sum_of("", values);
-      r.is_cacheable = false;
+      Request r = unnamed_sum_of(values);
       r.is_awaited = to == set;
       r.process_set = to;
       r.lane = to == set ? lane : 0;
@@ -397,10 +385,7 @@ TEST(UnnamedCalls, GoOnWithoutWhoHasJoinedAndAreCountedAnewWhenAllHave) {
           call.expect_result(2);
         }
       }
-      Request join;
-      join.signature.collective = Collective::kJoin;
-      join.is_cacheable = false;
-      ASSERT_TRUE(engine.wait(engine.submit(std::move(join))).ok());
+      ASSERT_TRUE(engine.wait(engine.submit(bare(Collective::kJoin))).ok());
     }
   });
 }
