@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <variant>
 
 namespace ciranda {
@@ -104,6 +105,7 @@ class Writer {
   }
   void write(const std::string& value) { chars(value); }
   void write(const std::vector<std::byte>& value) { chars(value); }
+  void write(const Payload& value) { chars(value.bytes()); }
   template <typename T>
   void write(const std::vector<T>& values) {
     number(static_cast<std::uint32_t>(values.size()));
@@ -178,6 +180,11 @@ class Reader {
   void read(std::vector<std::byte>& value) {
     chars(value);
     require(!value.empty());
+  }
+  void read(Payload& value) {
+    std::vector<std::byte> bytes;
+    read(bytes);
+    value = Payload(std::move(bytes));
   }
   // Items may be larger in memory than on the wire: a list of them grows as they are read, so that a frame of rubbish
   // costs no memory.

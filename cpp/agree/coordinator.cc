@@ -45,7 +45,7 @@ Status Coordinator::on_message(int rank, Message&& message, TimePoint now) {
     reported.is_duplicate = true;
     return report(rounds_.name_for(duplicate->name, true), std::move(reported));
   }
-  if (auto* input = std::get_if<InputMessage>(&message)) return on_input(rank, std::move(*input), now);
+  if (const auto* input = std::get_if<InputMessage>(&message)) return on_input(rank, *input, now);
   if (const auto* no_input = std::get_if<NoInputMessage>(&message)) return on_no_input(rank, *no_input);
   if (const auto* join = std::get_if<JoinMessage>(&message)) return on_join(rank, *join);
   if (const auto* forgotten = std::get_if<ForgottenMessage>(&message)) return on_forgotten(rank, *forgotten);
@@ -69,11 +69,10 @@ Status Coordinator::on_ready(int rank, const ReadyMessage& message, TimePoint no
   return Status::ok_status();
 }
 
-Status Coordinator::on_input(int rank, InputMessage message, TimePoint now) {
+Status Coordinator::on_input(int rank, const InputMessage& message, TimePoint now) {
   if (Status status = check_cache_id(rank, message.cache_id); !status.ok()) return status;
   Reported reported{rank, now};
   reported.direct_round = message.round;
-  reported.input = std::move(message.input);
   return report(cache_ids_.name(message.cache_id), std::move(reported));
 }
 

@@ -37,7 +37,7 @@ class Coordinator {
   // --- what ranks report, in the order in which each rank sent it; an error means that the rank breaks the rules
   Status on_request(int rank, RequestMessage message, TimePoint now);
   Status on_ready(int rank, const ReadyMessage& message, TimePoint now);
-  Status on_input(int rank, InputMessage message, TimePoint now);
+  Status on_input(int rank, const InputMessage& message, TimePoint now);
   Status on_no_input(int rank, const NoInputMessage& message);
   Status on_forgotten(int rank, const ForgottenMessage& message);
   Status on_join(int rank, const JoinMessage& message);

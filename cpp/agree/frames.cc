@@ -1,5 +1,6 @@
 #include "agree/frames.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -43,6 +44,13 @@ AbortMessage too_large(const Message& message, std::size_t n_bytes, std::size_t 
                                            " that are possible: make groups of fewer tensors."};
 }
 
+// Of the frame that begins so; as far as that says it.
+std::size_t frame_bytes(std::span<const std::byte> begin) {
+  std::uint32_t length = 0;
+  if (begin.size() >= sizeof length) std::memcpy(&length, begin.data(), sizeof length);
+  return kFrameHeaderBytes + length;
+}
+
 }  // namespace
 
 void append_frame(LaneId lane, const Message& message, std::vector<std::byte>& out, std::size_t max_bytes) {
@@ -64,25 +72,33 @@ void append_frame(LaneId lane, const Message& message, std::vector<std::byte>& o
   }
 }
 
-void FrameReader::append(std::span<const std::byte> bytes) {
-  if (consumed_ >= buffer_.size() - consumed_) {  // what is moved is no more than what was read
-    buffer_.erase(buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(consumed_));
-    consumed_ = 0;
+std::optional<Result<Envelope>> FrameReader::next() {
+  if (!begun_.empty()) {
+    complete(kFrameHeaderBytes);
+    complete(frame_bytes(begun_));
   }
-  buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+  const std::span<const std::byte> from = begun_.empty() ? came_ : std::span<const std::byte>(begun_);
+  const std::size_t n_bytes = frame_bytes(from);
+  if (n_bytes > kFrameHeaderBytes + kMaxFrameBytes) {
+    const std::string claimed = std::to_string(n_bytes - kFrameHeaderBytes);
+    return Result<Envelope>(Status::internal("a control frame claims " + claimed + " bytes"));
+  }
+  if (from.size() < n_bytes || from.size() < kFrameHeaderBytes) {
+    if (begun_.empty()) begun_.assign(came_.begin(), came_.end());
+    came_ = {};
+    return std::nullopt;
+  }
+  auto envelope = decode_body(from.subspan(kFrameHeaderBytes, n_bytes - kFrameHeaderBytes));
+  if (begun_.empty()) came_ = came_.subspan(n_bytes);
+  begun_.clear();
+  return envelope;
 }
 
-std::optional<Result<Envelope>> FrameReader::next() {
-  const auto rest = std::span<const std::byte>(buffer_).subspan(consumed_);
-  if (rest.size() < kFrameHeaderBytes) return std::nullopt;
-  std::uint32_t length = 0;
-  std::memcpy(&length, rest.data(), sizeof length);
-  if (length > kMaxFrameBytes) {
-    return Result<Envelope>(Status::internal("a control frame claims " + std::to_string(length) + " bytes"));
-  }
-  if (rest.size() - kFrameHeaderBytes < length) return std::nullopt;
-  consumed_ += kFrameHeaderBytes + length;
-  return decode_body(rest.subspan(kFrameHeaderBytes, length));
+// As far as the bytes that came go.
+void FrameReader::complete(std::size_t n_bytes) {
+  const std::size_t n = std::min(n_bytes - std::min(n_bytes, begun_.size()), came_.size());
+  begun_.insert(begun_.end(), came_.begin(), came_.begin() + static_cast<std::ptrdiff_t>(n));
+  came_ = came_.subspan(n);
 }
 
 }  // namespace ciranda

@@ -22,18 +22,21 @@ inline constexpr std::size_t kFrameHeaderBytes = 4;
 void append_frame(LaneId lane, const Message& message, std::vector<std::byte>& out,
                   std::size_t max_bytes = kMaxFrameBytes);
 
-// Collects the bytes of a stream into frames.
+// Finds the frames in the bytes of a stream. Those that come in one piece are read where they lie.
 class FrameReader {
  public:
-  void append(std::span<const std::byte> bytes);
+  // The bytes stay where they are until next() has said that it needs more, which it has before they come.
+  void append(std::span<const std::byte> bytes) { came_ = bytes; }
 
   // The next whole frame's message; nothing when more bytes are needed; the error of a frame that cannot be read (the
   // stream is then useless).
   std::optional<Result<Envelope>> next();
 
  private:
-  std::vector<std::byte> buffer_;
-  std::size_t consumed_ = 0;
+  void complete(std::size_t n_bytes);
+
+  std::vector<std::byte> begun_;  // a frame that lacks bytes
+  std::span<const std::byte> came_;
 };
 
 }  // namespace ciranda

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "agree/payload.hpp"
 #include "base/status.hpp"
 #include "call/request.hpp"
 
@@ -66,7 +67,7 @@ struct JoinMessage {
 struct InputMessage {
   std::uint32_t cache_id = 0;
   std::uint64_t round = 0;
-  std::vector<std::byte> input;  // not empty
+  Payload input;  // not empty, but for the coordinator's own report
 };
 
 // This rank has forgotten what the last ForgetEntry names, but for the cache ids that it has calls of.

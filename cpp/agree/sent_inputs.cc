@@ -19,29 +19,25 @@ bool may_go_by_messages(const Signature& signature, int n_members, std::size_t m
 SentInputs::SentInputs(int member, int n_members)
     : member_(member), n_members_(static_cast<std::size_t>(n_members)), has_ended_(n_members_, false) {}
 
-Status SentInputs::begin(const InputMessage& message, Ticket ticket) {
+Status SentInputs::begin(InputMessage message, Ticket ticket) {
   pending_.push_back({message.cache_id, message.round, ticket});
-  return keep(member_, message);
+  return keep(member_, std::move(message));
 }
 
-Status SentInputs::hear(int member, const InputMessage& message) { return keep(member, message); }
-
-Status SentInputs::keep(int member, const InputMessage& message) {
+Status SentInputs::keep(int member, InputMessage message) {
   Round& round = rounds_[message.cache_id][message.round % 2];
   if (message.round < round.number) return Status::ok_status();  // of a round that the log has decided
-  if (message.round > round.number || round.is_here.empty()) {
-    round = {message.round, std::vector<bool>(n_members_, false), 0, {}};
-    round.inputs.resize(n_members_ * message.input.size());
+  const std::size_t n_bytes = message.input.bytes().size();
+  if (message.round > round.number || round.n_here == 0) {
+    round = {message.round, 0, n_bytes, std::vector<Payload>(n_members_)};
   }
   const auto at = static_cast<std::size_t>(member);
-  if (round.inputs.size() != n_members_ * message.input.size() || round.is_here[at]) {
-    return Status::internal("an input of " + std::to_string(message.input.size()) + " bytes for round " +
+  if (n_bytes != round.n_bytes || n_bytes == 0 || round.has(at)) {
+    return Status::internal("an input of " + std::to_string(n_bytes) + " bytes for round " +
                             std::to_string(message.round) + " of cache id " + std::to_string(message.cache_id) +
                             " does not fit the others, or came twice");
   }
-  std::copy(message.input.begin(), message.input.end(),
-            round.inputs.begin() + static_cast<std::ptrdiff_t>(at * message.input.size()));
-  round.is_here[at] = true;
+  round.inputs[at] = std::move(message.input);
   ++round.n_here;
   return Status::ok_status();
 }
@@ -55,7 +51,7 @@ std::vector<SentInputs::Done> SentInputs::take_done() {
   std::erase_if(pending_, [&](const Pending& pending) {
     Round& round = rounds_[pending.cache_id][pending.number % 2];
     if (round.number != pending.number || round.n_here < n_members_) return false;
-    done.push_back({pending.cache_id, pending.ticket, std::move(round.inputs)});
+    done.push_back({pending.cache_id, pending.ticket, std::exchange(round.inputs, {})});
     return true;
   });
   return done;
@@ -66,7 +62,7 @@ std::vector<Ticket> SentInputs::lost() const {
   for (const Pending& pending : pending_) {
     const Round& round = round_of(pending);
     for (std::size_t member = 0; member < n_members_; ++member) {
-      if (!has_ended_[member] || round.is_here[member]) continue;
+      if (!has_ended_[member] || round.has(member)) continue;
       lost.push_back(pending.ticket);
       break;
     }

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "agree/messages.hpp"
@@ -31,15 +32,15 @@ class SentInputs {
   struct Done {
     std::uint32_t cache_id;
     Ticket ticket;
-    std::vector<std::byte> inputs;  // of all members, in their order
+    std::vector<Payload> inputs;  // of all members, in their order
   };
 
   SentInputs(int member, int n_members);
 
   // This rank has sent this. REQUIRES: no other call of the cache id is pending here.
-  Status begin(const InputMessage& message, Ticket ticket);
+  Status begin(InputMessage message, Ticket ticket);
   // Another has. Not ok: it breaks the rules.
-  Status hear(int member, const InputMessage& message);
+  Status hear(int member, InputMessage message) { return keep(member, std::move(message)); }
   // The member sends no more.
   void hear_end(int member) { has_ended_[static_cast<std::size_t>(member)] = true; }
   // The log has answered the call, or nobody will, if it was pending here.
@@ -55,9 +56,10 @@ class SentInputs {
  private:
   struct Round {
     std::uint64_t number = 0;
-    std::vector<bool> is_here;  // by member; empty: nothing is
     std::size_t n_here = 0;
-    std::vector<std::byte> inputs;
+    std::size_t n_bytes = 0;      // of each
+    std::vector<Payload> inputs;  // by member; empty once they are taken
+    bool has(std::size_t member) const { return inputs.empty() || !inputs[member].bytes().empty(); }
   };
   struct Pending {
     std::uint32_t cache_id;
@@ -65,7 +67,7 @@ class SentInputs {
     Ticket ticket;
   };
 
-  Status keep(int member, const InputMessage& message);
+  Status keep(int member, InputMessage message);
   const Round& round_of(const Pending& pending) const { return rounds_.at(pending.cache_id)[pending.number % 2]; }
 
   int member_;

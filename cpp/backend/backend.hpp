@@ -30,8 +30,8 @@ class Backend {
   // between ranks: the plan is then carried out.
   virtual std::unique_ptr<RunningCollective> start(const Plan& plan) = 0;
 
-  // An allreduce whose inputs, of all ranks one after the other, are at hand.
-  virtual void combine(const Plan& plan, std::span<const std::byte> inputs) const = 0;
+  // An allreduce whose inputs, of all ranks in their order, are at hand; any of them may lie where the result goes.
+  virtual void combine(const Plan& plan, std::span<const std::byte*> inputs) const = 0;
 
   // What this rank has measured, if it is time to tell the others; else nothing. At the same place of the log on all
   // ranks, with what was started before done. Then all conclude() from what all have told, one rank after the other.

@@ -59,7 +59,7 @@ Policy NativeBackend::policy(bool combines_in_parts, const Rounding& rounding) c
   return {costs_, options_, mesh_.size(), available, slot_bytes, combines_in_parts, hosts_combine, rounding};
 }
 
-void NativeBackend::combine(const Plan& plan, std::span<const std::byte> inputs) const {
+void NativeBackend::combine(const Plan& plan, std::span<const std::byte*> inputs) const {
   if (plan.n_bytes > 0) local_combine(plan, reduction_of(plan), rounding_of(plan), inputs);
 }
 

@@ -31,7 +31,7 @@ class NativeBackend final : public Backend {
 
   void use(SharedArena& arena) override;
   std::unique_ptr<RunningCollective> start(const Plan& plan) override;
-  void combine(const Plan& plan, std::span<const std::byte> inputs) const override;
+  void combine(const Plan& plan, std::span<const std::byte*> inputs) const override;
   std::vector<std::uint64_t> news() const override { return autotuner_.news(); }
   void conclude(std::span<const std::uint64_t> news_of_all) override { autotuner_.conclude(news_of_all); }
   std::vector<Candidate> candidates(Collective collective, std::size_t n_bytes) const override;

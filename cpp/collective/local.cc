@@ -1,7 +1,6 @@
 #include "collective/local.hpp"
 
 #include <array>
-#include <vector>
 
 #include "collective/copy_pieces.hpp"
 #include "collective/reduce_pieces.hpp"
@@ -16,10 +15,8 @@ void local_reduce(const Plan& plan, const kernels::Reduction& reduction) {
 }
 
 void local_combine(const Plan& plan, const kernels::Reduction& reduction, const Rounding& rounding,
-                   std::span<const std::byte> inputs) {
-  std::vector<const std::byte*> from(inputs.size() / plan.n_bytes);
-  for (std::size_t i = 0; i < from.size(); ++i) from[i] = inputs.data() + i * plan.n_bytes;
-  reduce_pieces(reduction, from, plan.output, {0, plan.n_bytes}, rounding);
+                   std::span<const std::byte*> inputs) {
+  reduce_pieces(reduction, inputs, plan.output, {0, plan.n_bytes}, rounding);
 }
 
 void local_copy(const Plan& plan) {

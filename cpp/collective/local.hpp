@@ -11,9 +11,9 @@
 namespace ciranda {
 
 void local_reduce(const Plan& plan, const kernels::Reduction& reduction);
-// `inputs`: of all ranks, one after the other, each in one piece.
+// `inputs`: of all ranks, each in one piece; they are moved on.
 void local_combine(const Plan& plan, const kernels::Reduction& reduction, const Rounding& rounding,
-                   std::span<const std::byte> inputs);
+                   std::span<const std::byte*> inputs);
 void local_copy(const Plan& plan);
 
 }  // namespace ciranda

@@ -90,7 +90,7 @@ class ControlPlane {
   std::vector<Departure> departures_;
   std::size_t n_closed_handled_ = 0;
   // Where receive() reads to; with room for the largest input, so that it takes one call of the system.
-  std::vector<std::byte> read_ = std::vector<std::byte>(32 << 10);
+  std::vector<std::byte> read_ = std::vector<std::byte>(128 << 10);
 };
 
 }  // namespace ciranda

@@ -163,8 +163,8 @@ Status Lane::on_message(int world_rank, Message message, TimePoint now) {
     by_messages_.hear_end(*from);
     return Status::ok_status();
   }
-  if (const auto* input = std::get_if<InputMessage>(&message); input != nullptr && from) {
-    return by_messages_.hear(*from, *input, now);
+  if (auto* input = std::get_if<InputMessage>(&message); input != nullptr && from) {
+    return by_messages_.hear(*from, std::move(*input), now);
   }
   if (!from || !log_.expects(*from, message)) {
     return Status::internal(control_.peer_text(world_rank) + " sent what rank " +

@@ -13,6 +13,15 @@ std::span<const std::byte> input_of(const Request& request) {
   return {request.memory.front().input, request.signature.tensors.front().n_bytes()};
 }
 
+// To the coordinator, who has no use for the input.
+InputMessage as_report(const InputMessage& message) { return {message.cache_id, message.round, {}}; }
+
+std::vector<std::span<const std::byte>> bytes_of(const std::vector<Payload>& inputs) {
+  std::vector<std::span<const std::byte>> bytes;
+  for (const Payload& input : inputs) bytes.push_back(input.bytes());
+  return bytes;
+}
+
 // All others but those through whom the log comes, where they are so few that they may send their inputs to each other.
 std::vector<LivenessProbe::Watched> ranks_beside(const LaneLog& log, const LaneMesh& mesh, int most_ranks) {
   std::vector<LivenessProbe::Watched> ranks;
@@ -46,24 +55,25 @@ bool RoundsByMessages::come(PersistentOp& op, Ticket ticket, TimePoint now) {
   if (!round) return false;
   const auto input = input_of(entry.request);
   if (inputs_.empty()) probe_.begin(now);
-  const InputMessage message{op.cache_id(), round->number, {input.begin(), input.end()}};
+  InputMessage message{op.cache_id(), round->number, Payload(input)};
   lane_.in_flight.begin(ticket);  // from here on the inputs of the others decide, or the log does
   lane_.control.hurry();
   lane_.reports.send(now);
   lane_.log.tell_all(message);
   lane_.in_flight.note(ticket, Stage::kReady);
-  if (lane_.log.above().empty()) lane_.log.report(message, now);
+  if (lane_.log.above().empty()) lane_.log.report(as_report(message), now);
   // What is refused would be our own bug, and shows as a call that is never done.
-  if (Status status = inputs_.begin(message, ticket); !status.ok()) logger_.error(status.message());
+  if (Status status = inputs_.begin(std::move(message), ticket); !status.ok()) logger_.error(status.message());
   return true;
 }
 
 // For the coordinator it is a report.
-Status RoundsByMessages::hear(int from, const InputMessage& message, TimePoint now) {
-  if (lane_.log.expects(from, message)) {
-    if (const auto heard = lane_.log.hear(from, message, now); !heard.ok()) return heard.status();
+Status RoundsByMessages::hear(int from, InputMessage message, TimePoint now) {
+  const InputMessage report = as_report(message);
+  if (lane_.log.expects(from, report)) {
+    if (const auto heard = lane_.log.hear(from, report, now); !heard.ok()) return heard.status();
   }
-  if (Status status = inputs_.hear(from, message); !status.ok()) {
+  if (Status status = inputs_.hear(from, std::move(message)); !status.ok()) {
     return Status::internal(status.message() + ", from " + lane_.control.peer_text(lane_.mesh.peer(from).rank));
   }
   return carry_out(now);
@@ -71,14 +81,13 @@ Status RoundsByMessages::hear(int from, const InputMessage& message, TimePoint n
 
 Status RoundsByMessages::carry_out(TimePoint now) {
   if (inputs_.empty()) return Status::ok_status();
-  for (SentInputs::Done& done : inputs_.take_done()) {
+  for (const SentInputs::Done& done : inputs_.take_done()) {
     Participant::Execute entry;
     const Ticket ticket = lane_.participant.rounds().done(lane_.participant.names().at(done.cache_id));
     entry.requests.push_back({ticket, nullptr, nullptr});  // of an allreduce, by all ranks
     lane_.reports.add_late(now);
-    entry.inputs = std::move(done.inputs);
     lane_.in_flight.note_agreed(done.ticket, Path::kByMessages, lane_.in_flight.recorder().now());
-    if (Status status = lane_.data.combine(entry); !status.ok()) return status;
+    if (Status status = lane_.data.combine(entry, bytes_of(done.inputs)); !status.ok()) return status;
     lane_.count_met();
     const Status outcome = lane_.in_flight.at(done.ticket).outcome;
     lane_.in_flight.complete(done.ticket, outcome);
@@ -105,7 +114,7 @@ std::span<const std::byte> RoundsByMessages::input_along(const Request& request)
 }
 
 bool RoundsByMessages::sends_along(const Signature& signature) const {
-  return contributes_inputs_ && may_go_by_messages(signature, lane_.mesh.size(), limits_.message_bytes);
+  return contributes_inputs_ && may_go_by_messages(signature, lane_.mesh.size(), limits_.along_bytes());
 }
 
 }  // namespace ciranda

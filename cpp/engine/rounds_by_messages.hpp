@@ -28,7 +28,7 @@ class RoundsByMessages {
   void forget(Ticket ticket) {
     if (!inputs_.empty()) inputs_.forget(ticket);
   }
-  Status hear(int from, const InputMessage& message, TimePoint now);
+  Status hear(int from, InputMessage message, TimePoint now);
   // Of those of which all inputs are there.
   Status carry_out(TimePoint now);
 

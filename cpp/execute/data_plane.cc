@@ -7,6 +7,16 @@
 #include "execute/tell_all.hpp"
 
 namespace ciranda {
+namespace {
+
+std::vector<std::span<const std::byte>> in_equal_parts(std::span<const std::byte> bytes, int n_parts) {
+  std::vector<std::span<const std::byte>> parts(static_cast<std::size_t>(n_parts));
+  const std::size_t n_bytes = bytes.size() / parts.size();
+  for (std::size_t i = 0; i < parts.size(); ++i) parts[i] = bytes.subspan(i * n_bytes, n_bytes);
+  return parts;
+}
+
+}  // namespace
 
 DataPlane::DataPlane(Mesh& mesh, InFlight& in_flight, std::unique_ptr<Backend> backend, std::size_t slot_bytes,
                      const Logger& logger)
@@ -69,22 +79,25 @@ Result<bool> DataPlane::has_inputs() const {
   return true;
 }
 
-// All there is to combine has come along.
-Status DataPlane::combine(const Participant::Execute& entry) {
+Status DataPlane::combine(const Participant::Execute& entry, std::span<const std::span<const std::byte>> inputs) {
   Result<Work> made = make_plans(entry, in_flight_, mesh_);
   if (!made.ok()) return made.status();
   const std::vector<Plan>& plans = made.value().plans;
-  if (plans.size() != 1 || entry.inputs.size() != plans.front().n_bytes * static_cast<std::size_t>(mesh_.size())) {
+  std::vector<const std::byte*> from;
+  for (const std::span<const std::byte> input : inputs) {
+    if (plans.size() == 1 && input.size() == plans.front().n_bytes) from.push_back(input.data());
+  }
+  if (from.size() != static_cast<std::size_t>(mesh_.size())) {
     return Status::internal("the inputs that came along are not those of " + describe(entry));
   }
-  backend_->combine(plans.front(), entry.inputs);
+  backend_->combine(plans.front(), from);
   return Status::ok_status();
 }
 
 Result<Work> DataPlane::begin() {
   for (const Participant::Ready& ready : queue_.front().requests) in_flight_.note(ready.ticket, Stage::kStarted);
   if (!queue_.front().inputs.empty()) {
-    Status combined = combine(queue_.front());
+    Status combined = combine(queue_.front(), in_equal_parts(queue_.front().inputs, mesh_.size()));
     return combined.ok() ? Result<Work>(Work{}) : combined;
   }
   const auto plans = [this] { return make_plans(queue_.front(), in_flight_, mesh_); };

@@ -7,6 +7,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,8 +30,9 @@ class DataPlane {
   // The next entry of the log; an empty one only takes its place in the order.
   void enqueue(Participant::Execute entry);
 
-  // Carries out now, in whatever place of the order, what needs no other rank. Not ok: as step().
-  Status combine(const Participant::Execute& entry);
+  // Carries out now, in whatever place of the order, what needs no other rank: `inputs` are those of all members, in
+  // their order. Not ok: as step().
+  Status combine(const Participant::Execute& entry, std::span<const std::span<const std::byte>> inputs);
 
   bool is_idle() const { return queue_.empty(); }
 

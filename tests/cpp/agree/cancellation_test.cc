@@ -38,7 +38,7 @@ class Cancellation : public ::testing::Test {
   }
 
   void come(int rank, std::uint64_t round, TimePoint now) {
-    const Status status = coordinator.on_input(rank, {0, round, std::vector<std::byte>(16)}, now);
+    const Status status = coordinator.on_input(rank, {0, round, {}}, now);
     EXPECT_TRUE(status.ok()) << status.message();
   }
 

@@ -61,8 +61,9 @@ class Maker {
   void fill(GroupsMessage& m) { m = {number<std::uint32_t>(), numbers()}; }
   void fill(DuplicateMessage& m) { m.name = text(kMaxNameBytes); }
   void fill(InputMessage& m) {
-    m = {number<std::uint32_t>(), number<std::uint64_t>(), bytes()};
-    if (m.input.empty()) m.input.resize(1);
+    auto input = bytes();
+    if (input.empty()) input.resize(1);
+    m = {number<std::uint32_t>(), number<std::uint64_t>(), Payload(std::move(input))};
   }
   void fill(NoInputMessage& m) {
     m.cache_id = number<std::uint32_t>();
@@ -209,7 +210,7 @@ bool same(const ReadyMessage& a, const ReadyMessage& b) {
   });
 }
 bool same(const InputMessage& a, const InputMessage& b) {
-  return a.cache_id == b.cache_id && a.round == b.round && a.input == b.input;
+  return a.cache_id == b.cache_id && a.round == b.round && std::ranges::equal(a.input.bytes(), b.input.bytes());
 }
 bool same(const NoInputMessage& a, const NoInputMessage& b) { return a.cache_id == b.cache_id && a.round == b.round; }
 bool same(const NoMoreInputsMessage& /*a*/, const NoMoreInputsMessage& /*b*/) { return true; }

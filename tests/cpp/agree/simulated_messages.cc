@@ -18,7 +18,8 @@ bool SimulatedWorld::send_input(Rank& rank, const Request& request) {
   const auto round = rank.participant.come(Direct::kByMessages, request, ticket);
   if (!round) return false;
   const auto bytes = std::as_bytes(std::span(&ticket, 1));
-  const InputMessage message{round->op->cache_id(), round->number, {bytes.begin(), bytes.end()}};
+  const InputMessage message{round->op->cache_id(), round->number,
+                             Payload(std::vector<std::byte>(bytes.begin(), bytes.end()))};
   tell_others(rank, message);
   if (rank.at == 0) be_heard(0, message);
   must(rank.by_messages.begin(message, ticket));
@@ -58,7 +59,7 @@ void SimulatedWorld::carry_out_by_messages(Rank& rank) {
     if (own != done.ticket) wrong_ = "a round was taken for another";
     for (const Rank& other : ranks_) {
       std::uint64_t ticket = 0;
-      std::memcpy(&ticket, done.inputs.data() + other.at * sizeof ticket, sizeof ticket);
+      std::memcpy(&ticket, done.inputs[static_cast<std::size_t>(other.at)].bytes().data(), sizeof ticket);
       const Use& theirs = other.uses.at(ticket);
       if (theirs.name != use.name || theirs.nth != use.nth || theirs.epoch != use.epoch) {
         wrong_ = "'" + use.name + "' was carried out with the input of another call";

@@ -153,13 +153,13 @@ INSTANTIATE_TEST_SUITE_P(All, RoundingTest,
 
 TEST(RoundingOfInputs, ThatAreHereAlreadyIsTheSame) {
   const auto inputs = kernels::testing::make_inputs(DataType::kFloat32, 4, 1025, 1);
-  Bytes all;
-  for (const Bytes& each : inputs) all.insert(all.end(), each.begin(), each.end());
   const Reduction reduction{.op = ReduceOp::kAverage, .postscale = 0.7, .n_average = 4};
   for (const int n_together : {1, 2}) {
     Bytes result(inputs.front().size());
     const Plan plan = plan_of(reduction, result);
-    local_combine(plan, reduction, {n_together}, all);
+    std::vector<const std::byte*> from;
+    for (const Bytes& each : inputs) from.push_back(each.data());
+    local_combine(plan, reduction, {n_together}, from);
     EXPECT_EQ(result, expected(reduction, inputs, static_cast<std::size_t>(n_together)));
   }
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/agreement_limits.hpp"
 #include "engine/engine.hpp"
 #include "engine/one_is_late.hpp"
 #include "engine/small_sums.hpp"
@@ -28,6 +29,8 @@ using testing::Watchdog;
 using testing::World;
 using testing::WorldOptions;
 
+constexpr std::size_t kManyOfTwo = AgreementLimits::kMessageBytesOfTwo / 2 / sizeof(float);
+
 WorldOptions apart() { return options_for(Layout::kChannels, 0); }
 
 TEST(RoundsByMessages, OfTwoRanksAreLarger) {
@@ -36,9 +39,9 @@ TEST(RoundsByMessages, OfTwoRanksAreLarger) {
   world.run([](Engine& engine) {
     for (int step = 0; step < 20; ++step) {
       const bool is_awaited = step != 10 || engine.rank() == 0;
-      std::vector<float> values = filled(4096, engine.rank(), step);
+      std::vector<float> values = filled(kManyOfTwo, engine.rank(), step);
       ASSERT_TRUE(sum(engine, "x", values, is_awaited).ok());
-      ASSERT_EQ(values, std::vector<float>(4096, expected(2, step)));
+      ASSERT_EQ(values, std::vector<float>(kManyOfTwo, expected(2, step)));
     }
     EXPECT_EQ(engine.n_met(), 18U);
   });
@@ -72,7 +75,7 @@ void expect_none(int n_ranks, const WorldOptions& options, std::size_t count) {
 }
 
 TEST(RoundsByMessages, AreNotForWhatIsLargeOrEmptyOrForManyRanks) {
-  expect_none(2, apart(), 4097);
+  expect_none(2, apart(), kManyOfTwo + 1);
   expect_none(4, apart(), 513);
   expect_none(2, apart(), 0);
   expect_none(9, apart(), 3);
@@ -85,8 +88,8 @@ TEST(RoundsByMessages, OnceOffLeaveInputsToTheLog) {
   WorldOptions off = apart();
   off.config.direct_rounds = false;
   World world(2, off);
-  EXPECT_EQ(world.engine(0).agreement(Collective::kAllreduce, 16384), "the log, inputs with the reports");
-  EXPECT_EQ(world.engine(0).agreement(Collective::kAllreduce, 16385), "the log");
+  EXPECT_EQ(world.engine(0).agreement(Collective::kAllreduce, 4096), "the log, inputs with the reports");
+  EXPECT_EQ(world.engine(0).agreement(Collective::kAllreduce, 4097), "the log");
 }
 
 TEST(RoundsByMessages, WaitForALateRank) {

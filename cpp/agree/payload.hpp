@@ -1,0 +1,36 @@
+// Payload: the bytes of a tensor in a message. Those of one that has come are its own; those of one that is sent lie
+// in the caller's memory, so that they are copied once: into the frame.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace ciranda {
+
+class Payload {
+ public:
+  Payload() = default;
+  explicit Payload(std::vector<std::byte> own) : own_(std::move(own)), bytes_(own_) {}
+  // The bytes outlive this.
+  explicit Payload(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  ~Payload() = default;
+
+  Payload(Payload&& other) noexcept : own_(std::move(other.own_)), bytes_(std::exchange(other.bytes_, {})) {}
+  Payload& operator=(Payload&& other) noexcept {
+    own_ = std::move(other.own_);
+    bytes_ = std::exchange(other.bytes_, {});
+    return *this;
+  }
+  Payload(const Payload& other) : Payload(std::vector<std::byte>(other.bytes_.begin(), other.bytes_.end())) {}
+  Payload& operator=(const Payload& other) { return *this = Payload(other); }
+
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::vector<std::byte> own_;
+  std::span<const std::byte> bytes_;
+};
+
+}  // namespace ciranda
