@@ -1,4 +1,4 @@
-// The limits within which ranks agree on calls directly, of the settings and of how many ranks there are.
+// The limits within which ranks agree on calls directly, by the settings.
 #pragma once
 
 #include "base/agreement_limits.hpp"
@@ -6,6 +6,6 @@
 
 namespace ciranda {
 
-AgreementLimits agreement_limits(const Config& config, int n_ranks);
+AgreementLimits agreement_limits(const Config& config);
 
 }  // namespace ciranda

@@ -28,9 +28,8 @@ NativeOptions native_options(const Config& config) {
   return options;
 }
 
-AgreementLimits agreement_limits(const Config& config, int n_ranks) {
+AgreementLimits agreement_limits(const Config& config) {
   AgreementLimits limits;
-  if (n_ranks == 2) limits.message_bytes = AgreementLimits::kMessageBytesOfTwo;
   if (config.direct_bytes >= 0)
     limits.memory_bytes = limits.message_bytes = static_cast<std::size_t>(config.direct_bytes);
   return limits;

@@ -14,12 +14,11 @@ struct AgreementLimits {
   // In shared memory: what one rank contributes. No more than there is room for (agree/round_places.hpp): 1 MiB of
   // two ranks, which both read in one pass; 16 KiB otherwise, as the work on more is better shared out.
   std::size_t memory_bytes = 1 << 20;
-  // By messages: the inputs of all ranks together. The algorithms for larger ones have each rank send less.
-  std::size_t message_bytes = 8 << 10;
-  // Of two ranks: this way moves no more bytes than any other does, and is slower only where copying a message
-  // takes longer than the two that come before data otherwise. On loopback 32 KiB of each took three quarters of the
-  // time, 64 KiB as long, 128 KiB twice as long.
-  static constexpr std::size_t kMessageBytesOfTwo = 128 << 10;
+  // By messages: the inputs of all ranks together. The algorithms for larger ones have each rank send less (of two: as
+  // much), but their data follows two messages of the log. Between hosts at 1 Gbit/s 8 KiB of each of eight ranks, and
+  // 16 KiB of four, took two thirds of the time, twice as much as long; on loopback 32 KiB of two three quarters, 64
+  // KiB as long, 128 KiB twice as long.
+  std::size_t message_bytes = 128 << 10;
   // Of these, what may travel with reports, and come back to each rank with the log.
   std::size_t along_bytes() const { return std::min<std::size_t>(message_bytes, 8 << 10); }
   // Each sends its input to each other: more would send for longer than a message takes to the coordinator and back.

@@ -28,7 +28,7 @@ std::vector<std::string> hosts_of(const LaneMesh& mesh) {
 Direct direct_rounds(LaneId id, const LaneMesh& mesh, const Config& config, bool has_relays) {
   if (!config.direct_rounds || !config.algorithm.empty() || has_relays || mesh.size() == 1) return Direct::kNot;
   if (shares_memory_with_all(mesh)) return mesh.size() <= Arrivals::kMaxMembers ? Direct::kInMemory : Direct::kNot;
-  const bool has_few = mesh.size() <= agreement_limits(config, mesh.size()).message_ranks;
+  const bool has_few = mesh.size() <= agreement_limits(config).message_ranks;
   return has_few && set_of(id) == kWorldSet ? Direct::kByMessages : Direct::kNot;
 }
 
@@ -51,7 +51,7 @@ CoordinatorOptions coordinator_options(LaneId id, const LaneMesh& mesh, const Co
   options.reports_groups = true;
   if (has_relays) options.most_groups = kMostGroups;
   options.direct = direct_rounds(id, mesh, config, has_relays);
-  options.limits = agreement_limits(config, mesh.size());
+  options.limits = agreement_limits(config);
   options.check_interval = static_cast<std::uint64_t>(config.check_consistency);
   options.stall_warning = seconds(config.stall_warning_seconds);
   options.stall_shutdown = seconds(config.stall_shutdown_seconds);

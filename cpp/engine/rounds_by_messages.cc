@@ -39,7 +39,7 @@ std::vector<LivenessProbe::Watched> ranks_beside(const LaneLog& log, const LaneM
 RoundsByMessages::RoundsByMessages(const LaneParts& lane, const Config& config, const LivenessProbe::Limits& patience,
                                    const Logger& logger)
     : lane_(lane),
-      limits_(agreement_limits(config, lane.mesh.size())),
+      limits_(agreement_limits(config)),
       goes_by_messages_(lane.mesh.size() <= limits_.message_ranks && !shares_memory_with_all(lane.mesh) &&
                         !lane.log.has_relays()),
       contributes_inputs_(!shares_memory_with_all(lane.mesh) && !lane.log.has_relays() && config.algorithm.empty()),

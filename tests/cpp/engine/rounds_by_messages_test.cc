@@ -29,19 +29,19 @@ using testing::Watchdog;
 using testing::World;
 using testing::WorldOptions;
 
-constexpr std::size_t kManyOfTwo = AgreementLimits::kMessageBytesOfTwo / 2 / sizeof(float);
+constexpr std::size_t kMany = AgreementLimits{}.message_bytes / sizeof(float);  // of all ranks
 
 WorldOptions apart() { return options_for(Layout::kChannels, 0); }
 
-TEST(RoundsByMessages, OfTwoRanksAreLarger) {
+TEST(RoundsByMessages, MayBeOf64KiBOfTwoRanks) {
   const Watchdog watchdog("large inputs of two");
   World world(2, apart());
   world.run([](Engine& engine) {
     for (int step = 0; step < 20; ++step) {
       const bool is_awaited = step != 10 || engine.rank() == 0;
-      std::vector<float> values = filled(kManyOfTwo, engine.rank(), step);
+      std::vector<float> values = filled(kMany / 2, engine.rank(), step);
       ASSERT_TRUE(sum(engine, "x", values, is_awaited).ok());
-      ASSERT_EQ(values, std::vector<float>(kManyOfTwo, expected(2, step)));
+      ASSERT_EQ(values, std::vector<float>(kMany / 2, expected(2, step)));
     }
     EXPECT_EQ(engine.n_met(), 18U);
   });
@@ -75,8 +75,8 @@ void expect_none(int n_ranks, const WorldOptions& options, std::size_t count) {
 }
 
 TEST(RoundsByMessages, AreNotForWhatIsLargeOrEmptyOrForManyRanks) {
-  expect_none(2, apart(), kManyOfTwo + 1);
-  expect_none(4, apart(), 513);
+  expect_none(2, apart(), kMany / 2 + 1);
+  expect_none(4, apart(), kMany / 4 + 1);
   expect_none(2, apart(), 0);
   expect_none(9, apart(), 3);
   WorldOptions none = apart();

@@ -20,7 +20,7 @@ namespace {
 using testing::request;
 
 // Elements of a tensor whose data travels by itself.
-constexpr std::int64_t kMany = AgreementLimits::kMessageBytesOfTwo / sizeof(std::int32_t);
+constexpr std::int64_t kMany = AgreementLimits{}.message_bytes / sizeof(std::int32_t);
 
 // A mesh that counts how often it was asked to wake those who do not wait.
 class CountingMesh final : public testing::MeshAround {
