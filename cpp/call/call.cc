@@ -33,6 +33,8 @@ bool can_be_repeated(const Call& call) {
 Call call_of(const Request& request) {
   const Terms& terms = request.signature;
   Call call{terms, request.name};
+  call.process_set = request.process_set;
+  call.lane = request.lane;
   call.priority = request.priority;
   return call;
 }
@@ -50,6 +52,8 @@ Request make_request(const Call& call) {
   request.name = call.name;
   request.is_cacheable = !call.name.empty();
   request.is_awaited = true;
+  request.process_set = call.process_set;
+  request.lane = call.lane;
   request.priority = call.priority;
   static_cast<Terms&>(request.signature) = used(call);
   request.signature.tensors.push_back({call.dtype, Shape(call.shape.begin(), call.shape.end())});

@@ -1,6 +1,6 @@
-// Call: a blocking, named call of all ranks with one tensor in host memory, as its caller made it: nothing is copied,
-// and nothing is checked. Where its signature is one that was agreed on before, it needs neither; otherwise a Request
-// is made of it. Of the collectives that may be such (CollectiveInfo::may_be_call), with splits in equal parts.
+// Call: a blocking call in a lane, with one tensor in host memory, as its caller made it: nothing is copied, and
+// nothing is checked. Where its signature is one that was agreed on before, it needs neither; otherwise a Request is
+// made of it. Of the collectives that may be such (CollectiveInfo::may_be_call), with splits in equal parts.
 //
 // Views of the caller's memory, valid for the time of the call.
 #pragma once
@@ -21,7 +21,10 @@ struct Call : Terms {
   // An output has room for as many rows of each rank as this one contributes, where they are joined; for as many rows
   // as the input has, where they are split. Null: the engine allocates (CollectiveInfo::may_lack_output).
   TensorMemory memory = {};
-  std::int32_t priority = 0;  // as in Request; only one that becomes a request has a use for it
+  // As in Request:
+  std::uint32_t process_set = 0;
+  std::uint32_t lane = 0;
+  std::int32_t priority = 0;  // only one that becomes a request has a use for it
 
   // REQUIRES, here and below: the signature was agreed on.
   std::size_t n_bytes() const { return count_of(shape) * size_of(dtype); }

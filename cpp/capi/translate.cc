@@ -112,8 +112,8 @@ bool may_be_call(const ciranda_request& request) {
   if (request.struct_size != sizeof request || request.tensor_struct_size != sizeof(ciranda_tensor)) return false;
   constexpr std::uint32_t kFlags = CIRANDA_REQUEST_AWAITED | CIRANDA_REQUEST_DIVIDE_BY_ALL | CIRANDA_REQUEST_HAS_ROOM |
                                    CIRANDA_REQUEST_DIRECT_CALLBACK;
-  const bool is_plain = request.process_set == 0 && request.lane == 0 && (request.flags & ~kFlags) == 0 &&
-                        request.callback == nullptr && request.arguments_count == 0 && request.weight == nullptr;
+  const bool is_plain = (request.flags & ~kFlags) == 0 && request.callback == nullptr && request.arguments_count == 0 &&
+                        request.weight == nullptr;
   const bool is_name_empty = request.name != nullptr && *request.name == '\0';
   if (!is_plain || is_name_empty || request.tensors_count != 1 || request.tensors == nullptr) return false;
   const ciranda_tensor& tensor = *request.tensors;
@@ -141,6 +141,8 @@ std::optional<Call> as_call(const ciranda_request& request) {
   to.shape = {tensor.shape, static_cast<std::size_t>(tensor.ndim)};
   to.memory.input = static_cast<const std::byte*>(tensor.input);
   to.memory.output = static_cast<std::byte*>(tensor.output);
+  to.process_set = request.process_set;
+  to.lane = request.lane;
   to.priority = request.priority;
   const CollectiveInfo& facts = info(*collective);
   if (to.memory.input == nullptr && !facts.may_lack_output) to.memory.input = to.memory.output;

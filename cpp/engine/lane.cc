@@ -133,7 +133,7 @@ void Lane::submit(Submission&& submission, TimePoint now) {
 }
 
 RoundsInMemory::Outcome Lane::repeat(const Call& call, OpHandle* handle, Stages* stages, int n_looks) {
-  if (parting_ || data_.arena() == nullptr) return std::nullopt;
+  if (parting_ || has_joined() || data_.arena() == nullptr) return std::nullopt;
   PersistentOp* const op =
       call.name.empty() ? &participant_.unnamed().op() : parts_.names.ops.find(id_, call.name, handle);
   if (op == nullptr) return std::nullopt;

@@ -52,7 +52,6 @@ class Lane {
   const DataPlane& data() const { return data_; }
 
   void submit(Submission&& submission, TimePoint now);
-  // REQUIRES: this is the world's first lane.
   RoundsInMemory::Outcome repeat(const Call& call, OpHandle* handle, Stages* stages, int n_looks);
   // The submission has no request where the lane joins along with another. REQUIRES: no join is pending here.
   void join(Submission&& submission, TimePoint now);

@@ -40,6 +40,12 @@ class Lanes final : public LaneMessages, private LaneChanges {
   // The messages that lanes can take by now.
   Status hear_kept(TimePoint now);
 
+  // The lane of a call that is made again. Null: it is to be submitted, which makes the lane, keeps the call, or says
+  // what is wrong.
+  Lane* find_for(const Call& call) const {
+    return (call.process_set | call.lane) == 0 ? &first() : find_further(call.process_set, call.lane);
+  }
+
   // Returns the lane that has it. Null: it has failed, is kept, or is a join, which is for all lanes of its set.
   Lane* submit(Submission&& submission, TimePoint now);
   // The submissions that lanes can take by now.
@@ -61,6 +67,7 @@ class Lanes final : public LaneMessages, private LaneChanges {
   Status add_lane(const Request& request);
 
   Lane* find(LaneId id) const;
+  Lane* find_further(std::uint32_t process_set, std::uint32_t number) const;
   Lane* find_or_make(LaneId id);
   Lane& make(LaneId id, const std::vector<int>& ranks);
   void make_first(std::uint32_t process_set, const std::vector<int>& ranks);

@@ -28,9 +28,10 @@ class ProgressLoop {
   // at a direct round: then nobody need be told. REQUIRES: the queue is empty.
   bool submit(Submission&& submission, int n_looks);
 
-  // Of the world. REQUIRES: the queue is empty.
+  // REQUIRES: the queue is empty.
   RoundsInMemory::Outcome repeat(const Call& call, OpHandle* handle, Stages* stages, int n_looks) {
-    return failure_ ? std::nullopt : lanes_.first().repeat(call, handle, stages, n_looks);
+    Lane* const lane = failure_ ? nullptr : lanes_.find_for(call);
+    return lane == nullptr ? std::nullopt : lane->repeat(call, handle, stages, n_looks);
   }
 
   // A thread waits: requests must not be held back to travel with later ones. If what it waits for, `awaited`, is all

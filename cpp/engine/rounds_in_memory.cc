@@ -168,8 +168,7 @@ RoundsInMemory::Outcome RoundsInMemory::repeat(PersistentOp& op, const Call& cal
     allocated = allocate(lane_.in_flight.output_memory(), call, round->first_dims, *arena);
   std::byte* const output = call.memory.output == nullptr ? allocated.data.get() : call.memory.output;
   const DirectTensor tensor = tensor_of(call, round->first_dims, arena->n_members());
-  const int root = info(call.collective).is_from_root ? call.root : -1;
-  const RoundCall of_one{call.collective, root, {&tensor, 1}, arena->member(), arena->n_members()};
+  const RoundCall of_one{call.collective, root_of(call), {&tensor, 1}, arena->member(), arena->n_members()};
   if (output == nullptr || !enter(*arena, *round, of_one, stages)) {
     op.release();
     return std::nullopt;
@@ -208,14 +207,19 @@ void RoundsInMemory::record(const Call& call, Stages& stages) {
   stages.path = Path::kDirect;
   const std::string automatic = call.name.empty() ? AutoNames::numbered(kUnnamed, n_unnamed_ - 1) : std::string();
   const std::string_view name = call.name.empty() ? automatic : call.name;
-  lane_.in_flight.recorder().write({.name = name, .collective = call.collective, .n_bytes = call.n_bytes()}, stages);
+  lane_.in_flight.recorder().write({.name = name,
+                                    .collective = call.collective,
+                                    .process_set = call.process_set,
+                                    .lane = call.lane,
+                                    .n_bytes = call.n_bytes()},
+                                   stages);
 }
 
 // This rank has come, and holds the name. From here on the call is in flight.
 std::shared_ptr<Operation> RoundsInMemory::wait_at(const DirectRound& round, const Call& call, const Stages* stages) {
   auto operation = std::make_shared<Operation>();
   Request request = make_request(call);
-  settle_splits(request, lane_.mesh.size(), lane_.mesh.rank());
+  settle_splits(request, lane_.mesh.size(), lane_.mesh.peer(lane_.mesh.rank()).rank);
   PersistentOp* op = round.op;
   if (round.is_unnamed()) {
     op->release();
@@ -282,10 +286,14 @@ void RoundsInMemory::note_done(const SharedArena& arena, const DirectRound& roun
   lane_.count_met();
 }
 
+// Its place among the members; -1 where there is none that gives.
+int RoundsInMemory::root_of(const Terms& terms) const {
+  return info(terms.collective).is_from_root ? root_member(terms, lane_.mesh) : -1;
+}
+
 RoundCall RoundsInMemory::call_of(const Submission& entry, std::span<const DirectTensor> tensors) const {
   const Signature& signature = entry.request.signature;
-  const int root = info(signature.collective).is_from_root ? root_member(signature, lane_.mesh) : -1;
-  return {signature.collective, root, tensors, lane_.mesh.rank(), lane_.mesh.size()};
+  return {signature.collective, root_of(signature), tensors, lane_.mesh.rank(), lane_.mesh.size()};
 }
 
 // Not ok: there is no memory for the result.

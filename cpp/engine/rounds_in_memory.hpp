@@ -44,8 +44,8 @@ class RoundsInMemory {
   // the call, in flight, or done with an output. None: it is no such call, or cannot be one now, and nothing has been
   // done.
   using Outcome = std::optional<std::shared_ptr<Operation>>;
-  // Looks so many times whether all have come. `stages`: null unless they are to be recorded. REQUIRES: this is the
-  // world's first lane, and has an arena.
+  // Looks so many times whether all have come. `stages`: null unless they are to be recorded. REQUIRES: the lane
+  // has an arena, and this rank has not joined.
   Outcome repeat(PersistentOp& op, const Call& call, Stages* stages, int n_looks);
 
   // This rank does not come. REQUIRES: it has not.
@@ -68,6 +68,7 @@ class RoundsInMemory {
   bool look(bool closes, TimePoint now);
   void report_missed(PersistentOp& op, TimePoint now);
 
+  int root_of(const Terms& terms) const;
   RoundCall call_of(const Submission& entry, std::span<const DirectTensor> tensors) const;
   bool enter(SharedArena& arena, const DirectRound& round, const RoundCall& call, Stages* stages);
   void gather(const SharedArena& arena, const DirectRound& round, const RoundCall& call);

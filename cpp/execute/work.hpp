@@ -19,9 +19,9 @@ struct Work {
 };
 
 // Requests name roots by their rank in the world, plans by their place in the mesh. REQUIRES: a root in the mesh.
-inline int root_member(const Signature& signature, const Mesh& mesh) {
+inline int root_member(const Terms& terms, const Mesh& mesh) {
   int member = mesh.size() - 1;
-  while (member > 0 && mesh.peer(member).rank != signature.root) --member;
+  while (member > 0 && mesh.peer(member).rank != terms.root) --member;
   return member;
 }
 

@@ -16,6 +16,7 @@ from expected import DTYPES, values
 from ranks import Ranks, wait_until
 
 import ciranda as hvd
+from ciranda._basics import engine
 from ciranda.errors import AbortedError, MismatchError
 from conftest import Worlds
 
@@ -85,6 +86,43 @@ def test_a_set_whose_ranks_share_memory_has_some_of_its_own_until_it_is_removed(
 
 def test_every_collective_on_any_set(world: Ranks) -> None:
     world.run(_check_every_collective)
+
+
+def _call_all_again(place: hvd.ProcessSet, step: int, prefix: str | None) -> None:
+    """Blocking calls of one tensor: in place, from one root, into memory that is given, and into new memory."""
+    mine = np.full(place.size(), float(hvd.rank() + step))
+    total = sum(place.ranks) + place.size() * step
+
+    def name(of: str) -> str | None:
+        return None if prefix is None else prefix + of
+
+    summed = hvd.allreduce_(mine.copy(), name=name("sum"), op=hvd.Sum, process_set=place)
+    assert summed.tolist() == [total] * place.size()
+    assert hvd.broadcast_(mine.copy(), 2, name("last"), place).tolist() == [2 + step] * place.size()
+    cut = np.empty(1)
+    hvd.reducescatter(mine, name=name("cut"), op=hvd.Sum, process_set=place, output=cut)
+    assert cut.item() == total
+    gathered = hvd.allgather(mine[:1], name("rows"), place)
+    assert gathered.tolist() == [rank + step for rank in place.ranks]
+
+
+def _collectives_made_again() -> list[set[str]]:
+    """Which were carried out without a request, in each place."""
+    among_two = hvd.add_process_set([0, 2])
+    found = []
+    for place in (among_two, among_two.lane(1), hvd.global_process_set.lane(1)):
+        recording = engine().record()
+        for step in range(200 if place.included() else 0):
+            _call_all_again(place, step, "again." if step % 2 else None)
+        found.append({collective for _, collective, path, *_ in recording.read() if path in {"direct", "repeated"}})
+    hvd.remove_process_set(among_two)
+    return found
+
+
+def test_calls_that_are_made_again_in_any_lane(worlds: Worlds) -> None:
+    every = {"allreduce", "broadcast", "reducescatter", "allgather"}
+    in_set, outside = [every] * 3, [set(), set(), every]
+    assert worlds.of(3).run(_collectives_made_again) == [in_set, outside, in_set]
 
 
 def _check_refusals() -> None:

@@ -39,8 +39,13 @@ std::vector<DataType> output_dtypes_of(const Signature& signature) {
   return dtypes;
 }
 
-// This rank's share of rows in a process set; all of them if it is not in the set, which the engine refuses.
-Share share_of(const Engine& engine, std::uint32_t process_set) {
+// This rank's share of a tensor's rows, where the ranks of a process set share them; all of them if it is not in the
+// set, which the engine refuses.
+Share share_of(const Engine& engine, Collective collective, std::uint32_t process_set) {
+  const Rows rows = info(collective).rows;
+  if (rows != Rows::kCut && rows != Rows::kJoined) return {};
+  const bool is_of_all = process_set == 0;
+  if (is_of_all) return {engine.size(), engine.rank()};
   const std::vector<int> ranks = engine.ranks_of(process_set);
   const auto self = std::find(ranks.begin(), ranks.end(), engine.rank());
   if (self == ranks.end()) return {};
@@ -73,9 +78,8 @@ OperationHandle EngineHandle::submit(Request&& request, nb::handle inputs, nb::h
   session_->release_done();
   AttachedTensors attached;
   if (info(request.signature.collective).has_tensors) {
-    const CollectiveInfo& facts = info(request.signature.collective);
-    const bool is_shared = facts.rows == Rows::kCut || facts.rows == Rows::kJoined;
-    const Share share = is_shared && !outputs.is_none() ? share_of(engine(), request.process_set) : Share{};
+    const Share share =
+        outputs.is_none() ? Share{} : share_of(engine(), request.signature.collective, request.process_set);
     attached = attach_tensors(request, inputs, outputs, session_->reader(), share);
   }
   return submit_request(std::move(request), std::move(attached), op);
@@ -105,7 +109,7 @@ std::optional<Call> EngineHandle::as_call(const Request& request, nb::handle inp
   const bool has_place = facts.may_lack_output ? !outputs.is(inputs) : !outputs.is_none();
   const bool is_name_empty = request.is_cacheable && request.name.empty();
   if (!facts.may_be_call || !has_place || is_name_empty || is_group(inputs) || !request.splits.empty() ||
-      signature.is_weighted || request.process_set != 0 || request.lane != 0 || signature.needs_all) {
+      signature.is_weighted || signature.needs_all) {
     return std::nullopt;
   }
   Call call = call_of(request);
@@ -126,7 +130,9 @@ bool EngineHandle::read_tensors(Call& call, nb::handle inputs, nb::handle output
   tensors.table = input.table;
   const bool lacks_output = call.memory.output == nullptr && !outputs.is_none();
   if (lacks_output || !can_be_repeated(call)) return false;
-  return !has_output || tensors.output == result_of(tensors.input, call.collective, {engine().size(), engine().rank()});
+  if (!has_output) return true;
+  const Share share = share_of(engine(), call.collective, call.process_set);
+  return tensors.output == result_of(tensors.input, call.collective, share);
 }
 
 OperationHandle EngineHandle::handle_of(Engine::OperationPtr operation, Collective collective, Session::Tensors kept,

@@ -17,6 +17,8 @@ Call call() {
   static std::array<float, 12> values{};
   Call made{{Collective::kAllreduce, ReduceOp::kAverage, -1, 0.5, 3, true}, "x"};
   made.shape = kShape;
+  made.process_set = 3;
+  made.lane = 5;
   made.priority = 7;
   made.memory = {reinterpret_cast<const std::byte*>(values.data()), reinterpret_cast<std::byte*>(values.data())};
   return made;
@@ -27,6 +29,8 @@ TEST(Calls, MakeARequestOfTheirOwnSignature) {
   EXPECT_EQ(request.name, "x");
   EXPECT_TRUE(request.is_awaited);
   EXPECT_TRUE(request.is_cacheable);
+  EXPECT_EQ(request.process_set, 3U);
+  EXPECT_EQ(request.lane, 5U);
   EXPECT_EQ(request.priority, 7);
   ASSERT_EQ(request.memory.size(), 1U);
   EXPECT_EQ(request.memory.front().input, call().memory.input);
@@ -90,6 +94,8 @@ TEST(Calls, AreOneTensorOfARequest) {
   const Call first = call_of(request, 0);
   EXPECT_TRUE(is_of(make_request(call()).signature, first));
   EXPECT_EQ(first.memory.input, call().memory.input);
+  EXPECT_EQ(first.process_set, 3U);
+  EXPECT_EQ(first.lane, 5U);
   EXPECT_EQ(call_of(request, 1).n_bytes(), sizeof second);
   EXPECT_EQ(call_of(request, 1).memory.input, reinterpret_cast<const std::byte*>(second.data()));
   EXPECT_EQ(call_of(request, 1).postscale, 3);

@@ -79,6 +79,8 @@ TEST(Translate, ToACallMeansTheSame) {
   request.tensors = &tensor;
   request.tensors_count = 1;
   request.root = 2;
+  request.process_set = 7;
+  request.lane = 4;
   request.priority = -3;
   for (const ciranda_collective collective : {CIRANDA_ALLREDUCE, CIRANDA_BROADCAST, CIRANDA_ALLGATHER,
                                               CIRANDA_REDUCESCATTER, CIRANDA_ALLTOALL, CIRANDA_SCAN}) {
@@ -89,6 +91,8 @@ TEST(Translate, ToACallMeansTheSame) {
     Request made = make_request(*call);
     Request expected = translate(request).value();
     EXPECT_EQ(made.name, expected.name);
+    EXPECT_EQ(made.process_set, expected.process_set);
+    EXPECT_EQ(made.lane, expected.lane);
     EXPECT_EQ(made.priority, expected.priority);
     EXPECT_EQ(made.memory[0].input, expected.memory[0].input);
     EXPECT_EQ(made.memory[0].output, expected.memory[0].output);
@@ -135,8 +139,6 @@ TEST(Translate, ToACallOnlyWhatCanBeOne) {
       [](auto& r, auto& t) { r.collective = CIRANDA_REDUCESCATTER, t.input = nullptr; },
       [](auto& r, auto&) { r.collective = 99; },
       [](auto& r, auto&) { r.op = 99; },
-      [](auto& r, auto&) { r.process_set = 1; },
-      [](auto& r, auto&) { r.lane = 1; },
       [](auto& r, auto&) { r.flags = CIRANDA_REQUEST_DEFERRABLE; },
       [](auto& r, auto&) { r.flags = 1U << 31U; },
       [](auto& r, auto&) { r.name = ""; },

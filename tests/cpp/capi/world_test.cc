@@ -69,6 +69,50 @@ TEST(World, RunsTheSameCallAgainAndAgain) {
   }
 }
 
+// Of what is recorded, which was called in the place alone.
+int n_repeated(ciranda_recording* recording, std::uint32_t process_set, std::uint32_t lane) {
+  int n = 0;
+  ciranda_record record;
+  while (ciranda_record_read(recording, &record, sizeof record, 1) == 1) {
+    EXPECT_EQ(record.process_set, process_set);
+    EXPECT_EQ(record.lane, lane);
+    n += record.path == CIRANDA_PATH_DIRECT || record.path == CIRANDA_PATH_REPEATED ? 1 : 0;
+  }
+  return n;
+}
+
+TEST(World, RunsTheSameCallAgainAndAgainInAnyLane) {
+  in_a_world(3, [&](ciranda_context*& world) {
+    const int rank = ciranda_rank(world);
+    const std::int32_t ranks[] = {0, 2};
+    std::uint32_t set = 0;
+    if (rank != 1) {
+      ASSERT_EQ(ciranda_form_process_set(world, ranks, 2, 0, &set, nullptr, 0), CIRANDA_OK);
+    }
+    for (const bool is_in_set : {false, true}) {
+      if (is_in_set && rank == 1) return;
+      ciranda_recording* recording = nullptr;
+      ASSERT_EQ(ciranda_record_start(world, &recording), CIRANDA_OK);
+      for (int step = 0; step < 400; ++step) {
+        float value = static_cast<float>((rank + 1) * step);
+        const ciranda_tensor tensor{&value, &value, nullptr, 0, CIRANDA_FLOAT32, nullptr, 0};
+        ciranda_request request = CIRANDA_REQUEST_INIT;
+        request.name = step % 2 == 0 ? "run" : nullptr;
+        request.tensors = &tensor;
+        request.tensors_count = 1;
+        request.process_set = is_in_set ? set : 0;
+        request.lane = is_in_set ? 0 : 1;
+        ciranda_operation* operation = nullptr;
+        ASSERT_EQ(ciranda_run(world, &request, &operation), CIRANDA_OK);
+        ASSERT_EQ(operation, nullptr);
+        ASSERT_EQ(value, static_cast<float>((is_in_set ? 4 : 6) * step));
+      }
+      EXPECT_GT(n_repeated(recording, is_in_set ? set : 0, is_in_set ? 0 : 1), 0);
+      ciranda_record_stop(recording);
+    }
+  });
+}
+
 // With memory for the result, and without where the library may allocate.
 // A handle may have been used for another name, and in a world that has ended.
 TEST(World, RunsAndSubmitsWithHandles) {

@@ -23,6 +23,7 @@ using testing::expected;
 using testing::filled;
 using testing::kLayouts;
 using testing::Layout;
+using testing::meet;
 using testing::options_for;
 using testing::sum_of;
 using testing::Watchdog;
@@ -31,9 +32,11 @@ using testing::World;
 // The sum of a step, as of a caller who submits and then waits, or of one who blocks.
 enum class How : std::uint8_t { kSubmitted, kBlocking };
 
-void sum(Engine& engine, How how, const std::string& name, std::size_t count, int step, OpHandle* handle) {
+void sum(Engine& engine, How how, const std::string& name, std::size_t count, int step, OpHandle* handle,
+         std::uint32_t lane = 0) {
   std::vector<float> values = filled(count, engine.rank(), step);
   Request request = sum_of(name, values);
+  request.lane = lane;
   request.is_awaited = how == How::kBlocking;
   OpHandle of_this_call;
   std::optional<Engine::OperationPtr> operation;
@@ -90,6 +93,24 @@ TEST(Handles, HaveTheNameOfTheLastCall) {
       for (int step = 0; step < 10; ++step) sum(engine, How::kBlocking, name, 4, step, &handle);
       EXPECT_EQ(engine.n_lookups(), n_before) << name;
     }
+  });
+}
+
+// A name is another in each lane.
+TEST(Handles, HaveTheLaneOfTheLastCall) {
+  const Watchdog watchdog("handles that change lanes");
+  World world(2);
+  world.run([](Engine& engine) {
+    OpHandle handle;
+    const auto perform = [&](int step) {
+      const std::uint32_t lane = step % 2 == 0 ? 0 : 1;
+      sum(engine, How::kBlocking, "x", 4 + lane, step, &handle, lane);
+    };
+    EXPECT_EQ(meet(engine, 20, perform), 20U);
+    sum(engine, How::kBlocking, "x", 5, 0, &handle, 1);
+    const std::uint64_t n_before = engine.n_lookups();
+    for (int step = 0; step < 10; ++step) sum(engine, How::kBlocking, "x", 5, step, &handle, 1);
+    EXPECT_EQ(engine.n_lookups(), n_before);
   });
 }
 

@@ -16,9 +16,11 @@
 #include <utility>
 #include <vector>
 
+#include "agree/process_sets.hpp"
 #include "engine/coming.hpp"
 #include "engine/engine.hpp"
 #include "engine/one_is_late.hpp"
+#include "engine/sets.hpp"
 #include "engine/small_sums.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/world.hpp"
@@ -27,7 +29,9 @@
 namespace ciranda {
 namespace {
 
+using testing::add_set;
 using testing::agree;
+using testing::bare;
 using testing::come;
 using testing::LastToCome;
 using testing::meet;
@@ -80,6 +84,111 @@ TEST(RepeatedCalls, NeedNoOperationWhereAllHaveCome) {
       EXPECT_TRUE(last.was_at_once());
       EXPECT_GE(engine.n_met(), 1U);
     });
+  }
+}
+
+// As a call is recorded: rank 0, which came last, found the others there.
+void expect_recorded(Recording& recording, int rank, std::uint32_t process_set, std::uint32_t lane) {
+  Record record;
+  bool is_any_direct = false;
+  while (recording.read(record)) {
+    is_any_direct |= record.path == Path::kDirect;
+    EXPECT_EQ(record.process_set, process_set);
+    EXPECT_EQ(record.lane, lane);
+  }
+  EXPECT_TRUE(is_any_direct || rank != 0);
+}
+
+// Ranks 0 and 2 are the members 0 and 1 of the set.
+void expect_no_operation_in(bool is_in_set, std::uint32_t lane, const std::string& name) {
+  const Watchdog watchdog("repeated calls in lanes");
+  const int n_members = is_in_set ? 2 : 3;
+  World world(3, patient());
+  std::array<LastToCome, 2> last{LastToCome(n_members), LastToCome(n_members)};
+  world.run([&](Engine& engine) {
+    const std::uint32_t process_set = is_in_set ? add_set(engine, {0, 2}) : kWorldSet;
+    if (is_in_set && engine.rank() == 1) return;
+    const auto recording = engine.record();
+    for (const bool is_sum : {true, false}) {
+      LastToCome& to_come = last[is_sum ? 0 : 1];
+      Vector x(name.empty() ? name : name + (is_sum ? " sum" : " broadcast"), 10, 1);
+      x.call.collective = is_sum ? Collective::kAllreduce : Collective::kBroadcast;
+      x.call.root = is_sum ? -1 : 2;
+      x.call.process_set = process_set;
+      x.call.lane = lane;
+      agree(engine, x.call);
+      for (int step = 1; step <= LastToCome::kMostRounds && !to_come.was_at_once(); ++step) {
+        x.values.assign(10, static_cast<float>(engine.rank() + step));
+        to_come.perform(engine, x.call);
+        const int sum = n_members * step + (is_in_set ? 2 : 3);
+        EXPECT_EQ(x.values, std::vector<float>(10, static_cast<float>(is_sum ? sum : 2 + step)));
+      }
+      EXPECT_TRUE(to_come.was_at_once());
+    }
+    EXPECT_GE(engine.n_met(), 2U);
+    expect_recorded(*recording, engine.rank(), process_set, lane);
+  });
+}
+
+TEST(RepeatedCalls, NeedNoOperationInAnyLane) {
+  for (const char* const name : {"x", ""}) {
+    expect_no_operation_in(false, 1, name);
+    expect_no_operation_in(true, 0, name);
+    expect_no_operation_in(true, 1, name);
+  }
+}
+
+// In numbers that were not looked at, some have the id of another lane.
+TEST(RepeatedCalls, AreNoneInALaneThatCannotBe) {
+  const Watchdog watchdog("lanes that cannot be");
+  World world(3, patient());
+  world.run([](Engine& engine) {
+    const std::uint32_t process_set = add_set(engine, {0, 2});
+    Vector of_world("x", 4, 1);
+    agree(engine, of_world.call);
+    if (engine.rank() == 1) return;
+    Vector of_set("x", 4, 1);
+    of_set.call.process_set = process_set;
+    agree(engine, of_set.call);
+    constexpr std::uint32_t kTooFar = (1ULL << 32U) / kMaxLanes;
+    const std::array<std::pair<std::uint32_t, std::uint32_t>, 4> places{
+        {{kWorldSet, process_set * kMaxLanes}, {kTooFar, 0}, {kTooFar + process_set, 0}, {process_set + 1, 0}}};
+    for (const auto& [set, lane] : places) {
+      of_set.call.process_set = set;
+      of_set.call.lane = lane;
+      ASSERT_EQ(engine.repeat(of_set.call), std::nullopt) << set << ", lane " << lane;
+      const Status status = perform(engine, of_set.call);
+      EXPECT_TRUE(contains(status.message(), "does not exist")) << status.message();
+    }
+  });
+}
+
+// `is_at_round`: rank 0 calls before, and the other does not come any more.
+void expect_end_with_set(Engine& engine, const std::string& name, bool is_at_round) {
+  const std::uint32_t process_set = add_set(engine, {0, 2});
+  Vector x(name, 4, 1);
+  x.call.process_set = process_set;
+  if (engine.rank() != 1) agree(engine, x.call);
+  const Engine::OperationPtr pending = is_at_round && engine.rank() == 0 ? come(engine, x.call) : nullptr;
+  EXPECT_TRUE(engine.wait(engine.submit(bare(Collective::kRemoveProcessSet, {process_set}))).ok());
+  if (pending != nullptr) {
+    const Status status = engine.wait(pending);
+    EXPECT_EQ(status.kind(), ErrorKind::kAborted);
+    EXPECT_TRUE(contains(status.message(), "was removed before this was done")) << status.message();
+  }
+  ASSERT_EQ(engine.repeat(x.call), std::nullopt);
+  const Status status = perform(engine, x.call);
+  EXPECT_EQ(status.kind(), ErrorKind::kInvalidArgument);
+  EXPECT_TRUE(contains(status.message(), "does not exist (any more)")) << status.message();
+}
+
+TEST(RepeatedCalls, EndWithTheirProcessSet) {
+  const Watchdog watchdog("a removed set");
+  World world(3, patient());
+  for (const char* const name : {"x", ""}) {
+    for (const bool is_at_round : {true, false}) {
+      world.run([&](Engine& engine) { expect_end_with_set(engine, name, is_at_round); });
+    }
   }
 }
 
@@ -341,6 +450,35 @@ TEST(RepeatedCalls, GoOnWithoutARankThatHasJoined) {
     join.signature.collective = Collective::kJoin;
     join.is_cacheable = false;
     EXPECT_TRUE(engine.wait(engine.submit(std::move(join))).ok());
+  });
+}
+
+// It is told so, in whatever lane it calls.
+TEST(RepeatedCalls, AreNoneOfARankThatHasJoined) {
+  const Watchdog watchdog("calls after join()");
+  World world(2, patient());
+  std::latch was_refused(1);
+  world.run([&](Engine& engine) {
+    Vector named("x", 4, 1);
+    Vector unnamed("", 4, 1);
+    const auto for_each = [&](auto act) {
+      for (Call* const call : {&named.call, &unnamed.call}) {
+        for (call->lane = 0; call->lane < 2; ++call->lane) act(*call);
+      }
+    };
+    for_each([&](const Call& call) { agree(engine, call); });
+    if (engine.rank() == 0) was_refused.wait();
+    const Engine::OperationPtr join = engine.submit(bare(Collective::kJoin));
+    if (engine.rank() == 1) {
+      EXPECT_FALSE(engine.poll(join));
+      for_each([&](const Call& call) {
+        ASSERT_EQ(engine.repeat(call), std::nullopt) << call.name << ", lane " << call.lane;
+        const Status status = perform(engine, call);
+        EXPECT_TRUE(contains(status.message(), "was called after join()")) << status.message();
+      });
+      was_refused.count_down();
+    }
+    EXPECT_TRUE(engine.wait(join).ok());
   });
 }
 

@@ -17,6 +17,7 @@
 #include "engine/coming.hpp"
 #include "engine/engine.hpp"
 #include "engine/guarded.hpp"
+#include "engine/sets.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/world.hpp"
 #include "text_matchers.hpp"
@@ -24,6 +25,7 @@
 namespace ciranda {
 namespace {
 
+using testing::add_set;
 using testing::agree;
 using testing::Guarded;
 using testing::LastToCome;
@@ -118,29 +120,47 @@ Status status_of(const Engine::OperationPtr& operation) {
   return operation == nullptr ? Status::ok_status() : operation->status();
 }
 
-// The last rank finds the others there.
+// By the nth of the ranks of a process set. The last finds the others there.
+void expect_no_operation(Engine& engine, LastToCome& last, Collective collective, int nth, int n_ranks,
+                         std::uint32_t process_set = 0) {
+  // Of a reducescatter the first ranks get more.
+  const std::int64_t n_rows = collective == Collective::kReducescatter ? 2 * n_ranks + 1 : 2 * n_ranks;
+  Rows first(collective, "x", nth, n_ranks, 0, n_rows);
+  first.call.process_set = process_set;
+  agree(engine, first.call);
+  first.expect_right();
+  for (int step = 1; step <= LastToCome::kMostRounds && !last.was_at_once(); ++step) {
+    Rows x(collective, "x", nth, n_ranks, step, n_rows);
+    x.call.process_set = process_set;
+    last.perform(engine, x.call);
+    x.expect_right();
+    EXPECT_EQ(x.values, values_of(nth, step, n_rows));
+  }
+  EXPECT_TRUE(last.was_at_once());
+  EXPECT_GE(engine.n_met(), 1U);
+}
+
 TEST(RepeatedRows, NeedNoOperationWhereThereIsMemoryAndAllHaveCome) {
   for (const Collective collective : kRowCollectives) {
     for (const int n_ranks : {2, 3, 4}) {
       const Watchdog watchdog("repeated rows");
       World world(n_ranks, patient());
       LastToCome last(n_ranks);
-      world.run([&](Engine& engine) {
-        // Of a reducescatter the first ranks get more.
-        const std::int64_t n_rows = collective == Collective::kReducescatter ? 2 * n_ranks + 1 : 2 * n_ranks;
-        Rows first(collective, "x", engine.rank(), n_ranks, 0, n_rows);
-        agree(engine, first.call);
-        first.expect_right();
-        for (int step = 1; step <= LastToCome::kMostRounds && !last.was_at_once(); ++step) {
-          Rows x(collective, "x", engine.rank(), n_ranks, step, n_rows);
-          last.perform(engine, x.call);
-          x.expect_right();
-          EXPECT_EQ(x.values, values_of(engine.rank(), step, n_rows));
-        }
-        EXPECT_TRUE(last.was_at_once());
-        EXPECT_GE(engine.n_met(), 1U);
-      });
+      world.run([&](Engine& engine) { expect_no_operation(engine, last, collective, engine.rank(), n_ranks); });
     }
+  }
+}
+
+// Rank 2 is the second there.
+TEST(RepeatedRows, NeedNoOperationInAProcessSet) {
+  for (const Collective collective : kRowCollectives) {
+    const Watchdog watchdog("repeated rows of a set");
+    World world(3, patient());
+    LastToCome last(2);
+    world.run([&](Engine& engine) {
+      const std::uint32_t process_set = add_set(engine, {0, 2});
+      if (engine.rank() != 1) expect_no_operation(engine, last, collective, engine.rank() / 2, 2, process_set);
+    });
   }
 }
 
