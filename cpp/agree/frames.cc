@@ -83,7 +83,7 @@ std::optional<Result<Envelope>> FrameReader::next() {
     const std::string claimed = std::to_string(n_bytes - kFrameHeaderBytes);
     return Result<Envelope>(Status::internal("a control frame claims " + claimed + " bytes"));
   }
-  if (from.size() < n_bytes || from.size() < kFrameHeaderBytes) {
+  if (from.size() < n_bytes) {
     if (begun_.empty()) begun_.assign(came_.begin(), came_.end());
     came_ = {};
     return std::nullopt;

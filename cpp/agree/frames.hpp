@@ -25,7 +25,7 @@ void append_frame(LaneId lane, const Message& message, std::vector<std::byte>& o
 // Finds the frames in the bytes of a stream. Those that come in one piece are read where they lie.
 class FrameReader {
  public:
-  // The bytes stay where they are until next() has said that it needs more, which it has before they come.
+  // The bytes stay where they are until next() returns nothing. REQUIRES: it has, since the last append().
   void append(std::span<const std::byte> bytes) { came_ = bytes; }
 
   // The next whole frame's message; nothing when more bytes are needed; the error of a frame that cannot be read (the

@@ -67,7 +67,7 @@ struct JoinMessage {
 struct InputMessage {
   std::uint32_t cache_id = 0;
   std::uint64_t round = 0;
-  Payload input;  // not empty, but for the coordinator's own report
+  Payload input;  // empty only where it is handed to the coordinator
 };
 
 // This rank has forgotten what the last ForgetEntry names, but for the cache ids that it has calls of.

@@ -54,7 +54,9 @@ Status Rounds::hear(NamedRounds& name, Reported reported) {
     if (!members_.has_any_joined()) round.stage = Round::Stage::kDirect;
     round.direct_round = *reported.direct_round;
   }
-  if (!reported.input.empty()) round.contribute(rank, reported.input, options_.limits.along_bytes());
+  if (!reported.input.empty()) {
+    round.contribute(rank, reported.input, options_.limits.along_bytes(round.arrivals.size()));
+  }
   if (reported.signature) {
     round.in_full.resize(static_cast<std::size_t>(members_.size()));
     round.in_full[static_cast<std::size_t>(rank)] = std::move(*reported.signature);

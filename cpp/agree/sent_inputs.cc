@@ -1,6 +1,5 @@
 #include "agree/sent_inputs.hpp"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -43,7 +42,12 @@ Status SentInputs::keep(int member, InputMessage message) {
 }
 
 void SentInputs::forget(Ticket ticket) {
-  std::erase_if(pending_, [ticket](const Pending& pending) { return pending.ticket == ticket; });
+  std::erase_if(pending_, [&](const Pending& pending) {
+    if (pending.ticket != ticket) return false;
+    Round& round = rounds_[pending.cache_id][pending.number % 2];
+    if (round.number == pending.number) round = {pending.number + 2, 0, 0, {}};  // late ones are let go
+    return true;
+  });
 }
 
 std::vector<SentInputs::Done> SentInputs::take_done() {

@@ -31,6 +31,7 @@ class Backend {
   virtual std::unique_ptr<RunningCollective> start(const Plan& plan) = 0;
 
   // An allreduce whose inputs, of all ranks in their order, are at hand; any of them may lie where the result goes.
+  // The pointers are moved on.
   virtual void combine(const Plan& plan, std::span<const std::byte*> inputs) const = 0;
 
   // What this rank has measured, if it is time to tell the others; else nothing. At the same place of the log on all

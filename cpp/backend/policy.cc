@@ -30,6 +30,7 @@ NativeOptions native_options(const Config& config) {
 
 AgreementLimits agreement_limits(const Config& config) {
   AgreementLimits limits;
+  if (!config.wire_dtype.empty()) limits.message_bytes /= 2;  // the other way half as many bytes travel
   if (config.direct_bytes >= 0)
     limits.memory_bytes = limits.message_bytes = static_cast<std::size_t>(config.direct_bytes);
   return limits;

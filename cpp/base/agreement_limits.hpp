@@ -15,12 +15,14 @@ struct AgreementLimits {
   // two ranks, which both read in one pass; 16 KiB otherwise, as the work on more is better shared out.
   std::size_t memory_bytes = 1 << 20;
   // By messages: the inputs of all ranks together. The algorithms for larger ones have each rank send less (of two: as
-  // much), but their data follows two messages of the log. Between hosts at 1 Gbit/s 8 KiB of each of eight ranks, and
-  // 16 KiB of four, took two thirds of the time, twice as much as long; on loopback 32 KiB of two three quarters, 64
-  // KiB as long, 128 KiB twice as long.
+  // much), but their data follows two messages of the log. Between hosts at 1 Gbit/s, 64 KiB in all took two thirds of
+  // the time, 128 KiB as long; by two ranks on loopback 64 KiB took three quarters, 128 KiB as long, 256 KiB twice as
+  // long.
   std::size_t message_bytes = 128 << 10;
-  // Of these, what may travel with reports, and come back to each rank with the log.
-  std::size_t along_bytes() const { return std::min<std::size_t>(message_bytes, 8 << 10); }
+  // What may travel with reports, and come back to each rank with the log: the coordinator sends it to each of them.
+  std::size_t along_bytes(std::size_t n_ranks) const {
+    return std::min(message_bytes, std::max<std::size_t>(8 << 10, (64 << 10) / n_ranks));
+  }
   // Each sends its input to each other: more would send for longer than a message takes to the coordinator and back.
   int message_ranks = 8;
 

@@ -89,7 +89,7 @@ class ControlPlane {
   Urgency urgency_ = Urgency::kLazy;  // of what was sent since take_urgency
   std::vector<Departure> departures_;
   std::size_t n_closed_handled_ = 0;
-  // Where receive() reads to; with room for the largest input, so that it takes one call of the system.
+  // Where receive() reads to; with room for the largest input by default, so that it takes one call of the system.
   std::vector<std::byte> read_ = std::vector<std::byte>(128 << 10);
 };
 

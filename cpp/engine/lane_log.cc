@@ -24,12 +24,13 @@ std::vector<std::string> hosts_of(const LaneMesh& mesh) {
   return hosts;
 }
 
-// A set that can be removed has no rounds by messages: its coordinator must be able to end it at any time.
+// A set that can be removed has no rounds by messages: its coordinator must be able to end it at any time. Nor is there
+// one where data is to be checked, which messages are not.
 Direct direct_rounds(LaneId id, const LaneMesh& mesh, const Config& config, bool has_relays) {
   if (!config.direct_rounds || !config.algorithm.empty() || has_relays || mesh.size() == 1) return Direct::kNot;
   if (shares_memory_with_all(mesh)) return mesh.size() <= Arrivals::kMaxMembers ? Direct::kInMemory : Direct::kNot;
   const bool has_few = mesh.size() <= agreement_limits(config).message_ranks;
-  return has_few && set_of(id) == kWorldSet ? Direct::kByMessages : Direct::kNot;
+  return has_few && set_of(id) == kWorldSet && !config.check_data ? Direct::kByMessages : Direct::kNot;
 }
 
 // Nothing where the lane does without relays.

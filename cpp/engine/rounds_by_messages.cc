@@ -42,7 +42,8 @@ RoundsByMessages::RoundsByMessages(const LaneParts& lane, const Config& config, 
       limits_(agreement_limits(config)),
       goes_by_messages_(lane.mesh.size() <= limits_.message_ranks && !shares_memory_with_all(lane.mesh) &&
                         !lane.log.has_relays()),
-      contributes_inputs_(!shares_memory_with_all(lane.mesh) && !lane.log.has_relays() && config.algorithm.empty()),
+      contributes_inputs_(!shares_memory_with_all(lane.mesh) && !lane.log.has_relays() && config.algorithm.empty() &&
+                          !config.check_data),
       logger_(logger),
       inputs_(lane.mesh.rank(), lane.mesh.size()),
       probe_(ranks_beside(lane.log, lane.mesh, limits_.message_ranks), patience, lane.control, logger) {}
@@ -55,15 +56,15 @@ bool RoundsByMessages::come(PersistentOp& op, Ticket ticket, TimePoint now) {
   if (!round) return false;
   const auto input = input_of(entry.request);
   if (inputs_.empty()) probe_.begin(now);
-  InputMessage message{op.cache_id(), round->number, Payload(input)};
+  const auto message = [&] { return InputMessage{op.cache_id(), round->number, Payload(input)}; };
   lane_.in_flight.begin(ticket);  // from here on the inputs of the others decide, or the log does
   lane_.control.hurry();
   lane_.reports.send(now);
-  lane_.log.tell_all(message);
+  lane_.log.tell_all(message());
   lane_.in_flight.note(ticket, Stage::kReady);
-  if (lane_.log.above().empty()) lane_.log.report(as_report(message), now);
+  if (lane_.log.above().empty()) lane_.log.report(as_report(message()), now);
   // What is refused would be our own bug, and shows as a call that is never done.
-  if (Status status = inputs_.begin(std::move(message), ticket); !status.ok()) logger_.error(status.message());
+  if (Status status = inputs_.begin(message(), ticket); !status.ok()) logger_.error(status.message());
   return true;
 }
 
@@ -114,7 +115,8 @@ std::span<const std::byte> RoundsByMessages::input_along(const Request& request)
 }
 
 bool RoundsByMessages::sends_along(const Signature& signature) const {
-  return contributes_inputs_ && may_go_by_messages(signature, lane_.mesh.size(), limits_.along_bytes());
+  return contributes_inputs_ && may_go_by_messages(signature, lane_.mesh.size(),
+                                                   limits_.along_bytes(static_cast<std::size_t>(lane_.mesh.size())));
 }
 
 }  // namespace ciranda

@@ -12,8 +12,11 @@ namespace {
 std::vector<std::span<const std::byte>> in_equal_parts(std::span<const std::byte> bytes, int n_parts) {
   std::vector<std::span<const std::byte>> parts(static_cast<std::size_t>(n_parts));
   const std::size_t n_bytes = bytes.size() / parts.size();
-  for (std::size_t i = 0; i < parts.size(); ++i) parts[i] = bytes.subspan(i * n_bytes, n_bytes);
-  return parts;
+  for (std::span<const std::byte>& part : parts) {
+    part = bytes.first(n_bytes);
+    bytes = bytes.subspan(n_bytes);
+  }
+  return bytes.empty() ? parts : std::vector<std::span<const std::byte>>();
 }
 
 }  // namespace

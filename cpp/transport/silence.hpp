@@ -1,8 +1,8 @@
 // Silence: for how long a connection's peer has acknowledged nothing of what it was sent.
 //
 // The system itself gives such a connection up after a quarter of an hour. It can be told to do so earlier
-// (limit_silence), but then also does when the peer acknowledges everything and only has no room for more, as that of a
-// process in a debugger; which is no reason to lose it.
+// (TCP_USER_TIMEOUT), but then also does when the peer acknowledges everything and only has no room for more, as that
+// of a process in a debugger; which is no reason to lose it.
 // A plain value, for one connection; look at it from time to time.
 #pragma once
 

@@ -138,10 +138,6 @@ void tune_connection(int fd, std::chrono::milliseconds link_timeout) {
   }
 }
 
-void limit_silence(int fd, std::chrono::milliseconds link_timeout) {
-  set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(link_timeout.count()));
-}
-
 void limit_unsent(int fd, int n_bytes) { set_option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, n_bytes); }
 
 }  // namespace ciranda

@@ -31,10 +31,6 @@ inline constexpr std::chrono::milliseconds kLinkTimeout{30000};
 // usable when the system refuses one of them.
 void tune_connection(int fd, std::chrono::milliseconds link_timeout = kLinkTimeout);
 
-// The connection fails when what was sent stays unacknowledged for so long; and when the peer has no room for more for
-// so long, so it is not for what a peer may stop to read for any time.
-void limit_silence(int fd, std::chrono::milliseconds link_timeout);
-
 // From now on no more bytes than this wait in the system for their turn, besides those that are on their way. So what
 // is written tells how fast the connection is.
 void limit_unsent(int fd, int n_bytes);

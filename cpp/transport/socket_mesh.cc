@@ -75,7 +75,7 @@ struct Link {
   std::optional<Bell> bell;
   UniqueFd process;
   std::atomic<std::uint32_t>* doorbell = nullptr;  // set where memory is shared
-  std::vector<Silence> silences;                   // of the data sockets
+  std::vector<Silence> silences;                   // of the control socket, and the data sockets
   bool is_silent = false;                          // one of them, for too long
   bool closed = false;
 };
@@ -212,13 +212,12 @@ Status SocketMesh::watch() {
 Status SocketMesh::watch(Link& peer) {
   const auto link_timeout = std::chrono::ceil<std::chrono::milliseconds>(link_timeout_);
   tune_connection(peer.control_socket->fd(), link_timeout);
-  limit_silence(peer.control_socket->fd(), link_timeout);  // its few bytes always find room
   Status watched = loop_.add(peer.control_socket->fd(), TcpChannel::kEvents, token_of(peer.info.rank, kControl));
   for (std::size_t i = 0; i < peer.n_data_sockets() && watched.ok(); ++i) {
     tune_connection(peer.data(i).fd(), link_timeout);
     watched = loop_.add(peer.data(i).fd(), TcpChannel::kEvents, token_of(peer.info.rank, kData + i));
   }
-  peer.silences.resize(peer.n_data_sockets());
+  peer.silences.resize(1 + peer.n_data_sockets());
   if (peer.striped) striped_.push_back(&peer);
   if (watched.ok() && peer.process.valid()) {
     watched = loop_.add(peer.process.get(), EPOLLIN | EPOLLET, token_of(peer.info.rank, kProcess));
@@ -279,14 +278,14 @@ void SocketMesh::take_events() {
   if (!only_rings_) look_for_silence();
 }
 
-// On the data sockets, for which the system does not (silence.hpp).
 void SocketMesh::look_for_silence() {
   const auto now = Silence::Clock::now();
   if (now - looked_for_silence_ < link_timeout_ / kLooksForSilence) return;
   looked_for_silence_ = now;
   for (const auto& each : links_) {
     for (std::size_t i = 0; i < each->silences.size() && !each->closed; ++i) {
-      if (each->silences[i].lasts(Silence::sight_of(each->data(i).fd()), now) < link_timeout_) continue;
+      const TcpChannel& socket = i == 0 ? *each->control_socket : each->data(i - 1);
+      if (each->silences[i].lasts(Silence::sight_of(socket.fd()), now) < link_timeout_) continue;
       each->is_silent = true;
       close_peer(*each);
     }

@@ -54,6 +54,12 @@ class Hosts:
     def interfaces(self) -> str:
         return ",".join(f"wire{number}" for number in range(len(self.relays)))
 
+    def limit_received(self, n_bytes: int) -> None:
+        """What connections that are made from now on take in for a process that does not read."""
+        for host in range(len(self.holders)):
+            write = f"echo 4096 {n_bytes} {n_bytes} > /proc/sys/net/ipv4/tcp_rmem"
+            _run(*self.enter(host), "sh", "-c", write)
+
     def cut(self, wire: int) -> None:
         """Let nothing pass any more. Nobody is told."""
         self.relays[wire].send_signal(signal.SIGSTOP)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import link
@@ -105,6 +106,28 @@ def test_a_stopped_rank_is_waited_for_longer_than_for_a_cut_link() -> None:
         assert not ranks.has_answered(0, within=3.0)
         ranks.signal(1, signal.SIGCONT)
         assert [ranks.outcome(rank, 60).value for rank in range(2)] == [200.0, 200.0]
+
+
+def _exchange_inputs_often() -> float:
+    """Calls of several threads, so that more is sent at once than a host takes in for a rank that does not read."""
+
+    def often(name: str) -> float:
+        return sum(float(hvd.allreduce(np.ones(16_000, np.float32), op=hvd.Sum, name=name)[-1]) for _ in range(1_000))
+
+    with ThreadPoolExecutor(8) as pool:
+        return sum(pool.map(often, "abcdefgh"))
+
+
+def test_a_stopped_rank_is_waited_for_where_inputs_travel_as_messages() -> None:
+    env = {"CIRANDA_LINK_TIMEOUT": str(LINK_TIMEOUT)}
+    with link.two_hosts() as hosts:
+        hosts.limit_received(64 << 10)
+        with Ranks(2, env=env, hosts=hosts) as ranks:
+            _start_and_let_run(ranks, _exchange_inputs_often)
+            ranks.signal(1, signal.SIGSTOP)
+            assert not ranks.has_answered(0, within=3.0)
+            ranks.signal(1, signal.SIGCONT)
+            assert [ranks.outcome(rank, 60).value for rank in range(2)] == [16_000.0, 16_000.0]
 
 
 def test_a_cut_link_to_a_rank_without_room_is_noticed() -> None:

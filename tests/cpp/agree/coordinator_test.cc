@@ -371,7 +371,7 @@ TEST_F(Inputs, OfARoundThatFailedAreForgotten) {
 }
 
 TEST_F(Inputs, ThatAreLargeOrOfDifferentSizesDoNotComeBack) {
-  const std::string large(AgreementLimits{}.along_bytes() / 3 + 1, 'x');
+  const std::string large(AgreementLimits{}.along_bytes(3) / 3 + 1, 'x');
   for (int rank = 0; rank < 3; ++rank) contribute(rank, large);
   EXPECT_TRUE(taken_inputs().empty());
   contribute(0, "AA");

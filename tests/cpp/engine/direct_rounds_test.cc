@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "agree/messages.hpp"
+#include "base/agreement_limits.hpp"
 #include "engine/engine.hpp"
 #include "engine/small_sums.hpp"
 #include "engine/watchdog.hpp"
@@ -75,7 +76,8 @@ TEST_P(DirectRounds, TakePlaceFromTheSecondCallOn) {
 }
 
 TEST_P(DirectRounds, AreNotForWhatIsLargeOrIsNotWaitedFor) {
-  expect_none(options(), 4097, true);
+  const std::size_t most_bytes = is_in_memory() ? 16 << 10 : AgreementLimits{}.message_bytes / 3;
+  expect_none(options(), most_bytes / sizeof(float) + 1, true);
   expect_none(options(), 3, false);
 }
 
@@ -120,7 +122,7 @@ TEST_P(DirectRounds, MixWithOtherCalls) {
         threads.emplace_back([&engine, n_ranks, thread] {
           for (int step = 0; step < 200; ++step) {
             const bool is_awaited = step % 4 != engine.rank();
-            const std::size_t count = step / 20 % 2 == 0 ? 9 : 5000;
+            const std::size_t count = step / 20 % 2 == 0 ? 9 : is_in_memory() ? 5000 : 17'000;
             std::vector<float> values = filled(count, engine.rank(), step);
             ASSERT_TRUE(sum(engine, "x" + std::to_string(thread), values, is_awaited).ok());
             ASSERT_EQ(values, std::vector<float>(count, expected(n_ranks, step)));

@@ -42,7 +42,6 @@ class PlayedRank {
   template <typename Kind>
   std::optional<Kind> hear(int from) {
     const Deadline deadline;
-    std::array<std::byte, 4096> bytes;
     while (!deadline.is_over()) {
       while (auto envelope = incoming_.next()) {
         if (!envelope->ok()) return std::nullopt;
@@ -53,8 +52,8 @@ class PlayedRank {
           return std::nullopt;
         }
       }
-      const std::size_t n = mesh_->control(from).read_some(bytes);
-      incoming_.append(std::span(bytes).first(n));
+      const std::size_t n = mesh_->control(from).read_some(read_);
+      incoming_.append(std::span(read_).first(n));
       mesh_->notify();
       if (n == 0) std::this_thread::yield();
     }
@@ -71,6 +70,7 @@ class PlayedRank {
   };
 
   std::unique_ptr<Mesh> mesh_;
+  std::array<std::byte, 4096> read_{};
   FrameReader incoming_;
 };
 

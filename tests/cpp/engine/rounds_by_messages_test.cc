@@ -82,14 +82,26 @@ TEST(RoundsByMessages, AreNotForWhatIsLargeOrEmptyOrForManyRanks) {
   WorldOptions none = apart();
   none.config.direct_bytes = 0;
   expect_none(2, none, 1);
+  WorldOptions checked = apart();
+  checked.config.check_data = true;
+  expect_none(2, checked, 1);
+}
+
+// Otherwise half as many bytes travel.
+TEST(RoundsByMessages, AreSmallerWhereDataIsRounded) {
+  WorldOptions rounded = apart();
+  rounded.config.wire_dtype = "bfloat16";
+  World world(2, rounded);
+  EXPECT_EQ(world.engine(0).agreement(Collective::kAllreduce, kMany), "a direct round by messages");
+  EXPECT_EQ(world.engine(0).agreement(Collective::kAllreduce, kMany + 1), "the log");
 }
 
 TEST(RoundsByMessages, OnceOffLeaveInputsToTheLog) {
   WorldOptions off = apart();
   off.config.direct_rounds = false;
   World world(2, off);
-  EXPECT_EQ(world.engine(0).agreement(Collective::kAllreduce, 4096), "the log, inputs with the reports");
-  EXPECT_EQ(world.engine(0).agreement(Collective::kAllreduce, 4097), "the log");
+  EXPECT_EQ(world.engine(0).agreement(Collective::kAllreduce, 16384), "the log, inputs with the reports");
+  EXPECT_EQ(world.engine(0).agreement(Collective::kAllreduce, 16385), "the log");
 }
 
 TEST(RoundsByMessages, WaitForALateRank) {
