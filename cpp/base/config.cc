@@ -149,8 +149,8 @@ constexpr std::array kSettings{
             "ranks by messages (one hop instead of two). The lowest rank's value counts."),
     integer("DIRECT_BYTES", "", &Config::direct_bytes, -1, kMiB,
             "Largest input of a direct round: in shared memory of each rank, by messages of all ranks together. 0: "
-            "barriers only. -1: in shared memory 1 MiB between two ranks, 16 KiB otherwise; by messages 128 KiB. The "
-            "lowest rank's value counts."),
+            "barriers only. -1: in shared memory 1 MiB between two ranks, 16 KiB otherwise; by messages 128 KiB "
+            "(with WIRE_DTYPE 64 KiB). The lowest rank's value counts."),
     boolean("RELAYS", "", &Config::relays,
             "Between hosts, aggregate what the ranks of a host report ready. The same on all ranks."),
     integer("NUM_LANES", "", &Config::num_lanes, 1, 64,

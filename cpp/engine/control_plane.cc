@@ -61,6 +61,9 @@ bool ControlPlane::send(int peer) {
   if (to.n_sent == to.outgoing.size() || to.is_gone) {
     to.outgoing.clear();
     to.n_sent = 0;
+  } else if (to.n_sent > to.outgoing.size() / 2) {  // what is moved is less than what was sent
+    to.outgoing.erase(to.outgoing.begin(), to.outgoing.begin() + static_cast<std::ptrdiff_t>(to.n_sent));
+    to.n_sent = 0;
   }
   return n > 0;
 }

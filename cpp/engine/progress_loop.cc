@@ -16,8 +16,12 @@ bool ProgressLoop::run() {
   const TimePoint now = std::chrono::steady_clock::now();
   lanes_.submit_kept(now);
   bool moved = take_submissions(now);
-  if (failure_) return world_.control.send() || moved;  // what broke it may be behind an input that found no room
   mesh_.poll_events();
+  if (failure_) {
+    if (!world_.control.send()) return moved;  // what broke the world may be behind an input that found no room
+    mesh_.notify();
+    return true;
+  }
   Result<bool> agreed = agree(now);
   Result<bool> executed = agreed.ok() ? execute(now) : Result<bool>(false);
   if (!agreed.ok() || !executed.ok()) {

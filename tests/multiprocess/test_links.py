@@ -127,7 +127,7 @@ def test_a_stopped_rank_is_waited_for_where_inputs_travel_as_messages() -> None:
             ranks.signal(1, signal.SIGSTOP)
             assert not ranks.has_answered(0, within=3.0)
             ranks.signal(1, signal.SIGCONT)
-            assert [ranks.outcome(rank, 60).value for rank in range(2)] == [16_000.0, 16_000.0]
+            assert [ranks.outcome(rank, 100).value for rank in range(2)] == [16_000.0, 16_000.0]
 
 
 def test_a_cut_link_to_a_rank_without_room_is_noticed() -> None:

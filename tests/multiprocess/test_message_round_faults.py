@@ -128,3 +128,18 @@ def test_a_rank_that_passes_broadcasts_on(algorithm: str, number: signal.Signals
             assert kind == ("RanksLostError" if number == signal.SIGKILL else "TimeoutError")
             assert f"rank {victim}" in text, text
         ranks.signal(victim, signal.SIGKILL)
+
+
+def test_a_rank_of_a_broken_world_costs_nothing_until_it_ends() -> None:
+    """Also when others end: what tells it of them is taken, though nobody wants to know."""
+    with Ranks(4, env=APART) as ranks:
+        for rank in range(4):
+            ranks.start(rank, _reduce_until_it_fails)
+        _in_the_middle(ranks, 3)
+        ranks.signal(3, signal.SIGKILL)
+        _last_failure(ranks, 3, "RanksLostError")
+        ranks.signal(2, signal.SIGKILL)
+        time.sleep(0.5)
+        before = cpu_seconds(ranks.processes[0].pid)
+        time.sleep(1)
+        assert cpu_seconds(ranks.processes[0].pid) - before < 0.2
