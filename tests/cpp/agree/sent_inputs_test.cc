@@ -69,6 +69,21 @@ TEST(SentInputs, LetGoOfWhatComesLateForARoundThatTheLogDecided) {
   EXPECT_EQ(joined(by_messages.take_done().at(0)), "def");
 }
 
+// And of what came early for it nothing counts for the next.
+TEST(SentInputs, KeepNothingOfARoundThatTheLogDecided) {
+  SentInputs by_messages(0, 3);
+  ASSERT_TRUE(by_messages.begin(message(0, 1, "a"), 1).ok());
+  ASSERT_TRUE(by_messages.hear(1, message(0, 1, "b")).ok());
+  by_messages.forget(1);
+  ASSERT_TRUE(by_messages.hear(1, message(0, 1, "b")).ok());  // else it would have come twice
+  ASSERT_TRUE(by_messages.hear(2, message(0, 1, "c")).ok());
+  ASSERT_TRUE(by_messages.begin(message(0, 3, "d"), 2).ok());
+  EXPECT_TRUE(by_messages.take_done().empty());
+  ASSERT_TRUE(by_messages.hear(1, message(0, 3, "e")).ok());
+  ASSERT_TRUE(by_messages.hear(2, message(0, 3, "f")).ok());
+  EXPECT_EQ(joined(by_messages.take_done().at(0)), "def");
+}
+
 TEST(SentInputs, RefuseWhatFitsNotOrComesTwice) {
   SentInputs by_messages(0, 2);
   ASSERT_TRUE(by_messages.begin(message(0, 1, "aa"), 1).ok());
