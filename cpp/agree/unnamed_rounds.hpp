@@ -25,6 +25,7 @@ class UnnamedRounds {
 
   // As of DirectRounds; a call is the `nth` without a name of this rank. REQUIRES: is_unnamed(request.name).
   std::optional<DirectRound> come(const Request& request, Ticket ticket);
+  // Of a call for which no ticket is made. REQUIRES: this rank has not joined.
   std::optional<DirectRound> round_for(const Call& call, std::uint64_t nth) const;
   // Instead of DirectRounds::missed(): its ticket, of a request to submit.
   Ticket missed();

@@ -8,12 +8,14 @@
 
 #include "backend/online_autotuner.hpp"
 #include "engine/engine.hpp"
+#include "engine/sets.hpp"
 #include "engine/world.hpp"
 #include "engine/worlds_test.hpp"
 
 namespace ciranda {
 namespace {
 
+using testing::bare;
 using testing::kLayouts;
 using testing::request;
 using testing::World;
@@ -98,10 +100,7 @@ TEST_P(AutotuneTest, ARankMayJoinAtAnyTime) {
     world.run([&](Engine& engine) {
       for (int i = 0; i < n_before; ++i) sum(engine);
       if (engine.rank() != size() - 1) sum_many_times(engine);
-      Request join;
-      join.signature.collective = Collective::kJoin;
-      join.is_cacheable = false;
-      ASSERT_TRUE(engine.wait(engine.submit(std::move(join))).ok());
+      ASSERT_TRUE(engine.wait(engine.submit(bare(Collective::kJoin))).ok());
     });
   }
 }

@@ -7,11 +7,13 @@
 
 #include "base/checksum.hpp"
 #include "engine/engine.hpp"
+#include "engine/sets.hpp"
 #include "engine/world.hpp"
 
 namespace ciranda {
 namespace {
 
+using testing::bare;
 using testing::kLayouts;
 using testing::Layout;
 using testing::options_for;
@@ -98,10 +100,7 @@ TEST_P(ConsistencyTest, FindsNothingWhereThereIsNothing) {
     for (int round = 0; round < 3; ++round) {
       make_every_call(engine, " of all");
       if (engine.rank() != 1) make_every_call(engine, " of the others");
-      Request join;
-      join.signature.collective = Collective::kJoin;
-      join.is_cacheable = false;
-      EXPECT_TRUE(engine.wait(engine.submit(std::move(join))).ok());
+      EXPECT_TRUE(engine.wait(engine.submit(bare(Collective::kJoin))).ok());
     }
   });
 }
@@ -125,10 +124,7 @@ TEST_P(ConsistencyTest, GoesOnWhileARankHasJoined) {
                 std::string::npos)
           << status.message();
     }
-    Request join;
-    join.signature.collective = Collective::kJoin;
-    join.is_cacheable = false;
-    EXPECT_TRUE(engine.wait(engine.submit(std::move(join))).ok());
+    EXPECT_TRUE(engine.wait(engine.submit(bare(Collective::kJoin))).ok());
     for (int i = 0; i < 4; ++i) EXPECT_TRUE(sum(engine, "all again" + std::to_string(i)).ok());
   });
 }

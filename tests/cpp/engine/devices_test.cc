@@ -15,6 +15,7 @@
 
 #include "engine/guarded.hpp"
 #include "engine/homes.hpp"
+#include "engine/sets.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/worlds_test.hpp"
 
@@ -22,6 +23,7 @@ namespace ciranda {
 namespace {
 
 using testing::AtHome;
+using testing::bare;
 using testing::Guarded;
 using testing::home;
 using testing::Home;
@@ -73,13 +75,6 @@ WorldOptions on(Homes homes, Layout layout = Layout::kArena, int size = 2) {
 }
 
 Status make(Engine& engine, Request request) { return engine.wait(engine.submit(std::move(request))); }
-
-Request join() {
-  Request r;
-  r.signature.collective = Collective::kJoin;
-  r.is_cacheable = false;
-  return r;
-}
 
 // --- nobody but the device
 
@@ -383,7 +378,7 @@ TEST_P(DevicesInWorlds, GoOnWhileARankHasJoined) {
         EXPECT_EQ(output.shape, Shape{n_present});
         EXPECT_EQ(testing::contents(output).size(), static_cast<std::size_t>(n_present) * sizeof(std::int64_t));
       }
-      const auto joined = engine.submit(join());
+      const auto joined = engine.submit(bare(Collective::kJoin));
       ASSERT_TRUE(engine.wait(joined).ok());
     }
   });

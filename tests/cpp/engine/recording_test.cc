@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/engine.hpp"
+#include "engine/sets.hpp"
 #include "engine/small_sums.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/world.hpp"
@@ -22,6 +23,7 @@
 namespace ciranda {
 namespace {
 
+using testing::bare;
 using testing::kLayouts;
 using testing::Layout;
 using testing::meet;
@@ -149,10 +151,7 @@ TEST(RecordedCalls, AreThoseOfThisRankInTheTimeOfTheRecording) {
     if (engine.rank() == 0) {
       ASSERT_TRUE(sum(engine, "alone", values).ok());
     }
-    Request join;
-    join.signature.collective = Collective::kJoin;
-    join.is_cacheable = false;
-    ASSERT_TRUE(engine.wait(engine.submit(std::move(join))).ok());
+    ASSERT_TRUE(engine.wait(engine.submit(bare(Collective::kJoin))).ok());
     std::vector<std::string> names;
     for (const Record& call : read_all(*recording)) names.push_back(call.name);
     const std::vector<std::string> of_both{"x", "join"};

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/engine.hpp"
+#include "engine/sets.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/world.hpp"
 
@@ -14,6 +15,7 @@ namespace ciranda {
 namespace {
 
 using OperationPtr = Engine::OperationPtr;
+using testing::bare;
 using testing::request;
 using testing::Watchdog;
 using testing::World;
@@ -150,10 +152,7 @@ TEST_P(RelaysTest, RanksJoin) {
       for (int step = 0; step < engine.rank(); ++step) {  // the others have joined: their share is nothing
         EXPECT_TRUE(caller.step(kNames, size() - step - 1, 1).ok());
       }
-      Request join;
-      join.signature.collective = Collective::kJoin;
-      join.is_cacheable = false;
-      const OperationPtr joined = engine.submit(std::move(join));
+      const OperationPtr joined = engine.submit(bare(Collective::kJoin));
       EXPECT_TRUE(engine.wait(joined).ok());
       EXPECT_EQ(joined->value(), size() - 1);
       caller.learn(kNames, size());

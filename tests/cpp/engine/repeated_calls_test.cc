@@ -446,10 +446,7 @@ TEST(RepeatedCalls, GoOnWithoutARankThatHasJoined) {
       ASSERT_TRUE(perform(engine, x.call).ok());
       EXPECT_EQ(x.values.front(), step < 3 ? 3.0F : 2.0F);
     }
-    Request join;
-    join.signature.collective = Collective::kJoin;
-    join.is_cacheable = false;
-    EXPECT_TRUE(engine.wait(engine.submit(std::move(join))).ok());
+    EXPECT_TRUE(engine.wait(engine.submit(bare(Collective::kJoin))).ok());
   });
 }
 

@@ -27,6 +27,7 @@ namespace {
 
 using testing::add_set;
 using testing::agree;
+using testing::bare;
 using testing::Guarded;
 using testing::LastToCome;
 using testing::patient;
@@ -337,10 +338,7 @@ TEST(RepeatedRows, OfAnAlltoallNeedAllRanks) {
       EXPECT_EQ(status.ok(), step < 3) << status.message();
       if (step < 3) x.expect_right();
     }
-    Request join;
-    join.signature.collective = Collective::kJoin;
-    join.is_cacheable = false;
-    EXPECT_TRUE(engine.wait(engine.submit(std::move(join))).ok());
+    EXPECT_TRUE(engine.wait(engine.submit(bare(Collective::kJoin))).ok());
   });
 }
 

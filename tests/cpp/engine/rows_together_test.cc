@@ -15,6 +15,7 @@ namespace ciranda {
 namespace {
 
 using testing::add_set;
+using testing::bare;
 using testing::kLayouts;
 using testing::Layout;
 using testing::options_for;
@@ -119,9 +120,7 @@ TEST_P(RowsTogetherTest, InAProcessSet) {
 TEST_P(RowsTogetherTest, WithRanksThatHaveJoined) {
   World world(3, options_for(GetParam(), 3));
   world.run([&](Engine& engine) {
-    Request join;
-    join.signature.collective = Collective::kJoin;
-    join.is_cacheable = false;
+    Request join = bare(Collective::kJoin);
     if (engine.rank() != 1) {
       Values mine{3, 6, 9, 12};
       const auto wait_for = [&](Request r) {

@@ -11,6 +11,7 @@
 
 #include "engine/coming.hpp"
 #include "engine/conformance.hpp"
+#include "engine/sets.hpp"
 #include "engine/small_sums.hpp"
 #include "engine/watchdog.hpp"
 
@@ -19,6 +20,7 @@ namespace {
 
 using kernels::Reduction;
 using namespace testing::conformance;
+using testing::bare;
 using testing::Homes;
 using testing::kLayouts;
 using testing::Layout;
@@ -132,9 +134,7 @@ TEST_P(ScanTest, AGroup) {
 TEST_P(ScanTest, WithARankThatHasJoined) {
   World world(3, options_for(GetParam(), 3));
   world.run([](Engine& engine) {
-    Request join;
-    join.signature.collective = Collective::kJoin;
-    join.is_cacheable = false;
+    Request join = bare(Collective::kJoin);
     if (engine.rank() != 1) {
       for (int step = 0; step < 3; ++step) {
         Values mine(7, 6 * (engine.rank() + 1) + step);
