@@ -18,6 +18,7 @@
 
 #include "agree/messages.hpp"
 #include "agree/round_places.hpp"
+#include "call/call.hpp"
 #include "call/request.hpp"
 
 namespace ciranda {
@@ -62,6 +63,16 @@ class PersistentOp : public std::enable_shared_from_this<PersistentOp> {
   bool take() { return !is_in_use_.exchange(true, std::memory_order_acquire); }
   void release() { is_in_use_.store(false, std::memory_order_release); }
 
+  // The request of its last call, prepared, for the next one. REQUIRES, here and below: who asks holds it.
+  void keep(std::unique_ptr<Request> request) {
+    if (request->is_cacheable && request->signature.tensors.size() == 1) last_request_ = std::move(request);
+  }
+  // Null: there is none, or it was another call's.
+  std::unique_ptr<Request> request_again(const Call& call) {
+    const bool is_like = last_request_ != nullptr && make_again(*last_request_, call);
+    return is_like ? std::move(last_request_) : nullptr;
+  }
+
   // --- how the oldest pending call travels
 
   enum class State : std::uint8_t {
@@ -95,6 +106,7 @@ class PersistentOp : public std::enable_shared_from_this<PersistentOp> {
   const LaneId lane_;
   const std::string name_;
   std::atomic<bool> is_in_use_{false};
+  std::unique_ptr<Request> last_request_;  // of who holds it
 
   State state_ = State::kIdle;
 

@@ -17,6 +17,15 @@ PersistentOp* PersistentOps::take(LaneId lane, std::string_view name, OpHandle* 
   return op->take() ? op.get() : nullptr;
 }
 
+PersistentOp* PersistentOps::take_known(LaneId lane, std::string_view name, OpHandle* handle) {
+  if (is_kept(handle, lane, name) && handle->op->take()) return handle->op.get();
+  const std::lock_guard lock(mutex_);
+  const auto found = look_up(lane, name);
+  if (found == ops_.end()) return nullptr;
+  if (handle != nullptr) handle->op = found->second;
+  return found->second->take() ? found->second.get() : nullptr;
+}
+
 PersistentOp* PersistentOps::find(LaneId lane, std::string_view name, const OpHandle* handle) const {
   if (is_kept(handle, lane, name)) return handle->op.get();
   if (last_found_ != nullptr && last_found_->is(*this, lane, name)) return last_found_;

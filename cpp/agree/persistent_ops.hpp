@@ -2,7 +2,8 @@
 // in use, has a call pending, or has a cache id. It is removed by taking it for ever: whoever has a handle of it sees
 // that, and looks the name up.
 //
-// Any thread may take(); the rest is for one thread (the holder of the progress lock), which alone removes any.
+// Any thread may take(), and take_known(); the rest is for one thread (the holder of the progress lock), which alone
+// removes any.
 #pragma once
 
 #include <cstddef>
@@ -25,6 +26,8 @@ class PersistentOps {
   // For a call: it is in use from here to release(). Null if it is already. A handle, here and below, is looked into
   // first; it has the operation from then on.
   PersistentOp* take(LaneId lane, std::string_view name, OpHandle* handle = nullptr);
+  // Null also if there is none of the name.
+  PersistentOp* take_known(LaneId lane, std::string_view name, OpHandle* handle = nullptr);
 
   // Null if there is none of the name. It may have been removed if a handle has it.
   PersistentOp* find(LaneId lane, std::string_view name, const OpHandle* handle = nullptr) const;

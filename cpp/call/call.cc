@@ -17,6 +17,10 @@ bool has_shape_of(const Signature& signature, const Call& call) {
          std::ranges::equal(std::span(shape).subspan(1), call.shape.subspan(1));
 }
 
+bool has_room_for_all(const Call& call) {
+  return info(call.collective).output == Output::kMayHaveRoom && call.memory.output != nullptr;
+}
+
 }  // namespace
 
 bool is_of(const Signature& signature, const Call& call) {
@@ -36,6 +40,7 @@ Call call_of(const Request& request) {
   call.process_set = request.process_set;
   call.lane = request.lane;
   call.priority = request.priority;
+  call.hints = request;
   return call;
 }
 
@@ -51,15 +56,25 @@ Request make_request(const Call& call) {
   Request request;
   request.name = call.name;
   request.is_cacheable = !call.name.empty();
-  request.is_awaited = true;
+  static_cast<Hints&>(request) = call.hints;
   request.process_set = call.process_set;
   request.lane = call.lane;
   request.priority = call.priority;
   static_cast<Terms&>(request.signature) = used(call);
   request.signature.tensors.push_back({call.dtype, Shape(call.shape.begin(), call.shape.end())});
   request.memory.push_back(call.memory);
-  request.has_room_for_all = info(call.collective).output == Output::kMayHaveRoom && call.memory.output != nullptr;
+  request.has_room_for_all = has_room_for_all(call);
   return request;
+}
+
+bool make_again(Request& request, const Call& call) {
+  const bool is_like = is_of(request.signature, call) && request.refusal.ok() && can_be_repeated(call) &&
+                       request.has_room_for_all == has_room_for_all(call);
+  if (!is_like) return false;
+  static_cast<Hints&>(request) = call.hints;
+  request.memory.front() = call.memory;
+  request.priority = call.priority;
+  return true;
 }
 
 }  // namespace ciranda

@@ -1,6 +1,6 @@
-// Call: a blocking call in a lane, with one tensor in host memory, as its caller made it: nothing is copied, and
-// nothing is checked. Where its signature is one that was agreed on before, it needs neither; otherwise a Request is
-// made of it. Of the collectives that may be such (CollectiveInfo::may_be_call), with splits in equal parts.
+// Call: a call in a lane, with one tensor in host memory, as its caller made it: nothing is copied, and nothing is
+// checked. Where its signature is one that was agreed on before, it needs neither; otherwise a Request is made of it.
+// Of the collectives that may be such (CollectiveInfo::may_be_call), with splits in equal parts.
 //
 // Views of the caller's memory, valid for the time of the call.
 #pragma once
@@ -24,7 +24,9 @@ struct Call : Terms {
   // As in Request:
   std::uint32_t process_set = 0;
   std::uint32_t lane = 0;
-  std::int32_t priority = 0;  // only one that becomes a request has a use for it
+  // Only one that becomes a request has a use for these.
+  std::int32_t priority = 0;
+  Hints hints = {};
 
   // REQUIRES, here and below: the signature was agreed on.
   std::size_t n_bytes() const { return count_of(shape) * size_of(dtype); }
@@ -43,5 +45,9 @@ Call call_of(const Request& request);
 Call call_of(const Request& request, std::size_t tensor);
 
 Request make_request(const Call& call);
+
+// Makes the request of a call that of a later one, which differs by memory, priority and hints at most. False, and
+// nothing is changed: it differs by more. REQUIRES: both are of the same name and lane, and the request is prepared.
+bool make_again(Request& request, const Call& call);
 
 }  // namespace ciranda

@@ -96,7 +96,17 @@ struct TensorMemory {
   Place place = {};
 };
 
-struct Request {
+// How a call is waited for. Results are the same whatever it says.
+struct Hints {
+  // Lane::submit changes these two, where a thread waits before the call is taken in.
+  bool is_deferrable = false;  // somebody will wait() or poll(): it may be held back to travel with others
+  bool is_awaited = false;     // the submitter waits at once: others need not be told before
+  bool is_early = false;       // with is_awaited: but does something else first; it may be at a direct round meanwhile
+  // What calls back does so on the thread that makes progress, and only hands on: see call/callbacks.hpp.
+  bool calls_back_directly = false;
+};
+
+struct Request : Hints {
   std::string name;  // identifies the request across ranks. Where it is not cacheable, with a number that it is given
   Signature signature;
   std::uint32_t process_set = 0;     // 0: all ranks
@@ -115,12 +125,6 @@ struct Request {
   // inputs, and may be the same memory; then all ranks must contribute as much, in equal parts.
   bool has_room_for_all = false;
   bool is_cacheable = true;  // false where calls of one name, or none, are numbered as they come: see AutoNames
-  // Lane::submit changes these two, where a thread waits before the call is taken in.
-  bool is_deferrable = false;  // somebody will wait() or poll(): it may be held back to travel with others
-  bool is_awaited = false;     // the submitter waits at once: others need not be told before
-  bool is_early = false;       // with is_awaited: but does something else first; it may be at a direct round meanwhile
-  // What calls back does so on the thread that makes progress, and only hands on: see call/callbacks.hpp.
-  bool calls_back_directly = false;
 };
 
 // "allreduce 'x'"

@@ -56,14 +56,23 @@ ciranda_operation* complete_handle(std::unique_ptr<ciranda_operation> handle, st
   return handle.release();
 }
 
-ciranda_status submit(ciranda_context& context, const ciranda_request& from, ciranda_operation** operation) {
+// `call`: what is asked for, where that is a call.
+Result<Engine::OperationPtr> submit(Engine& engine, const ciranda_request& from, const std::optional<Call>& call,
+                                    OpHandle* handle, bool is_awaited) {
+  if (call) return engine.submit(*call, callback_of(from), handle);
   Result<Request> request = translate(from);
-  if (!request.ok()) return static_cast<ciranda_status>(request.status().kind());
+  if (!request.ok()) return request.status();
+  request.value().is_awaited |= is_awaited;
+  return engine.submit(std::move(request).value(), callback_of(from), handle);
+}
+
+ciranda_status submit(ciranda_context& context, const ciranda_request& from, ciranda_operation** operation) {
   // Made before the request is handed in, so that nothing can fail after that.
   auto handle = operation == nullptr ? nullptr : new_handle(binding_of(from));
   std::shared_ptr<Engine> engine = context.engine;  // whatever the callback does with the context meanwhile
-  auto submitted = engine->submit(std::move(request).value(), callback_of(from), handle_of(from));
-  if (handle) *operation = complete_handle(std::move(handle), std::move(engine), std::move(submitted));
+  auto submitted = submit(*engine, from, as_call(from), handle_of(from), false);
+  if (!submitted.ok()) return static_cast<ciranda_status>(submitted.status().kind());
+  if (handle) *operation = complete_handle(std::move(handle), std::move(engine), std::move(submitted).value());
   return CIRANDA_OK;
 }
 
@@ -114,14 +123,15 @@ ciranda_status run(ciranda_context& context, const ciranda_request& from, cirand
   OpHandle of_this_call{.is_for_one_call = true};
   OpHandle* const kept = handle_of(from);
   OpHandle* const handle = kept != nullptr ? kept : &of_this_call;
-  if (const std::optional<Call> call = as_call(from)) submitted = context.engine->repeat(*call, handle);
+  std::optional<Call> call = as_call(from);
+  if (call) call->hints.is_awaited = true;
+  if (call && from.callback == nullptr) submitted = context.engine->repeat(*call, handle);
   if (submitted && *submitted == nullptr) return CIRANDA_OK;
   std::shared_ptr<Engine> engine = context.engine;  // as in submit()
   if (!submitted) {
-    Result<Request> request = translate(from);
-    if (!request.ok()) return static_cast<ciranda_status>(request.status().kind());
-    request.value().is_awaited = true;
-    submitted = engine->submit(std::move(request).value(), callback_of(from), handle);
+    Result<Engine::OperationPtr> pending = submit(*engine, from, call, handle, true);
+    if (!pending.ok()) return static_cast<ciranda_status>(pending.status().kind());
+    submitted = std::move(pending).value();
   }
   const Engine::OperationPtr& done = *submitted;
   const Status status = engine->wait(done);

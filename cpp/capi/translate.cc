@@ -98,6 +98,14 @@ Result<Options> translate(const ciranda_options* options) {
 
 namespace {
 
+Hints hints_of(const ciranda_request& request) {
+  Hints hints;
+  hints.is_deferrable = (request.flags & CIRANDA_REQUEST_DEFERRABLE) != 0;
+  hints.is_awaited = (request.flags & CIRANDA_REQUEST_AWAITED) != 0;
+  hints.calls_back_directly = (request.flags & CIRANDA_REQUEST_DIRECT_CALLBACK) != 0;
+  return hints;
+}
+
 Terms terms_of(const ciranda_request& request, Collective collective, ReduceOp op) {
   const bool divides_by_all = (request.flags & CIRANDA_REQUEST_DIVIDE_BY_ALL) != 0;
   return used({collective, op, request.root, request.prescale, request.postscale, divides_by_all});
@@ -110,10 +118,10 @@ bool has_room(const ciranda_request& request, Collective collective) {
 // Whether a Call can say all of it: of this version, with one tensor, and without what calls do not have.
 bool may_be_call(const ciranda_request& request) {
   if (request.struct_size != sizeof request || request.tensor_struct_size != sizeof(ciranda_tensor)) return false;
-  constexpr std::uint32_t kFlags = CIRANDA_REQUEST_AWAITED | CIRANDA_REQUEST_DIVIDE_BY_ALL | CIRANDA_REQUEST_HAS_ROOM |
+  constexpr std::uint32_t kFlags = CIRANDA_REQUEST_DEFERRABLE | CIRANDA_REQUEST_AWAITED |
+                                   CIRANDA_REQUEST_DIVIDE_BY_ALL | CIRANDA_REQUEST_HAS_ROOM |
                                    CIRANDA_REQUEST_DIRECT_CALLBACK;
-  const bool is_plain = (request.flags & ~kFlags) == 0 && request.callback == nullptr && request.arguments_count == 0 &&
-                        request.weight == nullptr;
+  const bool is_plain = (request.flags & ~kFlags) == 0 && request.arguments_count == 0 && request.weight == nullptr;
   const bool is_name_empty = request.name != nullptr && *request.name == '\0';
   if (!is_plain || is_name_empty || request.tensors_count != 1 || request.tensors == nullptr) return false;
   const ciranda_tensor& tensor = *request.tensors;
@@ -136,6 +144,7 @@ std::optional<Call> as_call(const ciranda_request& request) {
     return call;
   Call& to = call.emplace();
   static_cast<Terms&>(to) = terms_of(request, *collective, *op);
+  to.hints = hints_of(request);
   to.name = request.name == nullptr ? std::string_view() : request.name;
   to.dtype = *dtype;
   to.shape = {tensor.shape, static_cast<std::size_t>(tensor.ndim)};
@@ -171,9 +180,7 @@ Result<Request> translate(const ciranda_request& request) {
   Request to;
   to.name = from.name == nullptr ? "" : from.name;
   to.is_cacheable = from.name != nullptr;
-  to.is_deferrable = (from.flags & CIRANDA_REQUEST_DEFERRABLE) != 0;
-  to.is_awaited = (from.flags & CIRANDA_REQUEST_AWAITED) != 0;
-  to.calls_back_directly = (from.flags & CIRANDA_REQUEST_DIRECT_CALLBACK) != 0;
+  static_cast<Hints&>(to) = hints_of(from);
   static_cast<Terms&>(to.signature) = terms_of(from, *collective, *op);
   to.signature.needs_all = (from.flags & CIRANDA_REQUEST_NEEDS_ALL) != 0;
   to.process_set = from.process_set;

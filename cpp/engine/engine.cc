@@ -46,7 +46,8 @@ struct Engine::Parts {
     wake->end();
   }
 
-  void submit(Submission&& submission, OpHandle* handle);
+  OperationPtr submit(Submission&& submission, Operation::Callback callback, OpHandle* handle);
+  bool prepare(Submission& submission, OpHandle* handle);
   void leave();
 
   const std::unique_ptr<Mesh> mesh;
@@ -112,39 +113,58 @@ bool Engine::has_failed() const { return parts_->world.has_failed.load(); }
 // --- what becomes of a call
 
 Engine::OperationPtr Engine::submit(Request request, Operation::Callback callback, OpHandle* handle) {
-  auto operation = std::make_shared<Operation>();
-  Submission submission{std::move(request), operation};
-  submission.stages.note(Stage::kSubmitted, parts_->recorder->now());
-  CallbackThreads& callbacks = parts_->progress.callbacks();
+  return parts_->submit({std::make_unique<Request>(std::move(request))}, std::move(callback), handle);
+}
+
+Engine::OperationPtr Engine::submit(const Call& call, Operation::Callback callback, OpHandle* handle) {
+  PersistentOps& ops = parts_->world.names.ops;
+  const LaneId lane = lane_id(call.process_set, call.lane);
+  PersistentOp* op = call.name.empty() ? nullptr : ops.take_known(lane, call.name, handle);
+  std::unique_ptr<Request> request = op != nullptr ? op->request_again(call) : nullptr;
+  if (op != nullptr && request == nullptr) std::exchange(op, nullptr)->release();
+  if (request == nullptr) request = std::make_unique<Request>(make_request(call));
+  return parts_->submit({.request = std::move(request), .op = op}, std::move(callback), handle);
+}
+
+// One that holds its name is prepared.
+Engine::OperationPtr Engine::Parts::submit(Submission&& submission, Operation::Callback callback, OpHandle* handle) {
+  const auto operation = submission.operation = std::make_shared<Operation>();
+  submission.stages.note(Stage::kSubmitted, recorder->now());
+  CallbackThreads& callbacks = progress.callbacks();
   if (callback) {
-    operation->when_done(submission.request.calls_back_directly ? std::move(callback)
-                                                                : on_own_thread(callbacks, std::move(callback)));
+    operation->when_done(submission.request->calls_back_directly ? std::move(callback)
+                                                                 : on_own_thread(callbacks, std::move(callback)));
   }
-  parts_->submit(std::move(submission), handle);
+  if (submission.op != nullptr || prepare(submission, handle)) progress.submit(std::move(submission));
   callbacks.flush();
   return operation;
 }
 
-void Engine::Parts::submit(Submission&& submission, OpHandle* handle) {
-  Request& request = submission.request;
-  if (Status status = preparation.prepare(request); !status.ok()) return submission.operation->refuse(status);
+// False: it has failed.
+bool Engine::Parts::prepare(Submission& submission, OpHandle* handle) {
+  const auto refuse = [&](const Status& why) {
+    submission.operation->refuse(why);
+    return false;
+  };
+  Request& request = *submission.request;
+  if (Status status = preparation.prepare(request); !status.ok()) return refuse(status);
   Result<std::unique_ptr<Staged>> staged = staging.stage(request);
-  if (!staged.ok()) return submission.operation->refuse(staged.status());
+  if (!staged.ok()) return refuse(staged.status());
   submission.staged = std::move(staged).value();
   if (submission.staged == nullptr) submission.scratch = move_repeated(request);
   const bool has_no_name_yet = is_numbered(request);
   const LaneId lane = lane_id(request.process_set, request.lane);
   if (!has_no_name_yet) submission.op = world.names.ops.take(lane, request.name, handle);
   if (submission.op == nullptr && !has_no_name_yet) {
-    submission.operation->refuse(duplicate(request, mesh->rank()));
-    if (request.signature.collective == Collective::kJoin) return;
+    refuse(duplicate(request, mesh->rank()));
+    if (request.signature.collective == Collective::kJoin) return false;
     // The others hear of it through the log, by an operation that nobody sees.
     submission.operation = std::make_shared<Operation>();
     submission.stages = {};
     request.memory.clear();
     if (request.process_set == kWorldSet) world.has_failed.store(true);  // now: what this rank does next is after it
   }
-  progress.submit(std::move(submission));
+  return true;
 }
 
 // The mesh stays as it is, as where a call is taken in at once.

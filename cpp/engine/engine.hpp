@@ -64,6 +64,9 @@ class Engine {
   // the lane that it was last used for, in this engine, looks no name up.
   OperationPtr submit(Request request, Operation::Callback callback = nullptr, OpHandle* handle = nullptr);
 
+  // The same of a call. One that is made again as it was, but for its memory, needs no new request.
+  OperationPtr submit(const Call& call, Operation::Callback callback = nullptr, OpHandle* handle = nullptr);
+
   // InvalidArgument inside a direct callback, where wait() and shutdown() are refused. `what` is asked for, for the
   // message, which is also told on standard error.
   static Status may(const char* what) { return DirectCallback::refuse(what); }

@@ -38,14 +38,14 @@ void stand_in(Participant::Execute& entry, LaneId id, const LaneMesh& mesh, InFl
       request.memory.push_back({at, at});
       at += tensor.n_bytes();
     }
-    ready.ticket = in_flight.add({std::move(request), std::make_shared<Operation>()});
+    ready.ticket = in_flight.add({std::make_unique<Request>(std::move(request)), std::make_shared<Operation>()});
     in_flight.at(ready.ticket).scratch = scratch.data;
   }
 }
 
 // Of an asynchronous call: its thread waits already, and nothing is held back to travel with it.
 bool is_like_blocking(const Submission& submission, const InFlight& in_flight) {
-  return submission.is_waited_for && !submission.request.is_awaited && submission.staged == nullptr &&
+  return submission.is_waited_for && !submission.request->is_awaited && submission.staged == nullptr &&
          !in_flight.has_deferrable();
 }
 
@@ -53,10 +53,10 @@ bool is_like_blocking(const Submission& submission, const InFlight& in_flight) {
 void change_sets(Participant::Execute& entry, LaneChanges& changes, InFlight& in_flight) {
   if (entry.requests.empty()) return;
   const Ticket ticket = entry.requests.front().ticket;
-  const Subject subject = info(in_flight.at(ticket).request.signature.collective).subject;
+  const Subject subject = info(in_flight.at(ticket).request->signature.collective).subject;
   if (subject != Subject::kSets && subject != Subject::kLanes) return;
   std::int64_t result = 0;
-  const Status status = changes.change_sets(in_flight.at(ticket).request, result);
+  const Status status = changes.change_sets(*in_flight.at(ticket).request, result);
   in_flight.at(ticket).operation->set_value(result);
   in_flight.complete(ticket, status);
   entry.requests.clear();
@@ -105,18 +105,18 @@ void Lane::submit(Submission&& submission, TimePoint now) {
   PersistentOp* const held = submission.op;
   const bool is_waited_for_late = is_like_blocking(submission, in_flight_);
   if (is_waited_for_late) {
-    submission.request.is_awaited = true;
-    submission.request.is_deferrable = false;
+    submission.request->is_awaited = true;
+    submission.request->is_deferrable = false;
   }
   const bool is_duplicate = held == nullptr;
   const auto taken = take_in(std::move(submission), now);
   if (!taken) return;
   const Ticket ticket = *taken;
   if (is_duplicate) in_memory_.leave();  // its first call may be at one
-  PersistentOp& op = is_duplicate ? parts_.names.ops.find_or_make(id_, in_flight_.at(ticket).request.name) : *held;
+  PersistentOp& op = is_duplicate ? parts_.names.ops.find_or_make(id_, in_flight_.at(ticket).request->name) : *held;
   if (by_messages_.come(op, ticket, now) || in_memory_.come(op, ticket, now)) return;
   if (participant_.rounds().come_late(op, ticket)) return;
-  const Request& request = in_flight_.at(ticket).request;
+  const Request& request = *in_flight_.at(ticket).request;
   Message message = is_duplicate ? participant_.submit_duplicate(op, ticket) : participant_.submit(op, request, ticket);
   auto* ready = std::get_if<ReadyMessage>(&message);
   // With a known name the coordinator can do nothing before it has called too, which it does by itself, or is woken for

@@ -17,7 +17,7 @@ Status removed(std::uint32_t process_set) {
 }
 
 // By which a lane joins along with the first of its set.
-Submission join_along() { return {{}, std::make_shared<Operation>()}; }
+Submission join_along() { return {std::make_unique<Request>(), std::make_shared<Operation>()}; }
 
 }  // namespace
 
@@ -153,9 +153,9 @@ Status Lanes::hear_kept(TimePoint now) {
 // --- submissions
 
 Lane* Lanes::submit(Submission&& submission, TimePoint now) {
-  const LaneId id = lane_id(submission.request.process_set, submission.request.lane);
+  const LaneId id = lane_id(submission.request->process_set, submission.request->lane);
   Lane* const lane = find_or_make(id);
-  if (const std::optional<Status> refused = refusal_of(submission.request)) {
+  if (const std::optional<Status> refused = refusal_of(*submission.request)) {
     submission.fail(*refused);
     return nullptr;
   }
@@ -166,7 +166,7 @@ Lane* Lanes::submit(Submission&& submission, TimePoint now) {
     if (lane == nullptr) ask_for(id, now);
     return nullptr;
   }
-  if (submission.request.signature.collective == Collective::kJoin) {
+  if (submission.request->signature.collective == Collective::kJoin) {
     join(std::move(submission), now);
     return nullptr;
   }
@@ -190,20 +190,20 @@ void Lanes::ask_for(LaneId id, TimePoint now) {
   std::shared_ptr<Operation>& asked = asked_for_[id];
   if (asked) return;
   asked = std::make_shared<Operation>();
-  Request request;
-  request.process_set = set_of(id);
-  request.signature.collective = Collective::kAddLane;
-  request.signature.arguments = {lane_of(id)};
-  request.name = "add_lane " + to_string(request.signature.arguments);
-  request.is_cacheable = false;
+  auto request = std::make_unique<Request>();
+  request->process_set = set_of(id);
+  request->signature.collective = Collective::kAddLane;
+  request->signature.arguments = {lane_of(id)};
+  request->name = "add_lane " + to_string(request->signature.arguments);
+  request->is_cacheable = false;
   const LaneId first = lane_id(set_of(id), 0);
-  PersistentOp* const op = world_.names.ops.take(first, request.name);
+  PersistentOp* const op = world_.names.ops.take(first, request->name);
   find(first)->submit({std::move(request), asked, op}, now);
 }
 
 // A rank joins all lanes of a set; the first one's log tells when.
 void Lanes::join(Submission&& submission, TimePoint now) {
-  const std::uint32_t set = submission.request.process_set;
+  const std::uint32_t set = submission.request->process_set;
   find(lane_id(set, 0))->join(std::move(submission), now);
   for (std::uint32_t number = 1; number < n_lanes_of(set); ++number) {
     // One that is not there is so on no rank, or will join when it comes to be.

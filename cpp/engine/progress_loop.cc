@@ -91,7 +91,7 @@ bool ProgressLoop::submit(Submission&& submission, int n_looks) {
 
 // Returns the lane that has it; null if it is not for one.
 Lane* ProgressLoop::take(Submission&& submission, TimePoint now) {
-  if (is_numbered(submission.request)) submission.op = world_.names.number(submission.request);
+  if (is_numbered(*submission.request)) submission.op = world_.names.number(*submission.request);
   if (!failure_) return lanes_.submit(std::move(submission), now);
   submission.fail(*failure_);
   return nullptr;

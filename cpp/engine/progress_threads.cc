@@ -92,7 +92,7 @@ void ProgressThreads::look_again() {
 // A call whose thread will wait() for it is taken in at once, if nothing stands before it: it may be one for which the
 // other ranks are there already, and is then done before anything more is made of it.
 void ProgressThreads::submit(Submission&& submission) {
-  const Request& request = submission.request;
+  const Request& request = *submission.request;
   const bool waits_now = request.is_awaited && !request.is_early;
   const std::size_t n_bytes = request.signature.n_bytes();
   bool is_taken = false;

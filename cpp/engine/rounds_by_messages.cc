@@ -51,10 +51,10 @@ RoundsByMessages::RoundsByMessages(const LaneParts& lane, const Config& config, 
 bool RoundsByMessages::come(PersistentOp& op, Ticket ticket, TimePoint now) {
   const Submission& entry = lane_.in_flight.at(ticket);
   const bool is_duplicate = entry.op == nullptr;
-  if (!goes_by_messages_ || is_duplicate || !entry.request.is_awaited) return false;
-  const auto round = lane_.participant.rounds().come(Direct::kByMessages, op, entry.request, ticket);
+  if (!goes_by_messages_ || is_duplicate || !entry.request->is_awaited) return false;
+  const auto round = lane_.participant.rounds().come(Direct::kByMessages, op, *entry.request, ticket);
   if (!round) return false;
-  const auto input = input_of(entry.request);
+  const auto input = input_of(*entry.request);
   if (inputs_.empty()) probe_.begin(now);
   const auto message = [&] { return InputMessage{op.cache_id(), round->number, Payload(input)}; };
   lane_.in_flight.begin(ticket);  // from here on the inputs of the others decide, or the log does

@@ -75,13 +75,13 @@ bool RoundsInMemory::come(PersistentOp& op, Ticket ticket, TimePoint now) {
   Submission& entry = lane_.in_flight.at(ticket);
   SharedArena* const arena = lane_.data.arena();
   const bool is_duplicate = entry.op == nullptr;
-  const bool may_come = arena != nullptr && !is_duplicate && entry.request.is_awaited;
+  const bool may_come = arena != nullptr && !is_duplicate && entry.request->is_awaited;
   const auto round = may_come ? round_for(*arena, op, ticket) : std::nullopt;
   if (!round) {
-    avoid(op, entry.request);
+    avoid(op, *entry.request);
     return false;
   }
-  const std::vector<DirectTensor> tensors = tensors_of(entry.request, round->first_dims, arena->n_members());
+  const std::vector<DirectTensor> tensors = tensors_of(*entry.request, round->first_dims, arena->n_members());
   Stages* const stages = lane_.in_flight.recorder().is_on() ? &entry.stages : nullptr;
   if (enter(*arena, *round, call_of(entry, tensors), stages)) {
     pending_.push_back(*round);
@@ -93,7 +93,7 @@ bool RoundsInMemory::come(PersistentOp& op, Ticket ticket, TimePoint now) {
 }
 
 std::optional<DirectRound> RoundsInMemory::round_for(const SharedArena& arena, PersistentOp& op, Ticket ticket) const {
-  const Request& request = lane_.in_flight.at(ticket).request;
+  const Request& request = *lane_.in_flight.at(ticket).request;
   if (is_better_in_place(arena, request)) return std::nullopt;
   if (!is_numbered(request)) return lane_.participant.rounds().come(Direct::kInMemory, op, request, ticket);
   if (!is_unnamed(request.name)) return std::nullopt;
@@ -113,7 +113,7 @@ void RoundsInMemory::report_missed(PersistentOp& op, TimePoint now) {
   lane_.control.hurry();
   const Ticket ticket = lane_.participant.unnamed().missed();
   const Submission& entry = lane_.in_flight.at(ticket);
-  lane_.reports.add(lane_.participant.submit(*entry.op, entry.request, ticket), now);
+  lane_.reports.add(lane_.participant.submit(*entry.op, *entry.request, ticket), now);
 }
 
 bool RoundsInMemory::holds(const Operation& operation) const {
@@ -218,21 +218,25 @@ void RoundsInMemory::record(const Call& call, Stages& stages) {
 // This rank has come, and holds the name. From here on the call is in flight.
 std::shared_ptr<Operation> RoundsInMemory::wait_at(const DirectRound& round, const Call& call, const Stages* stages) {
   auto operation = std::make_shared<Operation>();
-  Request request = make_request(call);
-  settle_splits(request, lane_.mesh.size(), lane_.mesh.peer(lane_.mesh.rank()).rank);
   PersistentOp* op = round.op;
+  std::unique_ptr<Request> request = op->request_again(call);
+  if (request == nullptr) {
+    request = std::make_unique<Request>(make_request(call));
+    settle_splits(*request, lane_.mesh.size(), lane_.mesh.peer(lane_.mesh.rank()).rank);
+  }
+  request->is_awaited = true;
   if (round.is_unnamed()) {
     op->release();
-    request.name = kUnnamed;
-    op = lane_.names.number(request);
+    request->name = kUnnamed;
+    op = lane_.names.number(*request);
   }
   const Ticket ticket =
       lane_.in_flight.add({std::move(request), operation, op, stages != nullptr ? *stages : Stages{}});
   Submission& entry = lane_.in_flight.at(ticket);
   entry.stages.path = Path::kRepeated;
   pending_.push_back(*(round.is_unnamed()
-                           ? lane_.participant.unnamed().come(entry.request, ticket)
-                           : lane_.participant.rounds().come(Direct::kInMemory, *op, entry.request, ticket)));
+                           ? lane_.participant.unnamed().come(*entry.request, ticket)
+                           : lane_.participant.rounds().come(Direct::kInMemory, *op, *entry.request, ticket)));
   return operation;
 }
 
@@ -292,7 +296,7 @@ int RoundsInMemory::root_of(const Terms& terms) const {
 }
 
 RoundCall RoundsInMemory::call_of(const Submission& entry, std::span<const DirectTensor> tensors) const {
-  const Signature& signature = entry.request.signature;
+  const Signature& signature = entry.request->signature;
   return {signature.collective, root_of(signature), tensors, lane_.mesh.rank(), lane_.mesh.size()};
 }
 
@@ -300,12 +304,12 @@ RoundCall RoundsInMemory::call_of(const Submission& entry, std::span<const Direc
 Status RoundsInMemory::carry_out(const SharedArena& arena, const DirectRound& pending) {
   const Submission& entry = lane_.in_flight.at(pending.ticket);
   const FirstDims* const first_dims = pending.first_dims;
-  std::vector<DirectTensor> tensors = tensors_of(entry.request, first_dims, lane_.mesh.size());
+  std::vector<DirectTensor> tensors = tensors_of(*entry.request, first_dims, lane_.mesh.size());
   const RoundCall call = call_of(entry, tensors);
   gather(arena, pending, call);
   std::vector<std::vector<std::int64_t>> splits;
-  FirstDims rows_from = first_dims == nullptr ? entry.request.splits : *first_dims;
-  if (has_own_splits(entry.request.signature)) {
+  FirstDims rows_from = first_dims == nullptr ? entry.request->splits : *first_dims;
+  if (has_own_splits(entry.request->signature)) {
     splits = read_splits(tensors.size(), contributed_);
     const std::size_t n_members = contributed_.size();
     for (std::size_t i = 0; i < tensors.size(); ++i) {

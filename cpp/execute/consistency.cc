@@ -14,10 +14,10 @@ namespace {
 
 // What a rank has at the end that all should have: its result, or what it sent to one other.
 std::span<const std::byte> result_of(const Submission& entry, std::size_t tensor, const Mesh& mesh) {
-  const Signature& signature = entry.request.signature;
+  const Signature& signature = entry.request->signature;
   const CollectiveInfo& facts = info(signature.collective);
   if (!facts.allocates_output) {
-    const TensorMemory& memory = entry.request.memory[tensor];
+    const TensorMemory& memory = entry.request->memory[tensor];
     const bool has_it = facts.receives(facts.has_root && root_member(signature, mesh) == mesh.rank());
     return {has_it ? memory.output : memory.input, signature.tensors[tensor].n_bytes()};
   }
@@ -35,9 +35,9 @@ void Consistency::remember(const Participant::Execute& entry) {
 }
 
 void Consistency::remember(const Submission& entry) {
-  const Signature& signature = entry.request.signature;
+  const Signature& signature = entry.request->signature;
   for (std::size_t i = 0; i < signature.tensors.size(); ++i) {
-    std::string what = call_text(entry.request);
+    std::string what = call_text(*entry.request);
     if (signature.tensors.size() > 1) what += ", tensor " + std::to_string(i) + " of the group";
     remembered_.push_back({std::move(what), checksum(result_of(entry, i, mesh_))});
   }

@@ -170,7 +170,7 @@ std::size_t DataPlane::n_bytes_under_way() const {
   std::size_t n_bytes = 0;
   for (const Participant::Execute& entry : queue_) {
     for (const Participant::Ready& ready : entry.requests) {
-      n_bytes += in_flight_.at(ready.ticket).request.signature.n_bytes();
+      n_bytes += in_flight_.at(ready.ticket).request->signature.n_bytes();
     }
   }
   return n_bytes;
@@ -193,7 +193,7 @@ std::vector<int> DataPlane::awaited() const { return running_ ? running_->awaite
 
 std::string DataPlane::describe(const Participant::Execute& entry) const {
   if (entry.requests.empty()) return "nothing";
-  const Request& request = in_flight_.at(entry.requests.front().ticket).request;
+  const Request& request = *in_flight_.at(entry.requests.front().ticket).request;
   std::string text = call_text(request);
   if (entry.requests.size() > 1) text += " and " + std::to_string(entry.requests.size() - 1) + " more";
   return text;

@@ -25,7 +25,7 @@ class InFlight {
   const OutputMemory& output_memory() const { return output_memory_; }
 
   Ticket add(Submission&& submission) {
-    if (submission.request.is_deferrable) ++n_deferrable_;
+    if (submission.request->is_deferrable) ++n_deferrable_;
     const Ticket ticket = take_ticket();
     entries_[ticket] = std::move(submission);
     return ticket;
@@ -37,7 +37,7 @@ class InFlight {
   bool has_undeferrable() const { return entries_.size() - free_.size() > n_deferrable_; }
   void begin(Ticket ticket) {
     entries_[ticket].is_executing = true;
-    if (entries_[ticket].request.is_deferrable) --n_deferrable_;
+    if (entries_[ticket].request->is_deferrable) --n_deferrable_;
   }
 
   Submission& at(Ticket ticket) { return entries_[ticket]; }
@@ -54,9 +54,12 @@ class InFlight {
 
   void complete(Ticket ticket, const Status& status) {
     Submission& done = entries_[ticket];
-    if (done.request.is_deferrable && !done.is_executing) --n_deferrable_;
+    if (done.request->is_deferrable && !done.is_executing) --n_deferrable_;
     if (recorder_.is_on()) record(done, status.kind());
-    if (done.op != nullptr) PersistentOps::release(*done.op);  // first: who sees it done may use the name again
+    if (done.op != nullptr) {  // first: who sees it done may use the name again
+      done.op->keep(std::move(done.request));
+      PersistentOps::release(*done.op);
+    }
     const std::shared_ptr<Operation> operation = std::move(done.operation);
     done = {};
     free_.push_back(ticket);
@@ -87,7 +90,7 @@ class InFlight {
   void record(Submission& done, ErrorKind outcome) {
     if (done.stages[Stage::kSubmitted] == 0) return;
     done.stages.note(Stage::kDone);
-    const Request& request = done.request;
+    const Request& request = *done.request;
     recorder_.write({request.name, request.signature.collective, outcome, request.process_set, request.lane,
                      request.signature.n_bytes()},
                     done.stages);

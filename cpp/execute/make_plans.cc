@@ -18,9 +18,9 @@ const std::vector<std::int32_t>& absent(const Participant::Ready& ready) {
 // What is done for an entry goes by the first of its requests.
 Status check_that_they_travel_together(const Participant::Execute& entry, InFlight& in_flight) {
   const Participant::Ready& head = entry.requests.front();
-  const Request& first = in_flight.at(head.ticket).request;
+  const Request& first = *in_flight.at(head.ticket).request;
   for (std::size_t i = 1; i < entry.requests.size(); ++i) {
-    const Request& other = in_flight.at(entry.requests[i].ticket).request;
+    const Request& other = *in_flight.at(entry.requests[i].ticket).request;
     const bool is_alike = can_travel_together(first.signature, other.signature);
     if (is_alike && absent(entry.requests[i]) == absent(head)) continue;
     return Status::internal("the log has " + call_text(first) + " together with " + call_text(other) +
@@ -33,7 +33,7 @@ Status check_that_they_travel_together(const Participant::Execute& entry, InFlig
 
 std::vector<const Request*> requests_of(const Participant::Execute& entry, InFlight& in_flight) {
   std::vector<const Request*> requests;
-  for (const Participant::Ready& ready : entry.requests) requests.push_back(&in_flight.at(ready.ticket).request);
+  for (const Participant::Ready& ready : entry.requests) requests.push_back(in_flight.at(ready.ticket).request.get());
   return requests;
 }
 
@@ -51,7 +51,7 @@ std::vector<int> contributors(const Participant::Execute& entry, int n_members) 
 Result<Work> make_plans(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh) {
   if (entry.requests.empty()) return Work{};
   if (Status status = check_that_they_travel_together(entry, in_flight); !status.ok()) return status;
-  MakeWork* const make = functions(in_flight.at(entry.requests.front().ticket).request.signature.collective).work;
+  MakeWork* const make = functions(in_flight.at(entry.requests.front().ticket).request->signature.collective).work;
   if (make == nullptr) return Work{};
   Result<Work> made = make(entry, in_flight, mesh);
   if (!made.ok()) return made.status();

@@ -106,7 +106,7 @@ std::optional<std::int64_t> sum_of_rows(const std::vector<std::int64_t>& rows) {
 
 Result<std::vector<std::byte*>> give_outputs(const Submission& entry, const FirstDims* rows_from, const Mesh& mesh,
                                              const OutputMemory& memory) {
-  const Request& request = entry.request;
+  const Request& request = *entry.request;
   const CollectiveInfo& facts = info(request.signature.collective);
   if (!facts.allocates_output) return given_memory(request);
   const Result<Signature> whole = result_of(request, rows_from, mesh);

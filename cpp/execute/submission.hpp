@@ -18,8 +18,8 @@
 namespace ciranda {
 
 struct Submission {
-  Request request;
-  std::shared_ptr<Operation> operation;
+  std::unique_ptr<Request> request = {};
+  std::shared_ptr<Operation> operation = {};
   PersistentOp* op = nullptr;           // that it holds; null: a duplicate, or not numbered yet
   Stages stages = {};                   // those in which it was recorded
   std::unique_ptr<Staged> staged = {};  // null: its tensors lie in host memory

@@ -61,6 +61,14 @@ bool lacks_rows(const Signature& signature) {
 
 }  // namespace
 
+// A call along rows has some.
+OperationHandle EngineHandle::submit_call(const Call& call, Session::Tensors kept, const CallTensors& tensors,
+                                          OpHandle* op) {
+  Engine::OperationPtr operation = session_->engine()->submit(call, nullptr, op);
+  if (operation->is_done() && operation->is_refused()) raise(operation->status());
+  return handle_of(std::move(operation), call.collective, std::move(kept), tensors);
+}
+
 OperationHandle EngineHandle::submit_request(Request&& request, AttachedTensors attached, OpHandle* op) {
   std::vector<DataType> output_dtypes = output_dtypes_of(request.signature);
   const bool is_scalar = lacks_rows(request.signature);
@@ -74,15 +82,23 @@ OperationHandle EngineHandle::submit_request(Request&& request, AttachedTensors 
   return handle;
 }
 
-OperationHandle EngineHandle::submit(Request&& request, nb::handle inputs, nb::handle outputs, OpHandle* op) {
+OperationHandle EngineHandle::submit(Request&& request, nb::handle inputs, nb::handle outputs) {
   session_->release_done();
+  Loan<CallTensors> tensors(call_tensors_);
+  if (const std::optional<Call> call = as_call(request, inputs, outputs, *tensors)) {
+    return submit_call(*call, {nb::borrow(inputs), nb::borrow(outputs)}, *tensors, nullptr);
+  }
+  return submit_attached(std::move(request), inputs, outputs);
+}
+
+OperationHandle EngineHandle::submit_attached(Request&& request, nb::handle inputs, nb::handle outputs) {
   AttachedTensors attached;
   if (info(request.signature.collective).has_tensors) {
     const Share share =
         outputs.is_none() ? Share{} : share_of(engine(), request.signature.collective, request.process_set);
     attached = attach_tensors(request, inputs, outputs, session_->reader(), share);
   }
-  return submit_request(std::move(request), std::move(attached), op);
+  return submit_request(std::move(request), std::move(attached), nullptr);
 }
 
 nb::list EngineHandle::run(Request&& request, nb::handle inputs, nb::handle outputs) {
@@ -90,14 +106,13 @@ nb::list EngineHandle::run(Request&& request, nb::handle inputs, nb::handle outp
   Loan<CallTensors> tensors(call_tensors_);
   std::optional<Engine::OperationPtr> repeated;
   OpHandle of_this_call{.is_for_one_call = true};
-  if (const std::optional<Call> call = as_call(request, inputs, outputs, *tensors)) {
-    repeated = session_->engine()->repeat(*call, &of_this_call);
-  }
+  const std::optional<Call> call = as_call(request, inputs, outputs, *tensors);
+  if (call) repeated = session_->engine()->repeat(*call, &of_this_call);
   if (repeated && *repeated == nullptr) return {};
-  const Collective collective = request.signature.collective;
-  OperationHandle handle = repeated
-                               ? handle_of(*repeated, collective, {nb::borrow(inputs), nb::borrow(outputs)}, *tensors)
-                               : submit(std::move(request), inputs, outputs, &of_this_call);
+  const auto kept = [&] { return Session::Tensors{nb::borrow(inputs), nb::borrow(outputs)}; };
+  OperationHandle handle = repeated ? handle_of(*repeated, call->collective, kept(), *tensors)
+                           : call   ? submit_call(*call, kept(), *tensors, &of_this_call)
+                                    : submit_attached(std::move(request), inputs, outputs);
   handle.wait();
   return handle.outputs();
 }
@@ -107,9 +122,9 @@ std::optional<Call> EngineHandle::as_call(const Request& request, nb::handle inp
   const Signature& signature = request.signature;
   const CollectiveInfo& facts = info(signature.collective);
   const bool has_place = facts.may_lack_output ? !outputs.is(inputs) : !outputs.is_none();
-  const bool is_name_empty = request.is_cacheable && request.name.empty();
-  if (!facts.may_be_call || !has_place || is_name_empty || is_group(inputs) || !request.splits.empty() ||
-      signature.is_weighted || signature.needs_all) {
+  const bool is_named = !request.name.empty();
+  if (!facts.may_be_call || !has_place || request.is_cacheable != is_named || is_group(inputs) ||
+      !request.splits.empty() || signature.is_weighted || signature.needs_all) {
     return std::nullopt;
   }
   Call call = call_of(request);

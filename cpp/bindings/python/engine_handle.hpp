@@ -33,7 +33,7 @@ class EngineHandle {
   // Submits and waits: a blocking call, without the cost of a handle if Engine::repeat() executes it.
   // `request`, here and below: without tensors.
   nb::list run(Request&& request, nb::handle inputs, nb::handle outputs);
-  OperationHandle submit(Request&& request, nb::handle inputs, nb::handle outputs, OpHandle* op = nullptr);
+  OperationHandle submit(Request&& request, nb::handle inputs, nb::handle outputs);
   // In place. `tensors` as in attach_tensors(). With a weight the average divides by the sum of the weights.
   // `is_early`: as in Request.
   OperationHandle submit_prepared(PreparedRequest& prepared, nb::handle tensors, std::optional<double> weight,
@@ -48,11 +48,13 @@ class EngineHandle {
     const dlpack::ExchangeTable* table = nullptr;
   };
 
+  OperationHandle submit_call(const Call& call, Session::Tensors kept, const CallTensors& tensors, OpHandle* op);
+  OperationHandle submit_attached(Request&& request, nb::handle inputs, nb::handle outputs);
   OperationHandle submit_request(Request&& request, AttachedTensors attached, OpHandle* op);
   // A view of both, if it can be one.
   std::optional<Call> as_call(const Request& request, nb::handle inputs, nb::handle outputs, CallTensors& tensors);
   bool read_tensors(Call& call, nb::handle inputs, nb::handle outputs, CallTensors& tensors);
-  // The handle of an operation that Engine::repeat() returned.
+  // The handle of a call's operation.
   OperationHandle handle_of(Engine::OperationPtr operation, Collective collective, Session::Tensors kept,
                             const CallTensors& tensors);
 

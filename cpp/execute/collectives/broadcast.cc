@@ -4,7 +4,7 @@
 namespace ciranda {
 
 Result<Work> broadcast_work(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh) {
-  const Request& request = in_flight.at(entry.requests.front().ticket).request;
+  const Request& request = *in_flight.at(entry.requests.front().ticket).request;
   Plan plan = plan_broadcast(request);
   plan.root = root_member(request.signature, mesh);
   if (!info(request.signature.collective).receives(plan.root == mesh.rank())) plan.output = {};

@@ -68,7 +68,7 @@ class SplitExchange {
   }
 
  private:
-  const Request& request() const { return in_flight_.at(ticket_).request; }
+  const Request& request() const { return *in_flight_.at(ticket_).request; }
   const Signature& signature() const { return request().signature; }
 
   bool is_sender(int rank) const {
@@ -129,7 +129,7 @@ class SplitExchange {
 
 // All send each other equal parts of as many rows, into memory that is there: nothing must be told before.
 Result<Work> exchange_evenly(const Submission& entry, const Mesh& mesh, const OutputMemory& memory) {
-  const Request& request = entry.request;
+  const Request& request = *entry.request;
   if (!request.refusal.ok()) return request.refusal;
   const auto outputs = give_outputs(entry, &request.splits, mesh, memory);
   if (!outputs.ok()) return outputs.status();
@@ -145,7 +145,7 @@ Result<Work> exchange_evenly(const Submission& entry, const Mesh& mesh, const Ou
 Result<Work> exchange_work(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh) {
   const Ticket ticket = entry.requests.front().ticket;
   const Submission& at = in_flight.at(ticket);
-  if (keeps_rows(at.request)) return exchange_evenly(at, mesh, in_flight.output_memory());
+  if (keeps_rows(*at.request)) return exchange_evenly(at, mesh, in_flight.output_memory());
   auto exchange = std::make_shared<SplitExchange>(ticket, in_flight, mesh);
   return Work{{exchange->first_phase()}, [exchange] { return exchange->second_phase(); }};
 }

@@ -8,7 +8,7 @@ namespace ciranda {
 
 Result<Work> gather_work(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh) {
   const Participant::Ready& ready = entry.requests.front();
-  const Request& request = in_flight.at(ready.ticket).request;
+  const Request& request = *in_flight.at(ready.ticket).request;
   const auto outputs =
       give_outputs(in_flight.at(ready.ticket), ready.first_dims.get(), mesh, in_flight.output_memory());
   if (!outputs.ok()) return outputs.status();

@@ -8,7 +8,7 @@ Result<Work> reducescatter_work(const Participant::Execute& entry, InFlight& in_
   const Submission& at = in_flight.at(entry.requests.front().ticket);
   const auto outputs = give_outputs(at, nullptr, mesh, in_flight.output_memory());
   if (!outputs.ok()) return outputs.status();
-  return Work{plan_reducescatter(at.request, mesh.size(), mesh.rank(), outputs.value()), nullptr};
+  return Work{plan_reducescatter(*at.request, mesh.size(), mesh.rank(), outputs.value()), nullptr};
 }
 
 // Moves `contributed` to the rows of this member.

@@ -21,7 +21,7 @@ class WeightedAverage {
       : contributors_(contributors(entry, mesh.size())), in_flight_(in_flight), mesh_(mesh) {
     for (const Participant::Ready& ready : entry.requests) {
       tickets_.push_back(ready.ticket);
-      told_.push_back(in_flight_.at(ready.ticket).request.weight);
+      told_.push_back(in_flight_.at(ready.ticket).request->weight);
     }
   }
 
@@ -34,10 +34,10 @@ class WeightedAverage {
     for (std::size_t i = 0; i < tickets_.size(); ++i) {
       Submission& entry = in_flight_.at(tickets_[i]);
       std::vector<double> weights = weights_of(i);
-      entry.outcome = check(entry.request, weights);
+      entry.outcome = check(*entry.request, weights);
       if (!entry.outcome.ok()) continue;
       if (alike.empty() || alike.back().first != weights) alike.emplace_back(std::move(weights), 0);
-      alike.back().second.push_back(&entry.request);
+      alike.back().second.push_back(entry.request.get());
     }
     for (const auto& [weights, requests] : alike) {
       for (Plan& plan : plan_reduction(requests)) {

@@ -1,6 +1,7 @@
 // PersistentOp and PersistentOps: which states follow which, who holds a name, and how long an operation stays.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -105,6 +106,51 @@ TEST(PersistentOps, FindTheSameOneAgainWithoutLookingItUp) {
   EXPECT_EQ(ops.find(0, "once"), &once);
   PersistentOps::remove_if_unused(once);
   EXPECT_EQ(ops.find(0, "once"), nullptr);
+}
+
+TEST(PersistentOps, AreTakenWhereTheyAreKnown) {
+  PersistentOps ops;
+  OpHandle handle;
+  EXPECT_EQ(ops.take_known(0, "x", &handle), nullptr) << "there is none";
+  EXPECT_EQ(ops.find(0, "x"), nullptr) << "nor was one made";
+  PersistentOp& x = ops.find_or_make(0, "x");
+  EXPECT_EQ(ops.take_known(7, "x"), nullptr) << "on another lane";
+  const std::uint64_t n_before = ops.n_lookups();
+  EXPECT_EQ(ops.take_known(0, "x", &handle), &x);
+  EXPECT_EQ(ops.take_known(0, "x"), nullptr) << "it is in use";
+  x.release();
+  EXPECT_EQ(ops.take_known(0, "x", &handle), &x);
+  EXPECT_EQ(ops.n_lookups(), n_before + 2) << "none by the handle";
+}
+
+// A call with a name of its own, of one tensor, has its request kept for the next.
+TEST(PersistentOps, KeepTheRequestOfACall) {
+  constexpr std::array<std::int64_t, 1> kShape{4};
+  std::array<float, 4> values{};
+  Call call{{}, "x"};
+  call.shape = kShape;
+  call.memory = {reinterpret_cast<const std::byte*>(values.data()), reinterpret_cast<std::byte*>(values.data())};
+  PersistentOps ops;
+  PersistentOp& x = ops.find_or_make(0, "x");
+  const auto made = [&] { return std::make_unique<Request>(make_request(call)); };
+  EXPECT_EQ(x.request_again(call), nullptr);
+  auto request = made();
+  const Request* const first = request.get();
+  x.keep(std::move(request));
+  Call other = call;
+  other.op = ReduceOp::kMax;
+  EXPECT_EQ(x.request_again(other), nullptr);
+  const auto again = x.request_again(call);
+  EXPECT_EQ(again.get(), first);
+  EXPECT_EQ(x.request_again(call), nullptr) << "it is in use";
+
+  request = made();
+  request->is_cacheable = false;
+  x.keep(std::move(request));
+  request = made();
+  request->signature.tensors.push_back(request->signature.tensors.front());
+  x.keep(std::move(request));
+  EXPECT_EQ(x.request_again(call), nullptr);
 }
 
 TEST(OpHandles, AreLookedIntoFirst) {

@@ -20,6 +20,7 @@ Call call() {
   made.process_set = 3;
   made.lane = 5;
   made.priority = 7;
+  made.hints = {.is_deferrable = true, .is_early = true};
   made.memory = {reinterpret_cast<const std::byte*>(values.data()), reinterpret_cast<std::byte*>(values.data())};
   return made;
 }
@@ -27,7 +28,9 @@ Call call() {
 TEST(Calls, MakeARequestOfTheirOwnSignature) {
   const Request request = make_request(call());
   EXPECT_EQ(request.name, "x");
-  EXPECT_TRUE(request.is_awaited);
+  EXPECT_TRUE(request.is_deferrable);
+  EXPECT_TRUE(request.is_early);
+  EXPECT_FALSE(request.is_awaited);
   EXPECT_TRUE(request.is_cacheable);
   EXPECT_EQ(request.process_set, 3U);
   EXPECT_EQ(request.lane, 5U);
@@ -66,6 +69,56 @@ TEST(Calls, AreOfNoOtherSignature) {
     changes[i](other);
     EXPECT_FALSE(is_of(other, call())) << "change " << i;
   }
+}
+
+// All that a later call of the name may differ by.
+TEST(Calls, AreMadeAgainWithTheirOwnMemoryPriorityAndHints) {
+  Request request = make_request(call());
+  std::array<float, 12> other{};
+  Call again = call();
+  again.memory = {reinterpret_cast<const std::byte*>(other.data()), reinterpret_cast<std::byte*>(other.data() + 1)};
+  again.priority = -3;
+  again.hints = {.is_awaited = true, .calls_back_directly = true};
+  ASSERT_TRUE(make_again(request, again));
+  EXPECT_EQ(request.memory.front().input, again.memory.input);
+  EXPECT_EQ(request.memory.front().output, again.memory.output);
+  EXPECT_EQ(request.priority, -3);
+  EXPECT_TRUE(request.is_awaited);
+  EXPECT_TRUE(request.calls_back_directly);
+  EXPECT_FALSE(request.is_deferrable);
+  EXPECT_FALSE(request.is_early);
+  EXPECT_TRUE(is_of(request.signature, call()));
+}
+
+TEST(Calls, AreNotMadeAgainOfAnotherRequest) {
+  constexpr std::array<std::int64_t, 2> kTurned{4, 3};
+  const std::vector<std::function<void(Request&, Call&)>> changes{
+      [](Request&, Call& c) { c.op = ReduceOp::kSum; },
+      [](Request&, Call& c) { c.postscale = 2; },
+      [](Request&, Call& c) { c.dtype = DataType::kInt32; },
+      [&](Request&, Call& c) { c.shape = kTurned; },
+      [](Request&, Call& c) { c.memory = {}; },
+      [](Request&, Call& c) { c.memory.output = nullptr; },
+      [](Request& r, Call&) { r.signature.is_weighted = true; },
+      [](Request& r, Call&) { r.signature.needs_all = true; },
+      [](Request& r, Call&) { r.refusal = Status::aborted("no"); },
+      [](Request& r, Call&) { r.has_room_for_all = true; },
+  };
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    Request request = make_request(call());
+    Call again = call();
+    again.priority = 1;
+    changes[i](request, again);
+    EXPECT_FALSE(make_again(request, again)) << "change " << i;
+    EXPECT_EQ(request.memory.front().input, call().memory.input) << "change " << i;
+    EXPECT_EQ(request.priority, 7) << "change " << i;
+  }
+  Call gathered = call();
+  static_cast<Terms&>(gathered) = {.collective = Collective::kAllgather};
+  Request request = make_request(gathered);
+  EXPECT_TRUE(make_again(request, gathered));
+  gathered.memory.output = nullptr;  // the engine is to allocate
+  EXPECT_FALSE(make_again(request, gathered));
 }
 
 // What the table of collectives says: which may, which of them need memory for the result, and which need rows.

@@ -139,12 +139,11 @@ TEST(Translate, ToACallOnlyWhatCanBeOne) {
       [](auto& r, auto& t) { r.collective = CIRANDA_REDUCESCATTER, t.input = nullptr; },
       [](auto& r, auto&) { r.collective = 99; },
       [](auto& r, auto&) { r.op = 99; },
-      [](auto& r, auto&) { r.flags = CIRANDA_REQUEST_DEFERRABLE; },
+      [](auto& r, auto&) { r.flags = CIRANDA_REQUEST_NEEDS_ALL; },
       [](auto& r, auto&) { r.flags = 1U << 31U; },
       [](auto& r, auto&) { r.name = ""; },
       [](auto& r, auto&) { r.tensors = nullptr; },
       [](auto& r, auto&) { r.tensors_count = 2; },
-      [](auto& r, auto&) { r.callback = [](const ciranda_operation*, void*) {}; },
       [](auto& r, auto&) { r.weight = &kWeight; },
       [](auto& r, auto&) { r.arguments = &kNumber, r.arguments_count = 1; },
       [](auto&, auto& t) { t.output = nullptr; },
@@ -161,6 +160,28 @@ TEST(Translate, ToACallOnlyWhatCanBeOne) {
     request.tensors_count = 1;
     if (i < std::size(changes)) changes[i](request, tensor);
     EXPECT_EQ(as_call(request).has_value(), i == std::size(changes)) << "change " << i;
+  }
+}
+
+TEST(Translate, ToTheHintsOfItsFlags) {
+  constexpr std::uint32_t kFlags[] = {0, CIRANDA_REQUEST_DEFERRABLE, CIRANDA_REQUEST_AWAITED,
+                                      CIRANDA_REQUEST_DIRECT_CALLBACK};
+  float value = 1;
+  ciranda_tensor tensor{&value, &value, nullptr, 0, CIRANDA_FLOAT32, nullptr, 0};
+  ciranda_request request = CIRANDA_REQUEST_INIT;
+  request.name = "x";
+  request.tensors = &tensor;
+  request.tensors_count = 1;
+  for (const std::uint32_t flags : kFlags) {
+    request.flags = flags;
+    const Hints of_call = as_call(request).value().hints;
+    const Hints of_request = translate(request).value();
+    for (const Hints& hints : {of_call, of_request}) {
+      EXPECT_EQ(hints.is_deferrable, flags == CIRANDA_REQUEST_DEFERRABLE);
+      EXPECT_EQ(hints.is_awaited, flags == CIRANDA_REQUEST_AWAITED);
+      EXPECT_EQ(hints.calls_back_directly, flags == CIRANDA_REQUEST_DIRECT_CALLBACK);
+      EXPECT_FALSE(hints.is_early);
+    }
   }
 }
 

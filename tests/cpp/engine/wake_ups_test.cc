@@ -72,7 +72,7 @@ class Rank {
     PersistentOp* const op = world_.names.ops.take(0, r.name);
     EXPECT_NE(op, nullptr);
     auto operation = std::make_shared<Operation>();
-    loop_.submissions().push({std::move(r), operation, op});
+    loop_.submissions().push({std::make_unique<Request>(std::move(r)), operation, op});
     return operation;
   }
 
