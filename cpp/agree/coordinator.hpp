@@ -54,6 +54,8 @@ class Coordinator {
   // How ranks carry out the next call of such a name, if all wait for it. `first_dims`: as of NamedRounds.
   Direct direct_for(const Signature& signature, const FirstDims& first_dims) const;
   bool has_waiting_rank() const { return is_waited_for_ || members_.has_waiting(); }
+  // Not one that has got what it waited for, and has reported nothing since.
+  bool keeps_a_rank_waiting() const { return open_.n_open() > 0 && has_waiting_rank(); }
   // As of Rounds.
   bool has_pressing_round() const { return rounds_.has_pressing(); }
 

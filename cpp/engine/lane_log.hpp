@@ -62,7 +62,7 @@ class LaneLog {
   // for what it gathers.
   bool awaits_reports(bool has_undeferrable) const {
     return relay_ || (coordinator_ &&
-                      (coordinator_->has_waiting_rank() || coordinator_->has_pressing_round() || has_undeferrable));
+                      (coordinator_->keeps_a_rank_waiting() || coordinator_->has_pressing_round() || has_undeferrable));
   }
   // Null where this rank does not coordinate.
   const Coordinator* coordinator() const { return coordinator_.get(); }

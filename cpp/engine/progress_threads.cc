@@ -2,12 +2,12 @@
 
 #include <sys/prctl.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/block_signals.hpp"
-#include "base/earliest.hpp"
 #include "progress/oversubscription.hpp"
 #include "progress/time_left.hpp"
 
@@ -54,7 +54,7 @@ bool ProgressThreads::with_lock(Run run) {
     waits_.heed();
     if (!waits_.are_any()) return true;
   }
-  if (!arm_when_nothing_moves() || is_due_before_background_wakes()) mesh_.kick();
+  if (!arm_when_nothing_moves() || comes_before_background_wakes(loop_.next_deadline())) mesh_.kick();
   return true;
 }
 
@@ -76,9 +76,12 @@ bool ProgressThreads::arm_when_nothing_moves() {
   return false;
 }
 
-bool ProgressThreads::is_due_before_background_wakes() const {
-  const auto deadline = loop_.next_deadline();
-  return deadline && (!deadline_ || *deadline < *deadline_);
+// Then it is to wake by then, also if nothing is due any more when it has the lock: what is due soon, and done before,
+// again and again, wakes it once.
+bool ProgressThreads::comes_before_background_wakes(std::optional<TimePoint> deadline) {
+  const bool is_sooner = deadline && *deadline < deadline_.load();
+  if (is_sooner) deadline_ = *deadline;
+  return is_sooner;
 }
 
 void ProgressThreads::look_again() {
@@ -163,9 +166,8 @@ bool ProgressThreads::run_until_done(const Operation& operation, const std::opti
 
 void ProgressThreads::run_background() {
   prctl(PR_SET_TIMERSLACK, 1UL);  // nanoseconds, not 50 microseconds
-  std::optional<TimePoint> deadline;
   while (!has_ended_.load()) {
-    if (!is_something_unseen() && !coalescing_.is_watched()) mesh_.sleep(time_to(deadline));
+    if (!is_something_unseen() && !coalescing_.is_watched()) sleep_until(deadline_);
     if (coalescing_.is_watched()) {
       watch_burst();
       // One that sees what was left, and what rang while the burst was watched, and has yet to arm. Not any that has
@@ -179,9 +181,13 @@ void ProgressThreads::run_background() {
     run_until_nothing_moves();
     if (!arm_when_nothing_moves()) mesh_.kick();
     // One that nobody needs any more is kept: to wake for it once takes less than to be woken for that of each call.
-    if (time_to(deadline) == std::chrono::nanoseconds(0)) deadline.reset();
-    deadline_ = deadline = earliest(deadline, loop_.next_deadline());
+    const bool is_over = deadline_.load() <= Clock::now();
+    deadline_ = std::min(is_over ? kNever : deadline_.load(), loop_.next_deadline().value_or(kNever));
   }
+}
+
+void ProgressThreads::sleep_until(TimePoint deadline) {
+  mesh_.sleep(time_to(deadline == kNever ? std::nullopt : std::optional(deadline)));
 }
 
 // A thread that waits gets the lock as soon as nothing moves.

@@ -102,11 +102,12 @@ class ProgressThreads {
   // REQUIRES: the lock.
   bool iterate();
   bool arm_when_nothing_moves();
-  bool is_due_before_background_wakes() const;
+  bool comes_before_background_wakes(std::optional<TimePoint> deadline);
   void run_until_nothing_moves();
 
   void run_or_leave_it(std::size_t n_bytes);
   void run_background();
+  void sleep_until(TimePoint deadline);
   void watch_burst();
   void fail_late_submissions();
 
@@ -123,7 +124,9 @@ class ProgressThreads {
   std::atomic<int> n_runners_{0};          // threads that wait and run the loop, or try to
   std::atomic<int> n_waiters_running_{0};  // of those, who have the lock, and have yet to arm the mesh
   std::atomic<bool> has_ended_{false};
-  std::optional<TimePoint> deadline_;  // when the background thread wakes by itself; under the lock
+  // When the background thread wakes by itself. Changed under the lock; read by it before it sleeps.
+  static constexpr TimePoint kNever = TimePoint::max();
+  std::atomic<TimePoint> deadline_{kNever};
   std::thread background_;
 };
 

@@ -133,7 +133,8 @@ TEST(Waits, ThatBeginWhileAnotherThreadArmsAreSeenByIt) {
   waiter.join();
 }
 
-// A mesh that tells how often a thread has begun to sleep, and whether it was to wake by itself.
+// A mesh that tells how often a thread has begun to sleep, and whether it was to wake by itself; and that keeps kicks
+// back, if it is asked to.
 class SleepersMesh final : public MeshAround {
  public:
   using MeshAround::MeshAround;
@@ -143,6 +144,10 @@ class SleepersMesh final : public MeshAround {
     ++n_sleeps_;
     MeshAround::sleep(at_most);
   }
+  void kick() override {
+    if (!keeps_kicks_) MeshAround::kick();
+  }
+  void keep_kicks(bool keeps) { keeps_kicks_ = keeps; }
 
   // Whether the background thread is to wake by itself once it has been woken and sleeps again. Woken more than once:
   // it may just have been about to sleep, with what it knew before.
@@ -158,6 +163,7 @@ class SleepersMesh final : public MeshAround {
  private:
   std::atomic<int> n_sleeps_{0};
   std::atomic<bool> wakes_by_itself_{false};
+  std::atomic<bool> keeps_kicks_{false};
 };
 
 // Each call has a time at which it is told of as stalled. If the background thread forgot that of the last, it would
@@ -177,6 +183,28 @@ TEST(Waits, LeaveTheBackgroundThreadItsDeadline) {
   EXPECT_TRUE(ranks.engine().wait(operation).ok());
   EXPECT_TRUE(ranks.other().wait(last).ok());
   EXPECT_TRUE(mesh.wakes_by_itself_after_kicks()) << "it will once, for nothing";
+}
+
+// Nothing is due any more when it has the lock. If it went by that, it would be woken in each such call. In several
+// worlds: what the other rank writes may wake it sooner.
+TEST(Waits, LeaveTheBackgroundThreadADeadlineThatIsOverBeforeItWakes) {
+  const Watchdog watchdog("deadlines of short calls");
+  Config config;
+  config.stall_warning_seconds = 60;
+  for (int i = 0; i < 10; ++i) {
+    TwoRanks<SleepersMesh> ranks(0, config);
+    SleepersMesh& mesh = ranks.mesh();
+    EXPECT_FALSE(mesh.wakes_by_itself_after_kicks()) << "nothing has been called";
+    mesh.keep_kicks(true);
+    float value = 1;
+    float missing = 2;
+    const auto operation = ranks.engine().submit(request(Collective::kAllreduce, "x", DataType::kFloat32, {1}, &value));
+    const auto last = ranks.other().submit(request(Collective::kAllreduce, "x", DataType::kFloat32, {1}, &missing));
+    EXPECT_TRUE(ranks.engine().wait(operation).ok());
+    EXPECT_TRUE(ranks.other().wait(last).ok());
+    mesh.keep_kicks(false);
+    EXPECT_TRUE(mesh.wakes_by_itself_after_kicks());
+  }
 }
 
 }  // namespace

@@ -162,6 +162,21 @@ TEST_P(WakeUpsTest, DataWakesOnlyThoseWhoExecute) {
   EXPECT_FALSE(other_.awaits_lazy_news());
 }
 
+// A rank says that it waits once; that it has got what it waited for is seen by the round's end.
+TEST_P(WakeUpsTest, TheCoordinatorAwaitsNothingForARankThatHasGotWhatItWaitedFor) {
+  call_once("x");
+  call_once("y");
+  const auto awaited = other_.submit_deferrable("x");
+  const auto beside = other_.submit_deferrable("y");
+  other_.begin_to_wait(*awaited);
+  coordinator_.run();
+  EXPECT_TRUE(coordinator_.awaits_lazy_news());
+  const auto missing = coordinator_.submit_deferrable("x");
+  const auto last = coordinator_.submit_deferrable("y");
+  for (const auto& each : {awaited, beside, missing, last}) complete(*each);
+  EXPECT_FALSE(coordinator_.awaits_lazy_news());
+}
+
 // Where ranks share no memory: the coordinator is done once it has heard of the other, which is done with the log.
 TEST_P(WakeUpsTest, ASmallInputTravelsWithItsReadyReport) {
   if (GetParam()) GTEST_SKIP() << "memory is faster";
