@@ -128,7 +128,7 @@ void Participant::open_rounds(const ExecuteItem& item, PersistentOp& op, std::ve
 }
 
 Result<Participant::Action> Participant::fail(const FailEntry& entry) {
-  Fail action{{}, Status(entry.kind, entry.text)};
+  Fail action{{}, Status(entry.kind, entry.text), close_rounds_in_memory()};
   const auto names_this_rank = [this](const RankRange& range) { return range.first <= rank_ && rank_ <= range.last; };
   const auto n_times = std::count_if(entry.targets.begin(), entry.targets.end(), names_this_rank);
   if (n_times == 0) return Action(std::move(action));
@@ -140,6 +140,16 @@ Result<Participant::Action> Participant::fail(const FailEntry& entry) {
   DirectRounds::close(*op);
   PersistentOps::remove_if_unused(*op);
   return Action(std::move(action));
+}
+
+// What ranks agree on without the log the coordinator does not hear of: after a failure each name comes by it once, so
+// that it sees which ranks have gone on (failures.hpp).
+std::vector<DirectRound> Participant::close_rounds_in_memory() {
+  std::vector<DirectRound> to_close;
+  ops_.for_each(lane_, [&](PersistentOp& op) {
+    if (DirectRounds::is_open(op, Direct::kInMemory)) DirectRounds::close(op, to_close);
+  });
+  return to_close;
 }
 
 Result<Participant::Action> Participant::end_join(const JoinedEntry& entry) {

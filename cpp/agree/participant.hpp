@@ -50,6 +50,7 @@ class Participant {
   struct Fail {
     std::vector<Ticket> tickets;
     Status status;
+    std::vector<DirectRound> to_close;
   };
   struct Joined {
     Ticket ticket;
@@ -75,6 +76,8 @@ class Participant {
   // `ops` outlives this, and has the lane's operations.
   Participant(int rank, LaneId lane, PersistentOps& ops, RoundPlaces places = {0, 0})
       : rank_(rank),
+        lane_(lane),
+        ops_(ops),
         calls_(lane, ops),
         names_(lane, ops),
         held_(names_),
@@ -108,6 +111,7 @@ class Participant {
   Ready take(PersistentOp& op);
   void open_rounds(const ExecuteItem& item, PersistentOp& op, std::vector<DirectRound>& to_close);
   Result<Action> fail(const FailEntry& entry);
+  std::vector<DirectRound> close_rounds_in_memory();
   Result<Action> end_join(const JoinedEntry& entry);
   Result<Action> plan(const PlanEntry& entry);
   Result<Action> cancel(const CancelEntry& entry);
@@ -115,6 +119,8 @@ class Participant {
   Status misfit(const std::string& what_the_log_does, const std::string& what_this_rank_lacks) const;
 
   int rank_;
+  LaneId lane_;
+  PersistentOps& ops_;
   PendingCalls calls_;
   KnownNames names_;
   HeldGroups held_;

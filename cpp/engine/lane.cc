@@ -217,6 +217,7 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
   data_.enqueue({});  // its place in the order
   if (const auto* failed = std::get_if<Participant::Fail>(&action)) {
     if (set_of(id_) == kWorldSet) has_failed_.store(true);
+    for (const DirectRound& round : failed->to_close) in_memory_.close(round);
     for (const Ticket ticket : failed->tickets) {
       by_messages_.forget(ticket);
       in_flight_.complete(ticket, failed->status);

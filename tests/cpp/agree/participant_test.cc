@@ -310,6 +310,29 @@ TEST(Participant, MeetsForANameWhateverIsClosedForOthers) {
   EXPECT_TRUE(participant.come(Direct::kInMemory, request("a", allreduce({4})), 2).has_value());
 }
 
+// So that the coordinator hears of the next call of each name.
+TEST(Participant, ClosesItsRoundsInMemoryWhenTheLogFailsACall) {
+  NamedParticipant participant(0, {8, 1 << 16});
+  open(participant, Direct::kInMemory);
+  const auto action = participant.apply(FailEntry{"other", ErrorKind::kMismatch, "why", {}});
+  ASSERT_TRUE(action.ok());
+  const auto& failure = std::get<Participant::Fail>(action.value());
+  EXPECT_TRUE(failure.tickets.empty());
+  EXPECT_EQ(failure.to_close.size(), 1U);
+  EXPECT_FALSE(participant.come(Direct::kInMemory, request("a", allreduce({4})), 2).has_value());
+}
+
+TEST(Participant, KeepsTheRoundToWhichItHasComeWhenTheLogFailsACall) {
+  NamedParticipant participant(0, {8, 1 << 16});
+  open(participant, Direct::kInMemory);
+  const auto round = participant.come(Direct::kInMemory, request("a", allreduce({4})), 2);
+  ASSERT_TRUE(round);
+  const auto action = participant.apply(FailEntry{"other", ErrorKind::kMismatch, "why", {}});
+  ASSERT_TRUE(action.ok());
+  EXPECT_TRUE(std::get<Participant::Fail>(action.value()).to_close.empty());
+  EXPECT_EQ(participant.rounds().done(*round->op), 2U);
+}
+
 TEST(Participant, AvoidsARoundOnce) {
   NamedParticipant participant(0, {8, 1 << 16});
   open(participant, Direct::kInMemory);

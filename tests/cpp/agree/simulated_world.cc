@@ -524,6 +524,7 @@ void SimulatedWorld::apply(Rank& rank) {
     end(rank, entry);
   } else {
     const auto& failure = std::get<Participant::Fail>(action.value());
+    for (const auto& round : failure.to_close) word(round).close(round.number);
     for (const auto ticket : failure.tickets) {
       rank.by_messages.forget(ticket);
       settle(rank, ticket, {false, entry, failure.status, {}});

@@ -388,5 +388,34 @@ TEST(RoundsInMemory, OfSeveralThreadsInSeveralSets) {
   });
 }
 
+// That all have made calls since is what tells the coordinator that nobody else will make the duplicate. It hears
+// nothing of direct rounds.
+TEST(RoundsInMemory, AreNoneUntilAllHaveGoneOnFromADuplicate) {
+  const Watchdog watchdog("calls after a duplicate");
+  World world(2);
+  std::latch has_failed(1);
+  world.run([&](Engine& engine) {
+    std::vector<float> values(4, 1);
+    const auto other = [&](int) { EXPECT_TRUE(sum(engine, "other", values).ok()); };
+    for (int i = 0; i < 3; ++i) other(i);
+    EXPECT_GT(meet(engine, 1, other), 0U);
+    if (engine.rank() == 1) {
+      std::vector<float> twice(4, 1);
+      const Engine::OperationPtr first = engine.submit(sum_of("x", values));
+      EXPECT_FALSE(engine.wait(engine.submit(sum_of("x", twice))).ok());
+      EXPECT_FALSE(engine.wait(first).ok());
+      has_failed.count_down();
+    } else {
+      has_failed.wait();
+      EXPECT_FALSE(sum(engine, "x", values).ok());
+    }
+    const std::uint64_t n_before = engine.n_met();
+    other(0);
+    EXPECT_EQ(engine.n_met(), n_before);
+    EXPECT_TRUE(sum(engine, "x", values).ok());
+    EXPECT_GT(meet(engine, 1, other), 0U) << "they go on";
+  });
+}
+
 }  // namespace
 }  // namespace ciranda
