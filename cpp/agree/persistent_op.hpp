@@ -2,8 +2,9 @@
 // calls it), as one rank knows it: whether it is in use, what its ranks have agreed on, and how its oldest pending call
 // travels. It is made when its name is first used, and found once for a call (persistent_ops.hpp).
 //
-// Whether it is in use any thread may ask and say; all else is for one thread (the holder of the progress lock), and
-// changed by the parts of the participant (participant.hpp), each of which has some fields of its own.
+// Whether it is in use any thread may ask and say, and who holds it has its last request; all else is for one thread
+// (the holder of the progress lock), and changed by the parts of the participant (participant.hpp), each of which has
+// some fields of its own.
 #pragma once
 
 #include <atomic>

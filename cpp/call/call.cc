@@ -68,8 +68,9 @@ Request make_request(const Call& call) {
 }
 
 bool make_again(Request& request, const Call& call) {
-  const bool is_like = is_of(request.signature, call) && request.refusal.ok() && can_be_repeated(call) &&
-                       request.has_room_for_all == has_room_for_all(call);
+  const bool is_in_place = request.process_set == call.process_set && request.lane == call.lane;
+  const bool is_like = is_in_place && is_of(request.signature, call) && request.refusal.ok() && can_be_repeated(call) &&
+                       call.memory.place.is_host() && request.has_room_for_all == has_room_for_all(call);
   if (!is_like) return false;
   static_cast<Hints&>(request) = call.hints;
   request.memory.front() = call.memory;

@@ -47,7 +47,7 @@ Call call_of(const Request& request, std::size_t tensor);
 Request make_request(const Call& call);
 
 // Makes the request of a call that of a later one, which differs by memory, priority and hints at most. False, and
-// nothing is changed: it differs by more. REQUIRES: both are of the same name and lane, and the request is prepared.
+// nothing is changed: it differs by more. REQUIRES: both are of the same name, and the request is prepared.
 bool make_again(Request& request, const Call& call);
 
 }  // namespace ciranda

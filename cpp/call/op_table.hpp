@@ -109,7 +109,7 @@ struct CollectiveInfo {
   // One reduction of all inputs is what every rank gets: what several calls reduce may travel as one, and who has all
   // inputs needs no plan.
   bool reduces_for_all = is_reduction && is_same_on_all;
-  // A blocking call may be made again without a request: see call/call.hpp.
+  // A call may be made again without a new request: see call/call.hpp.
   bool may_be_call = goes_direct && has_tensors;
   bool may_lack_output = allocates_output && !takes_splits;  // such a call
 

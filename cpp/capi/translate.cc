@@ -125,7 +125,8 @@ bool may_be_call(const ciranda_request& request) {
   const bool is_name_empty = request.name != nullptr && *request.name == '\0';
   if (!is_plain || is_name_empty || request.tensors_count != 1 || request.tensors == nullptr) return false;
   const ciranda_tensor& tensor = *request.tensors;
-  const bool has_shape = tensor.ndim == 0 || (tensor.ndim > 0 && tensor.shape != nullptr);
+  const bool may_have_shape = tensor.ndim > 0 && tensor.ndim <= static_cast<std::int32_t>(kMaxDimensions);
+  const bool has_shape = tensor.ndim == 0 || (may_have_shape && tensor.shape != nullptr);
   return has_shape && tensor.splits == nullptr;
 }
 

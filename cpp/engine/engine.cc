@@ -117,9 +117,10 @@ Engine::OperationPtr Engine::submit(Request request, Operation::Callback callbac
 }
 
 Engine::OperationPtr Engine::submit(const Call& call, Operation::Callback callback, OpHandle* handle) {
-  PersistentOps& ops = parts_->world.names.ops;
-  const LaneId lane = lane_id(call.process_set, call.lane);
-  PersistentOp* op = call.name.empty() ? nullptr : ops.take_known(lane, call.name, handle);
+  WorldParts& world = parts_->world;
+  const LaneId lane = lane_id(call.process_set, call.lane);  // of numbers that nobody has checked: it may be another's
+  const bool may_be_known = !call.name.empty() && world.sets.ranks(call.process_set) != nullptr;
+  PersistentOp* op = may_be_known ? world.names.ops.take_known(lane, call.name, handle) : nullptr;
   std::unique_ptr<Request> request = op != nullptr ? op->request_again(call) : nullptr;
   if (op != nullptr && request == nullptr) std::exchange(op, nullptr)->release();
   if (request == nullptr) request = std::make_unique<Request>(make_request(call));

@@ -53,7 +53,7 @@ class Lane {
 
   void submit(Submission&& submission, TimePoint now);
   RoundsInMemory::Outcome repeat(const Call& call, OpHandle* handle, Stages* stages, int n_looks);
-  // The submission has no request where the lane joins along with another. REQUIRES: no join is pending here.
+  // The submission's request is empty where the lane joins along with another. REQUIRES: no join is pending here.
   void join(Submission&& submission, TimePoint now);
   Status on_message(int world_rank, Message message, TimePoint now);
 

@@ -58,8 +58,8 @@ class LaneLog {
   // The same on all members.
   bool has_relays() const { return has_relays_; }
   // Whether what others report may be what some rank waits for: as only the coordinator knows of others, where a rank
-  // waits or a request, its own or another's, is not to be held back; at a relay always, as it does not know who waits
-  // for what it gathers.
+  // waits for something open, or a request, its own or another's, is not to be held back; at a relay always, as it does
+  // not know who waits for what it gathers.
   bool awaits_reports(bool has_undeferrable) const {
     return relay_ || (coordinator_ &&
                       (coordinator_->keeps_a_rank_waiting() || coordinator_->has_pressing_round() || has_undeferrable));

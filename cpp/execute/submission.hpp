@@ -20,7 +20,7 @@ namespace ciranda {
 struct Submission {
   std::unique_ptr<Request> request = {};
   std::shared_ptr<Operation> operation = {};
-  PersistentOp* op = nullptr;           // that it holds; null: a duplicate, or not numbered yet
+  PersistentOp* op = nullptr;           // that it holds; null: a duplicate, or not prepared, or not numbered yet
   Stages stages = {};                   // those in which it was recorded
   std::unique_ptr<Staged> staged = {};  // null: its tensors lie in host memory
   bool is_waited_for = false;           // by a thread that has submitted nothing after it, before it is taken in

@@ -131,7 +131,7 @@ std::optional<Call> EngineHandle::as_call(const Request& request, nb::handle inp
   return read_tensors(call, inputs, outputs, tensors) ? std::optional(call) : std::nullopt;
 }
 
-// False if they do not fit; submit() then raises the reason.
+// False if they do not fit; submit_attached() then raises the reason.
 bool EngineHandle::read_tensors(Call& call, nb::handle inputs, nb::handle outputs, CallTensors& tensors) {
   TensorReader& reader = session_->reader();
   const bool is_in_place = outputs.is(inputs);

@@ -149,6 +149,7 @@ TEST(Translate, ToACallOnlyWhatCanBeOne) {
       [](auto&, auto& t) { t.output = nullptr; },
       [](auto&, auto& t) { t.shape = nullptr; },
       [](auto&, auto& t) { t.ndim = -1; },
+      [](auto&, auto& t) { t.ndim = 65; },
       [](auto&, auto& t) { t.dtype = 99; },
       [](auto&, auto& t) { t.splits = &kNumber, t.splits_count = 1; },
   };
