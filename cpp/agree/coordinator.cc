@@ -221,10 +221,10 @@ ExecuteItem Coordinator::execute(NamedRounds& name) {
 }
 
 // Ranks can do without the coordinator where it had nothing to say: no rank held the call back to travel with others,
-// and none has joined. Likewise for the next call without a name: of many in flight, the next was reported before this
-// one is carried out.
+// none has joined, and it need not see whether all have gone on from a duplicate call. Likewise for the next call
+// without a name: of many in flight, the next was reported before this one is carried out.
 bool Coordinator::may_do_without_log(const NamedRounds& name) const {
-  if (!name.round.has_all() || name.round.n_deferrable > 0) return false;
+  if (!name.round.has_all() || name.round.n_deferrable > 0 || rounds_.are_duplicates_owed()) return false;
   if (name.cache_id != kNoCacheId) return true;
   return options_.direct == Direct::kInMemory && !name.is_cacheable && is_unnamed(name.name) && open_.n_open() == 1 &&
          UnnamedSignatures::may_meet(name.agreed, if_any(name.first_dims), options_.has_buffers());

@@ -35,6 +35,9 @@ class Failures {
   // nobody owes any more.
   std::vector<NamedRounds*> forgive_duplicates(std::uint64_t n_failed_before);
 
+  // Whether some member owes a duplicate call, as far as the coordinator knows.
+  bool are_duplicates_owed() const { return !owed_duplicates_.empty(); }
+
   // Rounds of all names that have failed.
   std::uint64_t n_failed() const { return n_failed_; }
 

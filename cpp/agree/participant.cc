@@ -142,8 +142,6 @@ Result<Participant::Action> Participant::fail(const FailEntry& entry) {
   return Action(std::move(action));
 }
 
-// What ranks agree on without the log the coordinator does not hear of: after a failure each name comes by it once, so
-// that it sees which ranks have gone on (failures.hpp).
 std::vector<DirectRound> Participant::close_rounds_in_memory() {
   std::vector<DirectRound> to_close;
   ops_.for_each(lane_, [&](PersistentOp& op) {

@@ -100,6 +100,10 @@ class Participant {
   // The same for a request that was refused here because its name is in use: the others must hear of it.
   Message submit_duplicate(PersistentOp& op, Ticket ticket);
 
+  // Of a failure, or a duplicate call of this rank: the coordinator, which does not hear of rounds in memory, is to see
+  // which ranks have gone on since. So the next call of each name comes by the log. Those that this rank is to close.
+  std::vector<DirectRound> close_rounds_in_memory();
+
   // An Internal error means that the log does not fit what this rank reported: the world is broken.
   Result<Action> apply(const LogEntry& entry);
 
@@ -111,7 +115,6 @@ class Participant {
   Ready take(PersistentOp& op);
   void open_rounds(const ExecuteItem& item, PersistentOp& op, std::vector<DirectRound>& to_close);
   Result<Action> fail(const FailEntry& entry);
-  std::vector<DirectRound> close_rounds_in_memory();
   Result<Action> end_join(const JoinedEntry& entry);
   Result<Action> plan(const PlanEntry& entry);
   Result<Action> cancel(const CancelEntry& entry);

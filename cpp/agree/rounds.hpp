@@ -56,6 +56,7 @@ class Rounds {
   void close(NamedRounds& name);
   void forget_if_unused(NamedRounds& name);
   std::uint64_t n_failed() const { return failures_.n_failed(); }
+  bool are_duplicates_owed() const { return failures_.are_duplicates_owed(); }
   // All members have taken part in a round, which opened when n_failed_before had failed. `round`: whose name stays.
   void forgive_duplicates(std::uint64_t n_failed_before, const Round* round);
 

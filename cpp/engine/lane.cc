@@ -112,7 +112,10 @@ void Lane::submit(Submission&& submission, TimePoint now) {
   const auto taken = take_in(std::move(submission), now);
   if (!taken) return;
   const Ticket ticket = *taken;
-  if (is_duplicate) in_memory_.leave();  // its first call may be at one
+  if (is_duplicate) {
+    in_memory_.leave();  // its first call may be at one
+    for (const DirectRound& round : participant_.close_rounds_in_memory()) in_memory_.close(round);
+  }
   PersistentOp& op = is_duplicate ? parts_.names.ops.find_or_make(id_, in_flight_.at(ticket).request->name) : *held;
   if (by_messages_.come(op, ticket, now) || in_memory_.come(op, ticket, now)) return;
   if (participant_.rounds().come_late(op, ticket)) return;
@@ -192,6 +195,7 @@ Result<bool> Lane::agree(TimePoint now) {
 Status Lane::apply(const LogMessage& log, TimePoint now) {
   log_came_ = in_flight_.recorder().now();
   for (const LogEntry& entry : log.entries) {
+    if (std::holds_alternative<FailEntry>(entry)) in_memory_.leave();  // so that it closes the rounds of all names
     Result<Participant::Action> action = participant_.apply(entry);
     if (!action.ok()) return action.status();
     ++n_logged_;

@@ -488,6 +488,7 @@ void SimulatedWorld::append(LogEntry entry) {
 void SimulatedWorld::apply(Rank& rank) {
   const std::size_t entry = rank.n_applied++;
   if (!has_come_down(rank, entry)) return;
+  if (std::holds_alternative<FailEntry>(log_[entry])) look_at_rounds(rank, true);
   auto action = rank.participant.apply(log_[entry]);
   if (!action.ok()) return must(action.status());
   report_late(rank);
