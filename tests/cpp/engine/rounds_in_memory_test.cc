@@ -388,6 +388,38 @@ TEST(RoundsInMemory, OfSeveralThreadsInSeveralSets) {
   });
 }
 
+// Ranks hear of the failure where they have come to a round of the only other name, which must not stay open for that.
+TEST(RoundsInMemory, EndWhereRanksHearOfADuplicateAtOne) {
+  const Watchdog watchdog("a duplicate beside one other name");
+  for (int i = 0; i < 20; ++i) {
+    World world(2);
+    std::latch is_duplicate(1);
+    world.run([&](Engine& engine) {
+      std::vector<float> values(4, 1);
+      std::vector<float> x(4, 1);
+      std::vector<float> twice(4, 1);
+      const auto other = [&](int) { EXPECT_TRUE(sum(engine, "other", values).ok()); };
+      const auto asynchronous = [&](std::vector<float>& memory) {
+        Request r = sum_of("x", memory);
+        r.is_awaited = false;
+        return engine.submit(std::move(r));
+      };
+      for (int k = 0; k < 3; ++k) other(k);
+      EXPECT_GT(meet(engine, 1, other), 0U);
+      if (engine.rank() == 0) is_duplicate.wait();
+      const Engine::OperationPtr first = asynchronous(x);
+      if (engine.rank() == 1) {
+        EXPECT_FALSE(engine.wait(asynchronous(twice)).ok());
+        is_duplicate.count_down();
+      }
+      for (int k = 0; k < 20; ++k) other(k);
+      static_cast<void>(engine.wait(first));  // it may have been carried out before the duplicate is taken in
+      for (int k = 0; k < 3; ++k) other(k);   // all go on
+      EXPECT_TRUE(sum(engine, "x", x).ok());
+    });
+  }
+}
+
 // That all have made calls since is what tells the coordinator that nobody else will make the duplicate. It hears
 // nothing of direct rounds.
 TEST(RoundsInMemory, AreNoneUntilAllHaveGoneOnFromADuplicate) {
