@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <random>
 #include <string>
@@ -215,7 +216,7 @@ TEST(CallsAgain, CallBackAsTheyAreTold) {
   World world(2);
   world.run([](Engine& engine) {
     Float4 x;
-    int n_called = 0;
+    std::atomic<int> n_called{0};  // several threads call back
     for (int step = 0; step < 20; ++step) {
       x.values.fill(1);
       Call call = x.call();
