@@ -70,7 +70,7 @@ std::vector<double> expected_of(const Wanted& terms, int n_ranks, int step) {
 Wanted choose(std::mt19937& alike) {
   constexpr std::array kCollectives{Collective::kAllreduce, Collective::kAllreduce, Collective::kBroadcast,
                                     Collective::kAllgather};
-  constexpr std::array<std::int64_t, 5> kCounts{4, 4, 4, 300, 70'000};
+  constexpr std::array<std::int64_t, 5> kCounts{4, 4, 4, 300, 9'000};
   return {"n" + std::to_string(alike() % 4), kCollectives.at(alike() % 4),
           alike() % 3 == 0 ? ReduceOp::kMax : ReduceOp::kSum, kCounts.at(alike() % 5),
           static_cast<std::uint32_t>(alike() % 2)};
