@@ -12,18 +12,19 @@ PersistentOps::~PersistentOps() {
 PersistentOp* PersistentOps::take(LaneId lane, std::string_view name, OpHandle* handle) {
   if (is_kept(handle, lane, name) && handle->op->take()) return handle->op.get();
   const std::lock_guard lock(mutex_);
-  const std::shared_ptr<PersistentOp>& op = made(lane, name);
-  if (handle != nullptr) handle->op = op;
-  return op->take() ? op.get() : nullptr;
+  return take(made(lane, name), handle);
 }
 
 PersistentOp* PersistentOps::take_known(LaneId lane, std::string_view name, OpHandle* handle) {
   if (is_kept(handle, lane, name) && handle->op->take()) return handle->op.get();
   const std::lock_guard lock(mutex_);
   const auto found = look_up(lane, name);
-  if (found == ops_.end()) return nullptr;
-  if (handle != nullptr) handle->op = found->second;
-  return found->second->take() ? found->second.get() : nullptr;
+  return found == ops_.end() ? nullptr : take(found->second, handle);
+}
+
+PersistentOp* PersistentOps::take(const std::shared_ptr<PersistentOp>& op, OpHandle* handle) {
+  if (handle != nullptr) handle->op = op;
+  return op->take() ? op.get() : nullptr;
 }
 
 PersistentOp* PersistentOps::find(LaneId lane, std::string_view name, const OpHandle* handle) const {

@@ -64,6 +64,7 @@ class PersistentOps {
   bool is_kept(const OpHandle* handle, LaneId lane, std::string_view name) const {
     return handle != nullptr && handle->op != nullptr && handle->op->is(*this, lane, name);
   }
+  static PersistentOp* take(const std::shared_ptr<PersistentOp>& op, OpHandle* handle);
   // REQUIRES, here and below: the mutex.
   auto look_up(LaneId lane, std::string_view name) const { return ++n_lookups_, ops_.find({lane, name}); }
   const std::shared_ptr<PersistentOp>& made(LaneId lane, std::string_view name);

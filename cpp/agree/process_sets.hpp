@@ -60,6 +60,11 @@ constexpr LaneId lane_id(std::uint32_t process_set, std::uint32_t lane) {
 // The lane's number in its set.
 constexpr std::uint32_t lane_of(LaneId lane) { return needs_no_agreement(lane) ? 0 : lane % kMaxLanes; }
 constexpr std::uint32_t set_of(LaneId lane) { return needs_no_agreement(lane) ? lane : lane / kMaxLanes; }
+// Of numbers that nobody has checked: whether their id is no other lane's.
+constexpr bool is_lane(std::uint32_t process_set, std::uint32_t lane) {
+  const LaneId id = lane_id(process_set, lane);
+  return set_of(id) == process_set && lane_of(id) == lane;
+}
 
 class ProcessSets {
  public:

@@ -118,9 +118,9 @@ Engine::OperationPtr Engine::submit(Request request, Operation::Callback callbac
 
 Engine::OperationPtr Engine::submit(const Call& call, Operation::Callback callback, OpHandle* handle) {
   WorldParts& world = parts_->world;
-  const LaneId lane = lane_id(call.process_set, call.lane);  // of numbers that nobody has checked: it may be another's
-  const bool is_its_own = set_of(lane) == call.process_set && lane_of(lane) == call.lane;
-  const bool may_be_known = is_its_own && !call.name.empty() && world.sets.ranks(call.process_set) != nullptr;
+  const LaneId lane = lane_id(call.process_set, call.lane);
+  const bool may_be_known =
+      !call.name.empty() && is_lane(call.process_set, call.lane) && world.sets.ranks(call.process_set) != nullptr;
   PersistentOp* op = may_be_known ? world.names.ops.take_known(lane, call.name, handle) : nullptr;
   std::unique_ptr<Request> request = op != nullptr ? op->request_again(call) : nullptr;
   if (op != nullptr && request == nullptr) std::exchange(op, nullptr)->release();

@@ -114,7 +114,7 @@ void Lane::submit(Submission&& submission, TimePoint now) {
   const Ticket ticket = *taken;
   if (is_duplicate) {
     in_memory_.leave();  // its first call may be at one
-    for (const DirectRound& round : participant_.close_rounds_in_memory()) in_memory_.close(round);
+    in_memory_.close(participant_.close_rounds_in_memory());
   }
   PersistentOp& op = is_duplicate ? parts_.names.ops.find_or_make(id_, in_flight_.at(ticket).request->name) : *held;
   if (by_messages_.come(op, ticket, now) || in_memory_.come(op, ticket, now)) return;
@@ -208,7 +208,7 @@ Status Lane::apply(const LogMessage& log, TimePoint now) {
 
 Status Lane::apply(Participant::Action action, TimePoint now) {
   if (auto* to_execute = std::get_if<Participant::Execute>(&action)) {
-    for (const DirectRound& round : to_execute->to_close) in_memory_.close(round);
+    in_memory_.close(to_execute->to_close);
     stand_in(*to_execute, id_, mesh_, in_flight_);
     for (const Participant::Ready& ready : to_execute->requests) {
       by_messages_.forget(ready.ticket);
@@ -221,7 +221,7 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
   data_.enqueue({});  // its place in the order
   if (const auto* failed = std::get_if<Participant::Fail>(&action)) {
     if (set_of(id_) == kWorldSet) has_failed_.store(true);
-    for (const DirectRound& round : failed->to_close) in_memory_.close(round);
+    in_memory_.close(failed->to_close);
     for (const Ticket ticket : failed->tickets) {
       by_messages_.forget(ticket);
       in_flight_.complete(ticket, failed->status);
@@ -238,7 +238,7 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
     control_.hurry();
     if (cancelled->answer) reports_.say(*cancelled->answer, now);
   } else if (const auto* forgotten = std::get_if<Participant::Forgotten>(&action)) {
-    for (const DirectRound& round : forgotten->to_close) in_memory_.close(round);
+    in_memory_.close(forgotten->to_close);
     reports_.say(forgotten->answer, now);
   } else {
     has_ended_ = true;

@@ -33,8 +33,7 @@ Lane* Lanes::find(LaneId id) const {
 // which the set's first lane knows.
 Lane* Lanes::find_further(std::uint32_t process_set, std::uint32_t number) const {
   const LaneId id = lane_id(process_set, number);
-  const bool is_possible = set_of(id) == process_set && lane_of(id) == number;  // else the id is that of another lane
-  Lane* const lane = is_possible ? find(id) : nullptr;
+  Lane* const lane = is_lane(process_set, number) ? find(id) : nullptr;
   if (lane == nullptr || number == 0) return lane;
   const Lane* const first = find(lane_id(process_set, 0));
   return first == nullptr || first->has_joined() || kept_.has_any_for(id) ? nullptr : lane;

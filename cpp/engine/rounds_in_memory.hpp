@@ -50,6 +50,9 @@ class RoundsInMemory {
 
   // This rank does not come. REQUIRES: it has not.
   void close(const DirectRound& round);
+  void close(const std::vector<DirectRound>& rounds) {
+    for (const DirectRound& round : rounds) close(round);
+  }
 
   bool empty() const { return pending_.empty(); }
   bool holds(const Operation& operation) const;
