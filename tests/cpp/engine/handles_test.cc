@@ -52,7 +52,7 @@ void sum(Engine& engine, How how, const std::string& name, std::size_t count, in
 
 TEST(Handles, SaveACallThatIsMadeAgainLookingItsNameUp) {
   constexpr int kSteps = 20;
-  constexpr std::size_t kLarge = 300'000;  // for no direct round
+  constexpr std::size_t kLarge = 150'000;  // for no direct round
   for (const Layout layout : kLayouts) {
     for (const How how : {How::kSubmitted, How::kCalled, How::kBlocking}) {
       for (const std::size_t count : {std::size_t{4}, kLarge}) {
