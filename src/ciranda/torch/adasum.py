@@ -108,6 +108,7 @@ class AdasumOptimizer(OwnSteps):
                 [0, *(-group for group in groups)],
             ],
             dtype=torch.int32,
+            device="cpu",
         )
         most = ops.allreduce(mine, name=self._agreement, op=Max, process_set=self._options.process_set)
         differing = (most[1] != -most[2]).nonzero().flatten().tolist()

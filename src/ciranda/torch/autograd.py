@@ -59,7 +59,7 @@ class Autograd:
     @staticmethod
     def zeros(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """Return a new tensor of zeros."""
-        return torch.zeros(shape, dtype=dtype)
+        return torch.zeros(shape, dtype=dtype, device="cpu")
 
     @staticmethod
     def cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:

@@ -30,7 +30,9 @@ class Bucket:
         for dtype in dict.fromkeys(parameter.dtype for parameter in parameters):
             members = [index for index, parameter in enumerate(parameters) if parameter.dtype == dtype]
             self._members.append(members)
-            self.flats.append(torch.zeros(sum(parameters[member].numel() for member in members), dtype=dtype))
+            self.flats.append(
+                torch.zeros(sum(parameters[member].numel() for member in members), dtype=dtype, device="cpu")
+            )
         self._divide()
         #: The world that was asked for shared memory, whether or not it had any; none yet.
         self.asked: int | None = None

@@ -132,7 +132,7 @@ def _fill_holes(outline: Any, tensors: list[torch.Tensor]) -> Any:
     def change(leaf: Any) -> Any:
         if not isinstance(leaf, _Hole):
             return leaf
-        tensors.append(torch.empty(leaf.shape, dtype=leaf.dtype))
+        tensors.append(torch.empty(leaf.shape, dtype=leaf.dtype, device="cpu"))
         return tensors[-1]
 
     return _map_leaves(outline, change)

@@ -221,7 +221,7 @@ class GradientOptimizer(WrappedOptimizer):
     def _combine(self, has_come_to_step: bool) -> list[str]:
         """Return the names of the gradients that other ranks have and this one does not."""
         is_usual = all(group.is_usual for group in self._groups)
-        asks = not self._presence.is_settled or not all(group.carries for group in self._groups)
+        asks = not self._presence.is_settled or any(group.is_new for group in self._groups)
         if asks:
             self._tell()
             if has_come_to_step or not is_usual:
@@ -237,7 +237,7 @@ class GradientOptimizer(WrappedOptimizer):
 
     def _finish(self, kinds: list[list[Kind]], has_asked: bool) -> list[str]:
         for index, group in enumerate(self._groups):
-            if group.carries:
+            if not has_asked or group.carries:
                 kinds[index] = group.learn(self._members[index])
         if not has_asked:
             self._presence.note_heard(not any(kinds))
@@ -338,7 +338,7 @@ class GradientOptimizer(WrappedOptimizer):
 
     def _combined_loss(self, loss: Any) -> Tensor:
         """Return the loss of all ranks: with their own losses, ranks would make different steps."""
-        mine = torch.as_tensor(loss).detach()
+        mine = torch.as_tensor(loss, device="cpu").detach()
         name = f"{PREFIX}.{joined(list(self._parameter_names.values()))}.loss"
         options = self._options
         return ops.allreduce(

@@ -42,7 +42,6 @@ class GradientGroup:
     __slots__ = (
         "_come",
         "_finishers",
-        "_is_new",
         "_lacking",
         "_options",
         "_prepared",
@@ -55,6 +54,7 @@ class GradientGroup:
         "densified",
         "is_deferred",
         "is_here",
+        "is_new",
         "names",
         "operation",
         "sparse",
@@ -91,12 +91,12 @@ class GradientGroup:
         self._finishers: list[Callable[[], None]] = []
         self.reset()
         #: Whether the ranks have yet to ask each other of these gradients.
-        self._is_new = True
+        self.is_new = True
         presence.add_group()
 
     def reset(self) -> None:
         """Prepare for the next step."""
-        self._is_new = False
+        self.is_new = False
         n_members = len(self.names)
         self._remaining[:] = [self._options.passes] * n_members
         self._waiting_for = n_members
@@ -130,7 +130,7 @@ class GradientGroup:
     @property
     def carries(self) -> bool:
         """Whether the reduction of the gradients also carries the ranks' reports on them."""
-        return not self._is_new and self._presence.is_settled
+        return not self.is_new and self._presence.is_settled
 
     def kinds(self, parameters: Sequence[Tensor]) -> list[Kind]:
         """Return the kind of this rank's gradient of each member."""
@@ -212,9 +212,9 @@ class GradientGroup:
                 come[member].grad = gradient  # type: ignore[union-attr]
         is_last = self._presence.start_group()
         if self.carries:
-            self._submit([*self._to_send(*self._filled(members, gradients)), self._tell()], is_last)
+            self._submit(self._to_send(*self._filled(members, gradients)), [self._tell()], is_last)
         elif gradients:
-            self._submit(self._to_send(members, gradients), is_last)
+            self._submit(self._to_send(members, gradients), [], is_last)
         if gradients:
             self._watched = gradients[-1], gradients[-1]._version
         come[:] = [None] * len(come)
@@ -231,7 +231,7 @@ class GradientGroup:
                 given[member] = zeros if self.bucket is None else self.bucket.take(member, zeros)
         return list(range(n_members)), [given[member] for member in range(n_members)]
 
-    def _tell(self) -> Tensor:
+    def _tell(self) -> _core.TensorDescription:
         """Return this rank's report on the members. REQUIRES: all are complete."""
         self._presence.note_told()
         is_odd = self._presence.is_odd
@@ -288,9 +288,9 @@ class GradientGroup:
         self._finishers.append(lambda: _copy(gradient, compression.decompress(work, context)))
         return work
 
-    def _submit(self, to_send: list[Tensor], is_last: bool) -> None:
+    def _submit(self, to_send: list[Tensor], told: list[_core.TensorDescription], is_last: bool) -> None:
         connected = world.engine or engine()  # the second raises
-        tensors = all_for_engine(to_send)
+        tensors = [*all_for_engine(to_send), *told]
         target = tensors[0] if len(tensors) == 1 else tensors
         self.operation = connected.submit_prepared(self._prepared, target, self._options.weight, is_last)
 

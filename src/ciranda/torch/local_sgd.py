@@ -161,11 +161,13 @@ class LocalOptimizer(OwnSteps):
         Raises:
             MismatchError: on all ranks.
         """
-        mine = torch.tensor([n_steps, len(names), zlib.crc32("\n".join(names).encode())], dtype=torch.float64)
+        mine = torch.tensor(
+            [n_steps, len(names), zlib.crc32("\n".join(names).encode())], dtype=torch.float64, device="cpu"
+        )
         name = f"{self._name}.agreement"
         most, least = ops.allreduce(
             torch.stack([mine, -mine]), op=Max, name=name, process_set=self._options.process_set
-        ) * torch.tensor([[1.0], [-1.0]])
+        ) * torch.tensor([[1.0], [-1.0]], device="cpu")
         if most[0] != least[0]:
             raise MismatchError(
                 f"LocalSGD: rank {rank()} averages {_reason(n_steps)}, but others {_reason(int(least[0]))} or "
@@ -186,7 +188,7 @@ class LocalOptimizer(OwnSteps):
             InvalidArgumentError: on all ranks; no rank has a loss.
         """
         rate = float(self.param_groups[0].get("lr", 1.0))
-        mine = torch.tensor([sum(self._losses), len(self._losses), rate, 1.0], dtype=torch.float64)
+        mine = torch.tensor([sum(self._losses), len(self._losses), rate, 1.0], dtype=torch.float64, device="cpu")
         name = f"{self._name}.progress"
         loss, n_losses, rates, n_ranks = ops.allreduce(
             mine, op=Sum, name=name, process_set=self._options.process_set

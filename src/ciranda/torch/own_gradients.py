@@ -36,7 +36,7 @@ def share_overflow(names: Mapping[Tensor, str], process_set: ProcessSet) -> None
     if not own:
         return
     name = f"{PREFIX}.{joined(list(names.values()))}.overflow"
-    mine = torch.tensor([float(any(not bool(each.isfinite().all()) for each in _values(own)))])
+    mine = torch.tensor([float(any(not bool(each.isfinite().all()) for each in _values(own)))], device="cpu")
     if ops.allreduce(mine, op=Max, name=name, process_set=process_set).item() == 0:
         return
     for values in _values(names)[:1]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import enum
+from array import array
 from collections.abc import Sequence
-
-import torch
 
 from ciranda import _core
 from ciranda._basics import engine, world
@@ -13,9 +12,8 @@ from ciranda._frameworks.options import PREFIX, Options
 from ciranda._numbering import Era, era_of
 from ciranda._ops import Average, Max, Sum
 from ciranda.errors import MismatchError
-from ciranda.torch.tensors import for_engine
 
-Tensor = torch.Tensor
+_FLOAT32 = _core.DATA_TYPES["float32"]
 
 
 class Kind(enum.IntFlag):
@@ -27,49 +25,56 @@ class Kind(enum.IntFlag):
 
 
 class Told:
-    """What the ranks tell each other of some gradients: a table that an allreduce combines, in place.
+    """What the ranks tell each other of some gradients: a table of float32 that an allreduce combines, in place.
 
     A column for each gradient, and one for the step. Row 0: whether it is dense, or the step's number even; row 1:
     whether it is sparse, or the number odd. Of all ranks together: what is above zero, somebody has.
+
+    No tensor of torch: each use of one costs a small model's step microseconds.
     """
 
     def __init__(self, name: str, sparse_as_dense: bool) -> None:
         self._name = name
         self._sparse_as_dense = sparse_as_dense
-        self._table = torch.empty(2, 0)
+        self._table = array("f")
         self._is_odd = False
         #: Of an even step and an odd one: what this rank tells if all gradients are dense, and what comes of it if that
         #: is so on all ranks.
         self._usual = [self._table, self._table]
-        self._usual_result = [self._table, self._table]
+        self._usual_result = [b"", b""]
 
-    def tell(self, kinds: Sequence[Kind], is_odd: bool) -> Tensor:
+    def tell(self, kinds: Sequence[Kind], is_odd: bool) -> _core.TensorDescription:
         """Return the table to combine, of these gradients."""
-        self._is_odd = is_odd
-        self._table = _table_of(kinds, is_odd)
-        return self._table
+        return self._tell(_table_of(kinds, is_odd), is_odd)
 
-    def tell_usual(self, n_gradients: int, is_odd: bool) -> Tensor:
+    def tell_usual(self, n_gradients: int, is_odd: bool) -> _core.TensorDescription:
         """Return the table of so many gradients, all dense."""
-        if self._usual[is_odd].shape[1] != n_gradients + 1:
+        if len(self._usual[is_odd]) != 2 * (n_gradients + 1):
             self._usual[is_odd] = _table_of([Kind.DENSE] * n_gradients, is_odd)
-        self._is_odd = is_odd
-        self._table = self._usual[is_odd].clone()
-        return self._table
+        return self._tell(self._usual[is_odd][:], is_odd)
+
+    def _tell(self, table: array[float], is_odd: bool) -> _core.TensorDescription:
+        self._table, self._is_odd = table, is_odd
+        return _core.TensorDescription(table.buffer_info()[0], (2, len(table) // 2), _FLOAT32, table)
 
     # --- REQUIRES, from here on: the table was combined
+
+    def _columns(self) -> list[tuple[float, float]]:
+        n_columns = len(self._table) // 2
+        return list(zip(self._table[:n_columns], self._table[n_columns:], strict=True))
 
     @property
     def is_usual(self) -> bool:
         """Whether all ranks have told that all gradients are dense, and of the same step."""
-        if torch.equal(self._table, self._usual_result[self._is_odd]):
+        result = self._table.tobytes()
+        if result == self._usual_result[self._is_odd]:
             return True
         # A column of 1 on all ranks has come to the same in all places, whatever the averages round to.
-        of_all = float(self._table[int(self._is_odd), -1])
-        usual = _table_of([Kind.DENSE] * (self._table.shape[1] - 1), self._is_odd) * of_all
-        if of_all <= 0 or not torch.equal(self._table, usual):
+        of_all = self._columns()[-1][self._is_odd]
+        usual = _table_of([Kind.DENSE] * (len(self._table) // 2 - 1), self._is_odd)
+        if of_all <= 0 or self._table.tolist() != [of_one * of_all for of_one in usual]:
             return False
-        self._usual_result[self._is_odd] = self._table
+        self._usual_result[self._is_odd] = result
         return True
 
     def check(self, names: Sequence[str]) -> None:
@@ -78,16 +83,14 @@ class Told:
         Raises:
             MismatchError: on all ranks, which could else wait for each other, or combine what does not belong together.
         """
-        both = self._table.prod(dim=0)
-        if not both.any():
-            return
-        if both[-1]:
+        *are_mixed, are_apart = (bool(upper and lower) for upper, lower in self._columns())
+        if are_apart:
             raise MismatchError(
                 f"{self._name}: since their common start, ranks have made different numbers of steps with this "
                 "optimizer. All must call step() equally often: skip a step only by values that all ranks have"
             )
-        if not self._sparse_as_dense:
-            mixed = [name for name, is_mixed in zip(names, both.tolist(), strict=False) if is_mixed]
+        mixed = [name for name, is_mixed in zip(names, are_mixed, strict=True) if is_mixed]
+        if mixed and not self._sparse_as_dense:
             raise MismatchError(
                 f"the gradients of {', '.join(mixed)} are sparse on some ranks and dense on others; give "
                 "DistributedOptimizer sparse_as_dense=True"
@@ -95,14 +98,14 @@ class Told:
 
     def kinds(self) -> list[Kind]:
         """Return what all ranks together have of each gradient."""
-        dense, sparse = (self._table[:, :-1] > 0).tolist()
-        return [Kind(is_dense + 2 * is_sparse) for is_dense, is_sparse in zip(dense, sparse, strict=True)]
+        *members, _ = self._columns()
+        return [Kind((is_dense > 0) + 2 * (is_sparse > 0)) for is_dense, is_sparse in members]
 
 
-def _table_of(kinds: Sequence[Kind], is_odd: bool) -> Tensor:
+def _table_of(kinds: Sequence[Kind], is_odd: bool) -> array[float]:
     rows = [[float(kind == of_row) for kind in (*kinds, Kind.NONE)] for of_row in (Kind.DENSE, Kind.SPARSE)]
     rows[is_odd][-1] = 1.0
-    return torch.tensor(rows)
+    return array("f", rows[0] + rows[1])
 
 
 class Presence:
@@ -188,7 +191,7 @@ class Presence:
         tell_usual = self._told.tell_usual
         mine = tell_usual(len(kinds), self.is_odd) if are_usual else self._told.tell(kinds, self.is_odd)
         connected = world.engine or engine()
-        self._operation = connected.submit_prepared(self._prepared, for_engine(mine), None, True)
+        self._operation = connected.submit_prepared(self._prepared, mine, None, True)
         self._has_told = True
 
     @property

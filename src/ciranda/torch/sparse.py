@@ -60,7 +60,7 @@ def _tell(tensor: Tensor | None, like: Tensor, op: int, weight: float | None, by
     rows = (0, 0) if tensor is None else (tensor._nnz(), tensor.sparse_dim())
     told = _Told(_basics.rank(), *rows, weight is not None, weight or 0.0, op, by_all, number_of(like.dtype))
     padding = [_NO_DIMENSION] * (_N_SHAPE - like.ndim)
-    return torch.tensor([[*told, *like.shape, *padding]], dtype=torch.float64)
+    return torch.tensor([[*told, *like.shape, *padding]], dtype=torch.float64, device="cpu")
 
 
 def _said(row: list[float], what: str) -> str:
@@ -201,17 +201,17 @@ class SparseReduction:
 
     def _rows(self) -> _Rows:
         if self._tensor is None:
-            values = torch.empty((0, *self._shape[self._n_sparse_dims :]), dtype=self._dtype)
-            return _Rows(torch.empty((0, self._n_sparse_dims), dtype=torch.int64), values)
+            values = torch.empty((0, *self._shape[self._n_sparse_dims :]), dtype=self._dtype, device="cpu")
+            return _Rows(torch.empty((0, self._n_sparse_dims), dtype=torch.int64, device="cpu"), values)
         return _Rows(self._tensor.indices().t().contiguous(), self._tensor.values().contiguous())
 
     def _start_dense(self, rows: _Rows) -> None:
         where = tuple(rows.indices.t())
-        dense = torch.zeros(self._shape, dtype=self._dtype)
+        dense = torch.zeros(self._shape, dtype=self._dtype, device="cpu")
         dense[where] = rows.values
         # How many have each row: a row of zeros is not a row that is not there. And how many ranks there are.
         places = self._shape[: self._n_sparse_dims]
-        present = torch.zeros(places.numel() + 1, dtype=torch.int32)
+        present = torch.zeros(places.numel() + 1, dtype=torch.int32, device="cpu")
         present[:-1].view(places)[where] = 1
         present[-1] = 1
         process_set = self._process_set
@@ -246,7 +246,7 @@ class SparseReduction:
             return self._add_up(_Rows(*self._gathered.wait()))
         if self._dense is not None:
             return self._pick(*(handle.wait() for handle in self._dense))
-        return torch.zeros(self._shape, dtype=self._dtype, layout=torch.sparse_coo).coalesce()
+        return torch.zeros(self._shape, dtype=self._dtype, layout=torch.sparse_coo, device="cpu").coalesce()
 
     __call__ = wait
 

@@ -22,7 +22,9 @@ def widened(values: Tensor) -> Tensor:
 
 def coalesced(indices: Tensor, values: Tensor, shape: Sequence[int]) -> Tensor:
     """Return the tensor of these values; `indices` is [n_sparse_dims, n_rows], sorted, and none comes twice."""
-    return torch.sparse_coo_tensor(indices, values, tuple(shape), check_invariants=False, is_coalesced=True)
+    return torch.sparse_coo_tensor(
+        indices, values, tuple(shape), device="cpu", check_invariants=False, is_coalesced=True
+    )
 
 
 def sum_of(indices: Tensor, values: Tensor, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
@@ -61,16 +63,16 @@ def _added_up(indices: Tensor, values: Tensor, shape: Sequence[int]) -> Tensor:
     n_rows, n_sparse_dims = indices.shape
     if n_rows == 0:
         return coalesced(indices.t(), values, shape)
-    places = torch.zeros(n_rows, dtype=torch.int64)  # of the rows, in a table of them all
+    places = torch.zeros(n_rows, dtype=torch.int64, device="cpu")  # of the rows, in a table of them all
     for column, size in zip(indices.t(), shape[:n_sparse_dims], strict=True):
         places = places * size + column
     places, order = places.sort(stable=True)
-    is_first = torch.ones(n_rows, dtype=torch.bool)
+    is_first = torch.ones(n_rows, dtype=torch.bool, device="cpu")
     is_first[1:] = places[1:] != places[:-1]
     first = is_first.nonzero().flatten()
     total = values[order[first]]
     group = is_first.cumsum(0) - 1
-    nth = torch.arange(n_rows) - first[group]  # of the rows with the same index
+    nth = torch.arange(n_rows, device="cpu") - first[group]  # of the rows with the same index
     for number in range(1, int(nth.max()) + 1):  # at most as many as ranks, if these have coalesced theirs
         chosen = nth == number
         total[group[chosen]] += values[order[chosen]]

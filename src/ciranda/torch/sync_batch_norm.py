@@ -37,7 +37,7 @@ def _statistics(batch: Tensor, process_set: ProcessSet) -> tuple[float, Tensor, 
     """Return the number of values of each channel in all ranks' batches, their means and (biased) variances."""
     n_channels = batch.shape[1]
     count = batch.numel() // max(n_channels, 1)
-    mine = torch.zeros(1, 1 + 2 * n_channels, dtype=torch.float64)
+    mine = torch.zeros(1, 1 + 2 * n_channels, dtype=torch.float64, device="cpu")
     if count > 0:
         variance, mean = torch.var_mean(_wide(batch), _by_channel(batch), correction=0)
         mine[0, 0] = count

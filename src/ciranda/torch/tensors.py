@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from operator import attrgetter, is_
 from typing import Any
 
@@ -127,7 +128,7 @@ def bring_all_back(work: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]
 
 def allocate_shared(n_bytes: int) -> tuple[torch.Tensor, bool]:
     """Return zeroed bytes that the engine combines where they lie, and whether it does. All ranks must call it."""
-    like = torch.empty(0, dtype=torch.uint8)
+    like = torch.empty(0, dtype=torch.uint8, device="cpu")
     memory, is_shared = engine().allocate_shared(n_bytes, for_engine(like))
     return like_input(memory, like), is_shared
 
@@ -147,7 +148,7 @@ def _share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _counts(numbers: Any, splits: Splits | None) -> torch.Tensor:
-    counts = torch.as_tensor(numbers)
+    counts = torch.as_tensor(numbers, device="cpu")
     if splits is None:
         return counts
     return counts.to(splits.dtype if isinstance(splits, torch.Tensor) else torch.int32)
@@ -164,7 +165,7 @@ ADAPTER: Adapter[torch.Tensor, torch.Tensor, Splits] = Adapter(
     bring_back=bring_back,
     from_engine=like_input,
     share_memory=_share_memory,
-    splits=torch.as_tensor,
+    splits=partial(torch.as_tensor, device="cpu"),
     counts=_counts,
     gradients=Autograd(),
     all_readable=all_contiguous,

@@ -77,7 +77,7 @@ class WrappedOptimizer(torch.optim.Optimizer):
         number = self._options.number
         if number is None or self._numbered_in == world.epoch:
             return None
-        mine = torch.tensor([number, number])
+        mine = torch.tensor([number, number], device="cpu")
         mine[1] *= -1
         return ops.allreduce_async(mine, name=f"{PREFIX}.noname.number", op=Max, process_set=self._options.process_set)
 

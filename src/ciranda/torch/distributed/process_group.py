@@ -101,7 +101,7 @@ def _delivery(outputs: list[Tensor]) -> Callable[[_core.Operation], None]:
 
     def finish(done: _core.Operation) -> None:
         for whole, output in zip(done.outputs(), outputs, strict=True):
-            output.detach().copy_(torch.as_tensor(whole).reshape(output.shape))
+            output.detach().copy_(torch.as_tensor(whole, device="cpu").reshape(output.shape))
 
     return finish
 
@@ -297,7 +297,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
         def finish(done: _core.Operation) -> None:
             if outputs:
                 for whole, parts in zip(done.outputs(), outputs, strict=True):
-                    table = torch.as_tensor(whole)
+                    table = torch.as_tensor(whole, device="cpu")
                     for position, index in enumerate(self._order):
                         parts[index].detach().copy_(table[position].reshape(parts[index].shape))
 
@@ -328,7 +328,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
 
         def finish(done: _core.Operation) -> None:
             for whole, output in zip(done.outputs(), outputs, strict=True):
-                table = torch.as_tensor(whole)
+                table = torch.as_tensor(whole, device="cpu")
                 if table.data_ptr() == output.data_ptr():
                     continue  # it came to where it is wanted
                 ordered = table if self._is_ordered else table[self._place]
@@ -395,7 +395,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
         operation = self._submit(ALLTOALL, [for_engine(flat)], None, splits=[splits], opts=opts)
 
         def finish(done: _core.Operation) -> None:
-            whole, sent = (torch.as_tensor(each) for each in done.outputs())
+            whole, sent = (torch.as_tensor(each, device="cpu") for each in done.outputs())
             counts = [outputs[index].numel() for index in self._order]
             for index, n_sent, n_wanted in zip(self._order, sent.tolist(), counts, strict=True):
                 if n_sent != n_wanted:

@@ -24,7 +24,7 @@ def parts_of(tensor: Tensor, op: int) -> list[Tensor]:
     if op not in (Sum, Average):
         raise NotSupportedError("all_reduce() of sparse tensors sums or averages; for other operations make them dense")
     whole = tensor.detach().coalesce()
-    shape = torch.tensor([tensor.shape], dtype=torch.int64)
+    shape = torch.tensor([tensor.shape], dtype=torch.int64, device="cpu")
     return [contiguous(whole.indices().t()), contiguous(whole.values()), shape]
 
 
@@ -32,7 +32,7 @@ def delivery(tensor: Tensor, op: int, ranks: Sequence[int]) -> Callable[[_core.O
     """Return the function that adds up the gathered parts, in rank order, into `tensor`."""
 
     def finish(done: _core.Operation) -> None:
-        indices, values, shapes = (torch.as_tensor(each) for each in done.outputs())
+        indices, values, shapes = (torch.as_tensor(each, device="cpu") for each in done.outputs())
         here = list(tensor.shape)
         for rank, shape in zip(ranks, shapes.tolist(), strict=True):
             if shape != here:

@@ -36,8 +36,8 @@ def gather(
     if _are_features(features, n_features):
         prepared = prepare(features)
     else:
-        prepared, problem = torch.empty(0, n_features), 1
-    mine = torch.empty(0, dtype=torch.int64)
+        prepared, problem = torch.empty(0, n_features, device="cpu"), 1
+    mine = torch.empty(0, dtype=torch.int64, device="cpu")
     if labels is not None:
         if _are_labels(labels):
             mine = labels.detach().to(torch.int64)
@@ -46,7 +46,7 @@ def gather(
     needs_gradient = prepared.requires_grad and torch.is_grad_enabled()
     told = Told(len(prepared), -1 if labels is None else len(mine), needs_gradient, problem)
     with torch.no_grad():
-        sent = [prepared, mine, torch.tensor([told.row()])]
+        sent = [prepared, mine, torch.tensor([told.row()], device="cpu")]
         everyones, all_labels, rows = ops.grouped_allgather(sent, name=name, process_set=process_set)
     n_ranks, place = cast(int, process_set.size()), cast(int, process_set.rank())
     batches = Batches(rows.tolist(), place, n_ranks, n_features)

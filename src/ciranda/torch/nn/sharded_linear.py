@@ -113,7 +113,7 @@ class ShardedLinear(nn.Module):
     def reset_parameters(self) -> None:
         """Draw new values from torch's random numbers, as `torch.nn.Linear` has; other ones on each rank."""
         # Ranks with the same seed would have the same values, so that classes of different shards would be twins.
-        seed = int(torch.randint(1 << 62, ())) ^ (self.shard * 0x9E3779B97F4A7C15 & (1 << 62) - 1)
+        seed = int(torch.randint(1 << 62, (), device="cpu")) ^ (self.shard * 0x9E3779B97F4A7C15 & (1 << 62) - 1)
         generator = torch.Generator().manual_seed(seed)
         bound = self.in_features**-0.5
         with torch.no_grad():

@@ -22,6 +22,7 @@ from ciranda.errors import InvalidArgumentError
 from ciranda.torch import ops
 from ciranda.torch.nn.batches import gather
 from ciranda.torch.nn.sharded_linear import ShardedLinear, wide_dtype
+from ciranda.torch.sparse_rows import coalesced
 
 Tensor = torch.Tensor
 Reduction = Literal["mean", "global_mean", "sum", "none"]
@@ -246,10 +247,7 @@ class _Backward:
         """Return the gradient of the weight: sparse, if that was requested and classes were sampled."""
         chosen = self._step.chosen
         if self._of_rows is not None and chosen is not None and self._step.layer.sparse:
-            indices = chosen[None]
-            return torch.sparse_coo_tensor(
-                indices, self._of_rows, self._weight.shape, is_coalesced=True, check_invariants=False
-            )
+            return coalesced(chosen[None], self._of_rows, self._weight.shape)
         return self._placed(self._of_rows, self._weight)
 
     def of_bias(self) -> Tensor | None:
