@@ -14,6 +14,7 @@
 #include "engine/small_sums.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/world.hpp"
+#include "repetitions.hpp"
 #include "text_matchers.hpp"
 
 namespace ciranda {
@@ -110,7 +111,7 @@ void expect_result(Engine& engine, Pending& pending, const std::string& where) {
 }
 
 TEST(CallsAgain, AreCarriedOutByTheirOwnTerms) {
-  constexpr int kSteps = 300;
+  constexpr int kSteps = static_cast<int>(repetitions(300));
   for (const Layout layout : kLayouts) {
     for (const int n_ranks : {1, 2, 3}) {
       const Watchdog watchdog("calls again, " + to_string(layout));
