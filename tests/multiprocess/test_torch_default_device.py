@@ -19,12 +19,15 @@ from ciranda.torch.nn import ShardedLinear, sharded_softmax_cross_entropy
 
 pytestmark = pytest.mark.multiprocess
 
-# Tensors on it have no data: whatever is made there by mistake is refused when it is used.
+# Tensors on it have no data: most of what is made there by mistake is refused when it is used.
 _ELSEWHERE = "meta"
 
 _WRAPPERS: dict[str, Callable[..., Any]] = {
     "plain": hvd.DistributedOptimizer,
     "bucket_view": lambda *args, **kwargs: hvd.DistributedOptimizer(*args, gradient_as_bucket_view=True, **kwargs),
+    "closure": lambda optimizer, named_parameters: hvd.DistributedOptimizer(
+        torch.optim.LBFGS(optimizer.param_groups[0]["params"], lr=0.1, max_iter=2), named_parameters
+    ),
     "adasum": lambda *args, **kwargs: hvd.DistributedOptimizer(*args, op=hvd.Adasum, **kwargs),
     "unnamed": lambda optimizer, named_parameters: hvd.DistributedOptimizer(optimizer),
     "local_sgd": lambda *args, **kwargs: hvd.LocalSGD(*args, k=2, adaptive=True, max_k=2, **kwargs),
@@ -33,19 +36,29 @@ _WRAPPERS: dict[str, Callable[..., Any]] = {
 
 def _train(wrap: Callable[..., Any], device: str) -> dict[str, torch.Tensor]:
     torch.manual_seed(1)
-    model = nn.Sequential(nn.Embedding(8, 4, sparse=wrap is hvd.DistributedOptimizer), nn.Flatten(), nn.Linear(8, 2))
+    is_sparse = wrap is hvd.DistributedOptimizer
+    model = nn.Sequential(nn.Embedding(8, 4, sparse=is_sparse), nn.Flatten(), nn.Linear(8, 2))
     batches = [torch.tensor([[hvd.rank(), 2], [3, step + hvd.rank()]]) for step in range(4)]
     with torch.device(device):
-        optimizer = wrap(torch.optim.SGD(model.parameters(), lr=0.1), named_parameters=model.named_parameters())
+        sgd = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.0 if is_sparse else 0.9)
+        optimizer = wrap(sgd, named_parameters=model.named_parameters())
         hvd.broadcast_parameters(model.state_dict(), root_rank=0)
-        hvd.broadcast_optimizer_state(optimizer, root_rank=0)
-        for batch in batches:
+
+        def loss_of(batch: torch.Tensor) -> torch.Tensor:
             optimizer.zero_grad()
             loss = model(batch).square().sum()
             loss.backward()
+            return loss
+
+        for batch in batches:
+            if isinstance(optimizer, torch.optim.LBFGS):
+                optimizer.step(lambda batch=batch: float(loss_of(batch)))
+                continue
+            loss = loss_of(batch)
             optimizer.step()
             if isinstance(optimizer, LocalOptimizer):
                 optimizer.report_loss(loss)
+        hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     return {name: value.clone() for name, value in model.state_dict().items()}
 
 
@@ -61,34 +74,37 @@ def test_training(worlds: Any, wrapper: str) -> None:
     worlds.of(2).run(_check_optimizers, wrapper)
 
 
-def _check_calls() -> None:
-    n, rank = hvd.size(), hvd.rank()
+def _calls(device: str) -> list[torch.Tensor]:
+    rank = hvd.rank()
     rows = torch.arange(4.0).reshape(4, 1) + rank
     sparse = torch.sparse_coo_tensor(torch.tensor([[rank, 2]]), torch.ones(2, 3), (5, 3))
-    summed = torch.zeros(5, 3)
-    for each in range(n):
-        summed[each] += 1
-        summed[2] += 1
     norm = hvd.SyncBatchNorm(2)
     batch = torch.arange(8.0).reshape(4, 2) + rank
-    leaf = torch.ones(3, requires_grad=True)
-    layer = ShardedLinear(4, 10, sample_rate=0.5, sparse=True)
-    features, labels = torch.ones(2, 4), torch.tensor([rank, 9])
-    with torch.device(_ELSEWHERE):
+    leaves = [torch.ones(3, requires_grad=True), torch.ones(2, 4, requires_grad=True)]
+    labels = torch.tensor([rank, 9])
+    weight = torch.linspace(-1, 1, 40).reshape(10, 4)
+    with torch.device(device):
+        layer = ShardedLinear(4, 10, sample_rate=0.5, sparse=True)
+        layer.load_dense(weight)
         received, counts = hvd.alltoall(rows, splits=[1, 3] if rank == 0 else [2, 2])
-        assert (len(received), counts.tolist()) == ((3, [1, 2]) if rank == 0 else (5, [3, 2]))
-        assert hvd.allgather(rows).shape == (4 * n, 1)
-        assert hvd.broadcast_object({"rank": rank}, root_rank=1) == {"rank": 1}
-        assert hvd.allgather_object(rank) == list(range(n))
-        assert torch.equal(hvd.sparse_allreduce_async(sparse, name="sparse", op=hvd.Sum)().to_dense(), summed)
-        norm(batch).sum().backward()
-        hvd.allgather(leaf).sum().backward()
-        sharded_softmax_cross_entropy(features, labels, layer).backward()
+        summed = hvd.sparse_allreduce_async(sparse, name="sparse", op=hvd.Sum)()
+        gathered, unused = hvd.grouped_allgather([leaves[0], 2 * leaves[0]])
+        loss = sharded_softmax_cross_entropy(leaves[1], labels, layer)
+        logits = layer(leaves[1])
+        for result in (norm(batch), gathered, loss, logits):
+            result.sum().backward()
+        said = [hvd.broadcast_object({"rank": rank}, root_rank=1)["rank"], *hvd.allgather_object(rank)]
         hvd.barrier()
-    assert leaf.grad is not None
-    assert leaf.grad.tolist() == [1.0] * 3
+    gradients = [each.grad for each in (*leaves, layer.weight, norm.weight) if each.grad is not None]
+    assert len(gradients) == 4
+    dense = [each.to_dense() for each in (summed, *gradients)]
     assert norm.running_mean is not None
-    torch.testing.assert_close(norm.running_mean, 0.1 * torch.tensor([3.0 + (n - 1) / 2, 4.0 + (n - 1) / 2]))
+    return [received, counts, unused, loss, logits, norm.running_mean, torch.tensor(said), *dense]
+
+
+def _check_calls() -> None:
+    for nth, (wanted, found) in enumerate(zip(_calls("cpu"), _calls(_ELSEWHERE), strict=True)):
+        assert torch.equal(found, wanted), nth
 
 
 def test_calls(worlds: Any) -> None:

@@ -493,6 +493,8 @@ def _refused() -> list[str]:
     normal.shards = Shards(6, 3)
     with pytest.raises(ValueError, match="this is shard 0 of 3 of a ShardedLinear, but this is now rank 0 of 1"):
         normal(batch[0])
+    with pytest.raises(ValueError, match="must stay in CPU memory, but its weight is on device meta"):
+        plain.to("meta")(batch[0])
     return texts
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from typing import Any
 
@@ -437,3 +438,21 @@ def _wait_for_sets_in_opposite_orders() -> None:
 @pytest.mark.parametrize("calls", [_count_in_each_set, _wait_in_one_set_first, _wait_for_sets_in_opposite_orders])
 def test_several_sets(worlds: Any, calls: Any) -> None:
     worlds.of(3).run(calls)
+
+
+def _add_parameters_before_others_are_heard() -> None:
+    """Rank 0 has combined its dense gradients, and has yet to hear that those of rank 1 are sparse."""
+    embedding, more = torch.nn.Embedding(4, 2, sparse=hvd.rank() == 1), torch.nn.Linear(2, 1)
+    optimizer: Any = torch.optim.SGD(embedding.parameters(), lr=0.1)
+    optimizer = hvd.DistributedOptimizer(optimizer, embedding.named_parameters(), sparse_as_dense=True)
+    for step in range(3):
+        optimizer.zero_grad()
+        embedding(torch.tensor([1, 2])).sum().backward()
+        if step == 1:
+            time.sleep(0.3 * hvd.rank())
+            optimizer.add_param_group({"params": list(more.parameters())})
+        optimizer.step()
+
+
+def test_parameters_added_before_others_are_heard(worlds: Any) -> None:
+    worlds.of(2).run(_add_parameters_before_others_are_heard)

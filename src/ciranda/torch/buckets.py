@@ -23,7 +23,7 @@ class Bucket:
 
     def __init__(self, parameters: Sequence[Tensor]) -> None:
         self._shapes = [parameter.shape for parameter in parameters]
-        self._places: list[Tensor] = [torch.empty(0)] * len(parameters)
+        self._places: list[Tensor] = [torch.empty(0, device="cpu")] * len(parameters)
         self.flats: list[Tensor] = []
         #: The members of each flat tensor, in their order.
         self._members: list[list[int]] = []

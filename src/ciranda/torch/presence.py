@@ -70,8 +70,9 @@ class Told:
         if result == self._usual_result[self._is_odd]:
             return True
         # A column of 1 on all ranks has come to the same in all places, whatever the averages round to.
-        of_all = self._columns()[-1][self._is_odd]
-        usual = _table_of([Kind.DENSE] * (len(self._table) // 2 - 1), self._is_odd)
+        n_columns = len(self._table) // 2
+        of_all = self._table[(1 + self._is_odd) * n_columns - 1]
+        usual = _table_of([Kind.DENSE] * (n_columns - 1), self._is_odd)
         if of_all <= 0 or self._table.tolist() != [of_one * of_all for of_one in usual]:
             return False
         self._usual_result[self._is_odd] = result
@@ -89,7 +90,8 @@ class Told:
                 f"{self._name}: since their common start, ranks have made different numbers of steps with this "
                 "optimizer. All must call step() equally often: skip a step only by values that all ranks have"
             )
-        mixed = [name for name, is_mixed in zip(names, are_mixed, strict=True) if is_mixed]
+        # Gradients may have been added since: their names come last.
+        mixed = [name for name, is_mixed in zip(names, are_mixed, strict=False) if is_mixed]
         if mixed and not self._sparse_as_dense:
             raise MismatchError(
                 f"the gradients of {', '.join(mixed)} are sparse on some ranks and dense on others; give "

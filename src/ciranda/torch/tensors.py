@@ -32,9 +32,9 @@ _increment_version = getattr(torch.autograd.graph, "increment_version", None)
 
 def _increments_many() -> bool:
     with torch.inference_mode():
-        without_version = torch.empty(0)
+        without_version = torch.empty(0, device="cpu")
     try:
-        _increment_version([torch.empty(0), without_version])  # type: ignore[misc]
+        _increment_version([torch.empty(0, device="cpu"), without_version])  # type: ignore[misc]
     except (RuntimeError, TypeError):  # older versions of torch take one tensor, which has a version
         return False
     return True

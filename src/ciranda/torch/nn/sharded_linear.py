@@ -103,10 +103,10 @@ class ShardedLinear(nn.Module):
         self.first, self.end = self.shards.bounds(shard)
         self._name = f"ShardedLinear.{_layers.next(process_set)}"
         size = self.end - self.first
-        self.weight = ShardedParameter(torch.empty(size, in_features, dtype=dtype))
-        self.bias = ShardedParameter(torch.empty(size, dtype=dtype)) if bias else None
+        self.weight = ShardedParameter(torch.empty(size, in_features, dtype=dtype, device="cpu"))
+        self.bias = ShardedParameter(torch.empty(size, dtype=dtype, device="cpu")) if bias else None
         #: How often classes were sampled.
-        self.register_buffer("n_drawn", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("n_drawn", torch.zeros((), dtype=torch.int64, device="cpu"))
         self.n_drawn: Tensor
         self.reset_parameters()
 
@@ -125,7 +125,7 @@ class ShardedLinear(nn.Module):
 
         All ranks must call it, with batches that may differ in size or be empty, and run the backward pass too.
         """
-        self.check_ranks()
+        self.check()
         everyones, _, _ = gather(
             features, None, self.in_features, f"{self._name}.forward", self.process_set, self.prepared
         )
@@ -144,8 +144,12 @@ class ShardedLinear(nn.Module):
             return features
         return functional.normalize(features.to(wide_dtype(features.dtype, self.weight.dtype)))
 
-    def check_ranks(self) -> None:
-        """Raise InvalidArgumentError unless the shards are those of the present ranks."""
+    def check(self) -> None:
+        """Raise InvalidArgumentError unless the shards are those of the present ranks, and lie in CPU memory."""
+        if self.weight.device.type != "cpu":
+            raise InvalidArgumentError(
+                f"a ShardedLinear must stay in CPU memory, but its weight is on device {self.weight.device}"
+            )
         now = self.process_set.size(), self.process_set.rank()
         if now != (self.shards.n_shards, self.shard):
             raise InvalidArgumentError(
@@ -162,7 +166,7 @@ class ShardedLinear(nn.Module):
 
     def to_dense(self) -> tuple[Tensor, Tensor | None]:
         """Return the weight and the bias of all classes, on every rank. All ranks must call it."""
-        self.check_ranks()
+        self.check()
         with torch.no_grad():
             parts = [each.detach() for each in (self.weight, self.bias) if each is not None]
             whole = ops.grouped_allgather(parts, name=f"{self._name}.dense", process_set=self.process_set)

@@ -73,7 +73,7 @@ def sharded_softmax_cross_entropy(
         raise InvalidArgumentError("margins are of angles: they need a ShardedLinear with normalize=True")
     if reduction not in ("mean", "global_mean", "sum", "none"):
         raise InvalidArgumentError(f"reduction must be 'mean', 'global_mean', 'sum' or 'none'; got {reduction!r}")
-    layer.check_ranks()
+    layer.check()
     with torch.autocast("cpu", enabled=False):
         everyones, all_labels, batches = gather(
             features, labels, layer.in_features, f"{layer.name}.loss", layer.process_set, layer.prepared
