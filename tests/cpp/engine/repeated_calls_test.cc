@@ -33,6 +33,7 @@ using testing::add_set;
 using testing::agree;
 using testing::bare;
 using testing::come;
+using testing::end_stalls_soon;
 using testing::LastToCome;
 using testing::meet;
 using testing::OneIsLate;
@@ -523,8 +524,7 @@ TEST(RepeatedCalls, AreNoneWhereRanksDoNotMeet) {
 TEST(RepeatedCalls, AreRememberedWhenARankIsMissed) {
   const Watchdog watchdog("a missed rank");
   WorldOptions options = patient();
-  options.config.stall_warning_seconds = 0.05;
-  options.config.stall_shutdown_seconds = 0.2;
+  end_stalls_soon(options.config);
   World world(2, options);
   std::latch has_failed(1);
   std::latch is_open(2);

@@ -18,6 +18,7 @@
 namespace ciranda {
 namespace {
 
+using testing::end_stalls_soon;
 using testing::expected;
 using testing::filled;
 using testing::Layout;
@@ -126,8 +127,7 @@ TEST(RoundsByMessages, ForWhichARankNeverComesAreCancelled) {
   for (int missing = 0; missing < 3; ++missing) {
     const Watchdog watchdog("missing rank " + std::to_string(missing));
     WorldOptions options = apart();
-    options.config.stall_warning_seconds = 0.05;
-    options.config.stall_shutdown_seconds = 0.3;
+    end_stalls_soon(options.config);
     World world(3, options);
     ::testing::internal::CaptureStderr();
     std::latch others_have_failed(2);

@@ -58,8 +58,7 @@ std::uint64_t meet(Engine& engine, std::uint64_t n, Step step) {
 // What a rank did last is told of it when it is missed, also if it was no entry of the log.
 inline void expect_that_the_last_call_is_told_of_a_missed_rank(WorldOptions options) {
   const Watchdog watchdog("a missed rank");
-  options.config.stall_warning_seconds = 0.05;
-  options.config.stall_shutdown_seconds = 0.2;
+  end_stalls_soon(options.config);
   World world(2, options);
   std::latch has_failed(1);
   world.run([&](Engine& engine) {

@@ -15,6 +15,7 @@
 namespace ciranda {
 namespace {
 
+using testing::end_stalls_soon;
 using testing::OneIsLate;
 using testing::request;
 using testing::Watchdog;
@@ -27,8 +28,7 @@ WorldOptions impatient(bool with_arena) {
   options.fabric.slot_bytes = 4096;
   options.fabric.ring_bytes = 4096;
   options.config.slot_bytes = 4096;
-  options.config.stall_warning_seconds = 0.05;
-  options.config.stall_shutdown_seconds = 0.3;
+  end_stalls_soon(options.config);
   return options;
 }
 
