@@ -13,7 +13,7 @@ from ranks import wait_until
 import ciranda.jax as hvd
 from ciranda._ops import ALLREDUCE
 from ciranda.errors import InvalidArgumentError, MismatchError, NotSupportedError
-from ciranda.jax import _plugin
+from ciranda.jax import _plugin, arrays
 from ciranda.jax._plugin import live_calls
 from ciranda.jax._primitive import Call, _attributes
 
@@ -33,6 +33,31 @@ def raised(attempt: Any) -> BaseException:
 def _inputs() -> list[np.ndarray[Any, Any]]:
     shape = (2 * hvd.size(), 4)
     return [np.random.default_rng(rank).normal(size=shape).astype(np.float32) for rank in range(hvd.size())]
+
+
+# --- arrays
+
+
+def wide_arrays_while_x64_is_off() -> None:
+    """Arrays that were made while it was on keep their dtype, as in what jax does with them."""
+    rank, n = hvd.rank(), hvd.size()
+    everyone = [np.arange(n, dtype=np.int64) + 2**40 * (each + 1) for each in range(n)]
+    with arrays._enable_x64(True):
+        mine, real = jnp.asarray(everyone[rank]), jnp.arange(3.0) / 4 + rank
+    assert (mine.dtype, real.dtype) == (np.int64, np.float64)
+    rows, row = [1] * n, slice(rank, rank + 1)
+    results = {
+        "sum": (hvd.allreduce(mine, op=hvd.Sum), np.sum(everyone, axis=0)),
+        "average": (hvd.allreduce(real), np.arange(3.0) / 4 + (n - 1) / 2),
+        "gather": (hvd.allgather(mine), np.concatenate(everyone)),
+        "broadcast": (hvd.broadcast(mine, 1), everyone[1]),
+        "parameters": (hvd.broadcast_parameters({"a": mine}, 1)["a"], everyone[1]),
+        "scatter": (hvd.reducescatter(mine, op=hvd.Sum), np.sum(everyone, axis=0)[row]),
+        "exchange": (hvd.alltoall(mine, splits=rows)[0], np.array([each[rank] for each in everyone])),
+    }
+    for name, (found, wanted) in results.items():
+        assert found.dtype == wanted.dtype, (name, found.dtype)
+        np.testing.assert_array_equal(np.asarray(found), wanted, name)
 
 
 # --- compiled programs

@@ -57,6 +57,10 @@ def test_independent_calls_in_any_order(three_or_four: Ranks, n_calls: int, widt
     three_or_four.run(jax_ranks.in_random_order, n_calls, width, 1, timeout=60)
 
 
+def test_wide_arrays_while_x64_is_off(three: Ranks) -> None:
+    three.run(jax_ranks.wide_arrays_while_x64_is_off)
+
+
 def test_names(three: Ranks) -> None:
     three.run(jax_ranks.names_of_unnamed_calls)
 

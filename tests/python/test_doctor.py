@@ -249,3 +249,14 @@ def test_a_framework_by_another_distributions_name(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("importlib.metadata.packages_distributions", lambda: {"mxnet": ["mxnet-mkl"]})
     monkeypatch.setattr(software, "_version", {"mxnet-mkl": "1.6.0"}.get)
     assert only(software.frameworks()).found == "mxnet-mkl 1.6.0"
+
+
+@pytest.mark.parametrize("optimization", ["", "2"])
+def test_a_wrong_sum_is_seen_whatever_python_leaves_out(optimization: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONOPTIMIZE", optimization)
+    wrong = "import ciranda; ciranda.allreduce = lambda values, **_: 2 * values\n"
+    for program in (engine._ALONE, engine._TRIAL):
+        done = engine.run_python(["-c", wrong + program], keep=(), seconds=60)
+        assert done.returncode == 1
+    done = engine.run_python(["-c", wrong + engine._ALONE], keep=(), seconds=60)
+    assert done.stderr.splitlines()[-1] == "a sum is wrong"

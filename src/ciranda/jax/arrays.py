@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
+from jax import experimental
 
 from ciranda import _core
 from ciranda.errors import InvalidArgumentError
@@ -22,6 +24,9 @@ Splits = Any
 
 # XLA uses memory of this alignment, in bytes, without a copy.
 _ALIGNMENT = 64
+
+# Within it what is 64 bits wide stays so when an array is made of it. It was experimental before it was jax's own.
+_enable_x64 = jax.enable_x64 if hasattr(jax, "enable_x64") else experimental.enable_x64
 
 _NUMBER_OF = {
     np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name): number for name, number in _core.DATA_TYPES.items()
@@ -84,9 +89,13 @@ def for_engine(array: jax.Array) -> _core.TensorDescription:
 
 
 def from_memory(memory: np.ndarray[Any, Any], like: jax.Array) -> jax.Array:
-    """Return a NumPy array as a JAX array on the device of `like`: without a copy, if it is aligned."""
+    """Return a NumPy array as a JAX array on the device of `like`: without a copy, if it is aligned.
+
+    Its dtype stays as it is, also where jax_enable_x64 is off: an array of 64 bits that was made before keeps its own.
+    """
     (device,) = like.devices()
-    return jax.device_put(memory, device).block_until_ready()
+    with _enable_x64(True) if memory.dtype.itemsize >= 8 else nullcontext():
+        return jax.device_put(memory, device).block_until_ready()
 
 
 def new_like(array: jax.Array) -> jax.Array:

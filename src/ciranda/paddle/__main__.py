@@ -13,7 +13,8 @@ from pathlib import Path
 
 def main(arguments: list[str]) -> int:
     """Run the command of the command line; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m ciranda.paddle", description=(__doc__ or "").splitlines()[0])
+    description = "What is done with programs and operators from the command line."
+    parser = argparse.ArgumentParser(prog="python -m ciranda.paddle", description=description)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("build", help="compile the operators for the Paddle that is installed")
     draw = commands.add_parser("draw", help="show what travels when in a saved program")
