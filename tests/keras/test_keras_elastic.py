@@ -73,6 +73,31 @@ def test_after_a_failure_like_without(two: Ranks, mode: str) -> None:
         assert_close(weights, expected, 1e-6)
 
 
+def _restored() -> list[list[float]]:
+    """The values of two variables, of which one was created since they were saved, and has come to nothing."""
+    import keras
+    import numpy as np
+
+    from ciranda.keras import values
+    from ciranda.keras.elastic import OptimizerHandler
+
+    model = keras.Sequential([keras.layers.Dense(1, use_bias=False)])
+    optimizer = keras.optimizers.SGD(0.1, momentum=0.9)
+    model.build((None, 2))
+    handler = OptimizerHandler(optimizer)
+    handler.save()
+    optimizer.build(model.trainable_variables)
+    created = [each for each in values.variables_of(optimizer) if tuple(each.shape) == (2, 1)]
+    values.assign(created, [np.full((2, 1), np.nan, np.float32)] * len(created))
+    handler.restore()
+    return [each.ravel().tolist() for each in values.values_of(created)]
+
+
+def test_variables_of_later_are_zeros_again(two: Ranks) -> None:
+    for found in two.run(_restored):
+        assert found == [[0.0, 0.0]]
+
+
 def test_a_killed_rank_is_named_to_the_others(three: Ranks) -> None:
     def fit() -> tuple[str, float]:
         import os

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import keras
+import numpy as np
 
 from ciranda._frameworks import elastic
 from ciranda._frameworks.states import HandledState, StateHandler
@@ -43,7 +44,7 @@ class VariablesHandler(StateHandler):
         values.assign(self._variables, self._saved)
         known = {id(variable) for variable in self._variables}
         later = [variable for variable in values.variables_of(self.value) if id(variable) not in known]
-        values.assign(later, [value * 0 for value in values.values_of(later)])
+        values.assign(later, [np.zeros_like(value) for value in values.values_of(later)])
 
     def sync(self) -> None:
         """Receive rank 0's values."""

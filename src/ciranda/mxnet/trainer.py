@@ -144,7 +144,7 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
             return []
         deferred = [param.grad_req != "null" and param._data is None for param in self._params]
         call = _calls.Call(f"{self._name}.used", self._process_set, op=Max)
-        (flags,) = _calls.allreduce([mx.nd.array([used, deferred], dtype="uint8")], call)
+        (flags,) = _calls.allreduce([mx.nd.array([used, deferred], ctx=mx.cpu(), dtype="uint8")], call)
         used_somewhere: list[bool]
         used_somewhere, deferred_somewhere = flags.asnumpy().astype(bool).tolist()
         for param, is_needed, is_missing in zip(self._params, used_somewhere, deferred_somewhere, strict=True):
