@@ -90,6 +90,31 @@ def test_ranks_leave_out_a_step_together_in_keras_2(two: Ranks, combine_when: st
 
 
 @pytest.mark.skipif(IS_KERAS_3, reason="Keras 3 has another class for this")
+@pytest.mark.parametrize("legacy", [False, True])
+def test_numerics_are_checked_in_keras_2(two: Ranks, legacy: bool) -> None:
+    """Gradients that stay local and do not overflow: no operation makes what `enable_check_numerics()` refuses."""
+
+    def train() -> None:
+        import keras
+        import tensorflow as tf
+        from fitting import data
+
+        import ciranda.keras as hvd
+
+        model = make_model(0)
+        sgd = (keras.optimizers.legacy if legacy else keras.optimizers).SGD(0.1)
+        local = hvd.PartialDistributedOptimizer(sgd, local_layers=[model.get_layer("first")])
+        tf.debugging.enable_check_numerics()
+        try:
+            model.compile(keras.mixed_precision.LossScaleOptimizer(local, initial_scale=8.0), "mse")
+            model.fit(*data(32), batch_size=16, verbose=0)
+        finally:
+            tf.debugging.disable_check_numerics()
+
+    two.run(train)
+
+
+@pytest.mark.skipif(IS_KERAS_3, reason="Keras 3 has another class for this")
 @pytest.mark.parametrize("combine_when", ["apply", "compute"])
 @pytest.mark.parametrize("keeps", ["local layers", "passes"])
 def test_gradients_that_a_rank_keeps_overflow_in_keras_2(two: Ranks, keeps: str, combine_when: str) -> None:

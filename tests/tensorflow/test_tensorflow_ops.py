@@ -75,6 +75,11 @@ def test_weighted_averages(world: Ranks, mode: str) -> None:
     world.run(tf_work.weighted, mode)
 
 
+@pytest.mark.parametrize("mode", ["eager", "graph"])  # XLA has no checks of numerics
+def test_weighted_averages_while_numerics_are_checked(world: Ranks, mode: str) -> None:
+    world.run(tf_work.weighted_while_numerics_are_checked, mode)
+
+
 def test_from_one_rank_to_others(world: Ranks) -> None:
     world.run(tf_work.from_one_rank_to_others)
 

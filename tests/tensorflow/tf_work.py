@@ -336,6 +336,17 @@ def weighted(mode: str) -> None:
     assert isinstance(hvd.as_ciranda_error(mixed), errors.MismatchError), mixed
 
 
+def weighted_while_numerics_are_checked(mode: str) -> None:
+    """No operation of a valid call makes NaN or infinity, which `enable_check_numerics()` refuses."""
+    n, rank = hvd.size(), hvd.rank()
+    tf.debugging.enable_check_numerics()
+    try:
+        found = MODES[mode](lambda x: hvd.allreduce(x, weight=1.0 + rank, name="checked"))(mine(3))
+    finally:
+        tf.debugging.disable_check_numerics()
+    close(found, np.average([np.arange(3) + 10.0 * each for each in range(n)], axis=0, weights=np.arange(n) + 1.0))
+
+
 def from_one_rank_to_others() -> None:
     """Messages, and what the conformance suite does not ask of reduce, gather and scatter."""
     n, rank = hvd.size(), hvd.rank()

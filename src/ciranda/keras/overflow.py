@@ -42,5 +42,6 @@ def with_overflow_of_all(combiner: GradientCombiner, pairs: Pairs, is_own: Calla
     own = [gradient for gradient, variable in pairs if is_own(variable)]
     if not own:
         return pairs
-    factor = tf.where(are_finite_everywhere(combiner, own), 1.0, float("inf"))
+    # 1 / 0 is infinite only for an overflow; a graph's constant infinity is refused by TensorFlow's checks of numerics.
+    factor = 1.0 / tf.cast(are_finite_everywhere(combiner, own), tf.float32)
     return [(times(gradient, factor), variable) for gradient, variable in pairs]

@@ -45,4 +45,5 @@ def _factor(total: Tensor, n_wrong: Tensor, call: Call) -> Tensor:
     text = f"InvalidArgument: ciranda.tensorflow: {what}: weights must be finite, 0 or more, and not 0 on all ranks"
     check = tf.debugging.Assert(is_right, [text])
     with tf.control_dependencies([] if check is None else [check]):
-        return tf.where(is_right, call.postscale / total, float("nan"))
+        # 0 / 0 is NaN only for invalid weights; `tf.debugging.enable_check_numerics()` refuses a graph's constant NaN.
+        return tf.cast(is_right, total.dtype) * call.postscale / tf.where(is_right, total, 0.0)
