@@ -165,6 +165,38 @@ def _results_in_the_engines_memory() -> None:
     arrays.lend = own
 
 
+def _results_on_the_context_of_their_arrays() -> None:
+    """Whatever the program's current one is, for small results and for those that need not be copied."""
+    import itertools
+
+    from mxnet_ranks import hvd, mx
+
+    n = hvd.size()
+    for mine, current in ((mx.cpu(0), mx.cpu(1)), (mx.cpu(1), mx.cpu(0))):
+        for kind, rows in itertools.product((mx.nd, mx.np), (2 * n, 1000 * n)):
+            tensor = kind.ones((rows, 20), ctx=mine)
+            with current:
+                results = {
+                    "allgather": [hvd.allgather(tensor)],
+                    "alltoall": [hvd.alltoall(tensor)],
+                    "alltoall with splits": hvd.alltoall(tensor, splits=[rows // n] * n),
+                }
+            for name, found in results.items():
+                assert [each.ctx for each in found] == [mine] * len(found), (name, rows, mine)
+                assert found[0].asnumpy().sum() == found[0].size
+
+
+def _arrays_of_numpy_without_its_shapes() -> None:
+    """MXNet lets nobody deactivate NumPy's shapes while its arrays are active."""
+    from mxnet_ranks import hvd, mx
+
+    with mx.util.np_array(True):
+        assert not mx.util.is_np_shape()
+        assert hvd.allreduce(mx.np.ones(3), op=hvd.Sum).tolist() == [hvd.size()] * 3
+        assert hvd.allgather(mx.np.ones(3)).size == 3 * hvd.size()
+        assert not mx.util.is_np_shape()
+
+
 def _gradients_of_numpy_arrays() -> None:
     """The ranks bring (rank, 0), of which the last rank's and all of them are the greatest."""
     from mxnet_ranks import hvd, mx, np
@@ -386,6 +418,8 @@ def test_the_engine(three: Ranks) -> None:
     three.run(_weights_that_convolutions_lay_out_anew)
     three.run(_views_of_one_array)
     three.run(_results_in_the_engines_memory)
+    three.run(_results_on_the_context_of_their_arrays)
+    three.run(_arrays_of_numpy_without_its_shapes)
     three.run(_gradients_of_numpy_arrays)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import mxnet as mx
 import numpy as np
+from mxnet.base import _LIB, check_call
 from mxnet.ndarray import NDArray
 
 from ciranda import _core
@@ -22,6 +23,8 @@ Splits = Any
 _DENSE = "default"
 #: Results of at least this many bytes are not copied. A smaller copy takes less time than lending memory.
 _LENT_FROM = 1 << 16
+#: The context of MXNet's arrays in memory that is lent to it.
+_LENT_CONTEXT = mx.cpu(0)
 _IS_BFLOAT16 = np.dtype([("bfloat16", np.uint16)])
 
 
@@ -37,18 +40,33 @@ def checked(tensors: Sequence[Any]) -> list[NDArray]:
     return list(tensors)
 
 
+@contextmanager
+def _numpy_shapes() -> Iterator[None]:
+    """Let shapes have no dimensions, or dimensions of size 0, on this thread.
+
+    `mx.util.np_shape()` raises at its end if NumPy's arrays are active, but its shapes were not.
+    """
+    before, replaced = ctypes.c_int(), ctypes.c_int()
+    check_call(_LIB.MXSetIsNumpyShape(ctypes.c_int(1), ctypes.byref(before)))
+    try:
+        yield
+    finally:
+        if not before.value:
+            check_call(_LIB.MXSetIsNumpyShape(before, ctypes.byref(replaced)))
+
+
 def empty(shape: tuple[int, ...], like: NDArray) -> NDArray:
     """Return a new array of that shape, otherwise like `like`."""
     maker = mx.np if isinstance(like, mx.np.ndarray) else mx.nd
     if 0 in shape or shape == ():
-        with mx.util.np_shape(True):
+        with _numpy_shapes():
             return maker.empty(shape, dtype=like.dtype, ctx=like.ctx)
     return maker.empty(shape, dtype=like.dtype, ctx=like.ctx)
 
 
 def shape_of(array: NDArray) -> tuple[int, ...]:
     """Return the shape, also of an array without elements."""
-    with mx.util.np_shape(True):
+    with _numpy_shapes():
         return tuple(array.shape)
 
 
@@ -85,8 +103,9 @@ def _require_dense(array: NDArray) -> None:
 
 
 def from_engine(output: np.ndarray[Any, Any], like: NDArray) -> NDArray:
-    """Return the engine's output as an array of the dtype of its input: in its memory, unless it is small."""
-    if output.nbytes >= _LENT_FROM and (handle := lend(output, number_of(like.dtype))) is not None:
+    """Return the engine's output as an array of the dtype and context of its input, which may be its memory."""
+    is_lent = output.nbytes >= _LENT_FROM and like.ctx == _LENT_CONTEXT
+    if is_lent and (handle := lend(output, number_of(like.dtype))) is not None:
         return mx.np.ndarray(handle=handle) if isinstance(like, mx.np.ndarray) else mx.nd.NDArray(handle=handle)
     made = empty(output.shape, like)
     if math.prod(output.shape):

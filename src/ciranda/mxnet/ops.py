@@ -250,10 +250,10 @@ def alltoall(
     return output if splits is None else (output, _counts(counts, given))
 
 
-def _counts(counts: Sequence[int], like: Any) -> Any:
+def _counts(counts: Sequence[int], like: NDArray) -> Any:
     module = mx.np if isinstance(like, mx.np.ndarray) else mx.nd
     with mx.autograd.pause():
-        return module.array(counts, dtype="int32")
+        return module.array(counts, dtype="int32", ctx=like.ctx)
 
 
 @raises_mxnet_errors
