@@ -54,6 +54,9 @@ def wide_arrays_while_x64_is_off() -> None:
         "parameters": (hvd.broadcast_parameters({"a": mine}, 1)["a"], everyone[1]),
         "scatter": (hvd.reducescatter(mine, op=hvd.Sum), np.sum(everyone, axis=0)[row]),
         "exchange": (hvd.alltoall(mine, splits=rows)[0], np.array([each[rank] for each in everyone])),
+        "compressed": (hvd.allreduce(real, compression=hvd.Compression.fp16), np.arange(3.0) / 4 + (n - 1) / 2),
+        "copy": (hvd.elastic._copy_of(mine), everyone[rank]),
+        "room": (hvd.elastic._room_for(hvd.elastic._description_of(mine)), np.zeros(n, np.int64)),
     }
     for name, (found, wanted) in results.items():
         assert found.dtype == wanted.dtype, (name, found.dtype)

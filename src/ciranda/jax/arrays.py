@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
@@ -25,12 +25,17 @@ Splits = Any
 # XLA uses memory of this alignment, in bytes, without a copy.
 _ALIGNMENT = 64
 
-# Within it what is 64 bits wide stays so when an array is made of it. It was experimental before it was jax's own.
+# It was experimental before it was jax's own.
 _enable_x64 = jax.enable_x64 if hasattr(jax, "enable_x64") else experimental.enable_x64
 
 _NUMBER_OF = {
     np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name): number for name, number in _core.DATA_TYPES.items()
 }
+
+
+def as_wide_as(dtype: Any) -> AbstractContextManager[Any]:
+    """Let arrays of this dtype be made, also if it has 64 bits and jax_enable_x64 is off."""
+    return _enable_x64(True) if np.dtype(dtype).itemsize >= 8 else nullcontext()
 
 
 def readable(tensor: ArrayLike) -> jax.Array:
@@ -88,14 +93,25 @@ def for_engine(array: jax.Array) -> _core.TensorDescription:
     return _core.TensorDescription(array.unsafe_buffer_pointer(), array.shape, _NUMBER_OF[np.dtype(array.dtype)], array)
 
 
-def from_memory(memory: np.ndarray[Any, Any], like: jax.Array) -> jax.Array:
-    """Return a NumPy array as a JAX array on the device of `like`: without a copy, if it is aligned.
+def on_device(memory: np.ndarray[Any, Any], device: Any = None) -> jax.Array:
+    """Return a NumPy array as a JAX array on a device, or on the default one: without a copy, if it is aligned.
 
     Its dtype stays as it is, also where jax_enable_x64 is off: an array of 64 bits that was made before keeps its own.
     """
+    with as_wide_as(memory.dtype):
+        return jax.device_put(memory, device)
+
+
+def from_memory(memory: np.ndarray[Any, Any], like: jax.Array) -> jax.Array:
+    """Return a NumPy array as a JAX array on the device of `like`: without a copy, if it is aligned."""
     (device,) = like.devices()
-    with _enable_x64(True) if memory.dtype.itemsize >= 8 else nullcontext():
-        return jax.device_put(memory, device).block_until_ready()
+    return on_device(memory, device).block_until_ready()
+
+
+def cast(array: jax.Array, dtype: Any) -> jax.Array:
+    """Return the array, which may be traced, in this dtype, also if it has 64 bits and jax_enable_x64 is off."""
+    with as_wide_as(dtype):
+        return array.astype(dtype)
 
 
 def new_like(array: jax.Array) -> jax.Array:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ciranda._frameworks.compression import Compressor, NoneCompressor
+from ciranda.jax.arrays import cast
 
 __all__ = ["BF16Compressor", "Compression", "Compressor", "FP16Compressor", "NoneCompressor"]
 
@@ -20,7 +21,7 @@ class _CastCompressor(Compressor):
     @classmethod
     def compress(cls, tensor: Any) -> tuple[jax.Array, Any]:
         """Return the array in the smaller dtype, and its own one."""
-        array = jnp.asarray(tensor)
+        array = tensor if isinstance(tensor, jax.Array) else jnp.asarray(tensor)
         if not jnp.issubdtype(array.dtype, jnp.floating) or array.dtype.itemsize <= jnp.dtype(cls.sent).itemsize:
             return array, None
         return array.astype(cls.sent), array.dtype
@@ -28,7 +29,7 @@ class _CastCompressor(Compressor):
     @staticmethod
     def decompress(tensor: jax.Array, ctx: Any) -> jax.Array:
         """Return the array in dtype `ctx`."""
-        return tensor if ctx is None else tensor.astype(ctx)
+        return tensor if ctx is None else cast(tensor, ctx)
 
 
 class FP16Compressor(_CastCompressor):

@@ -25,6 +25,7 @@ from ciranda._frameworks import elastic
 from ciranda._frameworks.objects import allgather_object, broadcast_object
 from ciranda._frameworks.sampler import ElasticIndices
 from ciranda._frameworks.states import HandledState, SamplerStateHandler, StateHandler
+from ciranda.jax.arrays import as_wide_as, on_device
 from ciranda.jax.functions import as_ciranda_error, broadcast_parameters, is_key
 
 __all__ = ["ElasticSampler", "JaxState", "run"]
@@ -98,9 +99,12 @@ class _Array:
 
 
 def _copy_of(leaf: Any) -> Any:
-    if isinstance(leaf, jax.Array):
-        return jax.random.clone(leaf) if is_key(leaf) else jnp.array(leaf, copy=True)
-    return copy.deepcopy(leaf)
+    if not isinstance(leaf, jax.Array):
+        return copy.deepcopy(leaf)
+    if is_key(leaf):
+        return jax.random.clone(leaf)
+    with as_wide_as(leaf.dtype):
+        return jnp.array(leaf, copy=True)
 
 
 def _description_of(leaf: Any) -> Any:
@@ -112,5 +116,6 @@ def _description_of(leaf: Any) -> Any:
 def _room_for(description: Any) -> Any:
     if not isinstance(description, _Array):
         return description
-    zeros = (jnp if description.is_jax else np).zeros(description.shape, description.dtype)
+    memory = np.zeros(description.shape, description.dtype)
+    zeros = on_device(memory) if description.is_jax else memory
     return zeros if description.key_impl is None else jax.random.wrap_key_data(zeros, impl=description.key_impl)
