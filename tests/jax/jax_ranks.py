@@ -63,6 +63,37 @@ def wide_arrays_while_x64_is_off() -> None:
         np.testing.assert_array_equal(np.asarray(found), wanted, name)
 
 
+def nothing_is_transferred_implicitly() -> None:
+    """Under a guard that refuses it; values are given as they are, so that only the calls could transfer some."""
+    n = hvd.size()
+    x = jnp.arange(4.0 * n).reshape(2 * n, 2) + hvd.rank()
+    functions: dict[str, Any] = {
+        "allreduce": lambda x: hvd.allreduce(x, op=hvd.Sum),
+        "scaled maximum": lambda x: hvd.allreduce(x, op=hvd.Max, prescale_factor=2.0),
+        "allgather": hvd.allgather,
+        "broadcast": lambda x: hvd.broadcast(x, 1),
+        "reducescatter": lambda x: hvd.reducescatter(x, op=hvd.Sum, prescale_factor=0.5),
+        "alltoall": hvd.alltoall,
+        "alltoall with splits": lambda x: hvd.alltoall(x, splits=[2] * n)[0],
+    }
+
+    def derivatives(function: Any) -> Any:
+        """Return the result, its tangent, the gradient, and the gradient of that."""
+        result, transposed = jax.vjp(function, x)
+        (gradient,), twice = jax.vjp(transposed, result)
+        return result, jax.jvp(function, (x,), (x,))[1], gradient, twice((gradient,))
+
+    for name, function in functions.items():
+        wanted = derivatives(function)
+        with jax.transfer_guard("disallow"):
+            found = derivatives(function)
+        for mine, each in zip(jax.tree_util.tree_leaves(found), jax.tree_util.tree_leaves(wanted), strict=True):
+            np.testing.assert_array_equal(np.asarray(mine), np.asarray(each), name)
+    with jax.transfer_guard("disallow"):
+        _, counts = hvd.alltoall(x, splits=[2] * n)
+    assert counts.tolist() == [2] * n
+
+
 # --- compiled programs
 
 

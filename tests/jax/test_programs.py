@@ -61,6 +61,10 @@ def test_wide_arrays_while_x64_is_off(three: Ranks) -> None:
     three.run(jax_ranks.wide_arrays_while_x64_is_off)
 
 
+def test_nothing_is_transferred_implicitly(three: Ranks) -> None:
+    three.run(jax_ranks.nothing_is_transferred_implicitly)
+
+
 def test_names(three: Ranks) -> None:
     three.run(jax_ranks.names_of_unnamed_calls)
 

@@ -30,12 +30,16 @@ from ciranda._ops import (
     Sum,
 )
 from ciranda.errors import NotSupportedError
-from ciranda.jax import _eager
+from ciranda.jax import _eager, arrays
 from ciranda.jax._primitive import Call, collective_p, size_p
 
 #: Collectives that combine tensors element by element.
 _ELEMENTWISE = (ALLREDUCE, BROADCAST, REDUCE)
 _TANGENT = "tangent"
+
+# Compiled, as they have numbers in them: outside jit each would be a transfer, which `jax.transfer_guard()` may refuse.
+_mean_of_chosen = jax.jit(lambda total, count: total / jnp.maximum(count, 1))
+_times = jax.jit(lambda gradient, factor: gradient * factor, static_argnums=1)
 
 
 def _made(call: Call, tensors: Sequence[Any]) -> list[Any]:
@@ -102,7 +106,7 @@ def _of_extremes(call: Call, primals: Sequence[Any], results: Sequence[Any], tan
     counts = _made(plain._replace(op=Sum, name=call.named("chosen")), chosen)
     moved = [tangent * mine for tangent, mine in zip(tangents, chosen, strict=True)]
     totals = _made(call._replace(op=Sum), moved)
-    return [total / jnp.maximum(count, 1) for total, count in zip(totals, counts, strict=True)]
+    return list(map(_mean_of_chosen, totals, counts))
 
 
 ad.primitive_jvps[collective_p] = _tangents
@@ -137,7 +141,7 @@ def _gradients(call: Call, rows: Sequence[int], gradients: Sequence[Any]) -> lis
     if call.collective == REDUCE:
         # The transpose of broadcast's gradient: the root's gradient over the number of ranks.
         parts = _made(own._replace(collective=BROADCAST, op=Sum), gradients)
-        return [part / _size(call).astype(part.dtype) for part in parts]
+        return [part / arrays.cast(_size(call), part.dtype) for part in parts]
     if call.splits is not None:  # rows return to the ranks that sent them
         return _made(own._replace(splits=call.received, rows=tuple(rows)), gradients)[: len(gradients)]
     return _made(own, gradients)
@@ -148,15 +152,16 @@ def _of_allgather(call: Call, rows: Sequence[int], gradients: Sequence[Any]) -> 
         # Outside jit, the number of rows may differ between ranks.
         reduced = _made(call._replace(collective=ALLREDUCE), gradients)
         begins = _eager.rows_of_ranks_before(rows, call.process_set)
-        return [each[begin : begin + n] for each, begin, n in zip(reduced, begins, rows, strict=True)]
+        places = zip(reduced, begins, rows, strict=True)
+        return [jax.lax.slice_in_dim(each, begin, begin + n_rows) for each, begin, n_rows in places]
     return _made(call._replace(collective=REDUCESCATTER, rows=tuple(rows)), gradients)
 
 
 def _of_reducescatter(call: Call, rows: Sequence[int], gradients: Sequence[Any]) -> list[Any]:
     factor = call.prescale * call.postscale
-    scaled = [gradient * factor for gradient in gradients]
+    scaled = [_times(gradient, factor) for gradient in gradients]
     if call.op == Sum:
-        scaled = [gradient * _size(call).astype(gradient.dtype) for gradient in scaled]
+        scaled = [gradient * arrays.cast(_size(call), gradient.dtype) for gradient in scaled]
     gather = Call(ALLGATHER, process_set=call.process_set, name=call.name, rows=tuple(rows), n_ranks=call.n_ranks)
     return _made(gather, scaled)
 

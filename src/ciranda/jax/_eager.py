@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ciranda import _basics
@@ -38,16 +37,18 @@ def _run(*tensors: Any, call: Call) -> list[jax.Array]:
         call.divides_by_all,
     )
     if call.collective == REDUCE and _basics.rank() != call.root:
-        return [jnp.zeros_like(each) for each in work]
+        return [arrays.from_memory(np.zeros(each.shape, each.dtype), each) for each in work]
     if given is not None:
         return given
     results = [arrays.from_engine(*pair) for pair in zip(allocated, work, strict=False)]
-    counts = [] if call.splits is None else allocated[len(work) :]
-    return results + [jnp.asarray(each, jnp.int32) for each in counts]
+    if call.splits is not None:
+        counts = zip(allocated[len(work) :], work, strict=True)
+        results += [arrays.from_memory(np.asarray(each, np.int32), sent) for each, sent in counts]
+    return results
 
 
 collective_p.def_impl(_run)
-size_p.def_impl(lambda *, call: jnp.asarray(len(ranks_of(call.process_set)), jnp.int32))
+size_p.def_impl(lambda *, call: arrays.on_device(np.asarray(len(ranks_of(call.process_set)), np.int32)))
 
 
 def rows_of_ranks_before(rows: Sequence[int], process_set: int) -> list[int]:

@@ -97,6 +97,7 @@ def on_device(memory: np.ndarray[Any, Any], device: Any = None) -> jax.Array:
     """Return a NumPy array as a JAX array on a device, or on the default one: without a copy, if it is aligned.
 
     Its dtype stays as it is, also where jax_enable_x64 is off: an array of 64 bits that was made before keeps its own.
+    The transfer is explicit: `jax.transfer_guard("disallow")` allows it.
     """
     with as_wide_as(memory.dtype):
         return jax.device_put(memory, device)
@@ -136,4 +137,5 @@ def share_memory(one: jax.Array, other: jax.Array) -> bool:
 def counts(numbers: Any, splits: Splits | None) -> jax.Array:
     """Return numbers of rows as an array of the dtype of `splits`; int32 for a list or None."""
     wanted = np.dtype(np.int32) if splits is None or isinstance(splits, Sequence) else np.asarray(splits).dtype
-    return jnp.asarray(numbers, jax.dtypes.canonicalize_dtype(wanted))
+    dtype = jax.dtypes.canonicalize_dtype(wanted)
+    return numbers.astype(dtype) if isinstance(numbers, jax.Array) else on_device(np.asarray(numbers, dtype))
