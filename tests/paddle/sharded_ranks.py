@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import paddle
@@ -385,14 +386,17 @@ def written_for_others(is_old: bool) -> None:
 
 
 def refused() -> None:
-    plain = ShardedLinear(FEATURES, 6)
+    plain, elsewhere = (ShardedLinear(FEATURES, 6) for _ in range(2))
     batch = paddle.zeros([1, FEATURES]), paddle.to_tensor([0])
+    del elsewhere.weight
+    elsewhere.weight = Mock(place=Mock(is_cpu_place=lambda: False))  # stands for a weight on a GPU
     for attempt, text in (
         (lambda: ShardedLinear(FEATURES, 0), "number of classes"),
         (lambda: ShardedLinear(FEATURES, 6, bias=True, normalize=True), "no bias"),
         (lambda: ShardedLinear(FEATURES, 6, sample_rate=0.0), "got 0.0"),
         (lambda: sharded_softmax_cross_entropy(*batch, plain, m2=0.5), "normalize=True"),
         (lambda: sharded_softmax_cross_entropy(*batch, plain, reduction="average"), "'average'"),
+        (lambda: sharded_softmax_cross_entropy(*batch, elsewhere), "must stay in CPU memory"),
         (lambda: plain.load_dense(np.zeros((5, FEATURES))), "takes a weight of shape (6, 5)"),
     ):
         error = raised(attempt)

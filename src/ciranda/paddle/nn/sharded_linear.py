@@ -138,7 +138,11 @@ class ShardedLinear(paddle.nn.Layer):  # type: ignore[misc]
         return logits if self.n_rows else paddle.scale(logits, 0.0, _NO_CLASS)
 
     def check_ranks(self) -> None:
-        """Raise InvalidArgumentError unless the shards are those of the ranks that there are now."""
+        """Raise InvalidArgumentError unless the shards are those of the present ranks, and lie in CPU memory."""
+        if paddle.in_dynamic_mode() and not self.weight.place.is_cpu_place():
+            raise InvalidArgumentError(
+                f"a ShardedLinear must stay in CPU memory, but its weight is on {self.weight.place}"
+            )
         now = _basics.size(), _basics.rank()
         if now != (self.shards.n_shards, self.shard):
             raise InvalidArgumentError(
