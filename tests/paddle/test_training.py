@@ -54,3 +54,7 @@ def test_dygraph(two: Ranks) -> None:
     two.run(training_ranks.in_dygraph, "adam", {"nrings": 2, "bucket_mb": 0})
     two.run(training_ranks.in_dygraph, "clipping", {"bucket_mb": 1e-4, "gradient_predivide_factor": 2.0})
     two.run(training_ranks.special_in_dygraph)
+
+
+def test_settings_of_paddle(two: Ranks) -> None:
+    two.run(training_ranks.settings_of_paddle)

@@ -322,6 +322,26 @@ def special_in_dygraph() -> None:
     assert isinstance(error, InvalidArgumentError), error
 
 
+def settings_of_paddle() -> None:
+    """Of which new tensors of ours must know nothing: static mode, and checks for NaN, which new memory may be."""
+    x = paddle.full([30000], hvd.rank() + 1.0)
+    total = sum(range(1, hvd.size() + 1))
+    with static():
+        error = raised(lambda: hvd.allreduce(x, op=hvd.Sum))
+        assert isinstance(error, InvalidArgumentError), error
+        assert "static mode" in str(error)
+        hvd.check_consistency({"same on all ranks": hvd.broadcast_(x, 0)})
+    x.fill_(hvd.rank() + 1.0)
+    for call in (lambda: hvd.allreduce(x, op=hvd.Sum).sum() / total, lambda: hvd.allgather(x).sum() / total):
+        memory = paddle.full([30000 * hvd.size()], float("nan")), paddle.full([30000], float("nan"))
+        del memory
+        paddle.set_flags({"FLAGS_check_nan_inf": True})
+        try:
+            assert float(call()) == 30000
+        finally:
+            paddle.set_flags({"FLAGS_check_nan_inf": False})
+
+
 def many_runs(is_old: bool, n_runs: int) -> None:
     made = written(OPTIMIZERS["sgd"], is_old, hvd.GradAllReduce(2, 0).transpile)
     x, y = (each[:1].repeat(n_runs, 0) for each in _mine())

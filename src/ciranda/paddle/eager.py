@@ -188,7 +188,7 @@ def _dense(parameter: Any) -> Any:
     values = gradient.numpy()
     dense = np.zeros(list(parameter.shape), values.dtype)
     np.add.at(dense, np.array(gradient.rows(), np.int64), values)
-    return paddle.to_tensor(dense)
+    return paddle.to_tensor(dense, place=paddle.CPUPlace())
 
 
 def _set_all_rows(gradient: Any, dense: Any) -> None:

@@ -13,7 +13,7 @@ from ciranda._frameworks.objects import allgather_object, broadcast_object
 from ciranda.errors import InvalidArgumentError
 from ciranda.paddle import ops
 from ciranda.paddle.eager import flat
-from ciranda.paddle.tensors import for_engine, is_tensor, readable
+from ciranda.paddle.tensors import for_engine, in_memory, is_tensor
 from ciranda.process_sets import ProcessSet, global_process_set
 
 __all__ = [
@@ -94,7 +94,7 @@ def check_consistency(params: Parameters, process_set: ProcessSet = global_proce
         MismatchError: on every rank. It names the first tensor that differs, and the ranks where it does.
     """
     named = [
-        _consistency.Named(name, f"{tensor.dtype} {list(tensor.shape)}", for_engine(readable(tensor)))
+        _consistency.Named(name, f"{tensor.dtype} {list(tensor.shape)}", for_engine(in_memory(tensor)))
         for name, tensor in _pairs(params)
     ]
     _consistency.compare(named, process_set)

@@ -20,8 +20,7 @@ Tensor: TypeAlias = paddle.Tensor
 Splits = Any
 
 _NUMBER_OF = {str(getattr(paddle, name)): number for name, number in _core.DATA_TYPES.items() if hasattr(paddle, name)}
-#: The names of Paddle's dtypes, which `paddle.empty` takes.
-_NAME_OF = {str(getattr(paddle, name)): name for name in _core.DATA_TYPES if hasattr(paddle, name)}
+_FLAGS = paddle.base.core.globals()
 
 
 def is_tensor(value: Any) -> bool:
@@ -39,6 +38,16 @@ def number_of(tensor: Tensor) -> int:
 
 
 def readable(tensor: Tensor) -> Tensor:
+    """Return `in_memory(tensor)`, for calls that make new tensors. Raises InvalidArgumentError in static mode."""
+    if is_tensor(tensor) and not paddle.in_dynamic_mode():
+        raise InvalidArgumentError(
+            "the tensor is one of dygraph, but Paddle is in static mode, where no new one can be made: call "
+            "paddle.disable_static() before, or use the form in place; ciranda.paddle.operators takes a program's"
+        )
+    return in_memory(tensor)
+
+
+def in_memory(tensor: Tensor) -> Tensor:
     """Return `tensor` if it is contiguous and in CPU memory, else a contiguous copy."""
     if not is_tensor(tensor):
         raise InvalidArgumentError(f"expected a tensor of Paddle's dygraph, got {type(tensor).__name__}")
@@ -56,8 +65,10 @@ def for_engine(tensor: Tensor) -> _core.TensorDescription:
 
 
 def new(shape: Sequence[int], like: Tensor) -> Tensor:
-    """Return a new tensor of this shape, of the dtype of `like`."""
-    return paddle.empty(list(shape), dtype=_NAME_OF[str(like.dtype)])
+    """Return a new tensor of this shape, of the dtype and in the place of `like`."""
+    if _FLAGS["FLAGS_check_nan_inf"]:  # what is in new memory may be NaN
+        return paddle._C_ops.full(list(shape), 0.0, like.dtype, like.place)
+    return paddle._C_ops.empty(list(shape), like.dtype, like.place)
 
 
 def from_engine(output: np.ndarray[Any, Any], tensor: Tensor) -> Tensor:
@@ -91,7 +102,7 @@ def _share_memory(one: Tensor, other: Tensor) -> bool:
 
 def _counts(numbers: Any, splits: Splits | None) -> Tensor:
     wanted: Any = getattr(splits, "dtype", None) if is_tensor(splits) else paddle.int32
-    return paddle.to_tensor(np.array(numbers)).astype(wanted)
+    return paddle.to_tensor(np.array(numbers), place=paddle.CPUPlace()).astype(wanted)
 
 
 ADAPTER: Adapter[Tensor, Tensor, Splits] = Adapter(
@@ -99,7 +110,7 @@ ADAPTER: Adapter[Tensor, Tensor, Splits] = Adapter(
     types={"Given": "Tensor", "Tensor": "Tensor", "Splits": "Splits"},
     namespace={"Tensor": Tensor, "Splits": Splits},
     readable=readable,
-    writable=readable,
+    writable=in_memory,
     for_engine=for_engine,
     like=lambda tensor: new(tensor.shape, tensor),
     bring_back=bring_back,

@@ -20,6 +20,7 @@ from ciranda.paddle import ops
 from ciranda.paddle.nn.batches import Gathered
 from ciranda.paddle.nn.sharded_linear import SHORTEST, ShardedLinear
 from ciranda.paddle.nn.tracing import times, wide_dtype
+from ciranda.paddle.tensors import new
 
 #: The largest number of logits in a piece, and of weights.
 _PIECE = 1 << 22
@@ -147,8 +148,8 @@ class _Back:
         self._features, self._weight, self._bias, self._step = features, weight, bias, step
         n_chosen = int((weight if step.chosen is None else step.chosen).shape[0])
         self._of_features = paddle.zeros_like(features) if needed[0] else None
-        self._of_rows = paddle.empty([n_chosen, weight.shape[1]], weight.dtype) if needed[1] else None
-        self._of_numbers = paddle.empty([n_chosen], weight.dtype) if needed[2] else None
+        self._of_rows = new([n_chosen, weight.shape[1]], weight) if needed[1] else None
+        self._of_numbers = new([n_chosen], weight) if needed[2] else None
 
     def add(self, piece: slice, most: Any, total: Any, gradients: Any, kept: _Piece | None) -> None:
         step = self._step
