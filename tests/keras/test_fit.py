@@ -94,11 +94,16 @@ def test_an_order_of_its_own_is_refused(two: Ranks) -> None:
 
 def test_values_of_all_ranks(two: Ranks) -> None:
     def functions() -> list[Any]:
+        import keras
         import numpy as np
+        from fitting import IS_KERAS_3
 
         import ciranda.keras as hvd
 
         own = hvd.rank() + 1.0
+        if IS_KERAS_3:
+            half = hvd.allreduce(keras.ops.full((3,), own, "bfloat16"))
+            assert (half.dtype.name, half.astype(float).tolist()) == ("bfloat16", [1.5] * 3)
         return [
             float(hvd.allreduce(own)),
             float(hvd.allreduce(own, op=hvd.Sum, compression=hvd.Compression.fp16)),

@@ -23,8 +23,8 @@ Array = np.ndarray[Any, Any]
 def _array(value: Any) -> Array:
     if hasattr(value, "assign"):
         return values.values_of([value])[0]
-    detached = value.detach() if hasattr(value, "detach") else value
-    array = np.asarray(detached)
+    # NumPy cannot make its own array of torch's bfloat16.
+    array = keras.ops.convert_to_numpy(value) if hasattr(value, "detach") else np.asarray(value)
     # Keras converts Python's floats to float32.
     is_python = isinstance(value, (bool, int, float, list, tuple))
     return array.astype(np.float32) if is_python and array.dtype == np.float64 else array
