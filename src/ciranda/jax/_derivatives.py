@@ -37,9 +37,8 @@ from ciranda.jax._primitive import Call, collective_p, size_p
 _ELEMENTWISE = (ALLREDUCE, BROADCAST, REDUCE)
 _TANGENT = "tangent"
 
-# Compiled, as they have numbers in them: outside jit each would be a transfer, which `jax.transfer_guard()` may refuse.
+# Compiled, as it has a number in it: outside jit that would be a transfer, which `jax.transfer_guard()` may refuse.
 _mean_of_chosen = jax.jit(lambda total, count: total / jnp.maximum(count, 1))
-_times = jax.jit(lambda gradient, factor: gradient * factor, static_argnums=1)
 
 
 def _made(call: Call, tensors: Sequence[Any]) -> list[Any]:
@@ -159,7 +158,7 @@ def _of_allgather(call: Call, rows: Sequence[int], gradients: Sequence[Any]) -> 
 
 def _of_reducescatter(call: Call, rows: Sequence[int], gradients: Sequence[Any]) -> list[Any]:
     factor = call.prescale * call.postscale
-    scaled = [_times(gradient, factor) for gradient in gradients]
+    scaled = [gradient * arrays.on_device(np.asarray(factor, gradient.dtype)) for gradient in gradients]
     if call.op == Sum:
         scaled = [gradient * arrays.cast(_size(call), gradient.dtype) for gradient in scaled]
     gather = Call(ALLGATHER, process_set=call.process_set, name=call.name, rows=tuple(rows), n_ranks=call.n_ranks)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import operator
 from collections.abc import Sequence
@@ -164,9 +163,5 @@ def _equal_or_given(splits: Sequence[Any] | None) -> tuple[tuple[int, ...], ...]
 def _equal_counts(call: Call, tensor: jax.Array) -> jax.Array:
     """Return the number of rows from each rank. A program that does not use it does not compute it."""
     size = size_p.bind(call=Call(ALLREDUCE, process_set=call.process_set, name=call.name, n_ranks=call.n_ranks))
-    return _parts(size, tensor.shape[0], call.n_ranks)
-
-
-@functools.partial(jax.jit, static_argnums=(1, 2))  # compiled, as those of `_derivatives`: it has numbers in it
-def _parts(size: jax.Array, n_rows: int, n_ranks: int) -> jax.Array:
-    return jnp.broadcast_to(n_rows // size, (n_ranks,))
+    n_rows = arrays.on_device(np.asarray(tensor.shape[0], np.int32))
+    return jnp.broadcast_to(jax.lax.div(n_rows, size), (call.n_ranks,))

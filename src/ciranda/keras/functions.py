@@ -23,8 +23,11 @@ Array = np.ndarray[Any, Any]
 def _array(value: Any) -> Array:
     if hasattr(value, "assign"):
         return values.values_of([value])[0]
-    # NumPy cannot make its own array of torch's bfloat16.
-    array = keras.ops.convert_to_numpy(value) if hasattr(value, "detach") else np.asarray(value)
+    if hasattr(value, "detach"):
+        value = value.detach()
+        if backends.is_keras_3():  # NumPy by itself cannot make an array of torch's bfloat16
+            value = keras.ops.convert_to_numpy(value)
+    array = np.asarray(value)
     # Keras converts Python's floats to float32.
     is_python = isinstance(value, (bool, int, float, list, tuple))
     return array.astype(np.float32) if is_python and array.dtype == np.float64 else array
