@@ -141,6 +141,22 @@ def test_state_of_other_types_than_the_parameters(worlds: Any, n_ranks: int) -> 
             assert mine["history"] == roots["history"]
 
 
+def _sparse_momentum() -> list[Any]:
+    embedding = torch.nn.Embedding(5, 2, sparse=True)
+    optimizer = torch.optim.SGD(embedding.parameters(), lr=0.1, momentum=0.9)
+    if hvd.rank() == 0:
+        embedding(torch.tensor([3, 1, 3])).sum().backward()
+        optimizer.step()
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    momentum = optimizer.state_dict()["state"][0]["momentum_buffer"]
+    return [momentum.is_sparse, momentum.to_dense().tolist()]
+
+
+def test_sparse_momentum(worlds: Any) -> None:
+    of_root, received = worlds.of(2).run(_sparse_momentum)
+    assert received == of_root == [True, [[0, 0], [1, 1], [0, 0], [2, 2], [0, 0]]]
+
+
 def _foreign_state(root: int) -> None:
     model = mlp() if hvd.rank() == root else torch.nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

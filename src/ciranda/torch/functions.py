@@ -115,10 +115,11 @@ def _map_leaves(tree: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _dig_holes(state: Any, tensors: list[torch.Tensor]) -> Any:
-    """Return `state` with a hole for every tensor, and append the tensors in order."""
+    """Return `state` with a hole for every dense tensor, and append these in order."""
 
     def change(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor):
+        # A sparse one is sent along with the rest.
+        if not isinstance(leaf, torch.Tensor) or leaf.layout is not torch.strided:
             return leaf
         tensors.append(leaf.detach())
         return _Hole(tuple(leaf.shape), leaf.dtype)
