@@ -28,6 +28,7 @@ class World:
         n_inits: the number of its calls of init().
         left: the state with which init() left a failed world, to form another; None otherwise.
         told: settings that override the environment, derived from another launcher's variables; None without such.
+        is_of_parent: whether this is a forked child, and its parent is a rank among several.
     """
 
     engine: _core.Engine | None = None
@@ -35,6 +36,7 @@ class World:
     n_inits: int = 0
     left: _rejoining.Left | None = None
     told: dict[str, str] | None = None
+    is_of_parent: bool = False
 
 
 #: Called when the world ends; for modules that keep state of a world.
@@ -81,8 +83,14 @@ def init(
             of lanes than `num_lanes`; or it is in one by another engine, a second loaded copy of libciranda.
         MismatchError: the ranks give different numbers of lanes; or the programs have diverged after a failure, and
             other ranks wait in a later call of init(), to which this rank must continue.
+        NotSupportedError: this process was forked by a rank, whose place it would take.
         TimeoutError: a rank did not join within CIRANDA_START_TIMEOUT; the message names it.
     """
+    if world.is_of_parent and os.environ.get("CIRANDA_ENGINE") != "none":
+        raise NotSupportedError(
+            "init(): this process was forked by a rank, whose place it would take in the next world. Start it anew "
+            '(multiprocessing\'s "spawn"), by a launcher of its own; or set CIRANDA_ENGINE=none for a world of one'
+        )
     if isinstance(process_sets, str) and process_sets != "dynamic":
         raise InvalidArgumentError(f'init(process_sets={process_sets!r}): give a list of sets, or "dynamic"')
     if comm is not None and not isinstance(comm, Sequence):
@@ -267,6 +275,7 @@ def _forget_after_fork() -> None:
     _core.forget_other_threads()
     connected, world.engine = world.engine, None
     if connected is not None:
+        world.is_of_parent = connected.size > 1
         connected.abandon()
 
 

@@ -70,6 +70,12 @@ def test_every_flag_is_taken_and_what_does_nothing_is_said_in_one_line() -> None
         assert flag not in line
 
 
+def test_remarks_that_nobody_can_see_are_no_obstacle(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "horovod.runner", "-np", "1", "--disable-cache", "touch", str(tmp_path / "made")]
+    subprocess.run(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *command], check=True, timeout=60)
+    assert (tmp_path / "made").exists()
+
+
 def test_what_has_an_effect_is_not_remarked_upon() -> None:
     done = horovodrun("-np", "1", "--gloo", "--fusion-threshold-mb", "1", "--no-stall-check", "--no-autotune", "true")
     assert (done.returncode, done.stderr) == (0, "")

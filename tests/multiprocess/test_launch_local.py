@@ -497,6 +497,29 @@ def test_closed_standard_streams_are_no_obstacle(redirect: str, tmp_path: Path) 
     assert (tmp_path / "made").read_text() == "''"
 
 
+@pytest.mark.parametrize("redirect", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_are_no_obstacle_to_functions(redirect: str, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import pathlib, ciranda.launch\n"
+        "results = ciranda.launch.run(lambda: 5, np=2)\n"
+        f"pathlib.Path({str(tmp_path / 'made')!r}).write_text(repr(results))\n"
+    )
+    subprocess.run(["sh", "-c", f'exec "$@" {redirect}', "sh", sys.executable, str(program)], timeout=20, check=True)
+    assert (tmp_path / "made").read_text() == "[5, 5]"
+
+
+def test_signals_that_were_blocked_end_the_job() -> None:
+    block = (
+        "import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, [15]); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    code = "print('ready', flush=True)" + WAIT
+    running = start(["run", "-np", "1", *python_rank(code)], through=[sys.executable, "-c", block])
+    wait_for_ready(running, 1)
+    running.process.send_signal(signal.SIGTERM)
+    assert running.wait()[0] == 143
+
+
 def test_an_ignored_hangup_stays_ignored() -> None:
     running = start(["run", "-np", "1", *python_rank("print('ready', flush=True)" + WAIT)], through=["nohup"])
     wait_for_ready(running, 1)

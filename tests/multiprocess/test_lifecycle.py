@@ -15,6 +15,7 @@ import pytest
 from ranks import Ranks, assert_in_time, wait_until
 
 import ciranda as hvd
+from ciranda.errors import NotSupportedError
 
 pytestmark = pytest.mark.multiprocess
 
@@ -152,6 +153,25 @@ def _use_after_fork() -> int:
 
 def test_a_forked_child_is_in_no_world(worlds: Any) -> None:
     assert worlds.of(2).run(_use_after_fork) == [7, 7]
+
+
+def _init_in_a_forked_child() -> int:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            hvd.init()
+        except NotSupportedError as error:
+            os._exit(7 if "forked by a rank" in str(error) else 8)
+        os._exit(hvd.size())
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_a_forked_child_cannot_take_its_parents_place(worlds: Any) -> None:
+    assert worlds.of(2).run(_init_in_a_forked_child) == [7, 7]
+
+
+def test_a_child_of_a_world_of_one_can_be_another(worlds: Any) -> None:
+    assert worlds.of(1).run(_init_in_a_forked_child) == [1]
 
 
 def _global_set() -> None:

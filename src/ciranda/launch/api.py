@@ -15,6 +15,7 @@ from ciranda.launch.job import Job, Show, default_binding
 from ciranda.launch.launcher import launch
 from ciranda.launch.output import ScreenStyle
 from ciranda.launch.output_dir import OutputDir
+from ciranda.launch.processes import open_standard_streams
 from ciranda.launch.ssh import SshOptions
 from ciranda.launch.store import StoreFactory, engine_store
 
@@ -138,6 +139,7 @@ def run(
         python=options.python,
     )
     files = OutputDir(Path(options.output_dir), len(slots)) if options.output_dir is not None else None
+    open_standard_streams()
     sys.stdout.flush()
     sys.stderr.flush()
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import sys
 from contextlib import suppress
 
 END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -82,10 +83,14 @@ def kill_descendants() -> None:
 
 
 def open_standard_streams() -> None:
-    """Put /dev/null where 0, 1 or 2 is closed, so that no pipe ever gets one of these numbers."""
-    while True:
-        fd = os.open(os.devnull, os.O_RDWR)
-        if fd > 2:
-            os.close(fd)
-            return
+    """Put /dev/null where 0, 1 or 2 is closed, so that no pipe ever gets one of these numbers, and print() works."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(fd, True)
+    os.close(fd)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
+
+
+def heed_end_signals() -> None:
+    """Take SIGTERM, SIGINT and SIGHUP, also if they were blocked in whoever started this process."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
