@@ -509,6 +509,16 @@ def test_closed_standard_streams_are_no_obstacle_to_functions(redirect: str, tmp
     assert (tmp_path / "made").read_text() == "[5, 5]"
 
 
+def test_nothing_is_started_that_could_not_be_found_again() -> None:
+    hide = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh"]
+    if subprocess.run([*hide, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("may not mount")
+    running = start(["run", "-np", "2", "sh", "-c", "echo started; sleep 20 &"], through=hide)
+    exit_code, out, err = running.wait()
+    assert (exit_code != 0, out) == (True, b"")
+    assert b"/proc does not show this host's processes" in err
+
+
 def test_signals_that_were_blocked_end_the_job() -> None:
     block = (
         "import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, [15]); os.execv(sys.argv[1], sys.argv[1:])"

@@ -23,6 +23,7 @@ from ciranda.launch.errors import LaunchError, ProtocolError
 from ciranda.launch.outbox import Outbox
 from ciranda.launch.processes import (
     END_SIGNALS,
+    are_processes_shown,
     become_subreaper,
     descendants,
     die_with_parent,
@@ -153,6 +154,11 @@ class Agent:
 
     def _start(self, spec: protocol.Spec) -> None:
         self._started = True
+        if not are_processes_shown():
+            text = "/proc does not show this host's processes, without which none could be ended: mount it (proc)"
+            self._outbox.send({"t": "fatal", "text": text})
+            self._end("no /proc")
+            return
         self._enter(spec.cwd)
         self._secret = SharedFile("ciranda-secret")
         self._secret.append(spec.secret.encode("ascii"))

@@ -37,6 +37,14 @@ def die_with_parent(number: int, parent: int) -> None:
         os.kill(os.getpid(), number)
 
 
+def are_processes_shown() -> bool:
+    """Whether /proc shows the processes that this one can see; without it, none can be found that is to be ended."""
+    try:
+        return os.readlink("/proc/self") == str(os.getpid())
+    except OSError:
+        return False
+
+
 def descendants(root: int) -> list[int]:
     """Every living or unreaped process below ``root``, parents before children, read from /proc at this moment."""
     children: dict[int, list[int]] = {}
