@@ -86,10 +86,10 @@ def init(
         NotSupportedError: this process was forked by a rank, whose place it would take.
         TimeoutError: a rank did not join within CIRANDA_START_TIMEOUT; the message names it.
     """
-    if world.is_of_parent and os.environ.get("CIRANDA_ENGINE") != "none":
+    if world.is_of_parent:
         raise NotSupportedError(
-            "init(): this process was forked by a rank, whose place it would take in the next world. Start it anew "
-            '(multiprocessing\'s "spawn"), by a launcher of its own; or set CIRANDA_ENGINE=none for a world of one'
+            "init(): this process was forked by a rank, whose place it would take in the next world. For a world of "
+            "its own start a new program instead, with 'ciranda run'"
         )
     if isinstance(process_sets, str) and process_sets != "dynamic":
         raise InvalidArgumentError(f'init(process_sets={process_sets!r}): give a list of sets, or "dynamic"')
