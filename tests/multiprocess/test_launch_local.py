@@ -501,12 +501,14 @@ def test_closed_standard_streams_are_no_obstacle(redirect: str, tmp_path: Path) 
 def test_closed_standard_streams_are_no_obstacle_to_functions(redirect: str, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
-        "import pathlib, ciranda.launch\n"
-        "results = ciranda.launch.run(lambda: 5, np=2)\n"
+        "import pathlib\n"
+        "from ciranda.launch.api import RunOptions, run\n"
+        f"results = run(lambda: print('x') or 5, np=2, options=RunOptions(output_dir={str(tmp_path)!r}))\n"
         f"pathlib.Path({str(tmp_path / 'made')!r}).write_text(repr(results))\n"
     )
     subprocess.run(["sh", "-c", f'exec "$@" {redirect}', "sh", sys.executable, str(program)], timeout=20, check=True)
     assert (tmp_path / "made").read_text() == "[5, 5]"
+    assert (tmp_path / "rank.0" / "stdout").read_bytes() == b"x\n"
 
 
 def test_nothing_is_started_that_could_not_be_found_again() -> None:

@@ -118,6 +118,7 @@ def run(
     """
     import cloudpickle
 
+    open_standard_streams()
     options = options or RunOptions()
     slots = assign(chosen_hosts(np, hosts, hostfile), np)
     env = {**options.env, "CIRANDA_START_TIMEOUT": str(options.start_timeout)}
@@ -139,7 +140,6 @@ def run(
         python=options.python,
     )
     files = OutputDir(Path(options.output_dir), len(slots)) if options.output_dir is not None else None
-    open_standard_streams()
     sys.stdout.flush()
     sys.stderr.flush()
     try:
