@@ -120,8 +120,7 @@ class Agent:
             for line in self._reader.feed(data):
                 self._on_message(protocol.decode(line))
         except ProtocolError as error:
-            self._outbox.send({"t": "fatal", "text": str(error)})
-            self._end("protocol error")
+            self._fail("protocol error", str(error))
 
     def _on_message(self, message: Message) -> None:
         if message["t"] == "end":
@@ -145,8 +144,7 @@ class Agent:
         try:
             self._reserved, answer = reserved_port.answer(message)
         except (OSError, LaunchError) as error:
-            self._outbox.send({"t": "fatal", "text": f"no port can be kept for MASTER_PORT or JAX: {error}"})
-            self._end("no port")
+            self._fail("no port", f"no port can be kept for MASTER_PORT or JAX: {error}")
             return
         self._outbox.send(answer)
 
@@ -156,8 +154,7 @@ class Agent:
         self._started = True
         if not are_processes_shown():
             text = "/proc does not show this host's processes, without which none could be ended: mount it (proc)"
-            self._outbox.send({"t": "fatal", "text": text})
-            self._end("no /proc")
+            self._fail("no /proc", text)
             return
         self._enter(spec.cwd)
         self._secret = SharedFile("ciranda-secret")
@@ -169,8 +166,7 @@ class Agent:
             common[name.encode()] = blob.path.encode()
         if spec.jax_native:
             if not os.path.exists(MPI_LIBRARY):
-                self._outbox.send({"t": "fatal", "text": f"--jax-native: ciranda has no {MPI_LIBRARY} here"})
-                self._end("no library for JAX")
+                self._fail("no library for JAX", f"--jax-native: ciranda has no {MPI_LIBRARY} here")
                 return
             common[b"MPITRAMPOLINE_LIB"] = os.fsencode(MPI_LIBRARY)
         for shared in (self._secret, *self._blobs.values()):
@@ -180,8 +176,7 @@ class Agent:
             try:
                 process = RankProcess(rank, spec.argv, {**common, **own}, spec.want_results, cpus)
             except OSError as error:
-                self._outbox.send({"t": "fatal", "text": f"cannot start rank {rank}: {error.strerror}"})
-                self._end("no process")
+                self._fail("no process", f"cannot start rank {rank}: {error.strerror}")
                 return
             self._ranks[process.pid] = process
             for stream, fd in process.pipes.items():
@@ -271,6 +266,11 @@ class Agent:
                 self._outbox.send({"t": "exit", "rank": process.rank, "code": code, "ended": ended})
 
     # -- the end -----------------------------------------------------------------------------------------------------
+
+    def _fail(self, reason: str, text: str) -> None:
+        """End, and tell the launcher why, which fails the job."""
+        self._outbox.send({"t": "fatal", "text": text})
+        self._end(reason)
 
     def _end(self, reason: str, grace_seconds: float | None = None) -> None:
         """Ask all descendants to stop; those left after the grace period are killed. A later call only hastens it."""
