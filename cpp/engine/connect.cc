@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "base/costs_file.hpp"
@@ -75,6 +76,15 @@ Result<BootstrapOptions> bootstrap_options(const Config& config, std::uint64_t e
   return options;
 }
 
+Result<std::unique_ptr<Engine>> start_engine(std::unique_ptr<Mesh> mesh, const Config& config) {
+  try {
+    return Engine::create(std::move(mesh), config);
+  } catch (const std::system_error& error) {
+    return Status::internal("cannot start the engine's thread: " + error.code().message() +
+                            ": is the number of processes limited (ulimit -u, or the cgroup's pids.max)?");
+  }
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Engine>> connect(const Config& config, std::uint64_t epoch,
@@ -86,10 +96,11 @@ Result<std::unique_ptr<Engine>> connect(const Config& config, std::uint64_t epoc
   Result<std::unique_ptr<Mesh>> mesh = join_world(options.value());
   if (!mesh.ok()) return mesh.status();
   staging_choice().prescribe(staging_copy_named(config.staging_copy));
-  auto engine = Engine::create(std::move(mesh).value(), config);
+  auto engine = start_engine(std::move(mesh).value(), config);
+  if (!engine.ok()) return engine;
   // DYNAMIC is how scripts for Horovod say that they start it later.
   if (!config.timeline.empty() && config.timeline != "DYNAMIC") {
-    Status status = engine->start_timeline(config.timeline, config.timeline_mark_cycles);
+    Status status = engine.value()->start_timeline(config.timeline, config.timeline_mark_cycles);
     if (!status.ok()) return status;
   }
   return engine;

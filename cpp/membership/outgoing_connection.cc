@@ -94,7 +94,7 @@ void OutgoingConnection::flush() {
 
 void OutgoingConnection::fail(const Status& status) {
   nobody_listens_ = status.kind() == ErrorKind::kRanksLost;
-  fail(status.message());
+  fail(status.message(), status.kind() == ErrorKind::kInvalidArgument);
 }
 
 void OutgoingConnection::fail(std::string reason, bool for_good) {

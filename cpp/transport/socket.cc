@@ -33,6 +33,9 @@ Result<UniqueFd> new_socket(int family) {
 
 Status cannot_connect(const SocketAddress& to, int error) {
   std::string message = "cannot connect to " + to.to_string() + ": " + text_of(error);
+  if (error == ENETUNREACH && to.is_loopback()) {
+    return Status::invalid_argument(message + " (the loopback interface is down: ip link set lo up)");
+  }
   return error == ECONNREFUSED ? Status::ranks_lost(std::move(message)) : Status::internal(std::move(message));
 }
 

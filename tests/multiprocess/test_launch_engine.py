@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -72,6 +73,29 @@ def test_a_set_does_without_memory_of_its_own_where_there_is_too_little() -> Non
     (warning,) = done.stderr.splitlines()
     assert "a process set of 2 ranks on this host gets no memory to share" in warning
     assert "/dev/shm is too small: 78.2 MiB are needed" in warning
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: a network namespace needs root")
+def test_ranks_do_not_wait_for_a_loopback_interface_that_is_down() -> None:
+    start = time.monotonic()
+    done = ciranda_run(["run", "-np", "2", sys.executable, "-c", SUM], through=["unshare", "--net"])
+    assert done.returncode != 0
+    assert "Network is unreachable (the loopback interface is down: ip link set lo up)" in done.stderr
+    assert time.monotonic() - start < 20  # of the 30 that init() waits for others
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: another user's number needs root")
+def test_an_engine_without_a_thread_says_so() -> None:
+    code = (
+        "import os, resource, ciranda, ciranda.errors\n"
+        "ciranda.init(); ciranda.shutdown()\n"  # reads its files, which may not be another user's to read
+        "os.setuid(65534)\n"
+        "resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))\n"
+        "try:\n    ciranda.init()\n"
+        "except ciranda.errors.InternalError as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.startswith("cannot start the engine's thread: Resource temporarily unavailable")
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])

@@ -521,6 +521,15 @@ def test_nothing_is_started_that_could_not_be_found_again() -> None:
     assert b"/proc does not show this host's processes" in err
 
 
+def test_nothing_is_started_with_too_few_files_for_all() -> None:
+    running = start(
+        ["run", "-np", "12", "sh", "-c", "echo started"], through=["sh", "-c", 'ulimit -n 40; exec "$@"', "sh"]
+    )
+    exit_code, out, err = running.wait()
+    assert (exit_code != 0, out) == (True, b"")
+    assert b"12 ranks need 48 open files, 40 are allowed: ulimit -n 48, or more" in err
+
+
 def test_signals_that_were_blocked_end_the_job() -> None:
     block = (
         "import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, [15]); os.execv(sys.argv[1], sys.argv[1:])"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import selectors
 import signal
 import sys
@@ -38,6 +39,7 @@ from ciranda.launch.shared_file import SharedFile
 MAX_QUEUED_BYTES = 1 << 20  # above this, ranks' output is left in their pipes until the launcher has read some
 LAST_WORDS_SECONDS = 0.2  # how long to go on writing to a launcher that may be gone
 SWEEP_SECONDS = 0.02  # between SIGKILL rounds
+OWN_FILES = 24  # the agent's own open files, with those that are open while a rank starts or /proc is read
 MPI_LIBRARY = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib", "libciranda_mpi.so")
 
 
@@ -152,9 +154,8 @@ class Agent:
 
     def _start(self, spec: protocol.Spec) -> None:
         self._started = True
-        if not are_processes_shown():
-            text = "/proc does not show this host's processes, without which none could be ended: mount it (proc)"
-            self._fail("no /proc", text)
+        if obstacle := self._obstacle(spec):
+            self._fail(*obstacle)
             return
         self._enter(spec.cwd)
         self._secret = SharedFile("ciranda-secret")
@@ -165,9 +166,6 @@ class Agent:
         for name, blob in self._blobs.items():
             common[name.encode()] = blob.path.encode()
         if spec.jax_native:
-            if not os.path.exists(MPI_LIBRARY):
-                self._fail("no library for JAX", f"--jax-native: ciranda has no {MPI_LIBRARY} here")
-                return
             common[b"MPITRAMPOLINE_LIB"] = os.fsencode(MPI_LIBRARY)
         for shared in (self._secret, *self._blobs.values()):
             shared.seal()
@@ -183,6 +181,21 @@ class Agent:
                 self._pipes[fd] = (rank, stream)
                 self._selector.register(fd, selectors.EVENT_READ, lambda fd=fd: self._on_output(fd))
             self._outbox.send({"t": "started", "rank": rank, "pid": process.pid})
+
+    def _obstacle(self, spec: protocol.Spec) -> tuple[str, str] | None:
+        """What keeps the ranks from being started, or from being ended later: in short, and in words."""
+        if not are_processes_shown():
+            text = "/proc does not show this host's processes, without which none could be ended: mount it (proc)"
+            return "no /proc", text
+        n_ranks = len(spec.rank_env)
+        n_needed = OWN_FILES + len(self._blobs) + n_ranks * (3 if spec.want_results else 2)
+        n_allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        if n_allowed != resource.RLIM_INFINITY and n_allowed < n_needed:
+            text = f"{n_ranks} ranks need {n_needed} open files, {n_allowed} are allowed: ulimit -n {n_needed}, or more"
+            return "too few files", text
+        if spec.jax_native and not os.path.exists(MPI_LIBRARY):
+            return "no library for JAX", f"--jax-native: ciranda has no {MPI_LIBRARY} here"
+        return None
 
     def _enter(self, cwd: bytes) -> None:
         try:

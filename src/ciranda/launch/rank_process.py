@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 from ciranda.launch.processes import END_SIGNALS, die_with_parent
@@ -32,31 +32,50 @@ class RankProcess:
         """Fork and exec, on the given CPUs if there are any.
 
         A command that cannot run shows as the rank's stderr and exit code 127 or 126.
+
+        Raises:
+            OSError: there is no pipe or process left; nothing is open then.
         """
         self.rank = rank
         self.pipes: dict[str, int] = {}
         writers: dict[str, int] = {}
-        for name in ("stdout", "stderr", "result") if want_result else ("stdout", "stderr"):
-            self.pipes[name], writers[name] = os.pipe()
-            os.set_blocking(self.pipes[name], False)
-        parent = os.getpid()
-        signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
-        self.pid = os.fork()
-        if self.pid == 0:
+        try:
+            for name in ("stdout", "stderr", "result") if want_result else ("stdout", "stderr"):
+                self.pipes[name], writers[name] = os.pipe()
+                os.set_blocking(self.pipes[name], False)
+            self.pid = _fork(lambda parent: _become(list(argv), dict(env), writers, parent, cpus))
+        except OSError:
+            for fd in self.pipes.values():
+                os.close(fd)
+            raise
+        finally:
+            for fd in writers.values():
+                os.close(fd)
+
+
+def _fork(run: Callable[[int], None]) -> int:
+    """Start a process that calls ``run`` with its parent's number, and ends; its own number."""
+    parent = os.getpid()
+    signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
+    try:
+        pid = os.fork()
+        if pid == 0:
             try:
-                if cpus:
-                    with suppress(OSError):  # the CPUs were taken from all of us meanwhile: then it runs on any
-                        os.sched_setaffinity(0, cpus)
-                _become(list(argv), dict(env), writers, parent)
+                run(parent)
             finally:
                 os._exit(NOT_EXECUTABLE)
+        return pid
+    finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
-        for fd in writers.values():
-            os.close(fd)
 
 
-def _become(argv: list[bytes], env: dict[bytes, bytes], writers: Mapping[str, int], parent: int) -> None:
+def _become(
+    argv: list[bytes], env: dict[bytes, bytes], writers: Mapping[str, int], parent: int, cpus: Collection[int]
+) -> None:
     """In the child: set everything up and exec; returns only if that failed."""
+    if cpus:
+        with suppress(OSError):  # the CPUs were taken from all of us meanwhile: then it runs on any
+            os.sched_setaffinity(0, cpus)
     os.setsid()
     die_with_parent(signal.SIGKILL, parent)
     for number in (signal.SIGPIPE, signal.SIGXFSZ, *END_SIGNALS):  # Python ignores the first two; programs do not
