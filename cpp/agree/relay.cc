@@ -57,9 +57,7 @@ Status Relay::hear(int from, Message message) {
 
 Status Relay::hear_relayed(std::size_t child, RelayedMessage message) {
   set_waiting(children_[child], message.is_waiting);
-  for (RelayedMessage::Item& item : message.items) {
-    hear_report(child, std::move(item.ranks), std::move(item.report));
-  }
+  for (RelayedMessage::Item& item : message.items) hear_report(child, std::move(item.ranks), std::move(item.report));
   return Status::ok_status();
 }
 

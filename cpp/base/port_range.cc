@@ -8,9 +8,7 @@ namespace ciranda {
 std::string PortRange::to_string() const { return std::to_string(low) + "-" + std::to_string(high); }
 
 Result<PortRange> parse_port_range(const std::string& text) {
-  if (text.empty()) {
-    return PortRange{};
-  }
+  if (text.empty()) return PortRange{};
   const char* end = text.data() + text.size();
   PortRange range;
   auto [at, error] = std::from_chars(text.data(), end, range.low);

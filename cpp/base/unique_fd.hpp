@@ -23,9 +23,7 @@ class UniqueFd {
   int release() { return std::exchange(fd_, -1); }
   void reset(int fd = -1) {
     const int old = std::exchange(fd_, fd);
-    if (old >= 0) {
-      ::close(old);
-    }
+    if (old >= 0) ::close(old);
   }
 
  private:

@@ -137,9 +137,7 @@ Status ControlPlane::check_closed_peers() {
     const int peer = closed[n_closed_handled_];
     Peer& gone = peers_[static_cast<std::size_t>(peer)];
     gone.is_gone = true;
-    if (const std::string why = mesh_.why_closed(peer); !why.empty()) {
-      return Status::ranks_lost(peer_text(peer) + why);
-    }
+    if (const std::string why = mesh_.why_closed(peer); !why.empty()) return Status::ranks_lost(peer_text(peer) + why);
     if (!gone.has_left) {
       return Status::ranks_lost(peer_text(peer) +
                                 " is gone: its connection closed without a goodbye, so its process "

@@ -43,9 +43,7 @@ Status LivenessProbe::look_at(Watched& watched, TimePoint now) {
 std::optional<TimePoint> LivenessProbe::due() const {
   std::optional<TimePoint> next;
   if (interval_.count() == 0) return next;
-  for (const Watched& watched : peers_) {
-    next = earliest(next, std::max(heard(watched), watched.asked) + interval_);
-  }
+  for (const Watched& watched : peers_) next = earliest(next, std::max(heard(watched), watched.asked) + interval_);
   return next;
 }
 

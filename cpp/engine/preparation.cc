@@ -71,9 +71,7 @@ void Preparation::complete_name(Request& request, bool is_unnamed) {
     return;
   }
   if (is_unnamed) request.name = kUnnamed;
-  if (facts.is_between_two) {
-    request.name = "from " + std::to_string(signature.root) + " " + request.name;
-  }
+  if (facts.is_between_two) request.name = "from " + std::to_string(signature.root) + " " + request.name;
 }
 
 }  // namespace ciranda

@@ -249,9 +249,7 @@ bool RoundsInMemory::enter(SharedArena& arena, const DirectRound& round, const R
   }
   std::byte* const to = memory_.for_writing(arena, round, call.collective);
   const bool has_room = to != nullptr;
-  if (has_room && call.contributes(call.self)) {
-    call.contribute(to, RoundMemory::read_last(round, call.collective));
-  }
+  if (has_room && call.contributes(call.self)) call.contribute(to, RoundMemory::read_last(round, call.collective));
   RoundMemory::tag(arena, round);
   if (stages != nullptr) stages->note(Stage::kReady);
   if (has_room && at(arena, round).come(round.number)) return true;

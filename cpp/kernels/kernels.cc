@@ -97,9 +97,7 @@ void reduce(const Reduction& reduction, std::span<const std::byte* const> inputs
   const bool unscaled = is_unscaled(reduction, type.type_class);
   if (unscaled && inputs.size() == 1) return copy(inputs[0], out, count * type.n_bytes);
   const ScopedFloatEnvironment environment;
-  if (!unscaled && !is_scalable(type.type_class)) {
-    return reduce_scaled_integers(reduction, inputs, out, count);
-  }
+  if (!unscaled && !is_scalable(type.type_class)) return reduce_scaled_integers(reduction, inputs, out, count);
   const ResultFactors factors = unscaled ? ResultFactors{1.0, 1.0} : result_factors(reduction);
   vector_kernel(active_simd_level())({.dtype = vector_dtype(reduction.dtype, reduction.op),
                                       .op = vector_op(reduction.op),

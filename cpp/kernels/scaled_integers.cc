@@ -58,9 +58,7 @@ class ScaledInteger {
     for (std::size_t k = 0; k < inputs.size(); ++k) {
       std::memcpy(values.data(), inputs[k] + at * sizeof(T), count * sizeof(T));
       if (reduction_.prescale != 1.0) {
-        for (std::size_t i = 0; i < count; ++i) {
-          values[i] = scaled_to<T>(values[i], reduction_.prescale, 1);
-        }
+        for (std::size_t i = 0; i < count; ++i) values[i] = scaled_to<T>(values[i], reduction_.prescale, 1);
       }
       if (k == 0) {
         for (std::size_t i = 0; i < count; ++i) sums[i] = values[i];

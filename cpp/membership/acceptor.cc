@@ -25,9 +25,7 @@ bool send_all(int fd, const std::vector<std::byte>& bytes) {
 Result<Acceptor> Acceptor::create(EventLoop& loop, std::vector<UniqueFd> listeners, AcceptorOptions options) {
   for (const UniqueFd& listener : listeners) {
     Status added = loop.add(listener.get(), EPOLLIN, static_cast<std::uint64_t>(listener.get()));
-    if (!added.ok()) {
-      return added;
-    }
+    if (!added.ok()) return added;
   }
   return Acceptor(loop, std::move(listeners), std::move(options));
 }
@@ -48,9 +46,7 @@ std::optional<Admitted> Acceptor::on_event(std::uint64_t token, Clock::time_poin
   HalfOpen& peer = found->second;
   std::array<std::byte, Handshake::kMostBytes> bytes;
   const ssize_t n_read = recv(fd, bytes.data(), std::min(bytes.size(), peer.handshake.wants()), MSG_DONTWAIT);
-  if (n_read < 0 && (errno == EAGAIN || errno == EINTR)) {
-    return std::nullopt;
-  }
+  if (n_read < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
   if (n_read <= 0) {
     // A rank that tries several addresses of ours lets go of those that answer later: nothing to tell.
     let_go(fd);
@@ -62,9 +58,7 @@ std::optional<Admitted> Acceptor::on_event(std::uint64_t token, Clock::time_poin
     refuse(fd, sent ? peer.handshake.reason() : "does not read what is sent to it");
     return std::nullopt;
   }
-  if (peer.handshake.verdict() == Verdict::kPending) {
-    return std::nullopt;
-  }
+  if (peer.handshake.verdict() == Verdict::kPending) return std::nullopt;
   Admitted admitted{std::move(peer.socket), peer.address, peer.handshake.purpose()};
   loop_->remove(fd);
   half_open_.erase(found);
@@ -86,14 +80,10 @@ void Acceptor::accept_all(int listener, Clock::time_point now) {
 }
 
 void Acceptor::admit_to_handshake(UniqueFd socket, Clock::time_point now) {
-  if (half_open_.size() >= options_.most_half_open) {
-    drop_oldest();
-  }
+  if (half_open_.size() >= options_.most_half_open) drop_oldest();
   Nonce nonce{};
   const int fd = socket.get();
-  if (!fill_random(nonce).ok() || !loop_->add(fd, EPOLLIN, static_cast<std::uint64_t>(fd)).ok()) {
-    return;
-  }
+  if (!fill_random(nonce).ok() || !loop_->add(fd, EPOLLIN, static_cast<std::uint64_t>(fd)).ok()) return;
   tune_connection(fd);
   const SocketAddress address = SocketAddress::peer_of(fd);
   half_open_.emplace(
@@ -113,20 +103,14 @@ void Acceptor::drop_oldest() {
 void Acceptor::expire(Clock::time_point now) {
   std::vector<int> late;
   for (const auto& [fd, peer] : half_open_) {
-    if (peer.deadline <= now) {
-      late.push_back(fd);
-    }
+    if (peer.deadline <= now) late.push_back(fd);
   }
-  for (const int fd : late) {
-    refuse(fd, "did not prove in time that it belongs to the job");
-  }
+  for (const int fd : late) refuse(fd, "did not prove in time that it belongs to the job");
 }
 
 std::optional<Clock::time_point> Acceptor::next_deadline() const {
   std::optional<Clock::time_point> next;
-  for (const auto& [fd, peer] : half_open_) {
-    next = earliest(next, peer.deadline);
-  }
+  for (const auto& [fd, peer] : half_open_) next = earliest(next, peer.deadline);
   return next;
 }
 

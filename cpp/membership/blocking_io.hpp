@@ -24,18 +24,10 @@ inline Status wait_until_ready(int fd, short events, const WaitLimit& limit) {
     const bool is_last = limit.is_reached();
     pollfd source{fd, events, 0};
     const int n_ready = poll(&source, 1, limit.slice_ms());
-    if (n_ready > 0) {
-      return {};
-    }
-    if (Status going = limit.check(); !going.ok()) {
-      return going;
-    }
-    if (n_ready == 0 && is_last) {
-      return Status::timeout("did not answer in time");
-    }
-    if (n_ready < 0 && errno != EINTR) {
-      return Status::from_errno("cannot wait for a connection");
-    }
+    if (n_ready > 0) return {};
+    if (Status going = limit.check(); !going.ok()) return going;
+    if (n_ready == 0 && is_last) return Status::timeout("did not answer in time");
+    if (n_ready < 0 && errno != EINTR) return Status::from_errno("cannot wait for a connection");
   }
 }
 
@@ -45,9 +37,7 @@ inline Status send_all(int fd, std::span<const std::byte> bytes, const WaitLimit
     if (n > 0) {
       bytes = bytes.subspan(static_cast<std::size_t>(n));
     } else if (n < 0 && errno == EAGAIN) {
-      if (Status ready = wait_until_ready(fd, POLLOUT, limit); !ready.ok()) {
-        return ready;
-      }
+      if (Status ready = wait_until_ready(fd, POLLOUT, limit); !ready.ok()) return ready;
     } else if (n < 0 && errno != EINTR) {
       return Status::ranks_lost("ended the connection");
     }
@@ -61,19 +51,13 @@ inline Result<std::vector<std::byte>> receive_frame(int fd, std::size_t most_byt
   std::vector<std::byte> bytes(std::min<std::size_t>(most_bytes + FrameBuffer::kHeaderBytes, 65536));
   for (;;) {
     auto frame = frames.next();
-    if (!frame.ok()) {
-      return frame.status();
-    }
-    if (frame.value()) {
-      return std::move(*frame.value());
-    }
+    if (!frame.ok()) return frame.status();
+    if (frame.value()) return std::move(*frame.value());
     const ssize_t n = recv(fd, bytes.data(), std::min(bytes.size(), frames.wants()), MSG_DONTWAIT);
     if (n > 0) {
       frames.append(std::span(bytes).first(static_cast<std::size_t>(n)));
     } else if (n < 0 && errno == EAGAIN) {
-      if (Status ready = wait_until_ready(fd, POLLIN, limit); !ready.ok()) {
-        return ready;
-      }
+      if (Status ready = wait_until_ready(fd, POLLIN, limit); !ready.ok()) return ready;
     } else if (n == 0 || errno != EINTR) {
       return Status::ranks_lost("ended the connection");
     }

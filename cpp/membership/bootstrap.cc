@@ -92,22 +92,14 @@ class Joining {
 };
 
 Result<std::unique_ptr<Mesh>> Joining::run() {
-  if (Status checked = check_options(); !checked.ok()) {
-    return checked;
-  }
+  if (Status checked = check_options(); !checked.ok()) return checked;
   auto bell = Bell::create();
-  if (!bell.ok()) {
-    return mine(bell.status());
-  }
+  if (!bell.ok()) return mine(bell.status());
   bell_.emplace(std::move(bell).value());
-  if (options_.size == 1) {
-    return make_mesh_of_one();
-  }
+  if (options_.size == 1) return make_mesh_of_one();
   for (const auto step : {&Joining::find_peers, &Joining::connect_control, &Joining::share_memory,
                           &Joining::measure_memory, &Joining::connect_data}) {
-    if (Status done = (this->*step)(); !done.ok()) {
-      return mine(done);
-    }
+    if (Status done = (this->*step)(); !done.ok()) return mine(done);
   }
   return make_mesh();
 }
@@ -132,9 +124,7 @@ Status Joining::check_options() const {
 Result<std::unique_ptr<Mesh>> Joining::make_mesh_of_one() {
   const SegmentLayout layout(1, options_.slot_bytes);
   auto segment = ShmSegment::anonymous(layout.n_bytes());
-  if (!segment.ok()) {
-    return mine(segment.status());
-  }
+  if (!segment.ok()) return mine(segment.status());
   SocketMeshParts parts{0, {}, std::move(*bell_), SharedMemory{std::move(segment).value(), layout, {0}}};
   SocketMeshPeer myself;
   myself.info = {0, static_cast<int>(getpid()), host_, "", true};
@@ -145,9 +135,7 @@ Result<std::unique_ptr<Mesh>> Joining::make_mesh_of_one() {
 Status Joining::find_peers() {
   const Credentials credentials{options_.secret, options_.job, 0};
   auto store = StoreClient::connect(options_.store, credentials, options_.rank, limit_);
-  if (!store.ok()) {
-    return store.status();
-  }
+  if (!store.ok()) return store.status();
   store_.emplace(std::move(store).value());
   if (Status listening = listen(*store_); !listening.ok()) {
     store_->cannot_come(key(), options_.size, listening.message(), limit_);
@@ -160,15 +148,11 @@ Status Joining::find_peers() {
 Status Joining::listen(const StoreClient& store) {
   auto chosen = choose_interfaces(interface_names_, store);
   const auto ports = parse_port_range(options_.port_range);
-  if (!chosen.ok() || !ports.ok()) {
-    return chosen.ok() ? ports.status() : chosen.status();
-  }
+  if (!chosen.ok() || !ports.ok()) return chosen.ok() ? ports.status() : chosen.status();
   interfaces_ = std::move(chosen).value();
   for (const InterfaceAddress& each : interfaces_) {
     auto listener = listen_on(each.address, ports.value());
-    if (!listener.ok()) {
-      return listener.status();
-    }
+    if (!listener.ok()) return listener.status();
     listeners_.push_back(std::move(listener).value());
   }
   return {};
@@ -186,9 +170,7 @@ Endpoint Joining::describe_myself() const {
   endpoint.host = host_;
   endpoint.host_id = options_.host_id.empty() ? identity_.shared_memory : options_.host_id;
   endpoint.machine = identity_.machine;
-  for (const UniqueFd& each : listeners_) {
-    endpoint.addresses.push_back(SocketAddress::local_of(each.get()).to_string());
-  }
+  for (const UniqueFd& each : listeners_) endpoint.addresses.push_back(SocketAddress::local_of(each.get()).to_string());
   return endpoint;
 }
 
@@ -202,9 +184,7 @@ Status Joining::read_endpoints(const std::vector<Blob>& blobs) {
   for (int rank = 0; rank < options_.size; ++rank) {
     auto decoded = decode_endpoint(blobs[static_cast<std::size_t>(rank)]);
     auto addresses = decoded.ok() ? parse_all(decoded.value().addresses) : decoded.status();
-    if (!addresses.ok()) {
-      return Status::internal("rank " + std::to_string(rank) + " " + addresses.status().message());
-    }
+    if (!addresses.ok()) return Status::internal("rank " + std::to_string(rank) + " " + addresses.status().message());
     endpoints_.push_back(std::move(decoded).value());
     if (Status status = compare_settings(mine, endpoint(rank), name(rank)); !status.ok()) return status;
     // Within one process (ranks as threads) there is no peer process to watch.
@@ -218,9 +198,7 @@ Status Joining::read_endpoints(const std::vector<Blob>& blobs) {
   }
   connecting.interfaces = interfaces_;
   auto connector = PairConnector::create(std::move(listeners_), std::move(connecting));
-  if (!connector.ok()) {
-    return connector.status();
-  }
+  if (!connector.ok()) return connector.status();
   connector_ = std::move(connector).value();
   return {};
 }
@@ -231,13 +209,9 @@ Status Joining::share_memory() {
   ShmProbeOptions probe;
   const Endpoint& mine_too = endpoint(options_.rank);
   for (int rank = 0; rank < options_.size; ++rank) {
-    if (endpoint(rank).tries_shared_memory && endpoint(rank).host_id == mine_too.host_id) {
-      probe.group.push_back(rank);
-    }
+    if (endpoint(rank).tries_shared_memory && endpoint(rank).host_id == mine_too.host_id) probe.group.push_back(rank);
   }
-  if (!options_.use_shared_memory || probe.group.size() < 2) {
-    return {};
-  }
+  if (!options_.use_shared_memory || probe.group.size() < 2) return {};
   const bool all = probe.group.size() == endpoints_.size();
   probe.rank = options_.rank;
   probe.slot_bytes = all ? options_.slot_bytes : 0;
@@ -251,9 +225,7 @@ Status Joining::share_memory() {
     // Who gave up joining may have done so because of another.
     return connector_->with_the_dead(result.status());
   }
-  if (result.value().shared) {
-    shared_.emplace(std::move(*result.value().shared));
-  }
+  if (result.value().shared) shared_.emplace(std::move(*result.value().shared));
   sharing_ = std::move(result.value().ranks);
   return {};
 }
@@ -267,26 +239,18 @@ bool Joining::can_measure_memory() const {
 // Who knows no costs gets what it has measured: all are told, because all have to choose the same algorithms. That all
 // have told is also when all have left the slots.
 Status Joining::measure_memory() {
-  if (!can_measure_memory()) {
-    return {};
-  }
+  if (!can_measure_memory()) return {};
   const auto deadline = Clock::now() + options_.measuring_limit;
   pairs_ = probe_pairs(shared_->layout.arena(shared_->segment.memory(), options_.rank), deadline);
   const auto slowest = slowest_of(pairs_);
   const auto measured = slowest ? std::optional(host_costs_of(*slowest)) : std::nullopt;
   auto blobs = store_->exchange("costs of " + key(), options_.size, encode(measured), limit_);
-  if (!blobs.ok()) {
-    return connector_->with_the_dead(blobs.status());
-  }
+  if (!blobs.ok()) return connector_->with_the_dead(blobs.status());
   for (int rank = 0; rank < options_.size; ++rank) {
     auto costs = decode_costs(blobs.value()[static_cast<std::size_t>(rank)]);
-    if (!costs.ok()) {
-      return Status::internal(name(rank) + " " + costs.status().message());
-    }
+    if (!costs.ok()) return Status::internal(name(rank) + " " + costs.status().message());
     auto& known = endpoints_[static_cast<std::size_t>(rank)].costs;
-    if (!known) {
-      known = costs.value();
-    }
+    if (!known) known = costs.value();
   }
   return {};
 }
@@ -300,9 +264,7 @@ Status Joining::connect_data() {
 Result<std::unique_ptr<Mesh>> Joining::make_mesh() {
   SocketMeshParts parts{options_.rank,        {}, std::move(*bell_), std::move(shared_), options_.checks_data,
                         options_.link_timeout};
-  for (int rank = 0; rank < options_.size; ++rank) {
-    parts.peers.push_back(make_peer(rank));
-  }
+  for (int rank = 0; rank < options_.size; ++rank) parts.peers.push_back(make_peer(rank));
   auto mesh = make_socket_mesh(std::move(parts));
   return mesh.ok() ? std::move(mesh) : Result<std::unique_ptr<Mesh>>(mine(mesh.status()));
 }
@@ -319,20 +281,14 @@ SocketMeshPeer Joining::make_peer(int rank) {
                static_cast<int>(from.n_cores),
                from.costs,
                pairs_.empty() ? std::nullopt : pairs_[static_cast<std::size_t>(rank)]};
-  if (is_me) {
-    return peer;
-  }
+  if (is_me) return peer;
   peer.control = connector_->take(Role::kControl, rank);
   peer.process = std::move(processes_[static_cast<std::size_t>(rank)]);
   if (!shares(rank)) {
-    for (int i = 0; i < static_cast<int>(n_sockets_); ++i) {
-      peer.data.push_back(connector_->take(Role::kData, rank, i));
-    }
+    for (int i = 0; i < static_cast<int>(n_sockets_); ++i) peer.data.push_back(connector_->take(Role::kData, rank, i));
   } else if (from.machine == identity_.machine) {
     auto bell = Bell::open(static_cast<pid_t>(from.pid), static_cast<int>(from.bell_fd));
-    if (bell.ok()) {
-      peer.bell.emplace(std::move(bell).value());
-    }
+    if (bell.ok()) peer.bell.emplace(std::move(bell).value());
   }
   return peer;
 }
@@ -344,9 +300,7 @@ std::string Joining::name(int rank) const {
 std::vector<int> Joining::others() const {
   std::vector<int> ranks;
   for (int rank = 0; rank < options_.size; ++rank) {
-    if (rank != options_.rank) {
-      ranks.push_back(rank);
-    }
+    if (rank != options_.rank) ranks.push_back(rank);
   }
   return ranks;
 }
@@ -371,9 +325,7 @@ std::vector<std::string> split_candidates(const std::string& text) {
   std::size_t at = 0;
   while (at < text.size()) {
     const std::size_t end = std::min(text.find(',', at), text.size());
-    if (end > at) {
-      parts.push_back(text.substr(at, end - at));
-    }
+    if (end > at) parts.push_back(text.substr(at, end - at));
     at = end + 1;
   }
   return parts;

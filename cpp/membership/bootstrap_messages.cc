@@ -113,9 +113,7 @@ std::vector<std::byte> encode_frame(const ProbeAnswer& answer) {
 std::vector<std::byte> encode_frame(const ProbeVerdict& verdict) {
   ByteWriter out = begin(Kind::kVerdict);
   out.number(static_cast<std::uint32_t>(verdict.ranks.size()));
-  for (const std::uint32_t rank : verdict.ranks) {
-    out.number(rank);
-  }
+  for (const std::uint32_t rank : verdict.ranks) out.number(rank);
   out.text(shortened(verdict.failure));
   return out.take_frame();
 }
@@ -141,9 +139,7 @@ Result<ProbeAnswer> decode_answer(std::span<const std::byte> body) {
   answer.ok = in.flag();
   in.array(answer.nonce);
   answer.reason = in.text(kMostTextBytes);
-  if (!is_answer || !in.complete()) {
-    return malformed("answer about shared memory");
-  }
+  if (!is_answer || !in.complete()) return malformed("answer about shared memory");
   return answer;
 }
 
@@ -152,13 +148,9 @@ Result<ProbeVerdict> decode_verdict(std::span<const std::byte> body) {
   const bool is_verdict = is(in, Kind::kVerdict);
   const auto count = in.number<std::uint32_t>();
   ProbeVerdict verdict;
-  for (std::uint32_t i = 0; i < count && in.ok(); ++i) {
-    verdict.ranks.push_back(in.number<std::uint32_t>());
-  }
+  for (std::uint32_t i = 0; i < count && in.ok(); ++i) verdict.ranks.push_back(in.number<std::uint32_t>());
   verdict.failure = in.text(kMostTextBytes);
-  if (!is_verdict || !in.complete()) {
-    return malformed("verdict about shared memory");
-  }
+  if (!is_verdict || !in.complete()) return malformed("verdict about shared memory");
   return verdict;
 }
 

@@ -8,18 +8,14 @@ namespace {
 
 SocketAddress choose_address(const StoreClient& store) {
   const SocketAddress reached_from = store.local_address();
-  if (!reached_from.is_loopback()) {
-    return reached_from;
-  }
+  if (!reached_from.is_loopback()) return reached_from;
   // The store is on this host. If it has other addresses too, ranks elsewhere come by them, and to us as well.
   const auto interfaces = interface_addresses();
   for (const SocketAddress& candidate : store.candidates()) {
     const bool is_ours = std::any_of(interfaces.begin(), interfaces.end(), [&candidate](const InterfaceAddress& each) {
       return each.address.same_ip(candidate);
     });
-    if (!candidate.is_loopback() && is_ours) {
-      return candidate;
-    }
+    if (!candidate.is_loopback() && is_ours) return candidate;
   }
   return reached_from;
 }

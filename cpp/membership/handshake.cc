@@ -75,23 +75,15 @@ std::vector<std::byte> encode_challenge(Refusal refusal, const Nonce& nonce, con
 }
 
 Refusal judge(const Hello& hello, const Credentials& credentials, const AcceptingHandshake::Expectation& expectation) {
-  if (hello.version != kProtocolVersion) {
-    return Refusal::kVersion;
-  }
+  if (hello.version != kProtocolVersion) return Refusal::kVersion;
   const Digest job = sha256({bytes_of(credentials.job)});
-  if (!std::equal(hello.job.begin(), hello.job.end(), job.begin())) {
-    return Refusal::kJob;
-  }
+  if (!std::equal(hello.job.begin(), hello.job.end(), job.begin())) return Refusal::kJob;
   const Purpose& purpose = hello.purpose;
   const bool to_store = hello.role == static_cast<std::uint8_t>(Role::kStore);
   const bool to_peer =
       hello.role == static_cast<std::uint8_t>(Role::kControl) || hello.role == static_cast<std::uint8_t>(Role::kData);
-  if (expectation.is_store ? !to_store : !to_peer || purpose.to != expectation.rank) {
-    return Refusal::kDestination;
-  }
-  if (hello.epoch != credentials.epoch) {
-    return Refusal::kEpoch;
-  }
+  if (expectation.is_store ? !to_store : !to_peer || purpose.to != expectation.rank) return Refusal::kDestination;
+  if (hello.epoch != credentials.epoch) return Refusal::kEpoch;
   if (!expectation.is_store && (purpose.size != expectation.size || purpose.from >= expectation.size)) {
     return Refusal::kSize;
   }
@@ -101,13 +93,9 @@ Refusal judge(const Hello& hello, const Credentials& credentials, const Acceptin
 }  // namespace
 
 void Handshake::receive(std::span<const std::byte> bytes) {
-  if (verdict_ != Verdict::kPending) {
-    return;
-  }
+  if (verdict_ != Verdict::kPending) return;
   received_.insert(received_.end(), bytes.begin(), bytes.end());
-  if (!magic_seen_) {
-    check_magic();
-  }
+  if (!magic_seen_) check_magic();
   if (verdict_ == Verdict::kPending && received_.size() >= expected_) {
     const auto message = std::exchange(received_, {});
     on_message(message);

@@ -19,9 +19,7 @@ Digest hmac_sha256(std::span<const std::byte> key, std::initializer_list<std::sp
 // Takes as long for a wrong digest as for the right one.
 inline bool equal_in_constant_time(const Digest& left, const Digest& right) {
   volatile unsigned difference = 0;
-  for (std::size_t i = 0; i < left.size(); ++i) {
-    difference = difference | std::to_integer<unsigned>(left[i] ^ right[i]);
-  }
+  for (std::size_t i = 0; i < left.size(); ++i) difference = difference | std::to_integer<unsigned>(left[i] ^ right[i]);
   return difference == 0;
 }
 

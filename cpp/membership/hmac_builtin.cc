@@ -42,9 +42,7 @@ class Sha256 {
     constexpr std::byte kEnd{0x80};
     constexpr std::byte kZero{0};
     update({&kEnd, 1});
-    while (n_pending_ != kBlockBytes - sizeof(n_bits)) {
-      update({&kZero, 1});
-    }
+    while (n_pending_ != kBlockBytes - sizeof(n_bits)) update({&kZero, 1});
     for (std::size_t i = 0; i < sizeof(n_bits); ++i) {
       const auto byte = static_cast<std::byte>(n_bits >> (56 - 8 * i));
       update({&byte, 1});
@@ -61,9 +59,7 @@ class Sha256 {
   std::array<std::uint32_t, 64> schedule() const {
     std::array<std::uint32_t, 64> words{};
     for (std::size_t t = 0; t < 16; ++t) {
-      for (std::size_t i = 0; i < 4; ++i) {
-        words[t] = words[t] << 8 | std::to_integer<std::uint32_t>(block_[4 * t + i]);
-      }
+      for (std::size_t i = 0; i < 4; ++i) words[t] = words[t] << 8 | std::to_integer<std::uint32_t>(block_[4 * t + i]);
     }
     for (std::size_t t = 16; t < 64; ++t) {
       const std::uint32_t x = words[t - 15];
@@ -94,9 +90,7 @@ class Sha256 {
       a = t1 + sum0 + majority;
     }
     const std::array<std::uint32_t, 8> added = {a, b, c, d, e, f, g, h};
-    for (std::size_t i = 0; i < added.size(); ++i) {
-      hash_[i] += added[i];
-    }
+    for (std::size_t i = 0; i < added.size(); ++i) hash_[i] += added[i];
   }
 
   // H(0)
@@ -111,9 +105,7 @@ class Sha256 {
 
 Digest sha256(std::initializer_list<std::span<const std::byte>> parts) {
   Sha256 hash;
-  for (const auto part : parts) {
-    hash.update(part);
-  }
+  for (const auto part : parts) hash.update(part);
   return hash.finish();
 }
 
@@ -132,9 +124,7 @@ Digest hmac_sha256(std::span<const std::byte> key, std::initializer_list<std::sp
   };
   Sha256 inner;
   inner.update(masked(std::byte{0x36}));
-  for (const auto part : parts) {
-    inner.update(part);
-  }
+  for (const auto part : parts) inner.update(part);
   return sha256({masked(std::byte{0x5c}), inner.finish()});
 }
 

@@ -12,13 +12,9 @@ HostIdentity identify_host(const std::string& shm_folder) {
   HostIdentity identity;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> identity.machine;
   struct stat info {};
-  if (stat("/proc/self/ns/pid", &info) == 0) {
-    identity.machine += "/" + std::to_string(info.st_ino);
-  }
+  if (stat("/proc/self/ns/pid", &info) == 0) identity.machine += "/" + std::to_string(info.st_ino);
   identity.shared_memory = identity.machine + "/" + std::to_string(geteuid());
-  if (stat(shm_folder.c_str(), &info) == 0) {
-    identity.shared_memory += "/" + std::to_string(info.st_dev);
-  }
+  if (stat(shm_folder.c_str(), &info) == 0) identity.shared_memory += "/" + std::to_string(info.st_dev);
   return identity;
 }
 

@@ -27,21 +27,15 @@ OutgoingConnection::OutgoingConnection(EventLoop& loop, const SocketAddress& to,
     return;
   }
   socket_ = std::move(started).value();
-  if (Status added = loop.add(socket_.get(), EPOLLOUT, token()); !added.ok()) {
-    fail(added);
-  }
+  if (Status added = loop.add(socket_.get(), EPOLLOUT, token()); !added.ok()) fail(added);
 }
 
 OutgoingConnection::~OutgoingConnection() {
-  if (socket_.valid()) {
-    loop_->remove(socket_.get());
-  }
+  if (socket_.valid()) loop_->remove(socket_.get());
 }
 
 OutgoingConnection::State OutgoingConnection::on_event() {
-  if (state_ != State::kTrying) {
-    return state_;
-  }
+  if (state_ != State::kTrying) return state_;
   if (!connected_) {
     on_connected();
   } else {
@@ -65,18 +59,14 @@ void OutgoingConnection::on_connected() {
 void OutgoingConnection::on_readable() {
   std::array<std::byte, Handshake::kMostBytes> bytes;
   const ssize_t n_read = recv(socket_.get(), bytes.data(), std::min(bytes.size(), handshake_->wants()), MSG_DONTWAIT);
-  if (n_read < 0 && (errno == EAGAIN || errno == EINTR)) {
-    return;
-  }
+  if (n_read < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (n_read <= 0) {
     fail(to_.to_string() + " ended the connection before it was admitted");
     return;
   }
   handshake_->receive(std::span(bytes).first(static_cast<std::size_t>(n_read)));
   flush();
-  if (state_ != State::kTrying) {
-    return;
-  }
+  if (state_ != State::kTrying) return;
   if (handshake_->verdict() == Verdict::kRefused) {
     fail(to_.to_string() + " " + handshake_->reason(), true);
   } else if (handshake_->verdict() == Verdict::kAccepted) {

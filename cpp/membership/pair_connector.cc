@@ -15,9 +15,7 @@ constexpr std::chrono::milliseconds kPatienceWithNobody{1000};
 
 std::string ended(const std::vector<std::string>& names) {
   std::string list;
-  for (const std::string& name : names) {
-    list += (list.empty() ? "" : " and ") + name;
-  }
+  for (const std::string& name : names) list += (list.empty() ? "" : " and ") + name;
   return list + " ended while the job was starting";
 }
 
@@ -26,9 +24,7 @@ std::string ended(const std::vector<std::string>& names) {
 Result<std::unique_ptr<PairConnector>> PairConnector::create(std::vector<UniqueFd> listeners,
                                                              PairConnectorOptions options) {
   auto loop = EventLoop::create();
-  if (!loop.ok()) {
-    return loop.status();
-  }
+  if (!loop.ok()) return loop.status();
   AcceptorOptions accepting;
   accepting.credentials = options.credentials;
   accepting.expectation = {false, static_cast<std::uint32_t>(options.rank),
@@ -37,9 +33,7 @@ Result<std::unique_ptr<PairConnector>> PairConnector::create(std::vector<UniqueF
   accepting.on_refused = options.on_refused;
   auto connector = std::make_unique<PairConnector>(std::move(loop).value(), std::move(options));
   auto acceptor = Acceptor::create(connector->loop_, std::move(listeners), std::move(accepting));
-  if (!acceptor.ok()) {
-    return acceptor.status();
-  }
+  if (!acceptor.ok()) return acceptor.status();
   connector->acceptor_ = std::make_unique<Acceptor>(std::move(acceptor).value());
   return connector;
 }
@@ -55,27 +49,17 @@ Status PairConnector::connect(Role role, const std::vector<int>& peers, int n_co
   }
   while (!missing.empty()) {
     const auto now = Clock::now();
-    if (now >= options_.limit.deadline) {
-      return timed_out(missing);
-    }
-    if (Status wanted = options_.limit.check(); !wanted.ok()) {
-      return wanted;
-    }
+    if (now >= options_.limit.deadline) return timed_out(missing);
+    if (Status wanted = options_.limit.check(); !wanted.ok()) return wanted;
     Status going = begin_tries(now);
     const auto events = loop_.wait(going.ok() ? timeout_ms(now) : 0);
     for (const EventLoop::Event& event : std::vector(events.begin(), events.end())) {
-      if (going.ok()) {
-        going = on_event(event.token, Clock::now());
-      }
+      if (going.ok()) going = on_event(event.token, Clock::now());
     }
-    if (!going.ok()) {
-      return going;
-    }
+    if (!going.ok()) return going;
     acceptor_->expire(Clock::now());
     std::erase_if(missing, [this](const Key& key) { return ready_.contains(key); });
-    if (Status alive = missing.empty() ? Status() : look_for_dead(); !alive.ok()) {
-      return alive;
-    }
+    if (Status alive = missing.empty() ? Status() : look_for_dead(); !alive.ok()) return alive;
   }
   return {};
 }
@@ -97,9 +81,7 @@ SocketAddress PairConnector::source_for(const SocketAddress& to, std::size_t ind
 
 Status PairConnector::begin_tries(Clock::time_point now) {
   for (auto& [key, attempt] : attempts_) {
-    if (attempt.connection || ready_.contains(key) || attempt.next_try > now) {
-      continue;
-    }
+    if (attempt.connection || ready_.contains(key) || attempt.next_try > now) continue;
     const Purpose purpose{key.role, static_cast<std::uint32_t>(options_.rank), static_cast<std::uint32_t>(key.peer),
                           static_cast<std::uint32_t>(options_.peers.size()), static_cast<std::uint8_t>(key.index)};
     const std::vector<SocketAddress>& addresses = peer(key.peer).addresses;
@@ -107,9 +89,7 @@ Status PairConnector::begin_tries(Clock::time_point now) {
     const SocketAddress& to = addresses[index % addresses.size()];
     attempt.connection =
         std::make_unique<OutgoingConnection>(loop_, to, options_.credentials, purpose, source_for(to, index));
-    if (Status settled = settle(key, attempt, now); !settled.ok()) {
-      return settled;
-    }
+    if (Status settled = settle(key, attempt, now); !settled.ok()) return settled;
   }
   return {};
 }
@@ -135,9 +115,7 @@ Status PairConnector::on_event(std::uint64_t token, Clock::time_point now) {
 
 Status PairConnector::settle(const Key& key, Attempt& attempt, Clock::time_point now) {
   OutgoingConnection& connection = *attempt.connection;
-  if (connection.state() == OutgoingConnection::State::kTrying) {
-    return {};
-  }
+  if (connection.state() == OutgoingConnection::State::kTrying) return {};
   if (connection.state() == OutgoingConnection::State::kReady) {
     ready_.insert_or_assign(key, connection.take());
     attempt.connection.reset();
@@ -149,16 +127,12 @@ Status PairConnector::settle(const Key& key, Attempt& attempt, Clock::time_point
   attempt.connection.reset();
   attempt.next_try = now + kBetweenTries;
   const std::string failure = peer(key.peer).name + " cannot be reached: " + attempt.last_reason;
-  if (for_good) {
-    return Status::invalid_argument(failure);
-  }
+  if (for_good) return Status::invalid_argument(failure);
   if (!nobody) {
     attempt.first_refused = {};
     return {};
   }
-  if (attempt.first_refused == Clock::time_point()) {
-    attempt.first_refused = now;
-  }
+  if (attempt.first_refused == Clock::time_point()) attempt.first_refused = now;
   if (now - attempt.first_refused > kPatienceWithNobody) {
     return Status::ranks_lost(failure + ": it has ended, or a firewall is between");
   }
@@ -174,9 +148,7 @@ Status PairConnector::look_for_dead() const {
 
 Status PairConnector::with_the_dead(const Status& error) const {
   const std::vector<std::string> dead = dead_peers();
-  if (error.kind() != ErrorKind::kRanksLost || dead.empty()) {
-    return error;
-  }
+  if (error.kind() != ErrorKind::kRanksLost || dead.empty()) return error;
   return Status::ranks_lost(error.message() + "; " + ended(dead));
 }
 
@@ -184,9 +156,7 @@ std::vector<std::string> PairConnector::dead_peers() const {
   const std::size_t n_peers = options_.peers.size();
   // Of each peer its process, then of each its connection. poll() passes over those that are -1.
   std::vector<pollfd> sources;
-  for (const PeerAddress& each : options_.peers) {
-    sources.push_back({each.process_fd, POLLIN, 0});
-  }
+  for (const PeerAddress& each : options_.peers) sources.push_back({each.process_fd, POLLIN, 0});
   for (int rank = 0; rank < static_cast<int>(n_peers); ++rank) {
     const auto connection = ready_.find({Role::kControl, rank, 0});
     sources.push_back({connection == ready_.end() ? -1 : connection->second.get(), POLLRDHUP, 0});
@@ -194,9 +164,7 @@ std::vector<std::string> PairConnector::dead_peers() const {
   (void)poll(sources.data(), sources.size(), 0);
   std::vector<std::string> dead;
   for (std::size_t i = 0; i < n_peers; ++i) {
-    if (sources[i].revents != 0 || sources[n_peers + i].revents != 0) {
-      dead.push_back(options_.peers[i].name);
-    }
+    if (sources[i].revents != 0 || sources[n_peers + i].revents != 0) dead.push_back(options_.peers[i].name);
   }
   return dead;
 }
@@ -223,13 +191,9 @@ int PairConnector::timeout_ms(Clock::time_point now) const {
   // Also the time after which a dead process is noticed, whose descriptor is not on the loop.
   auto until = now + std::chrono::milliseconds(50);
   for (const auto& [key, attempt] : attempts_) {
-    if (!attempt.connection && !ready_.contains(key)) {
-      until = std::min(until, attempt.next_try);
-    }
+    if (!attempt.connection && !ready_.contains(key)) until = std::min(until, attempt.next_try);
   }
-  if (const auto next = acceptor_->next_deadline(); next) {
-    until = std::min(until, *next);
-  }
+  if (const auto next = acceptor_->next_deadline(); next) until = std::min(until, *next);
   return options_.limit.slice_ms(until);
 }
 

@@ -13,15 +13,9 @@ namespace ciranda {
 namespace {
 
 int digit_value(char digit) {
-  if (digit >= '0' && digit <= '9') {
-    return digit - '0';
-  }
-  if (digit >= 'a' && digit <= 'f') {
-    return digit - 'a' + 10;
-  }
-  if (digit >= 'A' && digit <= 'F') {
-    return digit - 'A' + 10;
-  }
+  if (digit >= '0' && digit <= '9') return digit - '0';
+  if (digit >= 'a' && digit <= 'f') return digit - 'a' + 10;
+  if (digit >= 'A' && digit <= 'F') return digit - 'A' + 10;
   return -1;
 }
 
@@ -34,15 +28,11 @@ Result<Secret> parse_secret(std::string_view text) {
   text = text.substr(0, text.find_last_not_of(kBlank) + 1);
   Secret secret{};
   const Status malformed = Status::invalid_argument("the job's secret must be 64 hexadecimal digits");
-  if (text.size() != 2 * secret.size()) {
-    return malformed;
-  }
+  if (text.size() != 2 * secret.size()) return malformed;
   for (std::size_t i = 0; i < secret.size(); ++i) {
     const int high = digit_value(text[2 * i]);
     const int low = digit_value(text[2 * i + 1]);
-    if (high < 0 || low < 0) {
-      return malformed;
-    }
+    if (high < 0 || low < 0) return malformed;
     secret[i] = static_cast<std::byte>(high * 16 + low);
   }
   return secret;
@@ -50,13 +40,9 @@ Result<Secret> parse_secret(std::string_view text) {
 
 Result<Secret> read_secret(const std::string& path) {
   const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
-  if (!file.valid()) {
-    return Status::from_errno("cannot open the file with the job's secret, " + path);
-  }
+  if (!file.valid()) return Status::from_errno("cannot open the file with the job's secret, " + path);
   struct stat info {};
-  if (fstat(file.get(), &info) != 0) {
-    return Status::from_errno("cannot look at " + path);
-  }
+  if (fstat(file.get(), &info) != 0) return Status::from_errno("cannot look at " + path);
   if (S_ISREG(info.st_mode) && (info.st_mode & 0077) != 0) {
     return Status::invalid_argument(path + " holds the job's secret and others may read it: chmod 600 " + path);
   }
@@ -64,30 +50,20 @@ Result<Secret> read_secret(const std::string& path) {
   std::size_t n_bytes = 0;
   while (n_bytes < text.size()) {
     const ssize_t n_read = read(file.get(), text.data() + n_bytes, text.size() - n_bytes);
-    if (n_read < 0 && errno == EINTR) {
-      continue;
-    }
-    if (n_read < 0) {
-      return Status::from_errno("cannot read " + path);
-    }
-    if (n_read == 0) {
-      break;
-    }
+    if (n_read < 0 && errno == EINTR) continue;
+    if (n_read < 0) return Status::from_errno("cannot read " + path);
+    if (n_read == 0) break;
     n_bytes += static_cast<std::size_t>(n_read);
   }
   auto secret = parse_secret({text.data(), n_bytes});
-  if (!secret.ok()) {
-    return Status::invalid_argument(path + ": " + secret.status().message());
-  }
+  if (!secret.ok()) return Status::invalid_argument(path + ": " + secret.status().message());
   return secret;
 }
 
 Status fill_random(std::span<std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t n = getrandom(bytes.data(), bytes.size(), 0);
-    if (n < 0 && errno != EINTR) {
-      return Status::from_errno("cannot get random bytes");
-    }
+    if (n < 0 && errno != EINTR) return Status::from_errno("cannot get random bytes");
     bytes = bytes.subspan(n > 0 ? static_cast<std::size_t>(n) : 0);
   }
   return {};

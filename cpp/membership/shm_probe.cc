@@ -54,9 +54,7 @@ class Probe {
 Result<ShmProbeResult> Probe::lead() {
   ProbeOffer offer;
   offer.n_bytes = layout_.n_bytes();
-  if (Status filled = fill_random(offer.nonce); !filled.ok()) {
-    return filled;
-  }
+  if (Status filled = fill_random(offer.nonce); !filled.ok()) return filled;
   auto made = ShmSegment::create_part(layout_.n_bytes(), layout_.owned_by(0), options_.folder);
   if (!made.ok()) {
     warn(options_.group, made.status().message());
@@ -67,15 +65,11 @@ Result<ShmProbeResult> Probe::lead() {
   std::optional<ShmSegment> segment(std::move(made).value());
   offer.path = segment->path();
   put(layout_.probe(segment->memory(), layout_.n_members()), offer.nonce);
-  if (Status told = tell_all(encode_frame(offer)); !told.ok()) {
-    return give_up(told);
-  }
+  if (Status told = tell_all(encode_frame(offer)); !told.ok()) return give_up(told);
   std::vector<int> sharing = {options_.rank};
   for (const int rank : followers()) {
     auto answer = hear(rank, &decode_answer);
-    if (!answer.ok()) {
-      return give_up(answer.status());
-    }
+    if (!answer.ok()) return give_up(answer.status());
     const ProbeAnswer& heard = answer.value();
     if (heard.ok && holds(layout_.probe(segment->memory(), index_of(rank)), heard.nonce)) {
       sharing.push_back(rank);
@@ -84,34 +78,22 @@ Result<ShmProbeResult> Probe::lead() {
     }
   }
   segment->release_path();
-  if (sharing.size() == 1) {
-    sharing.clear();
-  }
+  if (sharing.size() == 1) sharing.clear();
   const ProbeVerdict verdict{{sharing.begin(), sharing.end()}, ""};
   // One that is lost by now is for the mesh to notice: the others are through.
-  if (Status told = tell_all(encode_frame(verdict)); !told.ok() && told.kind() != ErrorKind::kRanksLost) {
-    return told;
-  }
+  if (Status told = tell_all(encode_frame(verdict)); !told.ok() && told.kind() != ErrorKind::kRanksLost) return told;
   return share(std::move(segment), std::move(sharing));
 }
 
 Result<ShmProbeResult> Probe::follow() {
   auto offer = hear(leader(), &decode_offer);
-  if (!offer.ok()) {
-    return offer.status();
-  }
-  if (offer.value().path.empty()) {
-    return ShmProbeResult{};
-  }
+  if (!offer.ok()) return offer.status();
+  if (offer.value().path.empty()) return ShmProbeResult{};
   std::optional<ShmSegment> segment;
   const ProbeAnswer answer = try_offer(offer.value(), segment);
-  if (Status told = tell(leader(), encode_frame(answer)); !told.ok()) {
-    return told;
-  }
+  if (Status told = tell(leader(), encode_frame(answer)); !told.ok()) return told;
   auto verdict = hear(leader(), &decode_verdict);
-  if (!verdict.ok()) {
-    return verdict.status();
-  }
+  if (!verdict.ok()) return verdict.status();
   if (!verdict.value().failure.empty()) {
     return Status::ranks_lost(verdict.value().failure + " (so says " + options_.name(leader()) + ")");
   }
@@ -123,12 +105,8 @@ Result<ShmProbeResult> Probe::follow() {
     }
   }
   const bool included = std::find(sharing.begin(), sharing.end(), options_.rank) != sharing.end();
-  if (!included) {
-    return ShmProbeResult{};
-  }
-  if (!segment) {
-    return named(leader(), Status::internal("thinks that memory is shared which is not"));
-  }
+  if (!included) return ShmProbeResult{};
+  if (!segment) return named(leader(), Status::internal("thinks that memory is shared which is not"));
   return share(std::move(segment), std::move(sharing));
 }
 
@@ -163,9 +141,7 @@ Status Probe::tell_all(std::span<const std::byte> frame) const {
   Status first;
   for (const int rank : followers()) {
     Status told = tell(rank, frame);
-    if (first.ok()) {
-      first = std::move(told);
-    }
+    if (first.ok()) first = std::move(told);
   }
   return first;
 }
@@ -179,18 +155,14 @@ Status Probe::give_up(const Status& why) const {
 template <typename Message>
 Result<Message> Probe::hear(int rank, Result<Message> (*decode)(std::span<const std::byte>)) const {
   auto frame = receive_frame(options_.control_fd(rank), kMostProbeBytes, options_.limit);
-  if (!frame.ok()) {
-    return named(rank, frame.status());
-  }
+  if (!frame.ok()) return named(rank, frame.status());
   auto message = decode(frame.value());
   return message.ok() ? std::move(message) : Result<Message>(named(rank, message.status()));
 }
 
 void Probe::warn(const std::vector<int>& ranks, const std::string& reason) const {
   std::string who;
-  for (const int rank : ranks) {
-    who += (who.empty() ? "" : ", ") + options_.name(rank);
-  }
+  for (const int rank : ranks) who += (who.empty() ? "" : ", ") + options_.name(rank);
   options_.warn(who + ": no shared memory with the other ranks of the host, TCP is used instead, which is slower: " +
                 reason + kRemedy);
 }

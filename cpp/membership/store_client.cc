@@ -39,15 +39,9 @@ class Search {
           return each.connection->take();
         }
       }
-      if (all_hopeless()) {
-        return Status::invalid_argument("no candidate is the job's store: " + reasons());
-      }
-      if (limit.is_reached()) {
-        return Status::timeout("cannot reach the job's store: " + reasons());
-      }
-      if (Status going = limit.check(); !going.ok()) {
-        return going;
-      }
+      if (all_hopeless()) return Status::invalid_argument("no candidate is the job's store: " + reasons());
+      if (limit.is_reached()) return Status::timeout("cannot reach the job's store: " + reasons());
+      if (Status going = limit.check(); !going.ok()) return going;
       for (const EventLoop::Event& event : loop_.wait(limit.slice_ms(Clock::now() + kBetweenTries))) {
         on_event(event.token);
       }
@@ -76,9 +70,7 @@ class Search {
 
   // Forgets a failed attempt, but not why it failed.
   static void settle(Candidate& candidate) {
-    if (candidate.connection->state() != OutgoingConnection::State::kFailed) {
-      return;
-    }
+    if (candidate.connection->state() != OutgoingConnection::State::kFailed) return;
     candidate.last_reason = candidate.connection->reason();
     candidate.hopeless = candidate.connection->for_good();
     candidate.next_try = Clock::now() + kBetweenTries;
@@ -116,19 +108,13 @@ Result<StoreClient> StoreClient::connect(const std::vector<std::string>& candida
     }
     addresses.insert(addresses.end(), resolved.value().begin(), resolved.value().end());
   }
-  if (addresses.empty()) {
-    return Status::invalid_argument("no address of the job's store is given");
-  }
+  if (addresses.empty()) return Status::invalid_argument("no address of the job's store is given");
   auto loop = EventLoop::create();
-  if (!loop.ok()) {
-    return loop.status();
-  }
+  if (!loop.ok()) return loop.status();
   Purpose purpose;
   purpose.from = static_cast<std::uint32_t>(rank);
   auto socket = Search(loop.value(), credentials, purpose, addresses).run(limit);
-  if (!socket.ok()) {
-    return socket.status();
-  }
+  if (!socket.ok()) return socket.status();
   return StoreClient(std::move(socket).value(), rank, std::move(addresses));
 }
 
@@ -138,20 +124,14 @@ Result<std::vector<Blob>> StoreClient::exchange(const std::string& key, int size
                                     std::to_string(blob.size()) + " bytes is too much for the store");
   }
   const auto lost = [](const Status& status) {
-    if (status.kind() == ErrorKind::kAborted) {
-      return status;
-    }
+    if (status.kind() == ErrorKind::kAborted) return status;
     return Status(status.kind(), "the job's store " + status.message() + ": is the launcher still running?");
   };
   ExchangeRequest request{key, static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(size), limit.left(),
                           std::move(blob)};
-  if (Status sent = send_all(socket_.get(), encode_request(request), limit); !sent.ok()) {
-    return lost(sent);
-  }
+  if (Status sent = send_all(socket_.get(), encode_request(request), limit); !sent.ok()) return lost(sent);
   auto frame = receive_frame(socket_.get(), most_reply_bytes(request.size), limit.longer_by(kGrace));
-  if (!frame.ok()) {
-    return lost(frame.status());
-  }
+  if (!frame.ok()) return lost(frame.status());
   auto blobs = decode_reply(frame.value());
   if (blobs.ok() && blobs.value().size() != request.size) {
     return Status::internal("the job's store answered for " + std::to_string(blobs.value().size()) + " ranks of " +

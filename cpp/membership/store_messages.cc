@@ -59,9 +59,7 @@ Result<ExchangeRequest> decode_request(std::span<const std::byte> body) {
 std::vector<std::byte> encode_blobs(std::span<const Blob> blobs) {
   ByteWriter out = begin(Kind::kBlobs);
   out.number(static_cast<std::uint32_t>(blobs.size()));
-  for (const Blob& blob : blobs) {
-    out.block(blob);
-  }
+  for (const Blob& blob : blobs) out.block(blob);
   return out.take_frame();
 }
 
@@ -74,21 +72,15 @@ std::vector<std::byte> encode_error(const Status& error) {
 Result<std::vector<Blob>> decode_reply(std::span<const std::byte> body) {
   ByteReader in(body);
   const auto kind = in.number<std::uint8_t>();
-  if (kind == static_cast<std::uint8_t>(Kind::kError)) {
-    return decode_error(in);
-  }
-  if (kind != static_cast<std::uint8_t>(Kind::kBlobs)) {
-    return malformed("reply of the store");
-  }
+  if (kind == static_cast<std::uint8_t>(Kind::kError)) return decode_error(in);
+  if (kind != static_cast<std::uint8_t>(Kind::kBlobs)) return malformed("reply of the store");
   const auto count = in.number<std::uint32_t>();
   std::vector<Blob> blobs;
   for (std::uint32_t i = 0; i < count && in.ok(); ++i) {
     const auto blob = in.block(kMostBlobBytes);
     blobs.emplace_back(blob.begin(), blob.end());
   }
-  if (!in.complete()) {
-    return malformed("reply of the store");
-  }
+  if (!in.complete()) return malformed("reply of the store");
   return blobs;
 }
 

@@ -11,9 +11,7 @@ constexpr std::size_t kFailuresRemembered = 64;
 std::string seconds(std::chrono::milliseconds time) {
   const auto ms = time.count();
   std::string text = std::to_string(ms / 1000);
-  if (ms % 1000 != 0) {
-    text += "." + std::to_string(ms % 1000 / 100);
-  }
+  if (ms % 1000 != 0) text += "." + std::to_string(ms % 1000 / 100);
   return text + " s";
 }
 
@@ -26,9 +24,7 @@ std::shared_ptr<const std::vector<std::byte>> shared(std::vector<std::byte> fram
 std::vector<StoreReply> StoreRounds::exchange(ConnectionId from, const std::string& who, ExchangeRequest request,
                                               TimePoint now) {
   for (const auto& [key, error] : failed_) {
-    if (key == request.key) {
-      return reply(from, error);
-    }
+    if (key == request.key) return reply(from, error);
   }
   const auto [round, is_new] = rounds_.try_emplace(request.key, Round{});
   Round& state = round->second;
@@ -52,9 +48,7 @@ std::vector<StoreReply> StoreRounds::exchange(ConnectionId from, const std::stri
   }
   if (!error.ok()) {
     auto replies = fail(round, error);
-    if (!is_first) {
-      replies.push_back(reply(from, error).front());
-    }
+    if (!is_first) replies.push_back(reply(from, error).front());
     return replies;
   }
   return state.participants.size() == size_ ? complete(round) : std::vector<StoreReply>();
@@ -64,9 +58,7 @@ std::vector<StoreReply> StoreRounds::leave(ConnectionId connection) {
   for (auto round = rounds_.begin(); round != rounds_.end(); ++round) {
     auto& participants = round->second.participants;
     for (auto each = participants.begin(); each != participants.end(); ++each) {
-      if (each->second.connection != connection) {
-        continue;
-      }
+      if (each->second.connection != connection) continue;
       const Status error = Status::ranks_lost("rank " + std::to_string(each->first) + " (" + each->second.who +
                                               ") left while the job was starting");
       participants.erase(each);
@@ -92,9 +84,7 @@ std::vector<StoreReply> StoreRounds::expire(TimePoint now) {
 
 std::optional<StoreRounds::TimePoint> StoreRounds::next_deadline() const {
   std::optional<TimePoint> next;
-  for (const auto& [key, round] : rounds_) {
-    next = earliest(next, round.deadline);
-  }
+  for (const auto& [key, round] : rounds_) next = earliest(next, round.deadline);
   return next;
 }
 
@@ -106,9 +96,7 @@ std::vector<StoreReply> StoreRounds::complete(Rounds::iterator round) {
     replies.push_back({participant.connection, nullptr});
   }
   const auto frame = shared(encode_blobs(blobs));
-  for (StoreReply& each : replies) {
-    each.frame = frame;
-  }
+  for (StoreReply& each : replies) each.frame = frame;
   rounds_.erase(round);
   return replies;
 }
@@ -116,13 +104,9 @@ std::vector<StoreReply> StoreRounds::complete(Rounds::iterator round) {
 std::vector<StoreReply> StoreRounds::fail(Rounds::iterator round, const Status& error) {
   const auto frame = shared(encode_error(error));
   std::vector<StoreReply> replies;
-  for (const auto& [rank, participant] : round->second.participants) {
-    replies.push_back({participant.connection, frame});
-  }
+  for (const auto& [rank, participant] : round->second.participants) replies.push_back({participant.connection, frame});
   failed_.emplace_back(round->first, error);
-  if (failed_.size() > kFailuresRemembered) {
-    failed_.pop_front();
-  }
+  if (failed_.size() > kFailuresRemembered) failed_.pop_front();
   rounds_.erase(round);
   return replies;
 }
@@ -130,9 +114,7 @@ std::vector<StoreReply> StoreRounds::fail(Rounds::iterator round, const Status& 
 std::string StoreRounds::missing(const Round& round) const {
   std::vector<std::uint32_t> ranks;
   for (std::uint32_t rank = 0; rank < size_; ++rank) {
-    if (!round.participants.contains(rank)) {
-      ranks.push_back(rank);
-    }
+    if (!round.participants.contains(rank)) ranks.push_back(rank);
   }
   return list_ranks(ranks);
 }

@@ -47,9 +47,7 @@ Result<Listeners> listen_at(const std::vector<SocketAddress>& addresses, PortRan
   Listeners result;
   for (const SocketAddress& address : addresses) {
     auto socket = listen_on(address, ports);
-    if (!socket.ok()) {
-      return socket.status();
-    }
+    if (!socket.ok()) return socket.status();
     result.port = SocketAddress::local_of(socket.value().get()).port();
     ports = {result.port, result.port};
     result.sockets.push_back(std::move(socket).value());
@@ -65,14 +63,10 @@ Result<Listeners> listen_at_any_of(const std::vector<SocketAddress>& addresses, 
   for (int i = 0; i < n_tries; ++i) {
     const auto port = static_cast<std::uint16_t>(ports.any() ? 0 : ports.low + i);
     auto listeners = listen_at(addresses, {port, port});
-    if (listeners.ok()) {
-      return listeners;
-    }
+    if (listeners.ok()) return listeners;
     last = listeners.status();
   }
-  if (n_tries == 1 || ports.any()) {
-    return last;
-  }
+  if (n_tries == 1 || ports.any()) return last;
   return Status::invalid_argument("the store found no port of the range " + ports.to_string() +
                                   " that is free on all its addresses; the last try: " + last.message());
 }
@@ -93,9 +87,7 @@ class StoreServer::Service {
 
   void close() {
     const std::lock_guard lock(close_mutex_);
-    if (!thread_.joinable()) {
-      return;
-    }
+    if (!thread_.joinable()) return;
     if (getpid() != owner_) {
       thread_.detach();  // a forked child has no such thread
       return;
@@ -131,29 +123,21 @@ class StoreServer::Service {
 
 Result<std::unique_ptr<StoreServer::Service>> StoreServer::Service::create(const StoreServerOptions& options) {
   auto ports = parse_port_range(options.port_range);
-  if (!ports.ok()) {
-    return ports.status();
-  }
+  if (!ports.ok()) return ports.status();
   if (options.size < 1 || options.bind.empty()) {
     return Status::invalid_argument("a store needs an address and a size of at least 1");
   }
   std::vector<SocketAddress> addresses;
   for (const std::string& ip : options.bind) {
     auto address = SocketAddress::from_ip(ip, 0);
-    if (!address.ok()) {
-      return address.status();
-    }
+    if (!address.ok()) return address.status();
     addresses.push_back(address.value());
   }
   auto listeners = listen_at_any_of(addresses, ports.value());
-  if (!listeners.ok()) {
-    return listeners.status();
-  }
+  if (!listeners.ok()) return listeners.status();
   auto loop = EventLoop::create();
   auto bell = Bell::create();
-  if (!loop.ok() || !bell.ok()) {
-    return loop.ok() ? bell.status() : loop.status();
-  }
+  if (!loop.ok() || !bell.ok()) return loop.ok() ? bell.status() : loop.status();
   auto service =
       std::make_unique<Service>(std::move(loop).value(), std::move(bell).value(), listeners.value().port, options.size);
   const int bell_fd = service->bell_.fd();
@@ -166,9 +150,7 @@ Result<std::unique_ptr<StoreServer::Service>> StoreServer::Service::create(const
   accepting.deadline = options.handshake_limit;
   accepting.on_refused = options.on_refused ? options.on_refused : print_refusal;
   auto acceptor = Acceptor::create(service->loop_, std::move(listeners.value().sockets), std::move(accepting));
-  if (!acceptor.ok()) {
-    return acceptor.status();
-  }
+  if (!acceptor.ok()) return acceptor.status();
   service->acceptor_.emplace(std::move(acceptor).value());
   service->thread_ = std::thread([raw = service.get()] { raw->run(); });
   return service;
@@ -178,9 +160,7 @@ void StoreServer::Service::run() {
   while (!stop_.load()) {
     const auto events = loop_.wait(timeout_ms(Clock::now()));
     const auto now = Clock::now();
-    for (const EventLoop::Event& event : std::vector(events.begin(), events.end())) {
-      on_event(event, now);
-    }
+    for (const EventLoop::Event& event : std::vector(events.begin(), events.end())) on_event(event, now);
     acceptor_->expire(now);
     deliver(rounds_.expire(now));
   }
@@ -188,9 +168,7 @@ void StoreServer::Service::run() {
 
 int StoreServer::Service::timeout_ms(Clock::time_point now) const {
   const auto next = earliest(acceptor_->next_deadline(), rounds_.next_deadline());
-  if (!next) {
-    return -1;
-  }
+  if (!next) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - now).count();
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1 << 30));
 }
@@ -225,9 +203,7 @@ void StoreServer::Service::on_event(const EventLoop::Event& event, Clock::time_p
 void StoreServer::Service::on_readable(Client& client, Clock::time_point now) {
   std::array<std::byte, 16384> bytes;
   const ssize_t n_read = recv(client.socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
-  if (n_read < 0 && (errno == EAGAIN || errno == EINTR)) {
-    return;
-  }
+  if (n_read < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (n_read <= 0) {
     drop(client);
     return;
@@ -235,9 +211,7 @@ void StoreServer::Service::on_readable(Client& client, Clock::time_point now) {
   client.incoming.append(std::span(bytes).first(static_cast<std::size_t>(n_read)));
   for (;;) {
     auto frame = client.incoming.next();
-    if (frame.ok() && !frame.value()) {
-      return;
-    }
+    if (frame.ok() && !frame.value()) return;
     auto request = frame.ok() ? decode_request(*frame.value()) : Result<ExchangeRequest>(frame.status());
     if (!request.ok()) {
       deliver({{client.id, std::make_shared<const std::vector<std::byte>>(encode_error(request.status()))}});
@@ -248,9 +222,7 @@ void StoreServer::Service::on_readable(Client& client, Clock::time_point now) {
     const int fd = client.socket.get();
     deliver(rounds_.exchange(id, client.address.to_string(), std::move(request).value(), now));
     const auto still = clients_.find(fd);
-    if (still == clients_.end() || still->second.id != id) {
-      return;
-    }
+    if (still == clients_.end() || still->second.id != id) return;
   }
 }
 
@@ -270,9 +242,7 @@ void StoreServer::Service::flush(Client& client) {
   while (client.n_sent < client.outgoing.size()) {
     const auto rest = std::span(client.outgoing).subspan(client.n_sent);
     const ssize_t n = send(fd, rest.data(), rest.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n < 0 && errno == EINTR) {
-      continue;
-    }
+    if (n < 0 && errno == EINTR) continue;
     if (n < 0) {
       // Full: go on when there is room. Broken: the next read tells.
       loop_.change(fd, errno == EAGAIN ? EPOLLIN | EPOLLOUT : EPOLLIN, static_cast<std::uint64_t>(fd));
@@ -296,9 +266,7 @@ void StoreServer::Service::drop(Client& client) {
 
 Result<std::unique_ptr<StoreServer>> StoreServer::start(const StoreServerOptions& options) {
   auto service = Service::create(options);
-  if (!service.ok()) {
-    return service.status();
-  }
+  if (!service.ok()) return service.status();
   return std::unique_ptr<StoreServer>(new StoreServer(std::move(service).value()));
 }
 
@@ -307,9 +275,7 @@ StoreServer::StoreServer(std::unique_ptr<Service> service) : service_(std::move(
 StoreServer::StoreServer(std::vector<std::string> bind, const std::string& secret, int size, std::string job,
                          std::string port_range) {
   StoreServerOptions options;
-  if (secret.size() != options.secret.size()) {
-    throw std::runtime_error("the job's secret must be 32 bytes");
-  }
+  if (secret.size() != options.secret.size()) throw std::runtime_error("the job's secret must be 32 bytes");
   std::transform(secret.begin(), secret.end(), options.secret.begin(),
                  [](char byte) { return static_cast<std::byte>(byte); });
   options.bind = std::move(bind);
@@ -317,9 +283,7 @@ StoreServer::StoreServer(std::vector<std::string> bind, const std::string& secre
   options.job = std::move(job);
   options.port_range = std::move(port_range);
   auto service = Service::create(options);
-  if (!service.ok()) {
-    throw std::runtime_error(service.status().message());
-  }
+  if (!service.ok()) throw std::runtime_error(service.status().message());
   service_ = std::move(service).value();
 }
 

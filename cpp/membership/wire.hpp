@@ -60,9 +60,7 @@ class ByteReader {
   T number() {
     std::uint64_t value = 0;
     const auto field = raw(sizeof(T));
-    for (std::size_t i = 0; i < field.size(); ++i) {
-      value |= std::to_integer<std::uint64_t>(field[i]) << (8 * i);
-    }
+    for (std::size_t i = 0; i < field.size(); ++i) value |= std::to_integer<std::uint64_t>(field[i]) << (8 * i);
     return static_cast<T>(value);
   }
   // One byte, 0 or 1.
@@ -83,9 +81,7 @@ class ByteReader {
   }
   std::span<const std::byte> block(std::size_t most_bytes) {
     const std::size_t n_bytes = number<std::uint32_t>();
-    if (n_bytes > most_bytes) {
-      ok_ = false;
-    }
+    if (n_bytes > most_bytes) ok_ = false;
     return raw(n_bytes);
   }
   std::string text(std::size_t most_bytes) {
@@ -118,17 +114,13 @@ class FrameBuffer {
 
   // The next whole frame's body, nothing when more bytes are needed, or the error of a frame that is too long.
   Result<std::optional<std::vector<std::byte>>> next() {
-    if (bytes_.size() < kHeaderBytes) {
-      return std::optional<std::vector<std::byte>>();
-    }
+    if (bytes_.size() < kHeaderBytes) return std::optional<std::vector<std::byte>>();
     const std::size_t n_bytes = ByteReader(bytes_).number<std::uint32_t>();
     if (n_bytes > most_bytes_) {
       return Status::internal("a frame of " + std::to_string(n_bytes) + " bytes; at most " +
                               std::to_string(most_bytes_) + " are allowed");
     }
-    if (bytes_.size() - kHeaderBytes < n_bytes) {
-      return std::optional<std::vector<std::byte>>();
-    }
+    if (bytes_.size() - kHeaderBytes < n_bytes) return std::optional<std::vector<std::byte>>();
     const auto body = bytes_.begin() + kHeaderBytes;
     const auto end = body + static_cast<std::ptrdiff_t>(n_bytes);
     std::optional<std::vector<std::byte>> frame(std::in_place, body, end);
@@ -138,9 +130,7 @@ class FrameBuffer {
 
   // How many bytes are missing for a whole frame, as far as that is known; reads no further than this frame's end.
   std::size_t wants() const {
-    if (bytes_.size() < kHeaderBytes) {
-      return kHeaderBytes - bytes_.size();
-    }
+    if (bytes_.size() < kHeaderBytes) return kHeaderBytes - bytes_.size();
     const std::size_t n_bytes = ByteReader(bytes_).number<std::uint32_t>() + kHeaderBytes;
     return n_bytes > bytes_.size() ? n_bytes - bytes_.size() : 0;
   }

@@ -13,9 +13,7 @@ namespace ciranda {
 
 Result<Bell> Bell::create() {
   std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) {
-    return Status::from_errno("cannot make a pipe");
-  }
+  if (pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) return Status::from_errno("cannot make a pipe");
   return Bell(UniqueFd(ends[0]), UniqueFd(ends[1]));
 }
 
@@ -23,13 +21,9 @@ Result<Bell> Bell::open(pid_t owner, int fd) {
   const std::string path = "/proc/" + std::to_string(owner) + "/fd/" + std::to_string(fd);
   // Open for reading too: writing to a pipe that nobody reads would raise SIGPIPE.
   UniqueFd pipe(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
-  if (!pipe.valid()) {
-    return Status::from_errno("cannot open " + path);
-  }
+  if (!pipe.valid()) return Status::from_errno("cannot open " + path);
   struct stat info {};
-  if (fstat(pipe.get(), &info) != 0 || !S_ISFIFO(info.st_mode)) {
-    return Status::internal(path + " is not a pipe");
-  }
+  if (fstat(pipe.get(), &info) != 0 || !S_ISFIFO(info.st_mode)) return Status::internal(path + " is not a pipe");
   return Bell(std::move(pipe), UniqueFd());
 }
 

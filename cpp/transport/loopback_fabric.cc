@@ -53,12 +53,8 @@ struct LoopbackFabric::State {
     options.hosts.resize(static_cast<std::size_t>(n), "localhost");
     options.costs.resize(static_cast<std::size_t>(n));
     bool one_host = true;
-    for (const std::string& host : options.hosts) {
-      one_host = one_host && host == options.hosts[0];
-    }
-    if (options.with_arena && one_host) {
-      arena_memory = zeroed_pages(SharedArena::required_bytes(n, options.slot_bytes));
-    }
+    for (const std::string& host : options.hosts) one_host = one_host && host == options.hosts[0];
+    if (options.with_arena && one_host) arena_memory = zeroed_pages(SharedArena::required_bytes(n, options.slot_bytes));
     const auto n_rings = static_cast<std::size_t>(n * n) * kChannelsPerPair;
     ring_memory = zeroed_pages(n_rings * ByteRing::required_bytes(options.ring_bytes));
   }
@@ -75,9 +71,7 @@ struct LoopbackFabric::State {
     {
       const std::lock_guard lock(dead_mutex);
       for (const int other : dead) {
-        if (other == rank) {
-          return;
-        }
+        if (other == rank) return;
       }
       for (int peer = 0; peer < n; ++peer) {
         for (std::size_t channel = 0; channel < kChannelsPerPair; ++channel) {
@@ -88,9 +82,7 @@ struct LoopbackFabric::State {
       dead.push_back(rank);
       n_dead.store(dead.size(), std::memory_order_release);
     }
-    for (Bed& each : beds) {
-      each.ring();
-    }
+    for (Bed& each : beds) each.ring();
   }
 
   LoopbackOptions options;
@@ -134,9 +126,7 @@ class LoopbackMesh final : public Mesh {
   SharedArena* arena() override { return arena_ ? &*arena_ : nullptr; }
 
   void poll_events() override {
-    if (state_->n_dead.load(std::memory_order_acquire) == n_dead_seen_) {
-      return;
-    }
+    if (state_->n_dead.load(std::memory_order_acquire) == n_dead_seen_) return;
     const std::lock_guard lock(state_->dead_mutex);
     for (; n_dead_seen_ < state_->dead.size(); ++n_dead_seen_) {
       const int dead = state_->dead[n_dead_seen_];
@@ -145,9 +135,7 @@ class LoopbackMesh final : public Mesh {
         continue;
       }
       for (int peer = 0; peer < state_->n; ++peer) {
-        if (peer != rank_) {
-          add_closed(peer);
-        }
+        if (peer != rank_) add_closed(peer);
       }
     }
   }
@@ -187,9 +175,7 @@ class LoopbackMesh final : public Mesh {
  private:
   void add_closed(int peer) {
     for (const int known : closed_) {
-      if (known == peer) {
-        return;
-      }
+      if (known == peer) return;
     }
     closed_.push_back(peer);
   }

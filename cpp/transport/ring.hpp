@@ -32,13 +32,9 @@ class ByteRing {
 
   // Writer: takes as many bytes as fit, and returns how many. 0 when full or closed.
   std::size_t write_some(std::span<const std::byte> bytes) {
-    if (closed()) {
-      return 0;
-    }
+    if (closed()) return 0;
     const std::uint64_t tail = word(0).load(std::memory_order_relaxed);
-    if (capacity_ - (tail - other_side_) < bytes.size()) {
-      other_side_ = word(1).load(std::memory_order_acquire);
-    }
+    if (capacity_ - (tail - other_side_) < bytes.size()) other_side_ = word(1).load(std::memory_order_acquire);
     const std::uint64_t used = tail - other_side_;
     if (used > capacity_) {
       close();
@@ -56,18 +52,14 @@ class ByteRing {
   // Reader: fills as much of `bytes` as is there, and returns how much.
   std::size_t read_some(std::span<std::byte> bytes) {
     const std::uint64_t head = word(1).load(std::memory_order_relaxed);
-    if (other_side_ - head < bytes.size()) {
-      other_side_ = word(0).load(std::memory_order_acquire);
-    }
+    if (other_side_ - head < bytes.size()) other_side_ = word(0).load(std::memory_order_acquire);
     const std::uint64_t used = other_side_ - head;
     if (used > capacity_) {
       close();
       return 0;
     }
     const std::size_t n_bytes = std::min<std::size_t>(bytes.size(), used);
-    if (n_bytes == 0) {
-      return 0;
-    }
+    if (n_bytes == 0) return 0;
     const std::size_t at = head & (capacity_ - 1);
     const std::size_t n_first = std::min(n_bytes, capacity_ - at);
     copy(bytes.data(), data() + at, n_first);
@@ -82,9 +74,7 @@ class ByteRing {
 
  private:
   static void copy(std::byte* to, const std::byte* from, std::size_t n_bytes) {
-    if (n_bytes != 0) {
-      std::memcpy(to, from, n_bytes);
-    }
+    if (n_bytes != 0) std::memcpy(to, from, n_bytes);
   }
   std::atomic<std::uint64_t>& word(std::size_t line) const {
     return *reinterpret_cast<std::atomic<std::uint64_t>*>(memory_ + line * kLineBytes);

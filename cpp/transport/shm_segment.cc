@@ -25,9 +25,7 @@ std::string mebibytes(std::uint64_t n_bytes) {
 
 std::string random_name() {
   std::array<unsigned char, 16> bytes{};
-  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    return {};
-  }
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) return {};
   std::string name = "ciranda-";
   for (const unsigned char byte : bytes) {
     constexpr std::string_view kDigits = "0123456789abcdef";
@@ -113,9 +111,7 @@ Result<ShmSegment> ShmSegment::create_named(std::size_t n_bytes, std::span<const
   ShmSegment segment;
   const std::string path = folder + "/" + random_name();
   segment.file_.reset(::open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!segment.file_.valid()) {
-    return Status::from_errno("cannot make a file in " + folder);
-  }
+  if (!segment.file_.valid()) return Status::from_errno("cannot make a file in " + folder);
   segment.path_ = path;
   segment.has_name_ = true;
   return filled(std::move(segment), n_bytes, own, folder);
@@ -128,49 +124,33 @@ std::string ShmSegment::path_of(std::uint64_t process, std::uint64_t descriptor)
 Result<ShmSegment> ShmSegment::filled(ShmSegment segment, std::size_t n_bytes, std::span<const ShmExtent> own,
                                       const std::string& folder) {
   const int fd = segment.file_.get();
-  if (const auto n_free = free_bytes(fd); n_free && *n_free < n_bytes) {
-    return too_small(fd, n_bytes, folder);
-  }
+  if (const auto n_free = free_bytes(fd); n_free && *n_free < n_bytes) return too_small(fd, n_bytes, folder);
   if (ftruncate(fd, static_cast<off_t>(n_bytes)) != 0) {
     return Status::from_errno("cannot make a file of " + mebibytes(n_bytes) + " in " + folder);
   }
-  if (Status allocated = allocate_all(fd, own, folder); !allocated.ok()) {
-    return allocated;
-  }
-  if (Status mapped = segment.map(segment.file_.get(), n_bytes); !mapped.ok()) {
-    return mapped;
-  }
+  if (Status allocated = allocate_all(fd, own, folder); !allocated.ok()) return allocated;
+  if (Status mapped = segment.map(segment.file_.get(), n_bytes); !mapped.ok()) return mapped;
   return segment;
 }
 
 Result<ShmSegment> ShmSegment::open(const std::string& path, std::size_t n_bytes, std::span<const ShmExtent> own) {
   const UniqueFd file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
-  if (!file.valid()) {
-    return Status::from_errno("cannot open " + path);
-  }
+  if (!file.valid()) return Status::from_errno("cannot open " + path);
   struct stat info {};
-  if (fstat(file.get(), &info) != 0) {
-    return Status::from_errno("cannot look at " + path);
-  }
+  if (fstat(file.get(), &info) != 0) return Status::from_errno("cannot look at " + path);
   if (!S_ISREG(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 0077) != 0 ||
       info.st_size != static_cast<off_t>(n_bytes)) {
     return Status::internal(path + " is not the expected memory");
   }
-  if (Status allocated = allocate_all(file.get(), own, "the file system of " + path); !allocated.ok()) {
-    return allocated;
-  }
+  if (Status allocated = allocate_all(file.get(), own, "the file system of " + path); !allocated.ok()) return allocated;
   ShmSegment segment;
-  if (Status mapped = segment.map(file.get(), n_bytes); !mapped.ok()) {
-    return mapped;
-  }
+  if (Status mapped = segment.map(file.get(), n_bytes); !mapped.ok()) return mapped;
   return segment;
 }
 
 Result<ShmSegment> ShmSegment::anonymous(std::size_t n_bytes) {
   ShmSegment segment;
-  if (Status mapped = segment.map(-1, n_bytes); !mapped.ok()) {
-    return mapped;
-  }
+  if (Status mapped = segment.map(-1, n_bytes); !mapped.ok()) return mapped;
   return segment;
 }
 
@@ -182,9 +162,7 @@ ShmSegment::ShmSegment(ShmSegment&& other) noexcept
 
 ShmSegment::~ShmSegment() {
   release_path();
-  if (!memory_.empty()) {
-    munmap(memory_.data(), memory_.size());
-  }
+  if (!memory_.empty()) munmap(memory_.data(), memory_.size());
 }
 
 void ShmSegment::release_path() {
@@ -193,9 +171,7 @@ void ShmSegment::release_path() {
 }
 
 void ShmSegment::release_name() {
-  if (std::exchange(has_name_, false)) {
-    unlink(path_.c_str());
-  }
+  if (std::exchange(has_name_, false)) unlink(path_.c_str());
   path_.clear();
 }
 
@@ -221,9 +197,7 @@ void ShmSegment::discard() {
 Status ShmSegment::map(int fd, std::size_t n_bytes) {
   const int flags = MAP_SHARED | (fd < 0 ? MAP_ANONYMOUS : 0);
   void* address = mmap(nullptr, n_bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
-  if (address == MAP_FAILED) {
-    return Status::from_errno("cannot map " + mebibytes(n_bytes) + " of shared memory");
-  }
+  if (address == MAP_FAILED) return Status::from_errno("cannot map " + mebibytes(n_bytes) + " of shared memory");
   memory_ = {static_cast<std::byte*>(address), n_bytes};
   return {};
 }

@@ -25,9 +25,7 @@ std::string text_of(int code) { return std::generic_category().message(code); }
 
 Result<UniqueFd> new_socket(int family) {
   UniqueFd fd(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd.valid()) {
-    return Status::from_errno("cannot make a socket");
-  }
+  if (!fd.valid()) return Status::from_errno("cannot make a socket");
   return fd;
 }
 
@@ -48,21 +46,15 @@ void avoid_pacing(int fd) {
     return;
   }
   for (const std::string_view wanted : {std::string_view("cubic"), std::string_view("reno")}) {
-    if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, wanted.data(), static_cast<socklen_t>(wanted.size())) == 0) {
-      return;
-    }
+    if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, wanted.data(), static_cast<socklen_t>(wanted.size())) == 0) return;
   }
 }
 
 // The number of the error, 0 for success.
 int try_listen(int fd, const SocketAddress& address) {
   set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
-  if (address.family() == AF_INET6) {
-    set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
-  }
-  if (bind(fd, address.raw(), address.n_bytes()) != 0 || listen(fd, SOMAXCONN) != 0) {
-    return errno;
-  }
+  if (address.family() == AF_INET6) set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+  if (bind(fd, address.raw(), address.n_bytes()) != 0 || listen(fd, SOMAXCONN) != 0) return errno;
   return 0;
 }
 
@@ -72,17 +64,13 @@ Result<UniqueFd> listen_on(const SocketAddress& address, PortRange ports) {
   SocketAddress candidate = address;
   for (int port = ports.low; port <= ports.high; ++port) {
     auto fd = new_socket(address.family());
-    if (!fd.ok()) {
-      return fd;
-    }
+    if (!fd.ok()) return fd;
     candidate.set_port(static_cast<std::uint16_t>(port));
     if (address.is_private()) {
       avoid_pacing(fd.value().get());  // what it accepts is like it
     }
     const int error = try_listen(fd.value().get(), candidate);
-    if (error == 0) {
-      return fd;
-    }
+    if (error == 0) return fd;
     if (error != EADDRINUSE && error != EACCES) {
       return Status::internal("cannot listen on " + candidate.to_string() + ": " + text_of(error));
     }
@@ -90,21 +78,15 @@ Result<UniqueFd> listen_on(const SocketAddress& address, PortRange ports) {
       return Status::invalid_argument("may not listen on " + candidate.to_string() + ": " + text_of(error));
     }
   }
-  if (ports.any()) {
-    return Status::internal("no free port is left on " + address.ip());
-  }
+  if (ports.any()) return Status::internal("no free port is left on " + address.ip());
   return Status::invalid_argument("all ports of the range " + ports.to_string() + " are in use on " + address.ip() +
                                   ": give a wider range, or none for any port");
 }
 
 Result<UniqueFd> start_connecting(const SocketAddress& to, const SocketAddress& from) {
   auto fd = new_socket(to.family());
-  if (!fd.ok()) {
-    return fd;
-  }
-  if (to.is_private()) {
-    avoid_pacing(fd.value().get());
-  }
+  if (!fd.ok()) return fd;
+  if (to.is_private()) avoid_pacing(fd.value().get());
   if (from.n_bytes() > 0) {
     SocketAddress any_port = from;
     any_port.set_port(0);
@@ -122,9 +104,7 @@ Result<UniqueFd> start_connecting(const SocketAddress& to, const SocketAddress& 
 Status finish_connecting(int fd, const SocketAddress& to) {
   int error = 0;
   socklen_t n_bytes = sizeof(error);
-  if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n_bytes) != 0) {
-    error = errno;
-  }
+  if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n_bytes) != 0) error = errno;
   return error == 0 ? Status() : cannot_connect(to, error);
 }
 

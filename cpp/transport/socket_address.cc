@@ -25,9 +25,7 @@ struct HostAndPort {
 
 std::optional<HostAndPort> split(std::string_view text) {
   const std::size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos || colon == 0) {
-    return std::nullopt;
-  }
+  if (colon == std::string_view::npos || colon == 0) return std::nullopt;
   std::string_view host = text.substr(0, colon);
   const std::string_view digits = text.substr(colon + 1);
   if (host.front() == '[' && host.back() == ']' && host.size() > 2) {
@@ -37,9 +35,7 @@ std::optional<HostAndPort> split(std::string_view text) {
   }
   HostAndPort result{std::string(host), 0};
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), result.port);
-  if (digits.empty() || error != std::errc() || end != digits.data() + digits.size()) {
-    return std::nullopt;
-  }
+  if (digits.empty() || error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
   return result;
 }
 
@@ -74,9 +70,7 @@ using NameFunction = int (*)(int, sockaddr*, socklen_t*);
 SocketAddress ask(int fd, NameFunction function) {
   sockaddr_storage storage{};
   socklen_t n_bytes = sizeof(storage);
-  if (function(fd, reinterpret_cast<sockaddr*>(&storage), &n_bytes) != 0) {
-    return {};
-  }
+  if (function(fd, reinterpret_cast<sockaddr*>(&storage), &n_bytes) != 0) return {};
   return {reinterpret_cast<const sockaddr*>(&storage), n_bytes};
 }
 
@@ -88,9 +82,7 @@ std::span<const std::uint8_t> ip_bytes(const sockaddr_storage& storage) {
   }
   if (storage.ss_family == AF_INET6) {
     const auto& in6 = reinterpret_cast<const sockaddr_in6&>(storage);
-    if (IN6_IS_ADDR_V4MAPPED(&in6.sin6_addr)) {
-      return {in6.sin6_addr.s6_addr + 12, 4};
-    }
+    if (IN6_IS_ADDR_V4MAPPED(&in6.sin6_addr)) return {in6.sin6_addr.s6_addr + 12, 4};
     return {in6.sin6_addr.s6_addr, 16};
   }
   return {};
@@ -114,25 +106,19 @@ SocketAddress::SocketAddress(const sockaddr* address, socklen_t n_bytes)
 
 Result<SocketAddress> SocketAddress::from_ip(const std::string& ip, std::uint16_t port) {
   auto found = look_up({ip, port}, AI_NUMERICHOST);
-  if (!found.ok()) {
-    return found.status();
-  }
+  if (!found.ok()) return found.status();
   return found.value().front();
 }
 
 Result<SocketAddress> SocketAddress::parse(std::string_view text) {
   const auto parts = split(text);
-  if (!parts) {
-    return malformed(text);
-  }
+  if (!parts) return malformed(text);
   return from_ip(parts->host, parts->port);
 }
 
 Result<std::vector<SocketAddress>> SocketAddress::resolve(std::string_view text) {
   const auto parts = split(text);
-  if (!parts) {
-    return malformed(text);
-  }
+  if (!parts) return malformed(text);
   return look_up(*parts, 0);
 }
 
@@ -140,9 +126,7 @@ SocketAddress SocketAddress::local_of(int fd) { return ask(fd, &getsockname); }
 SocketAddress SocketAddress::peer_of(int fd) { return ask(fd, &getpeername); }
 
 std::uint16_t SocketAddress::port() const {
-  if (family() == AF_INET6) {
-    return ntohs(reinterpret_cast<const sockaddr_in6&>(storage_).sin6_port);
-  }
+  if (family() == AF_INET6) return ntohs(reinterpret_cast<const sockaddr_in6&>(storage_).sin6_port);
   return ntohs(reinterpret_cast<const sockaddr_in&>(storage_).sin_port);
 }
 
@@ -156,9 +140,7 @@ void SocketAddress::set_port(std::uint16_t port) {
 
 bool SocketAddress::is_loopback() const {
   const auto bytes = ip_bytes(storage_);
-  if (bytes.size() == 4) {
-    return bytes[0] == 127;
-  }
+  if (bytes.size() == 4) return bytes[0] == 127;
   return bytes.size() == 16 && bytes[15] == 1 &&
          std::all_of(bytes.begin(), bytes.end() - 1, [](std::uint8_t byte) { return byte == 0; });
 }
@@ -206,14 +188,10 @@ std::string SocketAddress::to_string() const {
 std::vector<InterfaceAddress> interface_addresses() {
   std::vector<InterfaceAddress> result;
   ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) {
-    return result;
-  }
+  if (getifaddrs(&list) != 0) return result;
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, &freeifaddrs);
   for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {
-    if (each->ifa_addr == nullptr || (each->ifa_flags & IFF_UP) == 0) {
-      continue;
-    }
+    if (each->ifa_addr == nullptr || (each->ifa_flags & IFF_UP) == 0) continue;
     const int family = each->ifa_addr->sa_family;
     if (family == AF_INET || family == AF_INET6) {
       const socklen_t n_bytes = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
@@ -235,17 +213,11 @@ Result<InterfaceAddress> find_interface(const std::string& name_or_address, int 
   for (const InterfaceAddress& each : interface_addresses()) {
     there_are += (there_are.empty() ? "" : ", ") + each.name + " (" + each.address.ip() + ")";
     if (parsed.ok() ? each.address.same_ip(parsed.value()) : each.name == name_or_address) {
-      if (parsed.ok() || each.address.family() == family) {
-        return each;
-      }
-      if (!other_family) {
-        other_family = each;
-      }
+      if (parsed.ok() || each.address.family() == family) return each;
+      if (!other_family) other_family = each;
     }
   }
-  if (other_family) {
-    return *other_family;
-  }
+  if (other_family) return *other_family;
   return Status::invalid_argument("this host has no network interface '" + name_or_address +
                                   "' that is up; there are " + (there_are.empty() ? std::string("none") : there_are));
 }

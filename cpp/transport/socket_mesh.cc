@@ -44,9 +44,7 @@ std::uint64_t token_of(int peer, std::uint64_t source) {
 struct Link {
   Link(SocketMeshPeer peer, bool checks_data)
       : info(std::move(peer.info)), bell(std::move(peer.bell)), process(std::move(peer.process)) {
-    if (peer.control.valid()) {
-      control_socket.emplace(std::move(peer.control));
-    }
+    if (peer.control.valid()) control_socket.emplace(std::move(peer.control));
     if (peer.data.size() == 1 && !checks_data) {
       data_socket.emplace(std::move(peer.data.front()));
     } else if (!peer.data.empty()) {
@@ -158,9 +156,7 @@ class SocketMesh final : public Mesh {
 };
 
 void SocketMesh::attach_memory() {
-  if (!shared_) {
-    return;
-  }
+  if (!shared_) return;
   const auto memory = shared_->segment.memory();
   const SegmentLayout& layout = shared_->layout;
   const std::vector<int>& members = shared_->members;
@@ -171,9 +167,7 @@ void SocketMesh::attach_memory() {
   const SharedArena arena = layout.arena(memory, me);
   bool all_share = true;
   for (const auto& each : links_) {
-    if (each->info.rank == rank_) {
-      continue;
-    }
+    if (each->info.rank == rank_) continue;
     all_share = all_share && each->info.shares_memory;
     if (each->info.shares_memory) {
       const int other = index_of(each->info.rank);
@@ -184,19 +178,13 @@ void SocketMesh::attach_memory() {
     }
   }
   my_doorbell_ = &arena.doorbell(me);
-  if (all_share && layout.slot_bytes() != 0) {
-    arena_ = arena;
-  }
+  if (all_share && layout.slot_bytes() != 0) arena_ = arena;
 }
 
 Status SocketMesh::watch() {
   for (const auto& each : links_) {
-    if (each->info.rank == rank_) {
-      continue;
-    }
-    if (Status watched = watch(*each); !watched.ok()) {
-      return watched;
-    }
+    if (each->info.rank == rank_) continue;
+    if (Status watched = watch(*each); !watched.ok()) return watched;
   }
   // Asking epoll is a system call. Where all that is read comes from rings, or sockets are looked at anyway, it is only
   // to learn of a peer's end.
@@ -226,17 +214,13 @@ Status SocketMesh::watch(Link& peer) {
 }
 
 SocketMesh::~SocketMesh() {
-  if (getpid() != owner_) {
-    return;
-  }
+  if (getpid() != owner_) return;
   for (Link* peer : sharing_) {
     peer->control_ring->close();
     peer->data_ring->close();
   }
   // The sockets close gracefully, control before data, so that no peer sees the end before the last control bytes.
-  for (const auto& each : links_) {
-    each->control_socket.reset();
-  }
+  for (const auto& each : links_) each->control_socket.reset();
 }
 
 void SocketMesh::poll_events() {
@@ -247,9 +231,7 @@ void SocketMesh::poll_events() {
       for (std::size_t i = 0; i < each->n_data_sockets(); ++i) each->data(i).look_again();
     }
   }
-  if (++n_polls_ >= poll_period_ || woken_by_socket_.load(std::memory_order_relaxed)) {
-    take_events();
-  }
+  if (++n_polls_ >= poll_period_ || woken_by_socket_.load(std::memory_order_relaxed)) take_events();
   for (Link* each : striped_) {
     each->striped->flush();
     if (each->striped->is_damaged()) close_peer(*each);
@@ -301,25 +283,19 @@ void SocketMesh::on_event(Link& peer, std::uint64_t source, std::uint32_t events
       } else {
         peer.control_socket->on_events(events);
       }
-      if ((events & kHangUp) != 0) {
-        close_peer(peer);
-      }
+      if ((events & kHangUp) != 0) close_peer(peer);
       return;
     default:
       peer.data(source - kData).on_events(events);
       // An orderly end of data comes with one of control, whose last bytes may still be on their way; anything else is
       // the end of the peer.
-      if ((events & (EPOLLHUP | EPOLLERR)) != 0) {
-        close_peer(peer);
-      }
+      if ((events & (EPOLLHUP | EPOLLERR)) != 0) close_peer(peer);
       return;
   }
 }
 
 void SocketMesh::close_peer(Link& peer) {
-  if (std::exchange(peer.closed, true)) {
-    return;
-  }
+  if (std::exchange(peer.closed, true)) return;
   if (peer.has_rings()) {
     peer.control_ring->close();
     peer.data_ring->close();
@@ -338,14 +314,10 @@ void SocketMesh::drop_wake_ups(Link& peer) {
 }
 
 void SocketMesh::notify(Urgency urgency) {
-  if (sharing_.empty()) {
-    return;
-  }
+  if (sharing_.empty()) return;
   full_fence();
   for (Link* peer : sharing_) {
-    if (!wants(urgency, peer->doorbell->load(std::memory_order_relaxed)) || peer->doorbell->exchange(0) == 0) {
-      continue;
-    }
+    if (!wants(urgency, peer->doorbell->load(std::memory_order_relaxed)) || peer->doorbell->exchange(0) == 0) continue;
     if (peer->bell) {
       peer->bell->ring();
     } else {
@@ -370,16 +342,12 @@ void SocketMesh::arm(Sleeper sleeper) {
 
 void SocketMesh::disarm() {
   if (!only_rings_) gate_->shut();
-  if (my_doorbell_ != nullptr) {
-    my_doorbell_->store(0, std::memory_order_relaxed);
-  }
+  if (my_doorbell_ != nullptr) my_doorbell_->store(0, std::memory_order_relaxed);
 }
 
 // Waits until the gate has something to tell; what the sockets have is left there for the holder of the lock.
 void SocketMesh::sleep(std::optional<std::chrono::nanoseconds> at_most) {
-  if (took_events_.exchange(false, std::memory_order_relaxed)) {
-    return;
-  }
+  if (took_events_.exchange(false, std::memory_order_relaxed)) return;
   if (!only_rings_)
     at_most = std::min<std::chrono::nanoseconds>(at_most.value_or(link_timeout_), link_timeout_ / kLooksForSilence);
   const bool has_news = gate_->sleep(at_most);
@@ -391,17 +359,11 @@ void SocketMesh::sleep(std::optional<std::chrono::nanoseconds> at_most) {
 
 Result<std::unique_ptr<Mesh>> make_socket_mesh(SocketMeshParts parts) {
   auto loop = EventLoop::create();
-  if (!loop.ok()) {
-    return loop.status();
-  }
+  if (!loop.ok()) return loop.status();
   auto gate = SleepGate::create(parts.bell.fd(), loop.value().fd());
-  if (!gate.ok()) {
-    return gate.status();
-  }
+  if (!gate.ok()) return gate.status();
   auto mesh = std::make_unique<SocketMesh>(std::move(parts), std::move(loop).value(), std::move(gate).value());
-  if (Status watched = mesh->watch(); !watched.ok()) {
-    return watched;
-  }
+  if (Status watched = mesh->watch(); !watched.ok()) return watched;
   return std::unique_ptr<Mesh>(std::move(mesh));
 }
 

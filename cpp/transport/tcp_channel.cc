@@ -15,9 +15,7 @@ bool is_not_now(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 }  // namespace
 
 TcpChannel::~TcpChannel() {
-  if (getpid() == owner_) {
-    close_gracefully(std::move(socket_));
-  }
+  if (getpid() == owner_) close_gracefully(std::move(socket_));
 }
 
 std::size_t TcpChannel::write_parts(const std::array<std::span<const std::byte>, 3>& ranges) {
@@ -29,16 +27,12 @@ std::size_t TcpChannel::write_parts(const std::array<std::span<const std::byte>,
     // What is sent is only read, but iovec knows no const.
     parts[message.msg_iovlen++] = {const_cast<std::byte*>(range.data()), range.size()};
   }
-  if (!may_write_ || closed_ || message.msg_iovlen == 0) {
-    return 0;
-  }
+  if (!may_write_ || closed_ || message.msg_iovlen == 0) return 0;
   ssize_t n_sent = 0;
   do {
     n_sent = sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   } while (n_sent < 0 && errno == EINTR);
-  if (n_sent >= 0) {
-    return static_cast<std::size_t>(n_sent);
-  }
+  if (n_sent >= 0) return static_cast<std::size_t>(n_sent);
   may_write_ = false;
   if (!is_not_now(errno)) {
     error_ = errno;
@@ -48,9 +42,7 @@ std::size_t TcpChannel::write_parts(const std::array<std::span<const std::byte>,
 }
 
 std::size_t TcpChannel::read_some(std::span<std::byte> bytes) {
-  if (!may_read_ || bytes.empty()) {
-    return 0;
-  }
+  if (!may_read_ || bytes.empty()) return 0;
   ssize_t n_read = 0;
   do {
     n_read = recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
@@ -62,9 +54,7 @@ std::size_t TcpChannel::read_some(std::span<std::byte> bytes) {
   }
   may_read_ = false;
   if (n_read < 0 && !is_not_now(errno)) error_ = errno;
-  if (n_read == 0 || error_ != 0) {
-    closed_ = true;
-  }
+  if (n_read == 0 || error_ != 0) closed_ = true;
   return 0;
 }
 
@@ -73,9 +63,7 @@ void TcpChannel::on_events(std::uint32_t events) {
     socklen_t n_bytes = sizeof(error_);
     (void)getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error_, &n_bytes);
   }
-  if ((events & EPOLLOUT) != 0) {
-    may_write_ = true;
-  }
+  if ((events & EPOLLOUT) != 0) may_write_ = true;
   if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
     mark_closed();
   } else if ((events & EPOLLIN) != 0) {
@@ -91,9 +79,7 @@ void TcpChannel::mark_closed() {
 }
 
 void close_gracefully(UniqueFd socket) {
-  if (!socket.valid()) {
-    return;
-  }
+  if (!socket.valid()) return;
   (void)shutdown(socket.get(), SHUT_WR);
   std::array<std::byte, 4096> dropped;
   constexpr int kMostReads = 256;

@@ -151,9 +151,7 @@ CIRANDA_API int MPIABI_Wait(RequestHandle* request, Status* status) {
 CIRANDA_API int MPIABI_Waitall(int count, RequestHandle* requests, Status* statuses) {
   return guarded("MPI_Waitall", [&] {
     AllWaits waits;
-    for (int i = 0; i < count; ++i) {
-      waits.add([&] { end(&requests[i], statuses == nullptr ? nullptr : &statuses[i]); });
-    }
+    for (int i = 0; i < count; ++i) waits.add([&] { end(&requests[i], statuses == nullptr ? nullptr : &statuses[i]); });
     waits.end();
   });
 }

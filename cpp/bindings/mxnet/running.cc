@@ -63,9 +63,7 @@ std::string Running::problem_of(ArrayHandle array, std::int32_t* dtype) const {
       mx().NDArrayGetContext(array, &device, &number) != 0) {
     return mx().GetLastError();
   }
-  if (storage != kDense) {
-    return "a sparse array was given to a function of dense ones: use array.tostype('default')";
-  }
+  if (storage != kDense) return "a sparse array was given to a function of dense ones: use array.tostype('default')";
   if (device == kGpu) {
     return "the array is on gpu(" + std::to_string(number) +
            "), but only arrays in the memory of the CPU are supported: use array.as_in_context(mx.cpu())";

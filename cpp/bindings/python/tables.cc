@@ -29,9 +29,7 @@ namespace {
 template <typename Table>
 nb::dict numbers_of(const Table& table, auto member) {
   nb::dict numbers;
-  for (const auto& row : table) {
-    numbers[nb::str(row.name.data(), row.name.size())] = static_cast<int>(row.*member);
-  }
+  for (const auto& row : table) numbers[nb::str(row.name.data(), row.name.size())] = static_cast<int>(row.*member);
   return numbers;
 }
 

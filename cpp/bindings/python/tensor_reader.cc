@@ -62,9 +62,7 @@ void fill(nb::handle tensor, const dlpack::Tensor& view, TensorSignature& signat
   const auto dtype = data_type_from_dlpack(view.dtype.code, view.dtype.bits, view.dtype.lanes);
   if (!dtype) raise_unsupported_dtype(tensor);
   const auto ndim = static_cast<std::size_t>(view.ndim);
-  if (!is_contiguous(view.shape, view.strides, ndim)) {
-    raise_invalid_argument("the tensor is not contiguous in C order");
-  }
+  if (!is_contiguous(view.shape, view.strides, ndim)) raise_invalid_argument("the tensor is not contiguous in C order");
   signature.dtype = *dtype;
   signature.shape.assign(view.shape, view.shape + ndim);
 }

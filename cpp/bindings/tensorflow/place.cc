@@ -34,9 +34,7 @@ Found find_place(Place place, std::uint32_t process_set) {
   const native::Context world;
   if (!world) return {0, std::string("InvalidArgument: ") + native::kNotInitialized};
   const std::vector<std::int32_t> members = ranks_of(world.get(), process_set);
-  if (members.empty()) {
-    return {0, "InvalidArgument: there is no process set " + std::to_string(process_set)};
-  }
+  if (members.empty()) return {0, "InvalidArgument: there is no process set " + std::to_string(process_set)};
   return {number_of(place, world.get(), members), ""};
 }
 
