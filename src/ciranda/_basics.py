@@ -6,7 +6,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ciranda import _autotune_log, _core, _rejoining
 from ciranda._ending import Ending
@@ -19,6 +19,17 @@ if TYPE_CHECKING:
 _NOT_INITIALIZED = "Ciranda has not been initialized; call init() first."
 
 
+class Numbers(NamedTuple):
+    """What a rank knows of itself, as its engine says it."""
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    cross_rank: int
+    cross_size: int
+
+
 class World:
     """The engine of this process, and the way in which this process joined its world.
 
@@ -28,7 +39,7 @@ class World:
         n_inits: the number of its calls of init().
         left: the state with which init() left a failed world, to form another; None otherwise.
         told: settings that override the environment, derived from another launcher's variables; None without such.
-        is_of_parent: whether this is a forked child, and its parent is a rank among several.
+        of_parent: in a forked child of a rank, that rank's numbers; None otherwise.
     """
 
     engine: _core.Engine | None = None
@@ -36,7 +47,7 @@ class World:
     n_inits: int = 0
     left: _rejoining.Left | None = None
     told: dict[str, str] | None = None
-    is_of_parent: bool = False
+    of_parent: Numbers | None = None
 
 
 #: Called when the world ends; for modules that keep state of a world.
@@ -50,8 +61,18 @@ def engine() -> _core.Engine:
     """Return the connected engine. Raises NotInitializedError (a ValueError) without one."""
     if world.engine is None:
         _core.stay_if_detained()
+        if world.of_parent is not None:
+            raise NotInitializedError(
+                f"this process was forked by rank {world.of_parent.rank}: it knows that rank's numbers, but is no rank "
+                "itself; call collectives there, and hand it the results"
+            )
         raise NotInitializedError(_NOT_INITIALIZED)
     return world.engine
+
+
+def _numbers() -> _core.Engine | Numbers:
+    """Return what says rank(), size() and so on."""
+    return world.engine or world.of_parent or engine()
 
 
 def init(
@@ -86,7 +107,7 @@ def init(
         NotSupportedError: this process was forked by a rank, whose place it would take.
         TimeoutError: a rank did not join within CIRANDA_START_TIMEOUT; the message names it.
     """
-    if world.is_of_parent:
+    if world.of_parent is not None and world.of_parent.size > 1:
         raise NotSupportedError(
             "init(): this process was forked by a rank, whose place it would take in the next world. For a world of "
             "its own start a new program instead, with 'ciranda run'"
@@ -217,38 +238,43 @@ def _leave() -> None:
 
 
 def is_initialized() -> bool:
-    """Whether this process is in a world that `init()` has joined, or found."""
-    return world.engine is not None and world.engine.is_open
+    """Whether this process is in a world that `init()` has joined, or found; or was forked by a rank of one."""
+    return world.of_parent is not None if world.engine is None else world.engine.is_open
+
+
+def is_forked() -> bool:
+    """Whether this process was forked by a rank, and is in no world of its own."""
+    return world.engine is None and world.of_parent is not None
 
 
 def rank() -> int:
     """This process's number among all, from 0 to size() - 1."""
-    return engine().rank
+    return _numbers().rank
 
 
 def size() -> int:
     """The number of processes in the world."""
-    return engine().size
+    return _numbers().size
 
 
 def local_rank() -> int:
     """This process's number among those on its host."""
-    return engine().local_rank
+    return _numbers().local_rank
 
 
 def local_size() -> int:
     """The number of processes on this host."""
-    return engine().local_size
+    return _numbers().local_size
 
 
 def cross_rank() -> int:
     """The number of this process's host, among the hosts that have a process with its local rank."""
-    return engine().cross_rank
+    return _numbers().cross_rank
 
 
 def cross_size() -> int:
     """The number of hosts that have a process with this process's local rank."""
-    return engine().cross_size
+    return _numbers().cross_size
 
 
 def is_homogeneous() -> bool:
@@ -271,11 +297,15 @@ def require_rank(root_rank: int) -> None:
 
 
 def _forget_after_fork() -> None:
-    """Forget the world in a forked child: it is the parent's, and the child must neither use nor close it."""
+    """Forget the world in a forked child: it is the parent's, and the child must neither use nor close it.
+
+    It goes on to know the parent's numbers, by which workers of a data loader choose their data.
+    """
     _core.forget_other_threads()
     connected, world.engine = world.engine, None
     if connected is not None:
-        world.is_of_parent = connected.size > 1
+        if connected.is_open:
+            world.of_parent = Numbers(*(getattr(connected, name) for name in Numbers._fields))
         connected.abandon()
 
 

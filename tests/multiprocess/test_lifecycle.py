@@ -138,20 +138,31 @@ def test_exit_without_shutdown_is_clean() -> None:
     # close() has checked the exit codes, and that nobody had to be killed.
 
 
+def _numbers() -> tuple[object, ...]:
+    here = (hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), hvd.cross_rank(), hvd.cross_size())
+    return *here, hvd.is_initialized(), hvd.global_process_set.rank(), hvd.global_process_set.size()
+
+
 def _use_after_fork() -> int:
+    numbers = _numbers()
+    of_one = hvd.add_process_set([1])
+    members = (of_one.ranks, of_one.included(), of_one.rank())
     pid = os.fork()
     if pid == 0:
+        if _numbers() != numbers or (of_one.ranks, of_one.included(), of_one.rank()) != members:
+            os._exit(1)
         try:
-            hvd.rank()
-        except ValueError:
-            os._exit(7)
-        os._exit(1)
+            hvd.allreduce(1.0)
+        except ValueError as error:
+            os._exit(7 if f"forked by rank {numbers[0]}" in str(error) else 2)
+        os._exit(3)
     _, status = os.waitpid(pid, 0)
     hvd.allreduce(1.0)
+    hvd.remove_process_set(of_one)
     return os.waitstatus_to_exitcode(status)
 
 
-def test_a_forked_child_is_in_no_world(worlds: Any) -> None:
+def test_a_forked_child_knows_its_parents_numbers_and_is_no_rank(worlds: Any) -> None:
     assert worlds.of(2).run(_use_after_fork) == [7, 7]
 
 
