@@ -219,7 +219,8 @@ def test_more_passes_than_agreed() -> None:
         _loss(model, i).backward()
     with pytest.raises(AssertionError, match="backward_passes_per_step"):
         _loss(model, 2).backward()
-    optimizer.step()
+    with pytest.raises(AssertionError, match="changed or replaced"):
+        optimizer.step()  # the pass too many has added to a gradient before it was refused
     optimizer.zero_grad()
     optimizer.set_backward_passes_per_step(3)
     for i in range(3):
@@ -234,12 +235,13 @@ def test_passes_are_counted_anew() -> None:
     model = _model()
     optimizer = _wrapped(model, backward_passes_per_step=2)
     assert optimizer.backward_passes_per_step == 2
+    state = optimizer.state_dict()
     _loss(model, 0).backward()
     optimizer.set_backward_passes_per_step(1)
     _loss(model, 1).backward()
     with pytest.raises(AssertionError, match="more than 1 times"):
         _loss(model, 2).backward()
-    optimizer.load_state_dict(optimizer.state_dict())
+    optimizer.load_state_dict(state)
     optimizer.zero_grad()
     _loss(model, 3).backward()
     optimizer.step()
@@ -435,13 +437,51 @@ def test_gradients_lie_together_in_buckets(passes: int, sets_to_none: bool) -> N
         assert torch.equal(ours, theirs)
 
 
-def test_a_bucket_that_was_touched_while_it_travelled() -> None:
+def _double(parameter: torch.nn.Parameter) -> None:
+    parameter.grad.mul_(2)
+
+
+def _replace(parameter: torch.nn.Parameter) -> None:
+    parameter.grad = parameter.grad.clone()
+
+
+def _remove(parameter: torch.nn.Parameter) -> None:
+    parameter.grad = None
+
+
+@pytest.mark.parametrize("change", [_double, _replace, _remove])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"groups": 1},
+        {"gradient_as_bucket_view": True, "groups": 1},
+        {"compression": hvd.Compression.fp16, "groups": 2},
+    ],
+    ids=["alone", "one group", "bucket", "compressed"],
+)
+def test_a_gradient_that_is_touched_while_it_travels(change: Any, options: dict[str, Any]) -> None:
+    for index, name in enumerate(name for name, _ in _model().named_parameters()):
+        model = _model()
+        optimizer = _wrapped(model, **options)
+        _loss(model, 0).backward()
+        change(list(model.parameters())[index])
+        # All gradients in a bucket's memory count one version.
+        which = r"\S+" if "gradient_as_bucket_view" in options else name
+        with pytest.raises(AssertionError, match=rf"gradient of \S+\.{which} was changed or replaced"):
+            optimizer.step()
+
+
+def test_a_gradient_that_a_deferred_step_needs_is_replaced() -> None:
     model = _model()
-    optimizer = _wrapped(model, gradient_as_bucket_view=True, groups=1)
-    model(torch.ones(1, 4)).sum().backward()
-    next(model.parameters()).grad.mul_(2)  # not the one that came last
-    with pytest.raises(AssertionError, match="were changed"):
+    optimizer = _wrapped(model, overlap_forward=model)
+    for step in range(2):
+        optimizer.zero_grad()
+        _loss(model, step).backward()
         optimizer.step()
+    model[0].weight.grad = None
+    with pytest.raises(AssertionError, match=r"gradient of \S+\.0\.weight was changed or replaced"):
+        _loss(model, 2)
 
 
 def test_weights_that_are_refused() -> None:

@@ -236,6 +236,8 @@ class GradientOptimizer(WrappedOptimizer):
         return self._finish(kinds, asks)
 
     def _finish(self, kinds: list[list[Kind]], has_asked: bool) -> list[str]:
+        for group, parameters in zip(self._groups, self._members, strict=True):
+            group.check_unchanged(parameters)
         for index, group in enumerate(self._groups):
             if not has_asked or group.carries:
                 kinds[index] = group.learn(self._members[index])

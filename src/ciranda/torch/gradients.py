@@ -48,8 +48,9 @@ class GradientGroup:
         "_presence",
         "_remaining",
         "_told",
+        "_under_way",
+        "_versions",
         "_waiting_for",
-        "_watched",
         "bucket",
         "densified",
         "is_deferred",
@@ -109,7 +110,9 @@ class GradientGroup:
         self.sparse.clear()
         self.densified.clear()
         self._finishers.clear()
-        self._watched: tuple[Tensor, int] | None = None
+        #: The gradients that are being combined, by member, and what versions of them.
+        self._under_way: dict[int, Tensor] = {}
+        self._versions: list[int] = []
 
     def restart_passes(self) -> None:
         """Restart the count of backward passes of every member that is not complete yet."""
@@ -215,8 +218,8 @@ class GradientGroup:
             self._submit(self._to_send(*self._filled(members, gradients)), [self._tell()], is_last)
         elif gradients:
             self._submit(self._to_send(members, gradients), [], is_last)
-        if gradients:
-            self._watched = gradients[-1], gradients[-1]._version
+        self._under_way = dict(zip(members, gradients, strict=True))
+        self._versions = [gradient._version for gradient in gradients]
         come[:] = [None] * len(come)
 
     def _filled(self, members: list[int], gradients: list[Tensor]) -> tuple[list[int], list[Tensor]]:
@@ -344,18 +347,22 @@ class GradientGroup:
         """Return the names of the members that other ranks have and this rank lacks."""
         return [self.names[member] for member in sorted(self._lacking) if kinds[member]]
 
-    def finish(self, parameters: Sequence[Tensor], kinds: Sequence[Kind]) -> None:
-        """Write the results to the gradients. REQUIRES: the operation is done. `kinds` is as for complete().
+    def check_unchanged(self, parameters: Sequence[Tensor]) -> None:
+        """Make sure that the gradients are still those which were sent, not written to since.
 
         Raises:
-            AssertionError: a gradient was changed during its reduction.
+            AssertionError: one was changed in place, or another tensor, or None, has been put in its place.
         """
-        if self._watched is not None and self._watched[0]._version != self._watched[1]:
-            raise AssertionError(
-                f"gradients of {self._prepared.name} were changed between backward() and step(), while they were "
-                "being combined; call synchronize() before what changes them (clipping, GradScaler.unscale_(), "
-                "zero_grad()), and step within skip_synchronize()"
-            )
+        for (member, gradient), version in zip(self._under_way.items(), self._versions, strict=True):
+            if parameters[member].grad is not gradient or gradient._version != version:
+                raise AssertionError(
+                    f"the gradient of {PREFIX}.{self.names[member]} was changed or replaced between backward() and "
+                    "step(), while it was being combined; call synchronize() before what changes gradients (clipping, "
+                    "GradScaler.unscale_(), zero_grad()), and step within skip_synchronize()"
+                )
+
+    def finish(self, parameters: Sequence[Tensor], kinds: Sequence[Kind]) -> None:
+        """Write the results to the gradients. REQUIRES: the operation is done. `kinds` is as for complete()."""
         for finisher in self._finishers:
             finisher()
         for member, reduction in self.sparse.items():

@@ -102,6 +102,7 @@ class OverlappingOptimizer(GradientOptimizer):
         try:
             _core.wait_all([operation for index in indices if (operation := self._groups[index].operation) is not None])
             for index in indices:
+                self._groups[index].check_unchanged(self._members[index])
                 self._groups[index].finish(self._members[index], ())
             if len(indices) == len(pending):
                 self._hear()
