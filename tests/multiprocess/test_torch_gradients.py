@@ -7,7 +7,10 @@ little, and the sum looked at.
 
 from __future__ import annotations
 
+import json
+import threading
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -124,6 +127,65 @@ def _check(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 def test_gradient(worlds: Any, n_ranks: int, name: str) -> None:
     worlds.of(n_ranks).run(_check, name, timeout=30)
+
+
+#: Of a call named "x", and whether its gradient is made by several.
+NAMED: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor | None], set[str]]] = {
+    "allreduce": (lambda x: hvd.allreduce(x, name="x"), set()),
+    "allreduce max": (
+        lambda x: hvd.allreduce(x, name="x", op=hvd.Max, prescale_factor=2.0),
+        {".chosen", ".compared"},
+    ),
+    "allreduce weighted": (lambda x: hvd.allreduce(x, name="x", weight=1.0), {".weight"}),
+    "allgather": (lambda x: hvd.allgather(x, name="x"), {".sizes"}),
+    "broadcast": (lambda x: hvd.broadcast(x, 0, name="x"), set()),
+    "reducescatter": (lambda x: hvd.reducescatter(x, name="x"), set()),
+    "alltoall": (lambda x: hvd.alltoall(x, name="x"), set()),
+    "reduce": (lambda x: hvd.reduce(x, 0, name="x"), set()),
+    "gather": (lambda x: hvd.gather(x, 0, name="x"), {".sizes"}),
+    "scatter": (lambda x: hvd.scatter(x, 0, name="x"), set()),
+}
+
+
+def _record_backward(path: str, function: str) -> None:
+    hvd.start_timeline(path)
+    inputs = torch.ones(4, dtype=torch.float64).requires_grad_()
+    result = NAMED[function][0](inputs)
+    assert result is not None  # in a world of one, everybody is the root
+    result.sum().backward()
+    hvd.stop_timeline()
+
+
+@pytest.mark.parametrize("function", NAMED)
+def test_calls_of_the_backward_pass_are_named_after_the_call(worlds: Any, function: str, tmp_path: Path) -> None:
+    path = tmp_path / "timeline.json"
+    worlds.of(1).run(_record_backward, str(path), function)
+    rows = {event["args"]["name"] for event in json.loads(path.read_text()) if event["name"] == "thread_name"}
+    calls = {row.partition(".")[2] for row in rows}
+    assert calls == {"x", "x.gradient"} | {f"x.gradient{part}" for part in NAMED[function][1]}
+
+
+def _differentiate_in_threads() -> list[float]:
+    """What was wrong of each thread's gradients, which the threads of the ranks compute in any order."""
+    wrong: list[float] = []
+
+    def differentiate(number: int) -> None:
+        for _ in range(150):
+            inputs = torch.ones(4, requires_grad=True)
+            (hvd.allreduce(inputs, name=f"thread {number}", op=hvd.Sum).sum() * 10**number).backward()
+            assert inputs.grad is not None
+            wrong.extend(each for each in inputs.grad.tolist() if each != hvd.size() * 10**number)
+
+    threads = [threading.Thread(target=differentiate, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return wrong
+
+
+def test_named_calls_are_differentiated_in_threads(worlds: Any) -> None:
+    assert worlds.of(2).run(_differentiate_in_threads) == [[], []]
 
 
 #: Grouped operations of which every rank has all outputs.

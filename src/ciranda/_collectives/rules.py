@@ -13,7 +13,8 @@ The gradients of reduce, gather and scatter are those of the sum of all ranks' l
 the other ranks have a tensor without elements in its place, from which they start their part of the backward pass.
 There are no second derivatives of these.
 
-The backward pass communicates, so all ranks must make it, and in the same order.
+The backward pass communicates, so all ranks must make it, and in the same order. Its calls are named after the call
+that is differentiated, if that has a name: "x.gradient" and, where there are several, "x.gradient.sizes" and the like.
 """
 
 from __future__ import annotations
@@ -74,6 +75,10 @@ class Rule(Generic[Tensor]):
     #: Of the call; None if it has none.
     name: str | None
 
+    def _of_gradient(self, part: str = "") -> str | None:
+        """Return the name of a call of the backward pass."""
+        return None if self.name is None else f"{self.name}.gradient{part}"
+
     def forward(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
         """Return the results, by calls that are not recorded."""
         raise NotImplementedError
@@ -112,10 +117,10 @@ def numbers_of_all(mine: list[int], process_set: ProcessSet, name: str | None = 
     return _basics.engine().run(ALLGATHER, row, None, name, Sum, -1, 1.0, 1.0, None, id_of(process_set))[0]
 
 
-def _share_of(weight: float, process_set: ProcessSet) -> float:
+def _share_of(weight: float, process_set: ProcessSet, name: str | None) -> float:
     """Return this rank's weight over the sum of all."""
     total = np.array(weight, np.float64)
-    _basics.engine().run(ALLREDUCE, total, total, None, Sum, -1, 1.0, 1.0, None, id_of(process_set))
+    _basics.engine().run(ALLREDUCE, total, total, name, Sum, -1, 1.0, 1.0, None, id_of(process_set))
     return weight / float(total)
 
 
@@ -138,7 +143,7 @@ class Allreduce(Rule[Tensor]):
             if (call.prescale, call.postscale) != (1.0, 1.0):
                 inner_op = compared_by(call.op, call.prescale)
                 unscaled = call._replace(op=inner_op, prescale=1.0, postscale=1.0, divisor="contributors")
-                inner = self._plain(tensors, None, unscaled)
+                inner = self._plain(tensors, self._of_gradient(".compared"), unscaled)
             self._are_chosen = [tensor == result for tensor, result in zip(tensors, inner, strict=True)]
         return results
 
@@ -146,11 +151,13 @@ class Allreduce(Rule[Tensor]):
         call, reduced = self.call, self._collectives._grouped_allreduce
         require_gradient("allreduce", call.op, (Average, Sum, Min, Max))
         if call.weight is not None:
-            share: Any = _share_of(call.weight, call.process_set)
-            return [total * share for total in reduced(gradients, None, call._replace(op=Sum, weight=None))]
+            share: Any = _share_of(call.weight, call.process_set, self._of_gradient(".weight"))
+            return [
+                total * share for total in reduced(gradients, self._of_gradient(), call._replace(op=Sum, weight=None))
+            ]
         if call.op in (Average, Sum):
-            return reduced(gradients, None, call)
-        totals = reduced(gradients, None, call._replace(op=Sum))
+            return reduced(gradients, self._of_gradient(), call)
+        totals = reduced(gradients, self._of_gradient(), call._replace(op=Sum))
         return [self._shared(*pair) for pair in zip(totals, self._are_chosen, strict=True)]
 
     def _shared(self, total: Any, is_chosen: Any) -> Tensor:
@@ -158,7 +165,8 @@ class Allreduce(Rule[Tensor]):
         framework = self._collectives._gradients
         assert framework is not None
         chosen: Any = framework.cast(is_chosen, total.dtype)
-        count: Any = self._plain([chosen], None, _plain_reduction(Sum, self.call.process_set))[0]
+        name = self._of_gradient(".chosen")
+        count: Any = self._plain([chosen], name, _plain_reduction(Sum, self.call.process_set))[0]
         return total * (chosen / (count + framework.cast(count == 0, total.dtype)))  # type: ignore[no-any-return]
 
 
@@ -177,9 +185,9 @@ class Allgather(Rule[Tensor]):
         return self._collectives._awaited.grouped_allgather_async(tensors, self.name, self.process_set).wait()
 
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
-        sizes = numbers_of_all(self._sizes, self.process_set)
+        sizes = numbers_of_all(self._sizes, self.process_set, self._of_gradient(".sizes"))
         call = _plain_reduction(self.gradient_op, self.process_set)
-        reduced: list[Any] = self._collectives._grouped_allreduce(gradients, None, call)
+        reduced: list[Any] = self._collectives._grouped_allreduce(gradients, self._of_gradient(), call)
         return own_rows(reduced, self._sizes, sizes, self.process_set)
 
 
@@ -201,7 +209,7 @@ class Broadcast(Rule[Tensor]):
 
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
         call = _plain_reduction(self.gradient_op, self.process_set)
-        reduced: list[Any] = self._collectives._grouped_allreduce(gradients, None, call)
+        reduced: list[Any] = self._collectives._grouped_allreduce(gradients, self._of_gradient(), call)
         return reduced if _basics.rank() == self.root_rank else self._collectives._zeros(_shapes(reduced))
 
 
@@ -218,7 +226,8 @@ class Reducescatter(Rule[Tensor]):
         op, prescale, postscale, process_set = self.call[:4]
         require_gradient("reducescatter", op, (Average, Sum))
         factor: Any = factor_of_shares(op, prescale, postscale, process_set)
-        return self._collectives.grouped_allgather([gradient * factor for gradient in gradients], None, process_set)
+        scaled = [gradient * factor for gradient in gradients]
+        return self._collectives.grouped_allgather(scaled, self._of_gradient(), process_set)
 
 
 class Alltoall(Rule[Tensor]):
@@ -244,7 +253,7 @@ class Alltoall(Rule[Tensor]):
 
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
         of_outputs = gradients[: self.n_constants]
-        back = self._collectives.grouped_alltoall(of_outputs, self._counts, None, self.process_set)
+        back = self._collectives.grouped_alltoall(of_outputs, self._counts, self._of_gradient(), self.process_set)
         return [gradient for gradient, _ in back]
 
 
@@ -283,7 +292,7 @@ class Reduce(_Rooted[Tensor]):
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
         require_gradient("reduce", self.call.op, (Average, Sum))
         mine = gradients if self._is_root else self._collectives._zeros(self._shapes)
-        return self._collectives._grouped_allreduce(mine, None, self.call)
+        return self._collectives._grouped_allreduce(mine, self._of_gradient(), self.call)
 
 
 class Gather(_Rooted[Tensor]):
@@ -302,8 +311,9 @@ class Gather(_Rooted[Tensor]):
 
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
         mine = [shape[0] if shape else 0 for shape, _ in self._shapes]
-        splits = numbers_of_all(mine, self.process_set).T.tolist()
-        return self._collectives.grouped_scatter(gradients, self.root_rank, splits, None, self.process_set)
+        splits = numbers_of_all(mine, self.process_set, self._of_gradient(".sizes")).T.tolist()
+        name = self._of_gradient()
+        return self._collectives.grouped_scatter(gradients, self.root_rank, splits, name, self.process_set)
 
 
 class Scatter(_Rooted[Tensor]):
@@ -326,5 +336,5 @@ class Scatter(_Rooted[Tensor]):
         return self._collectives._awaited.grouped_scatter_async(tensors, *call).wait()
 
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
-        back = self._collectives.grouped_gather(gradients, self.root_rank, None, self.process_set)
+        back = self._collectives.grouped_gather(gradients, self.root_rank, self._of_gradient(), self.process_set)
         return self._collectives._zeros(self._shapes) if back is None else back

@@ -13,7 +13,7 @@ from tensorflow.python.util import compat
 from ciranda._ops import Average, Max, Min, Sum
 from ciranda.errors import NotSupportedError
 from ciranda.process_sets import ProcessSet
-from ciranda.tensorflow._execution import GRADIENTS, Call, run
+from ciranda.tensorflow._execution import GRADIENTS, Call, is_building_graph, run
 from ciranda.tensorflow.places import rank_in_set_op, rank_op, size_op
 
 _DIVIDE_BY_ALL = 4
@@ -31,8 +31,10 @@ class _SetOfNode(ProcessSet):
 
 
 def _call_of(node: Any) -> Call:
-    """Return the parameters of a node, without its name."""
+    """Return the parameters of a node, with the name of its gradient; in a graph, where all calls get names, none."""
+    name = "" if is_building_graph() else compat.as_str(node.get_attr("tensor_name"))
     return Call(
+        name=f"{name}.gradient" if name else None,
         op=int(node.get_attr("reduce_op")),
         root_rank=int(node.get_attr("root_rank")),
         prescale=float(compat.as_str(node.get_attr("prescale_factor"))),
@@ -40,6 +42,12 @@ def _call_of(node: Any) -> Call:
         process_set=_SetOfNode(int(node.get_attr("process_set"))),
         divisor="world" if int(node.get_attr("flags")) & _DIVIDE_BY_ALL else "contributors",
     )
+
+
+def _part(call: Call, part: str, op: int = Sum) -> Call:
+    """Return another call of the same gradient."""
+    name = None if call.name is None else f"{call.name}.{part}"
+    return Call(name=name, op=op, process_set=call.process_set)
 
 
 def _id_of(call: Call) -> int:
@@ -53,7 +61,7 @@ def _present(node: Any, gradients: tuple[Any, ...]) -> list[Any]:
 
 
 def _averaged(gradients: list[Any], call: Call) -> list[Any]:
-    return run("CirandaAllreduce", gradients, Call(op=Average, process_set=call.process_set))
+    return run("CirandaAllreduce", gradients, Call(name=call.name, op=Average, process_set=call.process_set))
 
 
 def _allreduce(node: Any, *gradients: Any) -> list[Any]:
@@ -70,7 +78,7 @@ def _allreduce(node: Any, *gradients: Any) -> list[Any]:
         tf.cast(tf.equal(given, best), given.dtype)
         for given, best in zip(node.inputs, _compared(node, call), strict=True)
     ]
-    counts = run("CirandaAllreduce", are_chosen, Call(op=Sum, process_set=call.process_set))
+    counts = run("CirandaAllreduce", are_chosen, _part(call, "chosen"))
     return [
         total * tf.math.divide_no_nan(chosen, count)
         for total, chosen, count in zip(totals, are_chosen, counts, strict=True)
@@ -82,14 +90,14 @@ def _compared(node: Any, call: Call) -> list[Any]:
     if (call.prescale, call.postscale) == (1.0, 1.0):
         return list(node.outputs)
     op = call.op if call.prescale >= 0 else Min + Max - call.op
-    return run("CirandaAllreduce", list(node.inputs), Call(op=op, process_set=call.process_set))
+    return run("CirandaAllreduce", list(node.inputs), _part(call, "compared", op))
 
 
 def _allgather(node: Any, *gradients: Any) -> list[Any]:
     call = _call_of(node)
     reduced = _averaged(_present(node, gradients), call)
     counts = tf.stack([tf.shape(tensor, tf.int64)[0] for tensor in node.inputs])
-    everyones = run("CirandaAllgather", [counts[tf.newaxis]], Call(process_set=call.process_set))[0]
+    everyones = run("CirandaAllgather", [counts[tf.newaxis]], _part(call, "sizes"))[0]
     before = tf.reduce_sum(everyones[: rank_in_set_op(_id_of(call))], axis=0)
     return [each[before[i] : before[i] + counts[i]] for i, each in enumerate(reduced)]
 
@@ -103,7 +111,9 @@ def _broadcast(node: Any, *gradients: Any) -> list[Any]:
 def _alltoall(node: Any, *gradients: Any) -> list[Any]:
     n_tensors = len(node.outputs) // 2
     of_outputs = _present(node, gradients)[:n_tensors]
-    back = run("CirandaAlltoall", of_outputs, Call(process_set=_call_of(node).process_set), node.outputs[n_tensors:])
+    given = _call_of(node)
+    call = Call(name=given.name, process_set=given.process_set)
+    back = run("CirandaAlltoall", of_outputs, call, node.outputs[n_tensors:])
     return [*back[:n_tensors], *[None] * n_tensors]
 
 
@@ -115,7 +125,7 @@ def _reducescatter(node: Any, *gradients: Any) -> list[Any]:
     for each in _present(node, gradients):
         factor = tf.cast(call.prescale * call.postscale, each.dtype)
         scaled.append(each * (factor * tf.cast(size_op(_id_of(call)), each.dtype) if call.op == Sum else factor))
-    return run("CirandaAllgather", scaled, Call(process_set=call.process_set))
+    return run("CirandaAllgather", scaled, Call(name=call.name, process_set=call.process_set))
 
 
 GRADIENTS |= {
