@@ -310,6 +310,12 @@ def special_in_dygraph() -> None:
     assert isinstance(raised(optimizer.clear_grad), AssertionError)
     optimizer.step()
     optimizer.clear_grad()
+    one(x).sum().backward()
+    paddle.nn.utils.clip_grad_norm_(both, 0.1)
+    error = raised(optimizer.step)
+    assert isinstance(error, AssertionError), error
+    assert "changed or cleared between backward() and step()" in str(error)
+    optimizer.clear_grad()
 
     # A scaler, which Paddle has for other devices only, asks for the parameters before it divides their gradients.
     one(x).sum().backward()

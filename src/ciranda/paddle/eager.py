@@ -28,6 +28,18 @@ class _Travelling:
         self.come: set[int] = set()
         self.handle: Handle[Any] | None = None
         self.sent: list[Any] = []
+        #: Of the members' gradients, since the call was made.
+        self.versions: list[int] = []
+
+    def check_unchanged(self) -> None:
+        """Raise AssertionError if a gradient was changed since the call was made."""
+        for parameter, version in zip(self.members, self.versions, strict=True):
+            if parameter.grad is None or _version(parameter.grad) != version:
+                raise AssertionError(
+                    f"the gradient of {parameter.name} was changed or cleared between backward() and step(), while it "
+                    "was being combined: call the optimizer's synchronize() before what changes gradients, as clipping "
+                    "by a function does, or give the optimizer grad_clip="
+                )
 
 
 class EagerGradients:
@@ -114,6 +126,7 @@ class EagerGradients:
                 postscale_factor=combining.postscale,
                 process_set=global_process_set.lane(travelling.bucket.lane),
             )
+        travelling.versions = [_version(parameter.grad) for parameter in travelling.members]
 
     @property
     def has_started(self) -> bool:
@@ -130,7 +143,11 @@ class EagerGradients:
         self._is_synchronized = False
 
     def synchronize(self) -> None:
-        """Wait until all gradients are combined. A gradient that only other ranks have is zero here."""
+        """Wait until all gradients are combined. A gradient that only other ranks have is zero here.
+
+        Raises:
+            AssertionError: a gradient was changed while it was being combined.
+        """
         if self._is_synchronized:
             return
         failure, self._failure = self._failure, None
@@ -140,6 +157,7 @@ class EagerGradients:
             self._start_late()
             for travelling in self._buckets:
                 if travelling.handle is not None:
+                    travelling.check_unchanged()
                     travelling.handle.wait()
                     _bring_back(travelling)
         finally:
@@ -178,6 +196,11 @@ def flat(parameters: Iterable[Any] | None) -> list[Any]:
     for each in parameters or []:
         found += list(each["params"]) if isinstance(each, dict) else [each]
     return found
+
+
+def _version(gradient: Any) -> int:
+    """Return how often it was changed in place; Paddle does not count that of sparse ones."""
+    return 0 if gradient.is_selected_rows() else int(gradient.inplace_version)
 
 
 def _dense(parameter: Any) -> Any:
