@@ -56,6 +56,9 @@ def test_each_rank_gets_its_share_of_every_batch(world: Ranks) -> None:
                 samples, _, weights = batches[index] if len(batches[index]) == 3 else (*batches[index], None)
                 found.append((samples.tolist(), [1.0] * len(samples) if weights is None else weights.tolist()))
             batches.on_epoch_end()
+        for index in (-1, len(batches)):
+            with pytest.raises(IndexError, match="there is no batch"):
+                batches[index]
         return found
 
     of_ranks = world.run(shares)

@@ -84,6 +84,13 @@ def test_in_place_needs_a_writable_array() -> None:
         hvd.broadcast_([1.0], 0)  # type: ignore[arg-type]
 
 
+def test_masks_are_not_lost_in_silence() -> None:
+    masked = np.ma.masked_array([1.0, 1e20], mask=[False, True])
+    for call in (hvd.allreduce, hvd.allgather, hvd.allreduce_):
+        with pytest.raises(InvalidArgumentError, match="masked arrays"):
+            call(masked)
+
+
 def test_gathered_memory_outlives_everything() -> None:
     gathered = hvd.allgather(np.arange(1000))
     hvd.shutdown()

@@ -104,6 +104,8 @@ class GlobalBatches(_Dataset):  # type: ignore[misc,valid-type]
 
     def __getitem__(self, index: int) -> Any:
         """Return this rank's share of a batch."""
+        if not 0 <= index < len(self):
+            raise IndexError(f"there is no batch {index}: they are 0 to {len(self) - 1}")
         self._check_order(index not in (0, self._last, self._last + 1))
         begins = index == 0 and (self._last > 0 or self._is_over)
         self._is_ahead = begins and not self._is_over

@@ -31,10 +31,17 @@ def for_engine(array: Array) -> Array | _core.TensorDescription:
 
 def readable(tensor: npt.ArrayLike) -> Array:
     """Return `tensor` as a C-contiguous array of native byte order: itself if it is one, else a copy."""
-    array = np.asarray(tensor)
+    array = tensor if type(tensor) is _ndarray else _unmasked(tensor)
     if array.flags.c_contiguous and array.dtype.isnative:
         return array
     return array.astype(array.dtype.newbyteorder("="), order="C")
+
+
+def _unmasked(tensor: npt.ArrayLike) -> Array:
+    """Return an array of whatever NumPy takes, but what would lose its mask in silence."""
+    if isinstance(tensor, np.ma.MaskedArray):
+        raise InvalidArgumentError("masked arrays cannot be communicated: send tensor.filled(...), or data and mask")
+    return np.asarray(tensor)
 
 
 def writable(tensor: Array) -> Array:
