@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/log.hpp"
 #include "engine/control_plane.hpp"
 
 namespace ciranda {

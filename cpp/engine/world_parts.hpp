@@ -36,7 +36,7 @@ struct WorldParts {
   std::atomic<bool> has_failed{false};  // see Engine::has_failed
 
   LaneMux mux{mesh};
-  ControlPlane control{mesh, logger};
+  ControlPlane control{mesh};
 };
 
 }  // namespace ciranda
