@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/block_signals.hpp"
-#include "progress/oversubscription.hpp"
 #include "progress/time_left.hpp"
 
 namespace ciranda {
