@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "execute/make_plans.hpp"
+#include "execute/collectives/functions.hpp"
 #include "execute/tell_all.hpp"
 
 namespace ciranda {
