@@ -1,5 +1,3 @@
-#include "agree/codec.hpp"
-
 #include <algorithm>
 #include <bit>
 #include <concepts>
@@ -9,6 +7,8 @@
 #include <type_traits>
 #include <utility>
 #include <variant>
+
+#include "agree/frames.hpp"
 
 namespace ciranda {
 namespace {

@@ -1,4 +1,4 @@
-// What ranks say to each other to agree, as plain values. codec.hpp turns them into bytes and back.
+// What ranks say to each other to agree, as plain values. frames.hpp turns them into bytes and back.
 #pragma once
 
 #include <cstddef>
