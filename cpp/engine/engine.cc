@@ -4,14 +4,13 @@
 #include <utility>
 
 #include "base/block_signals.hpp"
+#include "base/earliest.hpp"
 #include "engine/preparation.hpp"
 #include "engine/progress_threads.hpp"
 #include "engine/shared_memory.hpp"
 #include "engine/world_parts.hpp"
 #include "execute/staged.hpp"
 #include "observe/timeline.hpp"
-#include "progress/time_left.hpp"
-#include "progress/wake.hpp"
 
 namespace ciranda {
 namespace {

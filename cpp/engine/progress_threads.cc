@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/block_signals.hpp"
-#include "progress/time_left.hpp"
+#include "base/earliest.hpp"
 
 namespace ciranda {
 namespace {

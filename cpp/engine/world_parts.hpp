@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-#include "agree/names.hpp"
+#include "agree/auto_names.hpp"
 #include "agree/process_sets.hpp"
 #include "backend/registry.hpp"
 #include "base/config.hpp"
