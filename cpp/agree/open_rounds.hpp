@@ -2,7 +2,6 @@
 // some rank never comes. Says who is missing, and which rounds are to end. Pure.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <string>
