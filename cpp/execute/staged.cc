@@ -107,24 +107,25 @@ Status Staged::end(Operation& operation) const {
   return Status::ok_status();
 }
 
-Result<std::unique_ptr<Staged>> Staging::stage_on_device(Request& request) const {
+Result<std::unique_ptr<Staged>> Staged::make(Request& request, std::span<const BackendRow> backends,
+                                             const ProcessSets& sets, int rank, std::shared_ptr<Wake> wake) {
   const Place place = request.memory.front().place;
-  const BackendRow* const row = find(backends_, place.type);
+  const BackendRow* const row = find(backends, place.type);
   Device* const device = row != nullptr && row->device != nullptr ? row->device() : nullptr;
   if (device == nullptr) {
     return Status::invalid_argument(call_text(request) + ": its tensors lie " + to_string(place) +
                                     ", which there is no backend for here.");
   }
-  const Ranks ranks = sets_.ranks(request.process_set);
+  const Ranks ranks = sets.ranks(request.process_set);
   if (!ranks) return Status::aborted("process set " + std::to_string(request.process_set) + " has been removed.");
   std::unique_ptr<Staged> staged(new Staged(*device));
   for (std::size_t i = 0; i < request.memory.size(); ++i) {
-    if (staged->add(request, i, *ranks, rank_)) continue;
+    if (staged->add(request, i, *ranks, rank)) continue;
     return Status::internal(call_text(request) + ": there is no host memory to stage its tensors in");
   }
   request.is_awaited = false;
-  staged->arrivals_->wake = wake_;
-  staged->fetch(request, rank_);
+  staged->arrivals_->wake = std::move(wake);
+  staged->fetch(request, rank);
   return staged;
 }
 
