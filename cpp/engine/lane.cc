@@ -50,13 +50,13 @@ bool is_like_blocking(const Submission& submission, const InFlight& in_flight) {
 }
 
 // Nothing is left to execute of an entry that is about sets.
-void change_sets(Participant::Execute& entry, LaneChanges& changes, InFlight& in_flight) {
+void change_sets(Participant::Execute& entry, const ChangeSets& change, InFlight& in_flight) {
   if (entry.requests.empty()) return;
   const Ticket ticket = entry.requests.front().ticket;
   const Subject subject = info(in_flight.at(ticket).request->signature.collective).subject;
   if (subject != Subject::kSets && subject != Subject::kLanes) return;
   std::int64_t result = 0;
-  const Status status = changes.change_sets(*in_flight.at(ticket).request, result);
+  const Status status = change(*in_flight.at(ticket).request, result);
   in_flight.at(ticket).operation->set_value(result);
   in_flight.complete(ticket, status);
   entry.requests.clear();
@@ -64,11 +64,11 @@ void change_sets(Participant::Execute& entry, LaneChanges& changes, InFlight& in
 
 }  // namespace
 
-Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, WorldParts& world, LaneChanges& changes)
+Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, WorldParts& world, ChangeSets change_sets)
     : id_(id),
       control_(world.control),
       has_failed_(world.has_failed),
-      changes_(changes),
+      change_sets_(std::move(change_sets)),
       mux_(world.mux),
       mesh_(world.mesh, world.mux, id, ranks, arena),
       in_flight_(world.output_memory, world.recorder),
@@ -214,7 +214,7 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
       by_messages_.forget(ready.ticket);
       in_flight_.note_agreed(ready.ticket, to_execute->inputs.empty() ? Path::kPlan : Path::kAlong, log_came_);
     }
-    change_sets(*to_execute, changes_, in_flight_);
+    change_sets(*to_execute, change_sets_, in_flight_);
     data_.enqueue(std::move(*to_execute));
     return Status::ok_status();
   }
