@@ -7,7 +7,6 @@
 #include "base/earliest.hpp"
 #include "engine/preparation.hpp"
 #include "engine/progress_threads.hpp"
-#include "engine/shared_memory.hpp"
 #include "engine/world_parts.hpp"
 #include "execute/staged.hpp"
 #include "observe/timeline.hpp"
@@ -86,9 +85,9 @@ std::uint32_t Engine::pair_with(int peer) const {
   return is_other ? pair_of(rank(), peer) : 0;
 }
 
-Result<SharedAllocation> Engine::allocate_shared(std::size_t n_bytes, const Interrupted& interrupted) {
-  SharedArena* arena = parts_->mesh->arena();
-  return ciranda::allocate_shared(*this, arena != nullptr ? arena->shared_regions() : nullptr, n_bytes, interrupted);
+std::shared_ptr<SharedRegions> Engine::shared_regions() const {
+  const SharedArena* arena = parts_->mesh->arena();
+  return arena != nullptr ? arena->shared_regions() : nullptr;
 }
 std::vector<Candidate> Engine::candidates(Collective collective, std::size_t n_bytes) const {
   return parts_->progress.held(
