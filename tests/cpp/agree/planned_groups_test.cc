@@ -228,7 +228,7 @@ TEST(PlannedGroups, AreNoneOfWhatTravelsAloneWhenTold) {
   const CoordinatorOptions options = with_groups(1);
   Members members(1, {}, {});
   CacheIds cache_ids(2, 1);
-  ReadyQueue ready(true, {}, {});
+  ReadyQueue ready(options);
   OpenRounds open_rounds(options);
   Rounds rounds(options, members, cache_ids, ready, open_rounds);
   PlannedGroups groups(options, members, ready, rounds, open_rounds);
