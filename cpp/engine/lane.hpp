@@ -85,7 +85,6 @@ class Lane {
   Status apply(Participant::Action action, TimePoint now);
 
   LaneId id_;
-  ControlPlane& control_;
   std::atomic<bool>& has_failed_;
   const ChangeSets change_sets_;
   LaneMux& mux_;
