@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/earliest.hpp"
-#include "engine/seconds.hpp"
 
 namespace ciranda {
 namespace {
@@ -14,10 +13,6 @@ namespace {
 // little.
 std::size_t slot_bytes_of(LaneId id, const Config& config) {
   return id == 0 || is_pair(set_of(id)) ? 0 : static_cast<std::size_t>(config.slot_bytes);
-}
-
-LivenessProbe::Limits limits_of(const Config& config) {
-  return {seconds(config.stall_warning_seconds), seconds(config.stall_shutdown_seconds)};
 }
 
 // Where this rank has joined it still helps the others, with memory that nobody looks at.
@@ -80,9 +75,9 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, WorldPa
             slot_bytes_of(id, world.config), world.logger),
       parts_{id, mesh_, world.control, world.names, in_flight_, participant_, log_, reports_, data_, world.n_met},
       in_memory_(parts_),
-      by_messages_(parts_, world.config, limits_of(world.config), world.logger),
-      answers_(parts_, limits_of(world.config), world.logger),
-      stall_detector_(limits_of(world.config), world.control, world.logger),
+      by_messages_(parts_, world.config, stall_limits(world.config), world.logger),
+      answers_(parts_, stall_limits(world.config), world.logger),
+      stall_detector_(stall_limits(world.config), world.control, world.logger),
       log_end_(std::numeric_limits<std::uint64_t>::max()) {}
 
 // --- reporting

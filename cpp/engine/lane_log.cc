@@ -6,7 +6,6 @@
 #include "agree/process_sets.hpp"
 #include "backend/limits.hpp"
 #include "base/earliest.hpp"
-#include "engine/seconds.hpp"
 #include "transport/arrivals.hpp"
 
 namespace ciranda {
@@ -54,13 +53,19 @@ CoordinatorOptions coordinator_options(LaneId id, const LaneMesh& mesh, const Co
   options.direct = direct_rounds(id, mesh, config, has_relays);
   options.limits = agreement_limits(config);
   options.check_interval = static_cast<std::uint64_t>(config.check_consistency);
-  options.stall_warning = seconds(config.stall_warning_seconds);
-  options.stall_shutdown = seconds(config.stall_shutdown_seconds);
+  options.stall = stall_limits(config);
   options.fails_other_orders = config.fail_other_orders;
   return options;
 }
 
 }  // namespace
+
+StallLimits stall_limits(const Config& config) {
+  const auto seconds = [](double value) {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(value));
+  };
+  return {seconds(config.stall_warning_seconds), seconds(config.stall_shutdown_seconds)};
+}
 
 LaneLog::LaneLog(LaneId id, const LaneMesh& mesh, ControlPlane& control, const Config& config, const Logger& logger)
     : id_(id), mesh_(mesh), control_(control), logger_(logger), gathering_(kRelayWindow) {

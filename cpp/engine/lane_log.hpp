@@ -22,6 +22,8 @@
 
 namespace ciranda {
 
+StallLimits stall_limits(const Config& config);
+
 class LaneLog {
  public:
   // All but the configuration outlive this.
