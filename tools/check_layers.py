@@ -26,8 +26,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "membership": frozenset({"base", "transport"}),
     "progress": frozenset({"base", "transport"}),
     "execute": frozenset(
-        {"base", "call", "agree", "fuse", "kernels", "transport", "collective", "backend"}
-        | {"observe", "membership", "progress"}
+        {"base", "call", "agree", "fuse", "kernels", "transport", "collective", "backend", "observe", "membership"}
     ),
     "engine": frozenset(
         {"base", "call", "agree", "kernels", "transport", "backend", "observe", "membership", "progress", "execute"}

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "agree/persistent_ops.hpp"
 #include "agree/process_sets.hpp"
 #include "agree/unnamed.hpp"
 #include "call/request.hpp"
@@ -55,6 +56,18 @@ class AutoNames {
  private:
   std::map<LaneId, std::uint64_t> n_unnamed_;
   std::map<std::pair<LaneId, std::string>, std::uint64_t> n_calls_;
+};
+
+// The names of this rank's requests.
+struct Names {
+  PersistentOps ops{};
+  AutoNames automatic{};
+
+  // Gives a request its number, and takes the operation of its name. REQUIRES: as of AutoNames::number().
+  PersistentOp* number(Request& request) {
+    automatic.number(request);
+    return ops.take(lane_id(request.process_set, request.lane), request.name);
+  }
 };
 
 }  // namespace ciranda

@@ -1,5 +1,3 @@
-#include "agree/codec.hpp"
-
 #include <algorithm>
 #include <bit>
 #include <concepts>
@@ -9,6 +7,8 @@
 #include <type_traits>
 #include <utility>
 #include <variant>
+
+#include "agree/frames.hpp"
 
 namespace ciranda {
 namespace {
@@ -57,7 +57,6 @@ void code(auto& io, Is<RelayedMessage> auto& m) { io(m.items, m.is_waiting); }
 void code(auto& io, Is<ByeMessage::LaneEnd> auto& m) { io(m.lane, m.log_index); }
 void code(auto& io, Is<ByeMessage> auto& m) { io(m.lanes); }
 void code(auto& io, Is<AbortMessage> auto& m) { io(m.kind, m.text); }
-void code(auto& io, Is<NoticeMessage> auto& m) { io(m.text); }
 
 void code(auto& io, Is<ExecuteItem> auto& m) {
   io(m.cache_id, m.is_defined_here, m.direct);

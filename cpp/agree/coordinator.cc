@@ -18,9 +18,7 @@ Coordinator::Coordinator(CoordinatorOptions options)
     : options_(std::move(options)),
       members_(options_.size, options_.ranks, options_.hosts),
       cache_ids_(options_.cache_capacity, options_.size),
-      ready_(options_.learned_order,
-             {options_.limits.planned_group_bytes, options_.fusion_threshold_bytes, options_.most_groups},
-             options_.limits),
+      ready_(options_),
       open_(options_),
       rounds_(options_, members_, cache_ids_, ready_, open_),
       groups_(options_, members_, ready_, rounds_, open_) {}

@@ -3,13 +3,10 @@
 // It is a pure state machine: reports of ranks and the time go in, entries of the response log come out. It knows
 // no socket, no thread and no clock. One rank of the world runs it; every rank executes the log (participant.hpp).
 //
-// A *round* (rounds.hpp) is one use of a name: it opens with the first report and ends when it is carried out or has
-// failed. Then every rank hears of it, so that nobody is left waiting, and the calls of all ranks stay paired.
+// A *round* (rounds.hpp) is one use of a name. When it ends every rank hears of it, so that nobody is left waiting, and
+// the calls of all ranks stay paired. A planned group of names (planned_groups.hpp) may be reported as one.
 //
 // A rank that has *joined* reports nothing more: rounds are complete without it, until all ranks have joined.
-//
-// A planned group of names (planned_groups.hpp) may be reported as one. It is then counted as one and carried out as
-// one; whatever else happens to a name of it turns the group's reports into those of its names.
 //
 // "Rank" is a rank's place among the members of the lane that is coordinated; texts for people show world ranks.
 #pragma once

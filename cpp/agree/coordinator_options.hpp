@@ -13,6 +13,14 @@
 
 namespace ciranda {
 
+// How long is waited for who does not come, or move.
+struct StallLimits {
+  std::chrono::nanoseconds warning{0};   // 0: never
+  std::chrono::nanoseconds shutdown{0};  // 0: never
+  // In which each is asked whether it lives; 0: never.
+  std::chrono::nanoseconds interval() const { return warning.count() > 0 ? warning : shutdown; }
+};
+
 struct CoordinatorOptions {
   int size = 1;
   std::vector<int> ranks;          // the members' ranks in the world, ascending; empty: 0 to size - 1
@@ -25,9 +33,8 @@ struct CoordinatorOptions {
   // How ranks may carry out small calls that all wait for; by messages only in a lane that is never taken down.
   Direct direct = Direct::kNot;
   AgreementLimits limits;
-  std::uint64_t check_interval = 0;            // after how many entries results are compared; 0: never
-  std::chrono::nanoseconds stall_warning{0};   // 0: never
-  std::chrono::nanoseconds stall_shutdown{0};  // 0: never
+  std::uint64_t check_interval = 0;  // after how many entries results are compared; 0: never
+  StallLimits stall;
   // Every call is waited for before the next: ranks that make theirs in different orders wait for each other for ever,
   // which is told by failing them when the warning is due.
   bool fails_other_orders = false;

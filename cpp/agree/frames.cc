@@ -8,28 +8,26 @@
 namespace ciranda {
 namespace {
 
-template <typename Item>
-std::pair<std::vector<Item>, std::vector<Item>> halves_of(const std::vector<Item>& items) {
-  const auto middle = items.begin() + static_cast<std::ptrdiff_t>(items.size() / 2);
-  return {{items.begin(), middle}, {middle, items.end()}};
+using Halves = std::optional<std::pair<Message, Message>>;
+
+template <typename T, typename Item>
+Halves halves_of(const Message& message, std::vector<Item> T::*items) {
+  const auto* whole = std::get_if<T>(&message);
+  if (whole == nullptr || (whole->*items).size() < 2) return std::nullopt;
+  T first;
+  T second = *whole;  // with what there is beside the items
+  std::vector<Item>& rest = second.*items;
+  const auto middle = rest.begin() + static_cast<std::ptrdiff_t>(rest.size() / 2);
+  (first.*items).assign(rest.begin(), middle);
+  rest.erase(rest.begin(), middle);
+  return Halves({std::move(first), std::move(second)});
 }
 
 // Two messages that mean the same as this one; nothing if it cannot be cut.
-std::optional<std::pair<Message, Message>> cut_in_two(const Message& message) {
-  if (const auto* log = std::get_if<LogMessage>(&message); log != nullptr && log->entries.size() > 1) {
-    auto [first, second] = halves_of(log->entries);
-    return std::pair<Message, Message>{LogMessage{std::move(first)}, LogMessage{std::move(second)}};
-  }
-  if (const auto* ready = std::get_if<ReadyMessage>(&message); ready != nullptr && ready->items.size() > 1) {
-    auto [first, second] = halves_of(ready->items);
-    return std::pair<Message, Message>{ReadyMessage{std::move(first)}, ReadyMessage{std::move(second)}};
-  }
-  if (const auto* relayed = std::get_if<RelayedMessage>(&message); relayed != nullptr && relayed->items.size() > 1) {
-    auto [first, second] = halves_of(relayed->items);
-    return std::pair<Message, Message>{RelayedMessage{std::move(first), false},
-                                       RelayedMessage{std::move(second), relayed->is_waiting}};
-  }
-  return std::nullopt;
+Halves cut_in_two(const Message& message) {
+  if (Halves log = halves_of(message, &LogMessage::entries)) return log;
+  if (Halves ready = halves_of(message, &ReadyMessage::items)) return ready;
+  return halves_of(message, &RelayedMessage::items);
 }
 
 std::string name_in(const Message& message) {

@@ -1,6 +1,8 @@
-// Frames: messages in a stream of bytes. A frame is a 32-bit length and that many bytes of a message (codec.hpp).
+// Frames: messages in a stream of bytes. A frame is a 32-bit length and that many bytes, its body: a lane, a type and
+// the message, little endian.
 //
-// One thread; plain values. A frame that claims too much, or is no message, is refused with the reason.
+// Decoding trusts nothing: every length is checked against what is there before memory is asked for, and what is not
+// exactly one well-formed message, or claims too much, is refused with the reason. One thread; plain values.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +10,17 @@
 #include <span>
 #include <vector>
 
-#include "agree/codec.hpp"
 #include "agree/messages.hpp"
 #include "base/status.hpp"
 
 namespace ciranda {
 
 inline constexpr std::size_t kFrameHeaderBytes = 4;
+// A body is no longer: its message is cut or refused.
+inline constexpr std::size_t kMaxFrameBytes = 64 << 20;
+
+void append_body(LaneId lane, const Message& message, std::vector<std::byte>& out);
+Result<Envelope> decode_body(std::span<const std::byte> body);
 
 // Appends the whole frame, header included. What does not fit one travels in several, which mean the same: a log or a
 // list of reports is cut between its items. One item that is too large by itself (no request is, only a response

@@ -28,7 +28,6 @@ struct LearnedOrderOptions {
 class LearnedOrder {
  public:
   explicit LearnedOrder(const LearnedOrderOptions& options) : options_(options) {}
-  explicit LearnedOrder(std::size_t group_bytes) : options_{.group_bytes = group_bytes} {}
 
   // A cache id's request has become ready on all ranks. A cache id seen again begins the next step.
   void observe(std::uint32_t cache_id, std::size_t n_bytes, std::uint32_t kind = 0);

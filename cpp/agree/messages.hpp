@@ -1,4 +1,4 @@
-// What ranks say to each other to agree, as plain values. codec.hpp turns them into bytes and back.
+// What ranks say to each other to agree, as plain values. frames.hpp turns them into bytes and back.
 #pragma once
 
 #include <cstddef>
@@ -119,11 +119,6 @@ struct NoMoreInputsMessage {};
 struct PingMessage {};
 struct PongMessage {};
 
-// Something a person should read: the receiver prints it once.
-struct NoticeMessage {
-  std::string text;
-};
-
 // --- coordinator -> ranks: the response log
 
 // How ranks carry out the next call of a name without the log, by a direct round (direct_rounds.hpp).
@@ -214,10 +209,9 @@ struct LogMessage {
   std::vector<LogEntry> entries;
 };
 
-using Message =
-    std::variant<RequestMessage, ReadyMessage, DuplicateMessage, WaitingMessage, ByeMessage, ByeAckMessage,
-                 AbortMessage, PingMessage, PongMessage, NoticeMessage, LogMessage, JoinMessage, GroupsMessage,
-                 RelayedMessage, InputMessage, NoInputMessage, NoMoreInputsMessage, ForgottenMessage>;
+using Message = std::variant<RequestMessage, ReadyMessage, DuplicateMessage, WaitingMessage, ByeMessage, ByeAckMessage,
+                             AbortMessage, PingMessage, PongMessage, LogMessage, JoinMessage, GroupsMessage,
+                             RelayedMessage, InputMessage, NoInputMessage, NoMoreInputsMessage, ForgottenMessage>;
 
 // What travels: a message and the lane that it concerns (0 where it concerns no lane).
 struct Envelope {

@@ -45,8 +45,8 @@ void note_other_order(const RoundsByName& names, const Members& members, const R
 
 std::optional<TimePoint> OpenRounds::first_due(TimePoint opened, TimePoint next_report) const {
   std::optional<TimePoint> due;
-  if (options_.stall_warning.count() > 0) due = next_report;
-  if (options_.stall_shutdown.count() > 0) due = earliest(due, opened + options_.stall_shutdown);
+  if (options_.stall.warning.count() > 0) due = next_report;
+  if (options_.stall.shutdown.count() > 0) due = earliest(due, opened + options_.stall.shutdown);
   return due;
 }
 
@@ -67,8 +67,8 @@ Stalls OpenRounds::check(const RoundsByName& names, const Members& members, std:
   for (const auto& [key, name] : names) {
     Round& round = name->round;
     if (!round.is_waiting()) continue;
-    bool is_over = options_.stall_shutdown.count() > 0 && now - round.opened >= options_.stall_shutdown;
-    const bool is_due = options_.stall_warning.count() > 0 && now >= round.next_report;
+    bool is_over = options_.stall.shutdown.count() > 0 && now - round.opened >= options_.stall.shutdown;
+    const bool is_due = options_.stall.warning.count() > 0 && now >= round.next_report;
     StallReport report;
     if (is_due || (is_over && !round.is_direct())) report = report_of(*name);
     const bool is_in_vain = options_.fails_other_orders && is_due && report.crossed != nullptr;
@@ -86,10 +86,10 @@ Stalls OpenRounds::check(const RoundsByName& names, const Members& members, std:
     }
     if (is_due) {
       found.reports.push_back(report);
-      round.next_report = now + options_.stall_warning;
+      round.next_report = now + options_.stall.warning;
     }
     if (!is_over) due_ = earliest(due_, first_due(round.opened, round.next_report));
-    if (is_over && options_.stall_warning.count() > 0) due_ = earliest(due_, round.next_report);
+    if (is_over && options_.stall.warning.count() > 0) due_ = earliest(due_, round.next_report);
   }
   return found;
 }

@@ -2,7 +2,6 @@
 // some rank never comes. Says who is missing, and which rounds are to end. Pure.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -46,7 +45,7 @@ class OpenRounds {
   const std::optional<TimePoint>& due() const { return due_; }
   bool is_due(TimePoint now) const { return due_ && now >= *due_; }
   std::optional<TimePoint> first_due(TimePoint opened) const {
-    return first_due(opened, opened + options_.stall_warning);
+    return first_due(opened, opened + options_.stall.warning);
   }
 
   // Rounds that have waited longer than the warning time since they were last reported; those over the shutdown time

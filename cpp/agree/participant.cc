@@ -100,7 +100,7 @@ Result<Participant::Ready> Participant::execute(const ExecuteItem& item, std::ve
                   "has not reported");
   }
   Ready ready = take(*op);
-  if (!item.absent.empty()) ready.absence = std::make_shared<Absence>(Absence{item.name, item.signature, item.absent});
+  if (!item.absent.empty()) ready.absence = std::make_shared<const ExecuteItem>(item);
   open_rounds(item, *op, to_close);
   if (item.is_defined_here) PersistentOps::remove_if_unused(*op);
   return ready;
@@ -108,7 +108,7 @@ Result<Participant::Ready> Participant::execute(const ExecuteItem& item, std::ve
 
 Participant::Ready Participant::stand_in(const ExecuteItem& item) {
   Ready ready;
-  ready.absence = std::make_shared<Absence>(Absence{item.name, item.signature, item.absent});
+  ready.absence = std::make_shared<const ExecuteItem>(item);
   if (!item.first_dims.empty()) ready.first_dims = std::make_shared<const FirstDims>(item.first_dims);
   names_.learn_without_call(item);
   return ready;

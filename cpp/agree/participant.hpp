@@ -30,16 +30,11 @@ namespace ciranda {
 
 class Participant {
  public:
-  // What others do while this rank has joined: it helps, without data of its own.
-  struct Absence {
-    std::string name;
-    Signature signature;
-    std::vector<std::int32_t> absent;  // the ranks that take no part
-  };
   struct Ready {
     Ticket ticket = kNoTicket;                    // kNoTicket: this rank has joined and is one of the absent
     std::shared_ptr<const FirstDims> first_dims;  // null where first dimensions cannot differ
-    std::shared_ptr<const Absence> absence;       // null when all ranks take part
+    // What others do while some have joined, who help without data of their own; null when all ranks take part.
+    std::shared_ptr<const ExecuteItem> absence;
   };
   struct Execute {
     std::vector<Ready> requests;  // in order; they travel together

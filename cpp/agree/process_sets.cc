@@ -68,22 +68,6 @@ bool ProcessSets::remove(std::uint32_t id) {
   return sets_.erase(id) > 0;
 }
 
-Status check_place(const Request& request) {
-  const Collective collective = request.signature.collective;
-  const auto refuse = [&](const std::string& why) {
-    return Status::invalid_argument(call_text(request) + ": " + why + std::to_string(request.process_set) + ", lane " +
-                                    std::to_string(request.lane) + ".");
-  };
-  if (info(collective).is_between_two && !is_pair(request.process_set)) {
-    return refuse("its process set must be the pair of two ranks, here it is set ");
-  }
-  const bool is_about_sets = info(collective).subject == Subject::kSets;
-  if (is_about_sets && (request.process_set != kWorldSet || request.lane != 0)) {
-    return refuse("all ranks do it, in process set 0 on lane 0, here it is set ");
-  }
-  return Status::ok_status();
-}
-
 std::string to_string(const std::vector<int>& ranks) {
   std::string text = "[";
   for (const int rank : ranks) text += (text.size() > 1 ? ", " : "") + std::to_string(rank);

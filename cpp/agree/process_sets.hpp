@@ -94,10 +94,6 @@ class ProcessSets {
   std::uint32_t next_id_ = 1;
 };
 
-// Whether the request's collective can take place in its process set, and on that lane: messages between two ranks are
-// for their pair, and all ranks agree on sets in one order.
-Status check_place(const Request& request);
-
 // "[0, 2, 5]"
 std::string to_string(const std::vector<int>& ranks);
 

@@ -12,8 +12,9 @@ constexpr std::size_t kMostKinds = 64;
 
 }  // namespace
 
-ReadyQueue::ReadyQueue(bool learns_order, const LearnedOrderOptions& options, const AgreementLimits& limits)
-    : learns_order_(learns_order), max_batch_bytes_(options.most_bytes), limits_(limits), order_(options) {}
+ReadyQueue::ReadyQueue(const CoordinatorOptions& options)
+    : options_(options),
+      order_({options.limits.planned_group_bytes, options.fusion_threshold_bytes, options.most_groups}) {}
 
 std::uint32_t ReadyQueue::kind_of(const Signature& signature) {
   if (!info(signature.collective).reduces_for_all) return kNoKind;
@@ -27,7 +28,7 @@ std::uint32_t ReadyQueue::kind_of(const Signature& signature) {
 
 void ReadyQueue::push(NamedRounds& name) {
   add({&name, nullptr, std::nullopt, 0, name.priority});
-  if (!learns_order_ || name.cache_id == kNoCacheId) return;
+  if (!options_.learned_order || name.cache_id == kNoCacheId) return;
   const std::uint32_t kind = name.round.has_full() ? kind_of(name.signature()) : name.kind;  // not as it was before
   order_.observe(name.cache_id, name.signature().n_bytes(), name.round.is_deferrable() ? kind : kNoKind);
   count_for_plan();
@@ -91,7 +92,7 @@ std::vector<ReadyQueue::Batch> ReadyQueue::take(bool wire_is_idle, bool is_urgen
       n_free_bytes += waiting.n_bytes();
     }
   }
-  if (free.empty() || (!wire_is_idle && n_free_bytes < limits_.busy_batch_bytes)) return {};
+  if (free.empty() || (!wire_is_idle && n_free_bytes < options_.limits.busy_batch_bytes)) return {};
   waiting_ = std::move(held);
   for (Waiting& waiting : free) leave_group(waiting);
   if (has_priorities_) free = most_urgent(std::move(free), wire_is_idle, n_bytes_under_way);
@@ -103,9 +104,9 @@ std::vector<ReadyQueue::Waiting> ReadyQueue::most_urgent(std::vector<Waiting> fr
   std::stable_sort(free.begin(), free.end(),
                    [](const Waiting& a, const Waiting& b) { return a.priority > b.priority; });
   auto rest = free.begin();
-  if (n_bytes_under_way <= limits_.under_way_bytes / 2) {
+  if (n_bytes_under_way <= options_.limits.under_way_bytes / 2) {
     std::size_t n_bytes = n_bytes_under_way;
-    while (rest != free.end() && (n_bytes += rest->n_bytes()) <= limits_.under_way_bytes) ++rest;
+    while (rest != free.end() && (n_bytes += rest->n_bytes()) <= options_.limits.under_way_bytes) ++rest;
     if (wire_is_idle && rest == free.begin()) ++rest;
   }
   waiting_.insert(waiting_.end(), rest, free.end());
@@ -118,7 +119,8 @@ std::vector<ReadyQueue::Batch> ReadyQueue::batches_of(const std::vector<Waiting>
   std::size_t n_batch_bytes = 0;
   for (const Waiting& waiting : free) {
     const std::size_t n_bytes = waiting.n_bytes();
-    if (batches.empty() || n_batch_bytes + n_bytes > max_batch_bytes_ || !can_join(batches.back(), waiting)) {
+    if (batches.empty() || n_batch_bytes + n_bytes > options_.fusion_threshold_bytes ||
+        !can_join(batches.back(), waiting)) {
       batches.emplace_back();
       n_batch_bytes = 0;
     }

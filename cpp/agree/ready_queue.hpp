@@ -12,10 +12,10 @@
 #include <optional>
 #include <vector>
 
+#include "agree/coordinator_options.hpp"
 #include "agree/learned_order.hpp"
 #include "agree/planned_groups.hpp"
 #include "agree/round.hpp"
-#include "base/agreement_limits.hpp"
 
 namespace ciranda {
 
@@ -27,8 +27,8 @@ class ReadyQueue {
     std::vector<PlannedGroup*> groups;
   };
 
-  // A batch has at most options.most_bytes, or one name.
-  ReadyQueue(bool learns_order, const LearnedOrderOptions& options, const AgreementLimits& limits);
+  // A batch has at most options.fusion_threshold_bytes, or one name. The options outlive this.
+  explicit ReadyQueue(const CoordinatorOptions& options);
 
   // Equal for what can travel together, kNoKind for what cannot.
   std::uint32_t kind_of(const Signature& signature);
@@ -67,10 +67,8 @@ class ReadyQueue {
   std::vector<Batch> batches_of(const std::vector<Waiting>& free) const;
   static bool can_join(const Batch& batch, const Waiting& waiting);
 
-  bool learns_order_;
+  const CoordinatorOptions& options_;
   bool has_priorities_ = false;
-  std::size_t max_batch_bytes_;
-  AgreementLimits limits_;
   std::vector<Waiting> waiting_;  // in the order in which they became ready
   LearnedOrder order_;
   std::vector<Signature> kinds_;         // one of each

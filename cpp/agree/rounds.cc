@@ -129,7 +129,7 @@ void Rounds::open(Round& round, TimePoint now) {
   round.stage = Round::Stage::kOpen;
   round.opened = now;
   round.n_failed_before = failures_.n_failed();
-  round.next_report = now + options_.stall_warning;
+  round.next_report = now + options_.stall.warning;
   open_.opened(now);
 }
 

@@ -20,10 +20,10 @@ SentInputs::SentInputs(int member, int n_members)
 
 Status SentInputs::begin(InputMessage message, Ticket ticket) {
   pending_.push_back({message.cache_id, message.round, ticket});
-  return keep(member_, std::move(message));
+  return hear(member_, std::move(message));
 }
 
-Status SentInputs::keep(int member, InputMessage message) {
+Status SentInputs::hear(int member, InputMessage message) {
   Round& round = rounds_[message.cache_id][message.round % 2];
   if (message.round < round.number) return Status::ok_status();  // of a round that the log has decided
   const std::size_t n_bytes = message.input.bytes().size();

@@ -40,7 +40,7 @@ class SentInputs {
   // This rank has sent this. REQUIRES: no other call of the cache id is pending here.
   Status begin(InputMessage message, Ticket ticket);
   // Another has. Not ok: it breaks the rules.
-  Status hear(int member, InputMessage message) { return keep(member, std::move(message)); }
+  Status hear(int member, InputMessage message);
   // The member sends no more.
   void hear_end(int member) { has_ended_[static_cast<std::size_t>(member)] = true; }
   // The log has answered the call, or nobody will, if it was pending here.
@@ -67,7 +67,6 @@ class SentInputs {
     Ticket ticket;
   };
 
-  Status keep(int member, InputMessage message);
   const Round& round_of(const Pending& pending) const { return rounds_.at(pending.cache_id)[pending.number % 2]; }
 
   int member_;

@@ -23,10 +23,6 @@ class Operation : public std::enable_shared_from_this<Operation> {
  public:
   using Callback = std::function<void(const Operation&)>;
 
-  explicit Operation(Callback callback = nullptr) {
-    if (callback) when_done(std::move(callback));
-  }
-
   bool is_done() const { return (state_.load(std::memory_order_acquire) & kDone) != 0; }
 
   // `callback` runs once, after is_done() became true, as a direct callback (call/callbacks.hpp): on the completing

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
-#include <numeric>
 
 namespace ciranda {
 namespace {
@@ -417,12 +416,6 @@ Status check_old_set(const Signature& signature, const std::string& name, std::s
   if (wanted.size() == 1 && std::in_range<std::uint32_t>(wanted.front())) return Status::ok_status();
   return Status::invalid_argument(place_text(signature, name) + "takes the number of one process set, not " +
                                   to_string(wanted) + ".");
-}
-
-Status validate(const std::string& name, const Signature& signature, int size) {
-  std::vector<int> ranks(static_cast<std::size_t>(size));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return validate(name, signature, ranks);
 }
 
 Status validate(const std::string& name, const Signature& signature, std::span<const int> ranks) {

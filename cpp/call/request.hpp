@@ -134,9 +134,8 @@ inline std::string call_text(const Request& request) { return call_text(request.
 std::string exact_text(double value);
 
 // InvalidArgument unless the request can be carried out whatever the other ranks say. `ranks` are those of its process
-// set, ascending; `size` stands for ranks 0 to size - 1.
+// set, ascending.
 Status validate(const std::string& name, const Signature& signature, std::span<const int> ranks);
-Status validate(const std::string& name, const Signature& signature, int size);
 // Its memory too. `rank` is this rank's, in the world.
 Status validate(const Request& request, std::span<const int> ranks, int rank);
 

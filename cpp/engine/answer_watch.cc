@@ -21,7 +21,7 @@ std::vector<LivenessProbe::Watched> ranks_above(const LaneLog& log, const LaneMe
 
 }  // namespace
 
-AnswerWatch::AnswerWatch(const LaneParts& lane, const LivenessProbe::Limits& limits, const Logger& logger)
+AnswerWatch::AnswerWatch(const LaneParts& lane, const StallLimits& limits, const Logger& logger)
     : lane_(lane), probe_(ranks_above(lane.log, lane.mesh), limits, lane.control, logger), interval_(limits.shutdown) {}
 
 void AnswerWatch::begin(TimePoint now) {

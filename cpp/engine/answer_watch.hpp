@@ -16,7 +16,7 @@ namespace ciranda {
 class AnswerWatch {
  public:
   // The logger outlives this.
-  AnswerWatch(const LaneParts& lane, const LivenessProbe::Limits& limits, const Logger& logger);
+  AnswerWatch(const LaneParts& lane, const StallLimits& limits, const Logger& logger);
 
   // Something is pending, and nothing was.
   void begin(TimePoint now);

@@ -12,9 +12,6 @@ std::uint64_t Departure::log_index(LaneId lane) const {
   return 0;
 }
 
-ControlPlane::ControlPlane(Mesh& mesh, const Logger& logger)
-    : mesh_(mesh), logger_(logger), peers_(static_cast<std::size_t>(mesh.size())) {}
-
 std::string ControlPlane::peer_text(int rank) const {
   const PeerInfo& peer = mesh_.peer(rank);
   return "rank " + std::to_string(rank) + " (host " + peer.host + ", pid " + std::to_string(peer.pid) + ")";
@@ -122,10 +119,6 @@ Status ControlPlane::handle(int peer, Envelope envelope, LaneMessages& lanes, Ti
     return Status::ok_status();
   }
   if (std::holds_alternative<PongMessage>(message)) return Status::ok_status();
-  if (const auto* notice = std::get_if<NoticeMessage>(&message)) {
-    logger_.warning(notice->text);
-    return Status::ok_status();
-  }
   return lanes.on_message(peer, envelope.lane, std::move(message), now);
 }
 

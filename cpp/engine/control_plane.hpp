@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "agree/frames.hpp"
-#include "base/log.hpp"
 #include "base/status.hpp"
 #include "transport/mesh.hpp"
 
@@ -35,8 +34,8 @@ class LaneMessages {
 
 class ControlPlane {
  public:
-  // Mesh and logger outlive this.
-  ControlPlane(Mesh& mesh, const Logger& logger);
+  // The mesh outlives this.
+  explicit ControlPlane(Mesh& mesh) : mesh_(mesh), peers_(static_cast<std::size_t>(mesh.size())) {}
 
   // REQUIRES: peer is not this rank.
   void post(int peer, LaneId lane, const Message& message);
@@ -84,7 +83,6 @@ class ControlPlane {
   Status handle(int peer, Envelope envelope, LaneMessages& lanes, TimePoint now);
 
   Mesh& mesh_;
-  const Logger& logger_;
   std::vector<Peer> peers_;
   Urgency urgency_ = Urgency::kLazy;  // of what was sent since take_urgency
   std::vector<Departure> departures_;

@@ -4,14 +4,12 @@
 #include <utility>
 
 #include "base/block_signals.hpp"
+#include "base/earliest.hpp"
 #include "engine/preparation.hpp"
 #include "engine/progress_threads.hpp"
-#include "engine/shared_memory.hpp"
 #include "engine/world_parts.hpp"
 #include "execute/staged.hpp"
 #include "observe/timeline.hpp"
-#include "progress/time_left.hpp"
-#include "progress/wake.hpp"
 
 namespace ciranda {
 namespace {
@@ -53,9 +51,7 @@ struct Engine::Parts {
   const std::unique_ptr<Mesh> mesh;
   const std::shared_ptr<Recorder> recorder = std::make_shared<Recorder>();
   WorldParts world;
-  const Preparation preparation{mesh->rank(), world.sets};
   const std::shared_ptr<Wake> wake = std::make_shared<Wake>(*mesh);
-  const Staging staging{world.backends, world.sets, mesh->rank(), wake};
   std::mutex timeline_mutex;
   std::unique_ptr<Timeline> timeline;
   ProgressThreads progress{world};
@@ -89,9 +85,9 @@ std::uint32_t Engine::pair_with(int peer) const {
   return is_other ? pair_of(rank(), peer) : 0;
 }
 
-Result<SharedAllocation> Engine::allocate_shared(std::size_t n_bytes, const Interrupted& interrupted) {
-  SharedArena* arena = parts_->mesh->arena();
-  return ciranda::allocate_shared(*this, arena != nullptr ? arena->shared_regions() : nullptr, n_bytes, interrupted);
+std::shared_ptr<SharedRegions> Engine::shared_regions() const {
+  const SharedArena* arena = parts_->mesh->arena();
+  return arena != nullptr ? arena->shared_regions() : nullptr;
 }
 std::vector<Candidate> Engine::candidates(Collective collective, std::size_t n_bytes) const {
   return parts_->progress.held(
@@ -149,11 +145,14 @@ bool Engine::Parts::prepare(Submission& submission, OpHandle* handle) {
     return false;
   };
   Request& request = *submission.request;
-  if (Status status = preparation.prepare(request); !status.ok()) return refuse(status);
-  Result<std::unique_ptr<Staged>> staged = staging.stage(request);
-  if (!staged.ok()) return refuse(staged.status());
-  submission.staged = std::move(staged).value();
-  if (submission.staged == nullptr) submission.scratch = move_repeated(request);
+  if (Status status = ciranda::prepare(request, mesh->rank(), world.sets); !status.ok()) return refuse(status);
+  if (request.memory.empty() || request.memory.front().place.is_host()) {
+    submission.scratch = move_repeated(request);
+  } else {
+    Result<std::unique_ptr<Staged>> staged = Staged::make(request, world.backends, world.sets, mesh->rank(), wake);
+    if (!staged.ok()) return refuse(staged.status());
+    submission.staged = std::move(staged).value();
+  }
   const bool has_no_name_yet = is_numbered(request);
   const LaneId lane = lane_id(request.process_set, request.lane);
   if (!has_no_name_yet) submission.op = world.names.ops.take(lane, request.name, handle);

@@ -32,6 +32,8 @@
 
 namespace ciranda {
 
+class SharedRegions;
+
 struct SharedAllocation {
   OutputBuffer buffer;     // of bytes, zeroed; page-aligned where it is shared
   bool is_shared = false;  // the same on all ranks
@@ -139,6 +141,9 @@ class Engine {
   void shutdown();
 
  private:
+  // Of the memory that all ranks share; null where they share none.
+  std::shared_ptr<SharedRegions> shared_regions() const;
+
   struct Parts;
   Engine(std::unique_ptr<Mesh> mesh, const Config& config, std::span<const BackendRow> backends);
   std::unique_ptr<Parts> parts_;

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/earliest.hpp"
-#include "engine/seconds.hpp"
 
 namespace ciranda {
 namespace {
@@ -14,10 +13,6 @@ namespace {
 // little.
 std::size_t slot_bytes_of(LaneId id, const Config& config) {
   return id == 0 || is_pair(set_of(id)) ? 0 : static_cast<std::size_t>(config.slot_bytes);
-}
-
-LivenessProbe::Limits limits_of(const Config& config) {
-  return {seconds(config.stall_warning_seconds), seconds(config.stall_shutdown_seconds)};
 }
 
 // Where this rank has joined it still helps the others, with memory that nobody looks at.
@@ -50,13 +45,13 @@ bool is_like_blocking(const Submission& submission, const InFlight& in_flight) {
 }
 
 // Nothing is left to execute of an entry that is about sets.
-void change_sets(Participant::Execute& entry, LaneChanges& changes, InFlight& in_flight) {
+void change_sets(Participant::Execute& entry, const ChangeSets& change, InFlight& in_flight) {
   if (entry.requests.empty()) return;
   const Ticket ticket = entry.requests.front().ticket;
   const Subject subject = info(in_flight.at(ticket).request->signature.collective).subject;
   if (subject != Subject::kSets && subject != Subject::kLanes) return;
   std::int64_t result = 0;
-  const Status status = changes.change_sets(*in_flight.at(ticket).request, result);
+  const Status status = change(*in_flight.at(ticket).request, result);
   in_flight.at(ticket).operation->set_value(result);
   in_flight.complete(ticket, status);
   entry.requests.clear();
@@ -64,26 +59,25 @@ void change_sets(Participant::Execute& entry, LaneChanges& changes, InFlight& in
 
 }  // namespace
 
-Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, WorldParts& world, LaneChanges& changes)
+Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, WorldParts& world, ChangeSets change_sets)
     : id_(id),
-      control_(world.control),
       has_failed_(world.has_failed),
-      changes_(changes),
+      change_sets_(std::move(change_sets)),
       mux_(world.mux),
       mesh_(world.mesh, world.mux, id, ranks, arena),
       in_flight_(world.output_memory, world.recorder),
       participant_(mesh_.rank(), id, world.names.ops,
                    {SharedArena::kArrivals, SharedArena::round_area_bytes(mesh_.size()),
                     SharedArena::has_buffers(mesh_.size())}),
-      log_(id, mesh_, control_, world.config, world.logger),
-      reports_(participant_.held(), participant_.calls(), log_, control_),
+      log_(id, mesh_, world.control, world.config, world.logger),
+      reports_(participant_.held(), participant_.calls(), log_, world.control),
       data_(mesh_, in_flight_, find(world.backends, DeviceType::kHost)->make(mesh_, world.config),
             slot_bytes_of(id, world.config), world.logger),
-      parts_{id, mesh_, control_, world.names, in_flight_, participant_, log_, reports_, data_, world.n_met},
+      parts_{id, mesh_, world.control, world.names, in_flight_, participant_, log_, reports_, data_, world.n_met},
       in_memory_(parts_),
-      by_messages_(parts_, world.config, limits_of(world.config), world.logger),
-      answers_(parts_, limits_of(world.config), world.logger),
-      stall_detector_(limits_of(world.config), control_, world.logger),
+      by_messages_(parts_, world.config, stall_limits(world.config), world.logger),
+      answers_(parts_, stall_limits(world.config), world.logger),
+      stall_detector_(stall_limits(world.config), world.control, world.logger),
       log_end_(std::numeric_limits<std::uint64_t>::max()) {}
 
 // --- reporting
@@ -126,7 +120,7 @@ void Lane::submit(Submission&& submission, TimePoint now) {
   // when this rank will look no longer (ProgressLoop::stop_looking).
   const bool may_be_lazy = request.is_deferrable || (request.is_awaited && ready != nullptr);
   // But the others' calls may be asynchronous too: theirs wait for nobody, and wake nobody when they are told lazily.
-  if (!may_be_lazy || is_waited_for_late || is_duplicate) control_.hurry();
+  if (!may_be_lazy || is_waited_for_late || is_duplicate) parts_.control.hurry();
   if (ready != nullptr && ready->items.size() == 1) {
     const auto input = by_messages_.input_along(request);
     ready->items.front().input.assign(input.begin(), input.end());
@@ -153,7 +147,7 @@ RoundsInMemory::Outcome Lane::repeat(const Call& call, OpHandle* handle, Stages*
 void Lane::join(Submission&& submission, TimePoint now) {
   const auto ticket = take_in(std::move(submission), now);
   if (!ticket) return;
-  control_.hurry();
+  parts_.control.hurry();
   in_memory_.leave();
   reports_.add(participant_.calls().join(*ticket), now);
 }
@@ -170,7 +164,7 @@ Status Lane::on_message(int world_rank, Message message, TimePoint now) {
     return by_messages_.hear(*from, std::move(*input), now);
   }
   if (!from || !log_.expects(*from, message)) {
-    return Status::internal(control_.peer_text(world_rank) + " sent what rank " +
+    return Status::internal(parts_.control.peer_text(world_rank) + " sent what rank " +
                             std::to_string(mesh_.peer(mesh_.rank()).rank) + " has no use for in lane " +
                             std::to_string(id_));
   }
@@ -214,7 +208,7 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
       by_messages_.forget(ready.ticket);
       in_flight_.note_agreed(ready.ticket, to_execute->inputs.empty() ? Path::kPlan : Path::kAlong, log_came_);
     }
-    change_sets(*to_execute, changes_, in_flight_);
+    change_sets(*to_execute, change_sets_, in_flight_);
     data_.enqueue(std::move(*to_execute));
     return Status::ok_status();
   }
@@ -235,7 +229,7 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
     reports_.add(planned->released, now);
     reports_.say(planned->known, now);
   } else if (const auto* cancelled = std::get_if<Participant::Cancelled>(&action)) {
-    control_.hurry();
+    parts_.control.hurry();
     if (cancelled->answer) reports_.say(*cancelled->answer, now);
   } else if (const auto* forgotten = std::get_if<Participant::Forgotten>(&action)) {
     in_memory_.close(forgotten->to_close);
@@ -300,7 +294,7 @@ void Lane::heed(const Departure& departure) {
   if (!who) return;
   log_end_ = std::min(log_end_, departure.log_index(id_));
   if (!parting_) {
-    parting_ = Status::aborted(control_.peer_text(departure.rank) +
+    parting_ = Status::aborted(parts_.control.peer_text(departure.rank) +
                                " has shut down, so nothing that needs all ranks can be done any more. Ranks must make "
                                "the same number of calls before they shut down.");
   }

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -28,19 +29,15 @@
 
 namespace ciranda {
 
-// Carries out entries that change who the lanes are.
-class LaneChanges {
- public:
-  virtual ~LaneChanges() = default;
-  // At its place in the log. The status, and the number that comes with it, are the request's result.
-  virtual Status change_sets(const Request& request, std::int64_t& result) = 0;
-};
+// Carries out an entry that changes who the lanes are, at its place in the log. The status, and the number that comes
+// with it, are the request's result.
+using ChangeSets = std::function<Status(const Request& request, std::int64_t& result)>;
 
 class Lane {
  public:
   // `ranks`: ascending, this one among them. `arena`: shared by exactly these ranks, or null. The references outlive
   // it.
-  Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, WorldParts& world, LaneChanges& changes);
+  Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, WorldParts& world, ChangeSets change_sets);
 
   LaneId id() const { return id_; }
   // All there was to do is done, and nothing more will come.
@@ -88,9 +85,8 @@ class Lane {
   Status apply(Participant::Action action, TimePoint now);
 
   LaneId id_;
-  ControlPlane& control_;
   std::atomic<bool>& has_failed_;
-  LaneChanges& changes_;
+  const ChangeSets change_sets_;
   LaneMux& mux_;
   LaneMesh mesh_;
   InFlight in_flight_;

@@ -6,7 +6,6 @@
 #include "agree/process_sets.hpp"
 #include "backend/limits.hpp"
 #include "base/earliest.hpp"
-#include "engine/seconds.hpp"
 #include "transport/arrivals.hpp"
 
 namespace ciranda {
@@ -54,36 +53,31 @@ CoordinatorOptions coordinator_options(LaneId id, const LaneMesh& mesh, const Co
   options.direct = direct_rounds(id, mesh, config, has_relays);
   options.limits = agreement_limits(config);
   options.check_interval = static_cast<std::uint64_t>(config.check_consistency);
-  options.stall_warning = seconds(config.stall_warning_seconds);
-  options.stall_shutdown = seconds(config.stall_shutdown_seconds);
+  options.stall = stall_limits(config);
   options.fails_other_orders = config.fail_other_orders;
   return options;
 }
 
 }  // namespace
 
+StallLimits stall_limits(const Config& config) {
+  const auto seconds = [](double value) {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(value));
+  };
+  return {seconds(config.stall_warning_seconds), seconds(config.stall_shutdown_seconds)};
+}
+
 LaneLog::LaneLog(LaneId id, const LaneMesh& mesh, ControlPlane& control, const Config& config, const Logger& logger)
     : id_(id), mesh_(mesh), control_(control), logger_(logger), gathering_(kRelayWindow) {
   const std::optional<RelayTree> tree = relay_tree(id, mesh, config);
-  if (tree) {
-    has_relays_ = true;
-    use_relays(*tree);
-  } else {
-    speak_directly();
-  }
+  has_relays_ = tree.has_value();
+  take_place(tree ? *tree : RelayTree(std::vector<std::string>(static_cast<std::size_t>(mesh.size()))));
   if (mesh.rank() != 0) return;
-  coordinator_ = std::make_unique<Coordinator>(coordinator_options(id, mesh, config, tree.has_value()));
+  coordinator_ = std::make_unique<Coordinator>(coordinator_options(id, mesh, config, has_relays_));
 }
 
-void LaneLog::speak_directly() {
-  if (mesh_.rank() != 0) {
-    above_ = {0};
-    return;
-  }
-  for (int member = 1; member < mesh_.size(); ++member) below_.push_back(member);
-}
-
-void LaneLog::use_relays(const RelayTree& tree) {
+// Without relays all are as on one host, whose first member coordinates.
+void LaneLog::take_place(const RelayTree& tree) {
   const int self = mesh_.rank();
   reports_to_ = tree.relay_of(self);
   for (int relay = reports_to_; relay >= 0; relay = tree.parent(relay)) {
@@ -92,7 +86,7 @@ void LaneLog::use_relays(const RelayTree& tree) {
   if (!tree.is_relay(self)) return;
   below_.assign(tree.ranks(self).begin() + 1, tree.ranks(self).end());
   for (const int relay : tree.relays_below(self)) below_.push_back(relay);
-  relay_.emplace(tree, self);
+  if (has_relays_) relay_.emplace(tree, self);
 }
 
 // --- up

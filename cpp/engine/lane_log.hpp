@@ -22,6 +22,8 @@
 
 namespace ciranda {
 
+StallLimits stall_limits(const Config& config);
+
 class LaneLog {
  public:
   // All but the configuration outlive this.
@@ -70,8 +72,7 @@ class LaneLog {
   std::optional<TimePoint> due() const;
 
  private:
-  void speak_directly();
-  void use_relays(const RelayTree& tree);
+  void take_place(const RelayTree& tree);
   void post(int member, const Message& message);
   Status take_in(int from, Message message, TimePoint now);
   void pass_down(const LogMessage& log);

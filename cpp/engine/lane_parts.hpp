@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "agree/names.hpp"
+#include "agree/auto_names.hpp"
 #include "agree/participant.hpp"
 #include "engine/control_plane.hpp"
 #include "engine/lane_log.hpp"

@@ -16,6 +16,13 @@ Status removed(std::uint32_t process_set) {
   return Status::aborted("process set " + std::to_string(process_set) + " has been removed.");
 }
 
+// What is taken is kept no longer.
+template <typename T>
+std::vector<T> take(std::map<LaneId, std::vector<T>>& kept, LaneId lane) {
+  auto taken = kept.extract(lane);
+  return taken.empty() ? std::vector<T>{} : std::move(taken.mapped());
+}
+
 // By which a lane joins along with the first of its set.
 Submission join_along() { return {std::make_unique<Request>(), std::make_shared<Operation>()}; }
 
@@ -36,7 +43,7 @@ Lane* Lanes::find_further(std::uint32_t process_set, std::uint32_t number) const
   Lane* const lane = is_lane(process_set, number) ? find(id) : nullptr;
   if (lane == nullptr || number == 0) return lane;
   const Lane* const first = find(lane_id(process_set, 0));
-  return first == nullptr || first->has_joined() || kept_.has_any_for(id) ? nullptr : lane;
+  return first == nullptr || first->has_joined() || kept_.contains(id) ? nullptr : lane;
 }
 
 // Sets that need no agreement come to be by being used.
@@ -49,8 +56,8 @@ Lane* Lanes::find_or_make(LaneId id) {
 
 Lane& Lanes::make(LaneId id, const std::vector<int>& ranks) {
   SharedArena* arena = id == 0 ? world_.mesh.arena() : nullptr;
-  LaneChanges& changes = *this;
-  lanes_.push_back(std::make_unique<Lane>(id, ranks, arena, world_, changes));
+  const auto change = [this](const Request& request, std::int64_t& result) { return change_sets(request, result); };
+  lanes_.push_back(std::make_unique<Lane>(id, ranks, arena, world_, change));
   Lane& lane = *lanes_.back();
   by_id_[id] = &lane;
   for (const Departure& departure : world_.control.departures()) lane.heed(departure);
@@ -116,7 +123,7 @@ Status Lanes::add_lane(const Request& request) {
   if (find(id) != nullptr) return Status::ok_status();
   const TimePoint now = std::chrono::steady_clock::now();
   Lane& lane = make(id, *ranks);
-  for (Submission& submission : kept_.take(id)) lane.submit(std::move(submission), now);
+  for (Submission& submission : take(kept_, id)) lane.submit(std::move(submission), now);
   asked_for_.erase(id);
   if (find(lane_id(request.process_set, 0))->has_joined()) lane.join(join_along(), now);
   return Status::ok_status();
@@ -127,24 +134,29 @@ Status Lanes::add_lane(const Request& request) {
 Status Lanes::on_message(int peer, LaneId id, Message message, TimePoint now) {
   if (Lane* lane = find_or_make(id)) {
     // It may just have come to be, by the message before this one or by a thread that has formed its set.
-    for (Early& early : early_.take(id)) {
+    for (Early& early : take(early_, id)) {
+      --n_early_;
       if (Status status = lane->on_message(early.peer, std::move(early.message), now); !status.ok()) return status;
     }
     return lane->on_message(peer, std::move(message), now);
   }
   const bool is_over = world_.sets.was_made(set_of(id)) && !world_.sets.ranks(set_of(id));
   if (is_over) return Status::ok_status();  // it crossed the removal of its set on the way
-  if (early_.size() >= kMostEarlyMessages) {
+  if (n_early_ >= kMostEarlyMessages) {
     return Status::internal("too many messages for lanes that do not exist, the last from " +
                             world_.control.peer_text(peer));
   }
-  early_.keep(id, {peer, std::move(message)});
+  early_[id].push_back({peer, std::move(message)});
+  ++n_early_;
   return Status::ok_status();
 }
 
 Status Lanes::hear_kept(TimePoint now) {
-  for (auto& [lane, early] : early_.take_all()) {
-    if (Status status = on_message(early.peer, lane, std::move(early.message), now); !status.ok()) return status;
+  n_early_ = 0;
+  for (auto& [lane, all] : std::exchange(early_, {})) {
+    for (Early& early : all) {
+      if (Status status = on_message(early.peer, lane, std::move(early.message), now); !status.ok()) return status;
+    }
   }
   return Status::ok_status();
 }
@@ -160,8 +172,8 @@ Lane* Lanes::submit(Submission&& submission, TimePoint now) {
   }
   // The lane is to be made. Or all ranks have joined, which the set's first lane knows and this one does not yet: what
   // was reported now would come from a rank that has joined.
-  if (lane == nullptr || lane->has_joined() || kept_.has_any_for(id)) {
-    kept_.keep(id, std::move(submission));
+  if (lane == nullptr || lane->has_joined() || kept_.contains(id)) {
+    kept_[id].push_back(std::move(submission));
     if (lane == nullptr) ask_for(id, now);
     return nullptr;
   }
@@ -211,26 +223,31 @@ void Lanes::join(Submission&& submission, TimePoint now) {
 }
 
 void Lanes::submit_kept(TimePoint now) {
-  if (kept_.size() == 0) return;
-  for (const LaneId id : kept_.lanes()) {
+  if (kept_.empty()) return;
+  for (auto next = kept_.begin(); next != kept_.end();) {
+    const auto kept = next++;
+    const LaneId id = kept->first;
     Lane* const lane = find(id);
     const auto asked = asked_for_.find(id);
     const bool is_asked_for = asked != asked_for_.end();
     if (lane != nullptr ? lane->has_joined() : is_asked_for && !asked->second->is_done()) continue;
-    for (Submission& submission : kept_.take(id)) {
+    for (Submission& submission : kept->second) {
       if (lane != nullptr) {
         lane->submit(std::move(submission), now);
       } else {
         submission.fail(is_asked_for ? asked->second->status() : removed(set_of(id)));
       }
     }
+    kept_.erase(kept);
   }
   std::erase_if(asked_for_, [](const auto& asked) { return asked.second->is_done(); });
 }
 
 void Lanes::give_up(const Status& why) {
   for (const auto& lane : lanes_) lane->give_up(why);
-  for (const auto& [lane, submission] : kept_.take_all()) submission.fail(why);
+  for (const auto& [lane, submissions] : std::exchange(kept_, {})) {
+    for (const Submission& submission : submissions) submission.fail(why);
+  }
 }
 
 }  // namespace ciranda

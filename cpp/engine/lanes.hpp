@@ -7,20 +7,21 @@
 // One thread (the holder of the progress lock).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <unordered_map>
 #include <vector>
 
-#include "engine/kept_for_lanes.hpp"
 #include "engine/lane.hpp"
 #include "engine/world_parts.hpp"
 #include "execute/submission.hpp"
 
 namespace ciranda {
 
-class Lanes final : public LaneMessages, private LaneChanges {
+class Lanes final : public LaneMessages {
  public:
   // Makes those of the world. `world` outlives this.
   explicit Lanes(WorldParts& world);
@@ -61,7 +62,7 @@ class Lanes final : public LaneMessages, private LaneChanges {
     Message message;
   };
 
-  Status change_sets(const Request& request, std::int64_t& result) override;
+  Status change_sets(const Request& request, std::int64_t& result);
   Status add_set(const Request& request, std::int64_t& result);
   Status remove_set(const Request& request, std::int64_t& result);
   Status add_lane(const Request& request);
@@ -78,8 +79,10 @@ class Lanes final : public LaneMessages, private LaneChanges {
   WorldParts& world_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::unordered_map<LaneId, Lane*> by_id_;
-  KeptForLanes<Early> early_;
-  KeptForLanes<Submission> kept_;
+  // What is for lanes that cannot take it yet, in the order in which it came.
+  std::map<LaneId, std::vector<Early>> early_;
+  std::size_t n_early_ = 0;  // of all lanes
+  std::map<LaneId, std::vector<Submission>> kept_;
   // By which the ranks agree on a lane, while they do.
   std::unordered_map<LaneId, std::shared_ptr<Operation>> asked_for_;
 };

@@ -8,13 +8,9 @@
 
 namespace ciranda {
 
-LivenessProbe::LivenessProbe(std::vector<Watched> peers, const Limits& limits, ControlPlane& control,
+LivenessProbe::LivenessProbe(std::vector<Watched> peers, const StallLimits& limits, ControlPlane& control,
                              const Logger& logger)
-    : peers_(std::move(peers)),
-      limits_(limits),
-      interval_(limits.warning.count() > 0 ? limits.warning : limits.shutdown),
-      control_(control),
-      logger_(logger) {}
+    : peers_(std::move(peers)), limits_(limits), control_(control), logger_(logger) {}
 
 Status LivenessProbe::look(TimePoint now) {
   for (Watched& watched : peers_) {
@@ -24,10 +20,11 @@ Status LivenessProbe::look(TimePoint now) {
 }
 
 Status LivenessProbe::look_at(Watched& watched, TimePoint now) {
-  if (interval_.count() == 0) return Status::ok_status();
+  const auto interval = limits_.interval();
+  if (interval.count() == 0) return Status::ok_status();
   const TimePoint heard = this->heard(watched);
   const auto silence = now - heard;
-  if (silence < interval_ || now - watched.asked < interval_) return Status::ok_status();
+  if (silence < interval || now - watched.asked < interval) return Status::ok_status();
   if (watched.asked > heard) {
     const auto waited = std::chrono::duration_cast<std::chrono::seconds>(silence).count();
     const std::string text = control_.peer_text(watched.rank) + ", " + watched.role + ", has not answered for " +
@@ -42,8 +39,9 @@ Status LivenessProbe::look_at(Watched& watched, TimePoint now) {
 
 std::optional<TimePoint> LivenessProbe::due() const {
   std::optional<TimePoint> next;
-  if (interval_.count() == 0) return next;
-  for (const Watched& watched : peers_) next = earliest(next, std::max(heard(watched), watched.asked) + interval_);
+  const auto interval = limits_.interval();
+  if (interval.count() == 0) return next;
+  for (const Watched& watched : peers_) next = earliest(next, std::max(heard(watched), watched.asked) + interval);
   return next;
 }
 

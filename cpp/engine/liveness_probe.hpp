@@ -10,17 +10,14 @@
 #include <string>
 #include <vector>
 
+#include "agree/coordinator_options.hpp"
+#include "base/log.hpp"
 #include "engine/control_plane.hpp"
 
 namespace ciranda {
 
 class LivenessProbe {
  public:
-  struct Limits {
-    std::chrono::nanoseconds warning;   // 0: never
-    std::chrono::nanoseconds shutdown;  // 0: never
-  };
-
   struct Watched {
     int rank;          // of the world
     std::string role;  // as a message says it: "which coordinates"
@@ -28,7 +25,7 @@ class LivenessProbe {
   };
 
   // The control plane and the logger outlive this.
-  LivenessProbe(std::vector<Watched> peers, const Limits& limits, ControlPlane& control, const Logger& logger);
+  LivenessProbe(std::vector<Watched> peers, const StallLimits& limits, ControlPlane& control, const Logger& logger);
 
   // There is a question now, and there was none: silence counts from here.
   void begin(TimePoint now) { began_ = now; }
@@ -41,8 +38,7 @@ class LivenessProbe {
   TimePoint heard(const Watched& watched) const { return std::max(began_, control_.heard_from(watched.rank)); }
 
   std::vector<Watched> peers_;
-  Limits limits_;
-  std::chrono::nanoseconds interval_;  // in which each is asked; 0: never
+  StallLimits limits_;
   ControlPlane& control_;
   const Logger& logger_;
   TimePoint began_;

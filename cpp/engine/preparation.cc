@@ -16,28 +16,33 @@ std::string short_text(const std::string& text) {
   return text.substr(0, kShort) + "... #" + std::to_string(std::hash<std::string>()(text));
 }
 
-}  // namespace
-
-Status Preparation::prepare(Request& request) const {
-  const bool is_unnamed = request.name.empty() && !request.is_cacheable;
-  if (is_unnamed) request.name = "unnamed";
-  if (Status status = check(request); !status.ok()) return status;
-  complete_name(request, is_unnamed);
-  for (TensorMemory& memory : request.memory) {
-    if (memory.input == nullptr) memory.input = memory.output;
+// Whether the request's collective can take place in its process set, and on that lane: messages between two ranks are
+// for their pair, and all ranks agree on sets in one order.
+Status check_place(const Request& request) {
+  const Collective collective = request.signature.collective;
+  const auto refuse = [&](const std::string& why) {
+    return Status::invalid_argument(call_text(request) + ": " + why + std::to_string(request.process_set) + ", lane " +
+                                    std::to_string(request.lane) + ".");
+  };
+  if (info(collective).is_between_two && !is_pair(request.process_set)) {
+    return refuse("its process set must be the pair of two ranks, here it is set ");
+  }
+  const bool is_about_sets = info(collective).subject == Subject::kSets;
+  if (is_about_sets && (request.process_set != kWorldSet || request.lane != 0)) {
+    return refuse("all ranks do it, in process set 0 on lane 0, here it is set ");
   }
   return Status::ok_status();
 }
 
-Status Preparation::check(Request& request) const {
+Status check(Request& request, int rank, const ProcessSets& sets) {
   const auto where = [&] { return call_text(request) + ": "; };
-  const Ranks ranks = sets_.ranks(request.process_set);
+  const Ranks ranks = sets.ranks(request.process_set);
   if (!ranks) {
     return Status::invalid_argument(where() + "process set " + std::to_string(request.process_set) +
                                     " does not exist (any more); add_process_set() makes one on all ranks.");
   }
-  if (std::find(ranks->begin(), ranks->end(), rank_) == ranks->end()) {
-    return Status::invalid_argument(where() + "rank " + std::to_string(rank_) + " is not in process set " +
+  if (std::find(ranks->begin(), ranks->end(), rank) == ranks->end()) {
+    return Status::invalid_argument(where() + "rank " + std::to_string(rank) + " is not in process set " +
                                     std::to_string(request.process_set) + ", whose ranks are " + to_string(*ranks) +
                                     ".");
   }
@@ -51,15 +56,15 @@ Status Preparation::check(Request& request) const {
     return Status::invalid_argument(where() + "lanes come to be by being used.");
   }
   if (Status status = check_place(request); !status.ok()) return status;
-  Status status = validate(request, *ranks, rank_);
+  Status status = validate(request, *ranks, rank);
   if (!status.ok()) return status;
-  settle_splits(request, static_cast<int>(ranks->size()), rank_);
+  settle_splits(request, static_cast<int>(ranks->size()), rank);
   // What cannot be cut in equal parts is as long on all ranks: none needs to hear of it from another.
   return keeps_rows(request) ? request.refusal : status;
 }
 
 // Requests that are not told apart by the user are told apart by what they are about.
-void Preparation::complete_name(Request& request, bool is_unnamed) {
+void complete_name(Request& request, bool is_unnamed) {
   const Signature& signature = request.signature;
   const CollectiveInfo& facts = info(signature.collective);
   const bool is_about_sets = facts.subject == Subject::kSets;
@@ -72,6 +77,19 @@ void Preparation::complete_name(Request& request, bool is_unnamed) {
   }
   if (is_unnamed) request.name = kUnnamed;
   if (facts.is_between_two) request.name = "from " + std::to_string(signature.root) + " " + request.name;
+}
+
+}  // namespace
+
+Status prepare(Request& request, int rank, const ProcessSets& sets) {
+  const bool is_unnamed = request.name.empty() && !request.is_cacheable;
+  if (is_unnamed) request.name = "unnamed";
+  if (Status status = check(request, rank, sets); !status.ok()) return status;
+  complete_name(request, is_unnamed);
+  for (TensorMemory& memory : request.memory) {
+    if (memory.input == nullptr) memory.input = memory.output;
+  }
+  return Status::ok_status();
 }
 
 }  // namespace ciranda

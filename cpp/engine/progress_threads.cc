@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "base/block_signals.hpp"
-#include "progress/oversubscription.hpp"
-#include "progress/time_left.hpp"
+#include "base/earliest.hpp"
 
 namespace ciranda {
 namespace {
@@ -111,15 +110,10 @@ void ProgressThreads::submit(Submission&& submission) {
   if (has_ended_.load()) {
     fail_late_submissions();
   } else if (!waits_now) {
-    run_or_leave_it(n_bytes);
+    const SubmissionCoalescing::Choice choice = coalescing_.choose(n_bytes, Clock::now());
+    if (choice == SubmissionCoalescing::Choice::kLeaveAndWake) mesh_.kick();
+    if (choice == SubmissionCoalescing::Choice::kProgress) run_in_passing(false);
   }
-}
-
-void ProgressThreads::run_or_leave_it(std::size_t n_bytes) {
-  const SubmissionCoalescing::Choice choice = coalescing_.choose(n_bytes, Clock::now());
-  if (choice == SubmissionCoalescing::Choice::kLeaveAndWake) mesh_.kick();
-  if (choice != SubmissionCoalescing::Choice::kProgress) return;
-  run_in_passing(false);
 }
 
 void ProgressThreads::run_in_passing(bool is_waited_for) {
@@ -167,7 +161,10 @@ bool ProgressThreads::run_until_done(const Operation& operation, const std::opti
 void ProgressThreads::run_background() {
   prctl(PR_SET_TIMERSLACK, 1UL);  // nanoseconds, not 50 microseconds
   while (!has_ended_.load()) {
-    if (!is_something_unseen() && !coalescing_.is_watched()) sleep_until(deadline_);
+    if (!is_something_unseen() && !coalescing_.is_watched()) {
+      const TimePoint deadline = deadline_;
+      mesh_.sleep(time_to(deadline == kNever ? std::nullopt : std::optional(deadline)));
+    }
     if (coalescing_.is_watched()) {
       watch_burst();
       // One that sees what was left, and what rang while the burst was watched, and has yet to arm. Not any that has
@@ -184,10 +181,6 @@ void ProgressThreads::run_background() {
     const bool is_over = deadline_.load() <= Clock::now();
     deadline_ = std::min(is_over ? kNever : deadline_.load(), loop_.next_deadline().value_or(kNever));
   }
-}
-
-void ProgressThreads::sleep_until(TimePoint deadline) {
-  mesh_.sleep(time_to(deadline == kNever ? std::nullopt : std::optional(deadline)));
 }
 
 // A thread that waits gets the lock as soon as nothing moves.

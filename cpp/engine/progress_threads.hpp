@@ -105,9 +105,7 @@ class ProgressThreads {
   bool comes_before_background_wakes(std::optional<TimePoint> deadline);
   void run_until_nothing_moves();
 
-  void run_or_leave_it(std::size_t n_bytes);
   void run_background();
-  void sleep_until(TimePoint deadline);
   void watch_burst();
   void fail_late_submissions();
 

@@ -36,7 +36,7 @@ std::vector<LivenessProbe::Watched> ranks_beside(const LaneLog& log, const LaneM
 
 }  // namespace
 
-RoundsByMessages::RoundsByMessages(const LaneParts& lane, const Config& config, const LivenessProbe::Limits& patience,
+RoundsByMessages::RoundsByMessages(const LaneParts& lane, const Config& config, const StallLimits& patience,
                                    const Logger& logger)
     : lane_(lane),
       limits_(agreement_limits(config)),

@@ -19,8 +19,7 @@ namespace ciranda {
 class RoundsByMessages {
  public:
   // The logger outlives this.
-  RoundsByMessages(const LaneParts& lane, const Config& config, const LivenessProbe::Limits& patience,
-                   const Logger& logger);
+  RoundsByMessages(const LaneParts& lane, const Config& config, const StallLimits& patience, const Logger& logger);
 
   // Whether the call goes so: it is then pending until all have sent theirs, or the log answers it.
   bool come(PersistentOp& op, Ticket ticket, TimePoint now);

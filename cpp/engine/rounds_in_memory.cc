@@ -1,7 +1,6 @@
 #include "engine/rounds_in_memory.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <string>
 #include <utility>
 

@@ -6,10 +6,6 @@
 // as any other, so that who comes later wakes it in the ordinary way. A rank that comes early (request.hpp) looks again
 // when it waits; it may sleep before, and is woken by who closes the round.
 //
-// A blocking call that all ranks have agreed on before, and that is made again, needs no request where they come at the
-// same time; nor an operation, where the caller has given memory for the result. Nor does one without a name
-// (agree/unnamed.hpp).
-//
 // One thread (the holder of the progress lock).
 #pragma once
 
@@ -40,9 +36,11 @@ class RoundsInMemory {
   // round to which others might come is closed.
   bool come(PersistentOp& op, Ticket ticket, TimePoint now);
 
-  // A null operation: the call is done, was successful, and its result is in the memory that it gave. Another: that of
-  // the call, in flight, or done with an output. None: it is no such call, or cannot be one now, and nothing has been
-  // done.
+  // A blocking call that all ranks have agreed on before is made again, under its name or without one
+  // (agree/unnamed.hpp). Where they come at the same time it needs no request, nor an operation if the caller has given
+  // memory for the result. A null operation: the call is done, was successful, and its result is in the memory that it
+  // gave. Another: that of the call, in flight, or done with an output. None: it is no such call, or cannot be one now,
+  // and nothing has been done.
   using Outcome = std::optional<std::shared_ptr<Operation>>;
   // Looks so many times whether all have come. `stages`: null unless they are to be recorded. REQUIRES: the lane
   // has an arena, and this rank has not joined.

@@ -1,7 +1,9 @@
-#include "engine/shared_memory.hpp"
-
+// Engine::allocate_shared: memory for tensors that the ranks of a host combine where it lies, with no copy
+// (SharedRegions). Where it cannot be shared (several hosts, no room in /dev/shm) it is this process's own instead, on
+// all ranks alike. Failure: that of the collectives it is made of.
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -12,7 +14,9 @@
 #include <vector>
 
 #include "base/round_up.hpp"
+#include "engine/engine.hpp"
 #include "membership/secret.hpp"
+#include "transport/shared_regions.hpp"
 #include "transport/shm_segment.hpp"
 
 namespace ciranda {
@@ -172,12 +176,13 @@ Result<SharedAllocation> allocate_own(std::size_t n_bytes) {
 
 }  // namespace
 
-Result<SharedAllocation> allocate_shared(Engine& engine, const std::shared_ptr<SharedRegions>& regions,
-                                         std::size_t n_bytes, const Engine::Interrupted& interrupted) {
+// What nobody needs any more serves again.
+Result<SharedAllocation> Engine::allocate_shared(std::size_t n_bytes, const Interrupted& interrupted) {
+  const std::shared_ptr<SharedRegions> regions = shared_regions();
   if (regions == nullptr) return allocate_own(n_bytes);
   Offer offer;
   Space space = make_space(*regions, n_bytes, offer);
-  const Result<bool> agreed = agree(engine, *regions, space, offer, interrupted);
+  const Result<bool> agreed = agree(*this, *regions, space, offer, interrupted);
   if (space.made) regions->own(*space.made)->release_name();
   if (!agreed.ok() || !agreed.value()) {
     let_go(*regions, space);

@@ -4,21 +4,18 @@
 
 namespace ciranda {
 
-StallDetector::StallDetector(const LivenessProbe::Limits& limits, ControlPlane& control, const Logger& logger)
-    : limits_(limits),
-      interval_(limits.warning.count() > 0 ? limits.warning : limits.shutdown),
-      control_(control),
-      logger_(logger) {}
+StallDetector::StallDetector(const StallLimits& limits, ControlPlane& control, const Logger& logger)
+    : limits_(limits), control_(control), logger_(logger) {}
 
 Status StallDetector::stuck(TimePoint now, const std::function<std::string()>& what,
                             const std::function<std::vector<int>()>& awaited) {
-  if (interval_.count() == 0) return Status::ok_status();
+  if (limits_.interval().count() == 0) return Status::ok_status();
   if (!stuck_since_) {
     stuck_since_ = now;
-    next_ = now + interval_ / 2;
+    next_ = now + limits_.interval() / 2;
   }
   if (now < next_) return Status::ok_status();
-  next_ = now + interval_ / 2;
+  next_ = now + limits_.interval() / 2;
   if (asked_) return report(now, what(), awaited());
   asked_ = now;
   for (const int rank : awaited()) control_.ask(rank);

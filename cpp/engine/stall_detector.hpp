@@ -20,7 +20,7 @@ namespace ciranda {
 class StallDetector {
  public:
   // The control plane and the logger outlive this.
-  StallDetector(const LivenessProbe::Limits& limits, ControlPlane& control, const Logger& logger);
+  StallDetector(const StallLimits& limits, ControlPlane& control, const Logger& logger);
 
   // Something has moved, or there is nothing to.
   void moved() {
@@ -36,8 +36,7 @@ class StallDetector {
  private:
   Status report(TimePoint now, const std::string& what, const std::vector<int>& awaited);
 
-  LivenessProbe::Limits limits_;
-  std::chrono::nanoseconds interval_;  // between reports; 0: none
+  StallLimits limits_;
   ControlPlane& control_;
   const Logger& logger_;
   std::optional<TimePoint> stuck_since_;

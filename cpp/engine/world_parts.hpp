@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-#include "agree/names.hpp"
+#include "agree/auto_names.hpp"
 #include "agree/process_sets.hpp"
 #include "backend/registry.hpp"
 #include "base/config.hpp"
@@ -36,7 +36,7 @@ struct WorldParts {
   std::atomic<bool> has_failed{false};  // see Engine::has_failed
 
   LaneMux mux{mesh};
-  ControlPlane control{mesh, logger};
+  ControlPlane control{mesh};
 };
 
 }  // namespace ciranda

@@ -43,19 +43,11 @@ void Consistency::remember(const Submission& entry) {
   }
 }
 
-Work Consistency::tell_each_other(std::vector<std::uint64_t> told) {
-  told_ = std::move(told);
-  Work work;
-  work.plans.push_back(plan_tell_all(told_, mesh_.size(), heard_));
-  return work;
-}
-
 Work Consistency::compare(const Participant::Execute& entry) {
   std::uint64_t running = 0;
   for (const Remembered& one : remembered_) running = checksum(std::as_bytes(std::span(&one.checksum, 1)), running);
-  Work work = tell_each_other({running});
-  work.continue_with = [this, &entry] { return Result<Work>(look_closer(entry)); };
-  return work;
+  told_ = {running};
+  return tell_all(told_, mesh_.size(), heard_, [this, &entry] { return Result<Work>(look_closer(entry)); });
 }
 
 Work Consistency::look_closer(const Participant::Execute& entry) {
@@ -64,14 +56,12 @@ Work Consistency::look_closer(const Participant::Execute& entry) {
     remembered_.clear();
     return {};
   }
-  std::vector<std::uint64_t> checksums;
-  for (const Remembered& one : remembered_) checksums.push_back(one.checksum);
-  Work work = tell_each_other(std::move(checksums));
-  work.continue_with = [this, &entry] {
+  told_.clear();
+  for (const Remembered& one : remembered_) told_.push_back(one.checksum);
+  return tell_all(told_, mesh_.size(), heard_, [this, &entry] {
     find_first(entry);
     return Result<Work>(Work{});
-  };
-  return work;
+  });
 }
 
 void Consistency::find_first(const Participant::Execute& entry) {

@@ -36,7 +36,6 @@ class Consistency {
   };
 
   void remember(const Submission& entry);
-  Work tell_each_other(std::vector<std::uint64_t> told);
   Work look_closer(const Participant::Execute& entry);
   void find_first(const Participant::Execute& entry);
   std::string describe(std::size_t index) const;

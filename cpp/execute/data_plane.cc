@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "execute/make_plans.hpp"
+#include "execute/collectives/functions.hpp"
 #include "execute/tell_all.hpp"
 
 namespace ciranda {
@@ -142,13 +142,10 @@ bool DataPlane::begin_check() {
 bool DataPlane::begin_telling() {
   told_ = backend_->news();
   if (told_.empty()) return false;
-  Work work;
-  work.plans.push_back(plan_tell_all(told_, mesh_.size(), heard_));
-  work.continue_with = [this] {
+  take(tell_all(told_, mesh_.size(), heard_, [this] {
     backend_->conclude(heard_);
     return Result<Work>(Work{});
-  };
-  take(std::move(work));
+  }));
   return true;
 }
 

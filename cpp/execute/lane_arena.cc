@@ -38,20 +38,12 @@ std::uint64_t LaneArena::heard(int member, std::size_t number) const {
 
 Work LaneArena::settle(std::function<Result<Work>()> next) {
   next_ = std::move(next);
-  std::vector<std::uint64_t> told(kOfferNumbers);
+  told_.assign(kOfferNumbers, 0);
   if (shares_memory_with_all(mesh_)) {
-    told[kShares] = 1;
-    if (mesh_.rank() == 0) told[kShares] = offer(told) ? 1 : 0;
+    told_[kShares] = 1;
+    if (mesh_.rank() == 0) told_[kShares] = offer(told_) ? 1 : 0;
   }
-  return tell(std::move(told), [this] { return open_offer(); });
-}
-
-Work LaneArena::tell(std::vector<std::uint64_t> told, std::function<Result<Work>()> next) {
-  told_ = std::move(told);
-  Work work;
-  work.plans.push_back(plan_tell_all(told_, mesh_.size(), heard_));
-  work.continue_with = std::move(next);
-  return work;
+  return tell_all(told_, mesh_.size(), heard_, [this] { return open_offer(); });
 }
 
 bool LaneArena::offer(std::vector<std::uint64_t>& told) {
@@ -81,7 +73,8 @@ Result<Work> LaneArena::open_offer() {
   }
   const bool is_open =
       mesh_.rank() == 0 || open_at(ShmSegment::path_of(heard(0, kProcess), heard(0, kDescriptor)), heard(0, kSecret));
-  return tell({is_open ? 1U : 0U}, [this] { return attach(); });
+  told_ = {is_open ? 1U : 0U};
+  return tell_all(told_, mesh_.size(), heard_, [this] { return attach(); });
 }
 
 bool LaneArena::open_at(const std::string& path, std::uint64_t secret) {

@@ -43,7 +43,6 @@ class LaneArena {
   bool open_at(const std::string& path, std::uint64_t secret);
   Status found_at(const std::string& path, std::uint64_t secret);
   void warn(const Status& why) const;
-  Work tell(std::vector<std::uint64_t> told, std::function<Result<Work>()> next);
   Result<Work> open_offer();
   Result<Work> attach();
   Result<Work> end();

@@ -1,5 +1,3 @@
-#include "execute/make_plans.hpp"
-
 #include <algorithm>
 #include <cstdint>
 #include <utility>

@@ -4,13 +4,33 @@
 #include <string>
 #include <utility>
 
-#include "call/memory_use.hpp"
-
 namespace ciranda {
 namespace {
 
-std::string text_of(const Request& request) {
-  return std::string(to_string(request.signature.collective)) + " '" + request.name + "'";
+// How much of the memory of a call's tensors is looked at, on this rank. `ranks` are those of its process set,
+// ascending; `rank` is this rank's, in the world. REQUIRES, of both: the request is valid, and its splits are settled.
+
+// Of the input.
+std::size_t n_bytes_read(const Request& request, std::size_t tensor, int rank) {
+  const Signature& signature = request.signature;
+  const CollectiveInfo& row = info(signature.collective);
+  if (row.takes_splits) return sum_of(request.splits[tensor]) * signature.tensors[tensor].row_bytes();
+  const bool is_from_root = row.has_root && row.is_same_on_all;
+  return is_from_root && signature.root != rank ? 0 : signature.tensors[tensor].n_bytes();
+}
+
+// Of the output: at most, where it is used if it fits. 0: what the caller gives is not looked at.
+std::size_t n_bytes_written(const Request& request, std::size_t tensor, std::span<const int> ranks, int rank) {
+  const Signature& signature = request.signature;
+  const TensorSignature& own = signature.tensors[tensor];
+  const CollectiveInfo& row = info(signature.collective);
+  if (!row.allocates_output) return has_result(signature, rank) ? own.n_bytes() : 0;
+  if (keeps_rows(request)) return n_bytes_read(request, tensor, rank);
+  if (row.first_dim_may_differ) return request.has_room_for_all && !row.has_root ? ranks.size() * own.n_bytes() : 0;
+  if (!row.is_reduction) return 0;
+  const auto member = std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin();
+  const auto rows = even_splits(own.shape.front(), static_cast<int>(ranks.size()));
+  return static_cast<std::size_t>(rows[static_cast<std::size_t>(member)]) * own.row_bytes();
 }
 
 }  // namespace
@@ -87,24 +107,25 @@ Status Staged::end(Operation& operation) const {
   return Status::ok_status();
 }
 
-Result<std::unique_ptr<Staged>> Staging::stage_on_device(Request& request) const {
+Result<std::unique_ptr<Staged>> Staged::make(Request& request, std::span<const BackendRow> backends,
+                                             const ProcessSets& sets, int rank, std::shared_ptr<Wake> wake) {
   const Place place = request.memory.front().place;
-  const BackendRow* const row = find(backends_, place.type);
+  const BackendRow* const row = find(backends, place.type);
   Device* const device = row != nullptr && row->device != nullptr ? row->device() : nullptr;
   if (device == nullptr) {
-    return Status::invalid_argument(text_of(request) + ": its tensors lie " + to_string(place) +
+    return Status::invalid_argument(call_text(request) + ": its tensors lie " + to_string(place) +
                                     ", which there is no backend for here.");
   }
-  const Ranks ranks = sets_.ranks(request.process_set);
+  const Ranks ranks = sets.ranks(request.process_set);
   if (!ranks) return Status::aborted("process set " + std::to_string(request.process_set) + " has been removed.");
   std::unique_ptr<Staged> staged(new Staged(*device));
   for (std::size_t i = 0; i < request.memory.size(); ++i) {
-    if (staged->add(request, i, *ranks, rank_)) continue;
-    return Status::internal(text_of(request) + ": there is no host memory to stage its tensors in");
+    if (staged->add(request, i, *ranks, rank)) continue;
+    return Status::internal(call_text(request) + ": there is no host memory to stage its tensors in");
   }
   request.is_awaited = false;
-  staged->arrivals_->wake = wake_;
-  staged->fetch(request, rank_);
+  staged->arrivals_->wake = std::move(wake);
+  staged->fetch(request, rank);
   return staged;
 }
 

@@ -19,12 +19,38 @@
 #include "base/status.hpp"
 #include "call/operation.hpp"
 #include "call/request.hpp"
-#include "progress/wake.hpp"
+#include "transport/mesh.hpp"
 
 namespace ciranda {
 
+// Lets threads that may outlive an engine wake its progress loop, as long as it is there. Any thread. Held by a
+// shared_ptr; the engine ends it before the mesh is gone.
+class Wake {
+ public:
+  explicit Wake(Mesh& mesh) : mesh_(&mesh) {}
+
+  void ring() {
+    const std::lock_guard lock(mutex_);
+    if (mesh_ != nullptr) mesh_->kick();
+  }
+  void end() {
+    const std::lock_guard lock(mutex_);
+    mesh_ = nullptr;
+  }
+
+ private:
+  std::mutex mutex_;
+  Mesh* mesh_;
+};
+
 class Staged {
  public:
+  // Of a request whose tensors lie on a device. Its memory is the host's from here on, and the call is one that is not
+  // ready at once: no direct round is for it. Not ok: it is refused. Any thread. `rank`: in the world. What `backends`
+  // names outlives the result. REQUIRES: a request that is prepared.
+  static Result<std::unique_ptr<Staged>> make(Request& request, std::span<const BackendRow> backends,
+                                              const ProcessSets& sets, int rank, std::shared_ptr<Wake> wake);
+
   // The holder of the progress lock's, all three.
 
   // Whether all inputs are there, and copying them went well. Rings when it becomes so.
@@ -36,8 +62,6 @@ class Staged {
   Status end(Operation& operation) const;
 
  private:
-  friend class Staging;
-
   struct Tensor {
     TensorMemory on_device;
     std::shared_ptr<std::byte> input;
@@ -61,29 +85,6 @@ class Staged {
   Device& device_;
   std::vector<Tensor> tensors_;
   std::shared_ptr<Arrivals> arrivals_ = std::make_shared<Arrivals>();  // which the device's threads hold too
-};
-
-// Stages what is submitted. Any thread.
-class Staging {
- public:
-  // `rank`: in the world. The references outlive this.
-  Staging(std::span<const BackendRow> backends, const ProcessSets& sets, int rank, std::shared_ptr<Wake> wake)
-      : backends_(backends), sets_(sets), rank_(rank), wake_(std::move(wake)) {}
-
-  // Null for tensors in host memory. Otherwise the request's memory is the host's from here on, and the call is one
-  // that is not ready at once: no direct round is for it. Not ok: it is refused. REQUIRES: a request that is prepared.
-  Result<std::unique_ptr<Staged>> stage(Request& request) const {
-    if (request.memory.empty() || request.memory.front().place.is_host()) return std::unique_ptr<Staged>();
-    return stage_on_device(request);
-  }
-
- private:
-  Result<std::unique_ptr<Staged>> stage_on_device(Request& request) const;
-
-  std::span<const BackendRow> backends_;
-  const ProcessSets& sets_;
-  int rank_;
-  std::shared_ptr<Wake> wake_;
 };
 
 }  // namespace ciranda

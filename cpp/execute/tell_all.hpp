@@ -2,18 +2,23 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
-#include "fuse/plan.hpp"
+#include "execute/work.hpp"
 
 namespace ciranda {
 
-// All tell equally many. `heard` becomes [rank][number] when the plan is done. Both outlive the plan, unmoved.
+// All tell equally many. `heard` becomes [rank][number] before `then` says what comes next. Both outlive the work,
+// unmoved.
 template <typename Number>
-Plan plan_tell_all(const std::vector<Number>& told, int n_ranks, std::vector<Number>& heard) {
+Work tell_all(const std::vector<Number>& told, int n_ranks, std::vector<Number>& heard,
+              std::function<Result<Work>()> then) {
   heard.assign(told.size() * static_cast<std::size_t>(n_ranks), Number{});
-  Plan plan;
+  Work work{.plans = {}, .continue_with = std::move(then)};
+  Plan& plan = work.plans.emplace_back();
   plan.collective = Collective::kAllgather;
   plan.n_bytes = told.size() * sizeof(Number);
   plan.input.add(std::as_bytes(std::span(told)).data(), plan.n_bytes);
@@ -21,7 +26,7 @@ Plan plan_tell_all(const std::vector<Number>& told, int n_ranks, std::vector<Num
   for (std::size_t rank = 0; rank < static_cast<std::size_t>(n_ranks); ++rank) {
     plan.output_by_rank.emplace_back(all.data() + rank * plan.n_bytes, plan.n_bytes);
   }
-  return plan;
+  return work;
 }
 
 }  // namespace ciranda

@@ -6,6 +6,9 @@
 
 namespace ciranda {
 
+namespace {
+
+// Whether the processor says that its counter runs at one speed and never stops.
 bool has_steady_counter() {
 #if defined(__x86_64__)
   constexpr unsigned kPowerManagement = 0x80000007;
@@ -19,6 +22,8 @@ bool has_steady_counter() {
   return false;
 #endif
 }
+
+}  // namespace
 
 const bool detail::kUsesCounter = has_steady_counter();
 

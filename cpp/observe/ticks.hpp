@@ -9,9 +9,6 @@
 
 namespace ciranda {
 
-// Whether the processor says that its counter does. Constant.
-bool has_steady_counter();
-
 namespace detail {
 extern const bool kUsesCounter;
 }

@@ -4,24 +4,35 @@
 #include <array>
 #include <cctype>
 #include <charconv>
-
-#include "observe/json_text.hpp"
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
 
 namespace ciranda {
 namespace {
+
+// What put() takes: text, numbers, times in the viewer's unit, a microsecond, and strings of JSON.
+
+void append(std::string_view text, std::string& to) { to += text; }
 
 void append(std::int64_t number, std::string& to) {
   std::array<char, 24> digits{};
   to.append(digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr);
 }
 
-// Of the viewer's unit: a microsecond.
-void append_us(std::int64_t nanoseconds, std::string& to) {
-  append(nanoseconds / 1000, to);
-  const auto rest = static_cast<int>(nanoseconds % 1000);
+void append(std::chrono::nanoseconds time, std::string& to) {
+  append(time.count() / 1000, to);
+  const auto rest = static_cast<int>(time.count() % 1000);
   to += {'.', static_cast<char>('0' + rest / 100), static_cast<char>('0' + rest / 10 % 10),
          static_cast<char>('0' + rest % 10)};
 }
+
+struct Quoted {
+  std::string_view text;
+};
+void append(Quoted string, std::string& to) { append_json_string(string.text, to); }
+
+void put(std::string& to, const auto&... parts) { (append(parts, to), ...); }
 
 // Its names say already which collective it is.
 bool names_itself(Collective collective) {
@@ -35,29 +46,60 @@ std::string upper_case(std::string_view text) {
   return upper;
 }
 
+// Bytes of the character that begins here; 0 if none does. Encodings that are longer than needed, and surrogates, are
+// no characters.
+std::size_t character_bytes(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return 1;
+  const std::size_t n_bytes = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4 || text.size() < n_bytes) return 0;
+  for (std::size_t i = 1; i < n_bytes; ++i) {
+    if ((byte(i) & 0xc0U) != 0x80) return 0;
+  }
+  const unsigned char least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+  const unsigned char most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+  return byte(1) >= least && byte(1) <= most ? n_bytes : 0;
+}
+
+void append_control(char character, std::string& to) {
+  std::array<char, 8> escaped{};
+  std::snprintf(escaped.data(), escaped.size(), "\\u%04x", static_cast<unsigned>(character));
+  to += escaped.data();
+}
+
 }  // namespace
 
+void append_json_string(std::string_view text, std::string& to) {
+  to += '"';
+  while (!text.empty()) {
+    const std::size_t n_bytes = character_bytes(text);
+    const char first = text.front();
+    if (n_bytes == 0) {
+      to += "\\ufffd";
+    } else if (first == '"' || first == '\\') {
+      to += '\\';
+      to += first;
+    } else if (n_bytes == 1 && first < ' ') {
+      append_control(first, to);
+    } else {
+      to += text.substr(0, n_bytes);
+    }
+    text.remove_prefix(std::max<std::size_t>(n_bytes, 1));
+  }
+  to += '"';
+}
+
 void TraceFormat::open_event(std::string_view name, std::string_view phase, int row, std::string& to) {
-  to += is_first_ ? "[\n" : ",\n";
+  put(to, is_first_ ? "[\n" : ",\n", R"({"name": )", Quoted{name}, R"(, "ph": ")", phase, R"(", "pid": )", rank_,
+      R"(, "tid": )", row);
   is_first_ = false;
-  to += R"({"name": )";
-  append_json_string(name, to);
-  to += R"(, "ph": ")";
-  to += phase;
-  to += R"(", "pid": )";
-  append(rank_, to);
-  to += R"(, "tid": )";
-  append(row, to);
 }
 
 void TraceFormat::describe(std::string_view what, int row, std::string_view key, std::string_view value,
                            std::string& to) {
   open_event(what, "M", row, to);
-  to += R"(, "args": {")";
-  to += key;
-  to += R"(": )";
-  to += value;
-  to += "}}";
+  put(to, R"(, "args": {")", key, R"(": )", value, "}}");
 }
 
 void TraceFormat::begin(std::int64_t epoch_us, std::string& to) {
@@ -68,10 +110,7 @@ void TraceFormat::begin(std::int64_t epoch_us, std::string& to) {
 
 int TraceFormat::row_of(const Record& record, std::string& to) {
   row_name_.clear();
-  if (!names_itself(record.collective)) {
-    row_name_ += to_string(record.collective);
-    row_name_ += '.';
-  }
+  if (!names_itself(record.collective)) put(row_name_, to_string(record.collective), ".");
   row_name_ += record.name;
   const auto [row, is_new] = rows_.try_emplace(row_name_, static_cast<int>(rows_.size()));
   if (is_new) {
@@ -85,30 +124,12 @@ int TraceFormat::row_of(const Record& record, std::string& to) {
 void TraceFormat::add_span(std::string_view prefix, const Record& record, int row, std::int64_t from_ns,
                            std::int64_t to_ns, std::string& to) {
   open_event(std::string(prefix) + upper_case(to_string(record.collective)), "X", row, to);
-  to += R"(, "ts": )";
-  append_us(from_ns, to);
-  to += R"(, "dur": )";
-  append_us(to_ns - from_ns, to);
-  to += R"(, "args": {"tensor": )";
-  append_json_string(row_name_, to);
-  to += R"(, "bytes": )";
-  append(static_cast<std::int64_t>(record.n_bytes), to);
-  to += R"(, "path": ")";
-  to += to_string(record.path);
-  to += '"';
-  if (record.process_set != 0) {
-    to += R"(, "process_set": )";
-    append(record.process_set, to);
-  }
-  if (record.lane != 0) {
-    to += R"(, "lane": )";
-    append(record.lane, to);
-  }
-  if (record.outcome != ErrorKind::kOk) {
-    to += R"(, "error": ")";
-    to += to_string(record.outcome);
-    to += '"';
-  }
+  put(to, R"(, "ts": )", std::chrono::nanoseconds(from_ns), R"(, "dur": )", std::chrono::nanoseconds(to_ns - from_ns));
+  put(to, R"(, "args": {"tensor": )", Quoted{row_name_}, R"(, "bytes": )", static_cast<std::int64_t>(record.n_bytes));
+  put(to, R"(, "path": ")", to_string(record.path), "\"");
+  if (record.process_set != 0) put(to, R"(, "process_set": )", record.process_set);
+  if (record.lane != 0) put(to, R"(, "lane": )", record.lane);
+  if (record.outcome != ErrorKind::kOk) put(to, R"(, "error": ")", to_string(record.outcome), "\"");
   to += "}}";
 }
 
@@ -122,20 +143,15 @@ void TraceFormat::add(const Record& record, std::string& to) {
   if (marks_cycles_ && agreed > last_agreed_ns_) {
     last_agreed_ns_ = agreed;
     open_event("CYCLE_START", "i", 0, to);
-    to += R"(, "s": "g", "ts": )";
-    append_us(agreed, to);
-    to += '}';
+    put(to, R"(, "s": "g", "ts": )", std::chrono::nanoseconds(agreed), "}");
   }
   add_span("", record, row, agreed, end, to);
 }
 
 void TraceFormat::add_lost(std::uint64_t n_records, std::int64_t at_ns, std::string& to) {
   open_event("RECORDS_LOST", "i", 0, to);
-  to += R"(, "s": "g", "ts": )";
-  append_us(at_ns, to);
-  to += R"(, "args": {"calls": )";
-  append(static_cast<std::int64_t>(n_records), to);
-  to += "}}";
+  put(to, R"(, "s": "g", "ts": )", std::chrono::nanoseconds(at_ns), R"(, "args": {"calls": )",
+      static_cast<std::int64_t>(n_records), "}}");
 }
 
 }  // namespace ciranda

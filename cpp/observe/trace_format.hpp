@@ -14,6 +14,9 @@
 
 namespace ciranda {
 
+// Any bytes as a string of JSON. What is no UTF-8 becomes U+FFFD.
+void append_json_string(std::string_view text, std::string& to);
+
 class TraceFormat {
  public:
   // With `marks_cycles` also a mark, CYCLE_START, when ranks agreed: once for all that they agreed on together.

@@ -1,6 +1,10 @@
 #include "progress/back_off.hpp"
 
 #include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
 
 #include "base/relax.hpp"
 
@@ -24,7 +28,23 @@ void step_aside() {
   if (sched_setaffinity(0, sizeof elsewhere, &elsewhere) == 0) sched_setaffinity(0, sizeof usable, &usable);
 }
 
+// Not those that this process may use: ranks that are pinned to a core each do not oversubscribe the host.
+int n_cores() { return static_cast<int>(std::max(sysconf(_SC_NPROCESSORS_ONLN), 1L)); }
+
+// Ranks that this one shares cores with, whether or not it shares memory with them.
+int n_ranks_here(const Mesh& mesh) {
+  const std::string& here = mesh.peer(mesh.rank()).host;
+  int n = 1;
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    const PeerInfo& peer = mesh.peer(rank);
+    if (rank != mesh.rank() && (peer.shares_memory || peer.host == here)) ++n;
+  }
+  return n;
+}
+
 }  // namespace
+
+bool is_oversubscribed(const Mesh& mesh) { return n_ranks_here(mesh) > n_cores(); }
 
 bool BackOff::look_again() {
   if (++n_looks_ < kLooksBeforeYield && !is_oversubscribed_) {

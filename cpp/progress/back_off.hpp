@@ -8,6 +8,8 @@
 #include <chrono>
 #include <optional>
 
+#include "transport/mesh.hpp"
+
 namespace ciranda {
 
 // Whether threads that wait find their core shared, from one wait to the next: most waits are too short to tell.
@@ -19,6 +21,9 @@ struct CoreSharing {
   const int n_yields_before_step_aside;
   std::atomic<int> n_yields{0};  // in a row, that let somebody else run
 };
+
+// Whether more ranks than there are cores share this one's host.
+bool is_oversubscribed(const Mesh& mesh);
 
 class BackOff {
  public:

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "execute/collectives/functions.hpp"
-#include "execute/make_plans.hpp"
 
 namespace ciranda {
 namespace {

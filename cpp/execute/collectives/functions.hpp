@@ -1,12 +1,14 @@
 // What the engine does for each collective: a row for each in the table below, whose functions stand in a file beside
 // this one. call/op_table.hpp has the facts.
 //
+// Ranks in plans are members of the mesh that is given; whoever makes plans for a part of the ranks translates here.
 // One thread (the holder of the progress lock).
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include "agree/participant.hpp"
 #include "base/status.hpp"
@@ -17,6 +19,16 @@
 #include "transport/mesh.hpp"
 
 namespace ciranda {
+
+// From an entry of the response log to what a backend carries out. Not ok: this rank cannot go on (no memory for an
+// output), so the world breaks. The requests, and memory allocated for them, stay in in_flight, which must keep them
+// until the work is done.
+Result<Work> make_plans(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh);
+
+std::vector<const Request*> requests_of(const Participant::Execute& entry, InFlight& in_flight);
+
+// The members that have not joined. REQUIRES: an entry with requests.
+std::vector<int> contributors(const Participant::Execute& entry, int n_members);
 
 // What is to be done for an entry of the log: as make_plans(), which sees to divisors. An entry has one request, or
 // several that travel together.

@@ -2,7 +2,6 @@
 #include <vector>
 
 #include "execute/collectives/functions.hpp"
-#include "execute/make_plans.hpp"
 
 namespace ciranda {
 

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "execute/collectives/functions.hpp"
-#include "execute/make_plans.hpp"
 
 namespace ciranda {
 namespace {

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "execute/collectives/functions.hpp"
-#include "execute/make_plans.hpp"
 #include "execute/tell_all.hpp"
 
 namespace ciranda {
@@ -25,7 +24,9 @@ class WeightedAverage {
     }
   }
 
-  Plan first_phase() { return plan_tell_all(told_, mesh_.size(), heard_); }
+  Work first_phase(std::function<Result<Work>()> then) {
+    return tell_all(told_, mesh_.size(), heard_, std::move(then));
+  }
 
   // Requests with the same weights travel together.
   Work second_phase() {
@@ -94,7 +95,7 @@ class WeightedAverage {
 
 Result<Work> weighted_work(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh) {
   auto average = std::make_shared<WeightedAverage>(entry, in_flight, mesh);
-  return Work{{average->first_phase()}, [average] { return Result<Work>(average->second_phase()); }};
+  return average->first_phase([average] { return Result<Work>(average->second_phase()); });
 }
 
 }  // namespace ciranda

@@ -24,8 +24,8 @@ class Cancellation : public ::testing::Test {
     CoordinatorOptions options;
     options.size = 3;
     options.direct = Direct::kByMessages;
-    options.stall_warning = warning;
-    options.stall_shutdown = seconds(20);
+    options.stall.warning = warning;
+    options.stall.shutdown = seconds(20);
     return Coordinator(options);
   }
 

@@ -125,7 +125,7 @@ TEST(FrameReader, ReportsAMalformedFrame) {
 // A busy stream may never be cut where a frame ends; what has been read must not pile up.
 TEST(FrameReader, KeepsNoReadFramesInAnEndlessStream) {
   Bytes frame;
-  append_frame(0, NoticeMessage{std::string(995, 'x')}, frame);
+  append_frame(0, DuplicateMessage{std::string(995, 'x')}, frame);
   FrameReader reader;
   std::vector<Message> read;
   const std::span<const std::byte> bytes(frame);

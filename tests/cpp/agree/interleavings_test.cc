@@ -548,7 +548,7 @@ class InterleavingsOfRoundsByMessages : public ::testing::TestWithParam<Scenario
     for (const Script& script : scenario.scripts) scripts.push_back(after_opening(script));
     WorldOptions options;
     options.coordinator.direct = Direct::kByMessages;
-    options.coordinator.stall_shutdown = std::chrono::seconds(1);
+    options.coordinator.stall.shutdown = std::chrono::seconds(1);
     options.takes_eagerly = scenario.writes_log_at_once;
     options.n_stalls = n_stalls;
     Search search(scripts, options, 4);

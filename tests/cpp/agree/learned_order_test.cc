@@ -21,7 +21,7 @@ void observe(LearnedOrder& order, const std::vector<Item>& step) {
 const std::vector<Item> kStep{{7, 60}, {3, 60}, {5, 60}, {1, 10}};
 
 TEST(LearnedOrder, PlansAfterTwoEqualSteps) {
-  LearnedOrder order(100);
+  LearnedOrder order({.group_bytes = 100});
   observe(order, kStep);
   observe(order, kStep);
   EXPECT_FALSE(order.group_of(7));
@@ -36,7 +36,7 @@ TEST(LearnedOrder, PlansAfterTwoEqualSteps) {
 }
 
 TEST(LearnedOrder, FollowsTheOrderOfTheLastStep) {
-  LearnedOrder order(100);
+  LearnedOrder order({.group_bytes = 100});
   observe(order, kStep);
   observe(order, {{1, 10}, {5, 60}, {3, 60}, {7, 60}});
   order.observe(3, 60);
@@ -46,7 +46,7 @@ TEST(LearnedOrder, FollowsTheOrderOfTheLastStep) {
 }
 
 TEST(LearnedOrder, GivesALargeOneItsOwnGroup) {
-  LearnedOrder order(100);
+  LearnedOrder order({.group_bytes = 100});
   const std::vector<Item> step{{0, 500}, {1, 500}, {2, 1}, {3, 0}};
   observe(order, step);
   observe(order, step);
@@ -58,7 +58,7 @@ TEST(LearnedOrder, GivesALargeOneItsOwnGroup) {
 }
 
 TEST(LearnedOrder, KeepsThePlanWhileTheSetStays) {
-  LearnedOrder order(100);
+  LearnedOrder order({.group_bytes = 100});
   observe(order, kStep);
   observe(order, kStep);
   order.observe(7, 60);
@@ -70,7 +70,7 @@ TEST(LearnedOrder, KeepsThePlanWhileTheSetStays) {
 }
 
 TEST(LearnedOrder, DropsThePlanAtOnceWhenAStrangerComes) {
-  LearnedOrder order(100);
+  LearnedOrder order({.group_bytes = 100});
   observe(order, kStep);
   observe(order, kStep);
   order.observe(7, 60);
@@ -83,7 +83,7 @@ TEST(LearnedOrder, DropsThePlanAtOnceWhenAStrangerComes) {
 }
 
 TEST(LearnedOrder, DropsThePlanAfterAStepThatLacksOne) {
-  LearnedOrder order(100);
+  LearnedOrder order({.group_bytes = 100});
   observe(order, kStep);
   observe(order, kStep);
   observe(order, {{7, 60}, {3, 60}, {5, 60}});
@@ -93,7 +93,7 @@ TEST(LearnedOrder, DropsThePlanAfterAStepThatLacksOne) {
 }
 
 TEST(LearnedOrder, PlansAgainAfterAChange) {
-  LearnedOrder order(100);
+  LearnedOrder order({.group_bytes = 100});
   observe(order, kStep);
   observe(order, kStep);
   const std::vector<Item> other{{7, 60}, {8, 60}};
@@ -106,7 +106,7 @@ TEST(LearnedOrder, PlansAgainAfterAChange) {
 }
 
 TEST(LearnedOrder, MakesNoPlanOfStepsThatAlternate) {
-  LearnedOrder order(100);
+  LearnedOrder order({.group_bytes = 100});
   for (int i = 0; i < 10; ++i) {
     observe(order, {{0, 10}, {1, 10}});
     observe(order, {{0, 10}, {2, 10}});
@@ -121,7 +121,7 @@ void observe_kinds(LearnedOrder& order, const std::vector<std::pair<Item, std::u
 }
 
 TEST(LearnedOrder, GroupsByKindAcrossOthers) {
-  LearnedOrder order(100);
+  LearnedOrder order({.group_bytes = 100});
   const std::vector<std::pair<Item, std::uint32_t>> step{{{0, 40}, 0}, {{1, 40}, 1}, {{2, 40}, 0}, {{3, 40}, kNoKind},
                                                          {{4, 40}, 1}, {{5, 40}, 0}, {{6, 40}, 0}};
   observe_kinds(order, step);
@@ -154,7 +154,7 @@ TEST(LearnedOrder, KeepsGroupsBelowTheMost) {
 }
 
 LearnedOrder planned() {
-  LearnedOrder order(100);
+  LearnedOrder order({.group_bytes = 100});
   observe(order, kStep);
   observe(order, kStep);
   order.observe(7, 60);  // groups: 7 and 3; 5 and 1

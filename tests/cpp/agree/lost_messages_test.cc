@@ -77,7 +77,7 @@ class LostMessages : public ::testing::TestWithParam<Case> {
 
   // The events come in an order that the seed gives.
   static End run(std::uint64_t seed, WorldOptions options) {
-    options.coordinator.stall_shutdown = std::chrono::seconds(1);
+    options.coordinator.stall.shutdown = std::chrono::seconds(1);
     options.coordinator.direct = GetParam().direct;
     options.coordinator.reports_groups = GetParam().reports_groups;
     options.hosts = GetParam().hosts;

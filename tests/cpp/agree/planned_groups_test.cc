@@ -228,7 +228,7 @@ TEST(PlannedGroups, AreNoneOfWhatTravelsAloneWhenTold) {
   const CoordinatorOptions options = with_groups(1);
   Members members(1, {}, {});
   CacheIds cache_ids(2, 1);
-  ReadyQueue ready(true, {}, {});
+  ReadyQueue ready(options);
   OpenRounds open_rounds(options);
   Rounds rounds(options, members, cache_ids, ready, open_rounds);
   PlannedGroups groups(options, members, ready, rounds, open_rounds);
@@ -242,8 +242,8 @@ TEST(PlannedGroups, AreNoneOfWhatTravelsAloneWhenTold) {
 
 TEST(PlannedGroups, StallByName) {
   CoordinatorOptions options = with_groups(2);
-  options.stall_warning = seconds(10);
-  options.stall_shutdown = seconds(30);
+  options.stall.warning = seconds(10);
+  options.stall.shutdown = seconds(30);
   Planned desk(options);
   Planned::must(desk.group(1, 0));
   EXPECT_EQ(desk->next_stall_check(), kNow + seconds(10));
@@ -265,7 +265,7 @@ TEST(PlannedGroups, StallByName) {
 
 TEST(PlannedGroups, AreNoStallOnceReady) {
   CoordinatorOptions options = with_groups(2);
-  options.stall_warning = seconds(10);
+  options.stall.warning = seconds(10);
   Planned desk(options);
   desk.group_by_all(0);
   EXPECT_TRUE(desk->check_stalls(kNow + seconds(100)).empty());

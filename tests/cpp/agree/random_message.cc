@@ -81,7 +81,6 @@ class Maker {
   void fill(AbortMessage& m) { m = {error_kind(), text(200)}; }
   void fill(PingMessage& /*m*/) {}
   void fill(PongMessage& /*m*/) {}
-  void fill(NoticeMessage& m) { m.text = text(200); }
   void fill(RelayedMessage& m) {
     m.items.resize(up_to(4));
     for (RelayedMessage::Item& item : m.items) {
@@ -235,7 +234,6 @@ bool same(const ByeAckMessage& /*a*/, const ByeAckMessage& /*b*/) { return true;
 bool same(const AbortMessage& a, const AbortMessage& b) { return a.kind == b.kind && a.text == b.text; }
 bool same(const PingMessage& /*a*/, const PingMessage& /*b*/) { return true; }
 bool same(const PongMessage& /*a*/, const PongMessage& /*b*/) { return true; }
-bool same(const NoticeMessage& a, const NoticeMessage& b) { return a.text == b.text; }
 bool same(const RelayedMessage& a, const RelayedMessage& b);
 bool same(const LogMessage& a, const LogMessage& b);
 

@@ -22,8 +22,8 @@ CoordinatorOptions three_ranks(seconds warning, seconds shutdown) {
   CoordinatorOptions options;
   options.size = 3;
   options.hosts = {"alpha", "beta", ""};
-  options.stall_warning = warning;
-  options.stall_shutdown = shutdown;
+  options.stall.warning = warning;
+  options.stall.shutdown = shutdown;
   return options;
 }
 
@@ -203,7 +203,7 @@ TEST(Stall, ChecksTheOldestOfManyFirst) {
 TEST(Stall, NamesNoMoreThanSixteenRanks) {
   CoordinatorOptions options;
   options.size = 100;
-  options.stall_warning = seconds(1);
+  options.stall.warning = seconds(1);
   Coordinator coordinator(options);
   request(coordinator, 0, "grad", kStart);
   const auto reports = coordinator.check_stalls(kStart + seconds(1));

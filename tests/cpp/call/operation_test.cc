@@ -107,7 +107,8 @@ TEST(Operation, KeepsItsStatusAndOutputs) {
 
 TEST(Operation, CallsBackOnceAfterItIsDone) {
   int n_calls = 0;
-  Operation operation([&n_calls](const Operation& done) {
+  Operation operation;
+  operation.when_done([&n_calls](const Operation& done) {
     ++n_calls;
     EXPECT_TRUE(done.is_done());
     EXPECT_EQ(done.status().message(), "late");
@@ -119,7 +120,8 @@ TEST(Operation, CallsBackOnceAfterItIsDone) {
 
 TEST(Operation, CallsBackOnTheCompletingThread) {
   std::thread::id called_on;
-  Operation operation([&called_on](const Operation&) { called_on = std::this_thread::get_id(); });
+  Operation operation;
+  operation.when_done([&called_on](const Operation&) { called_on = std::this_thread::get_id(); });
   std::thread completer([&operation] { operation.complete(Status::ok_status()); });
   const std::thread::id completer_id = completer.get_id();
   completer.join();
@@ -129,7 +131,8 @@ TEST(Operation, CallsBackOnTheCompletingThread) {
 // A callback may drop what it holds, and must not be kept alive by a finished operation.
 TEST(Operation, LetsItsCallbackGo) {
   auto held = std::make_shared<int>(1);
-  Operation operation([held](const Operation&) {});
+  Operation operation;
+  operation.when_done([held](const Operation&) {});
   EXPECT_EQ(held.use_count(), 2);
   operation.complete(Status::ok_status());
   EXPECT_EQ(held.use_count(), 1);

@@ -102,15 +102,16 @@ TEST(Validate, RefusesToScaleWhatHasNoScale) {
 }
 
 TEST(Validate, TakesADivisorOfAveragesOnly) {
+  constexpr std::array kTwo{0, 1};
   Signature signature{{Collective::kAllreduce, ReduceOp::kAverage}, {{DataType::kInt32, {3}}}, {}};
   signature.divides_by_all = true;
-  EXPECT_TRUE(validate("x", signature, 2).ok());
+  EXPECT_TRUE(validate("x", signature, kTwo).ok());
   signature.op = ReduceOp::kSum;
-  EXPECT_NE(validate("x", signature, 2).message().find("op=Average without weights, here it is sum"),
+  EXPECT_NE(validate("x", signature, kTwo).message().find("op=Average without weights, here it is sum"),
             std::string::npos);
   signature = {{Collective::kAllreduce, ReduceOp::kAverage}, {{DataType::kFloat32, {3}}}, {}};
   signature.is_weighted = signature.divides_by_all = true;
-  EXPECT_NE(validate("x", signature, 2).message().find("here it is weighted"), std::string::npos);
+  EXPECT_NE(validate("x", signature, kTwo).message().find("here it is weighted"), std::string::npos);
 }
 
 TEST(Validate, RefusesWeightsOfWhatHasNoWeightedAverage) {

@@ -58,7 +58,7 @@ class RelayWindow : public ::testing::Test {
   LaneMux mux_{*mesh_};
   LaneMesh lane_mesh_{*mesh_, mux_, 0, {0, 1, 2, 3}, nullptr};
   const Logger logger_{2, LogLevel::kWarning};
-  ControlPlane control_{*mesh_, logger_};
+  ControlPlane control_{*mesh_};
   LaneLog log_{0, lane_mesh_, control_, with_relays(), logger_};
 };
 

@@ -1,10 +1,10 @@
 // Any bytes become a string of JSON.
-#include "observe/json_text.hpp"
-
 #include <gtest/gtest.h>
 
 #include <string>
 #include <string_view>
+
+#include "observe/trace_format.hpp"
 
 namespace ciranda {
 namespace {
