@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "capi/references_left.hpp"
+#include "capi/worlds.hpp"
 #include "capi/world_of_one.hpp"
 #include "capi/world_of_threads.hpp"
 
