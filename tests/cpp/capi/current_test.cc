@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "capi/worlds.hpp"
 #include "capi/world_of_one.hpp"
 #include "capi/world_of_threads.hpp"
+#include "capi/worlds.hpp"
 
 namespace ciranda::capi {
 namespace {
