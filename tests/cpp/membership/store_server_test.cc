@@ -156,9 +156,10 @@ TEST(StoreServer, AnAuthenticatedRankThatSendsNonsenseIsTurnedAway) {
   TestJob job(2);
   for (const std::uint32_t n_bytes : {0U, 5U, 0x7fffffffU, 0xffffffffU}) {
     const auto rank = authenticated(job, 1);
-    ByteWriter frame;
-    frame.number(n_bytes).raw(std::vector<std::byte>(5, std::byte{3}));
-    rank->say(frame.bytes());
+    std::vector<std::byte> frame;
+    ByteWriter{frame}(n_bytes);
+    frame.resize(frame.size() + 5, std::byte{3});
+    rank->say(frame);
     EXPECT_GT(rank->bytes_until_closed(seconds(5)), 0) << "it is told why";
   }
   expect_exchange_works(job, 2, "epoch 1");
