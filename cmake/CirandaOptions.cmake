@@ -12,7 +12,6 @@ option(CIRANDA_BUILD_PYTHON "Build the Python extension ciranda._core" ${_cirand
 option(CIRANDA_BUILD_TESTS "Build the C++ tests (needs GoogleTest)" ${_ciranda_tree})
 option(CIRANDA_BUILD_BENCHMARKS "Build the C++ benchmarks (needs google-benchmark)" OFF)
 option(CIRANDA_BUILD_FUZZERS "Build the libFuzzer targets (needs clang)" OFF)
-option(CIRANDA_WITH_OPENSSL "Use OpenSSL where it is found" ${_ciranda_tree})
 option(CIRANDA_WERROR "Treat warnings as errors" ON)
 option(CIRANDA_COMPILE_TOGETHER "Compile the files of a layer by eight, in half the time" ON)
 set(CIRANDA_PADDLE "" CACHE PATH "Folder of the package paddle 2.6.2: makes the operators of Paddle's programs ahead")

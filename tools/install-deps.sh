@@ -10,7 +10,6 @@ test_packages=(
   git
   iproute2        # network namespaces that act as hosts
   libgtest-dev
-  libssl-dev
   openssh-client openssh-server
   procps
 )

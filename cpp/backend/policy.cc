@@ -4,8 +4,6 @@
 #include <array>
 #include <bit>
 
-#include "backend/limits.hpp"
-
 namespace ciranda {
 namespace {
 
@@ -26,14 +24,6 @@ NativeOptions native_options(const Config& config) {
   options.rounds_to_bfloat16 = !config.wire_dtype.empty();
   options.tries_ways = config.autotune;
   return options;
-}
-
-AgreementLimits agreement_limits(const Config& config) {
-  AgreementLimits limits;
-  if (!config.wire_dtype.empty()) limits.message_bytes /= 2;  // the other way half as many bytes travel
-  if (config.direct_bytes >= 0)
-    limits.memory_bytes = limits.message_bytes = static_cast<std::size_t>(config.direct_bytes);
-  return limits;
 }
 
 std::size_t middle_of_class(std::size_t n_bytes) { return std::bit_ceil(n_bytes) / 4 * 3; }

@@ -1,10 +1,12 @@
 // AgreementLimits: up to which size ranks agree on a blocking call directly, without the log, and how much the log
-// gathers before it goes on. The same bits come of any of them; they say how fast. A plain value, made by the policy
-// (backend/policy.hpp) of the defaults here and the settings.
+// gathers before it goes on. The same bits come of any of them; they say how fast. A plain value, made of the defaults
+// here and the settings.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
+
+#include "base/config.hpp"
 
 namespace ciranda {
 
@@ -37,5 +39,13 @@ struct AgreementLimits {
   // What submissions leave to a later one (progress/submission_coalescing.hpp): more takes longer than an iteration.
   std::size_t left_bytes = 256 << 10;
 };
+
+inline AgreementLimits agreement_limits(const Config& config) {
+  AgreementLimits limits;
+  if (!config.wire_dtype.empty()) limits.message_bytes /= 2;  // the other way half as many bytes travel
+  if (config.direct_bytes >= 0)
+    limits.memory_bytes = limits.message_bytes = static_cast<std::size_t>(config.direct_bytes);
+  return limits;
+}
 
 }  // namespace ciranda

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/parse_number.hpp"
 #include "base/port_range.hpp"
 #include "base/staging_choice.hpp"
 
@@ -19,47 +20,31 @@ constexpr double kMaxSeconds = 1e9;
 constexpr double kMiB = 1024.0 * 1024.0;
 constexpr double kGiB = 1024.0 * kMiB;
 
+// Rows of each type. Behind the meaning: where the value goes, if it is an integer, a real, a boolean, a text.
 constexpr Setting integer(std::string_view name, std::string_view horovod, std::int64_t Config::*field, double lowest,
                           double highest, std::string_view meaning) {
-  Setting setting{name, horovod, SettingType::kInteger, lowest, highest, meaning};
-  setting.integer = field;
-  return setting;
+  return {name, horovod, SettingType::kInteger, lowest, highest, meaning, field};
 }
-
 constexpr Setting real(std::string_view name, std::string_view horovod, double Config::*field, double lowest,
                        double highest, std::string_view meaning) {
-  Setting setting{name, horovod, SettingType::kReal, lowest, highest, meaning};
-  setting.real = field;
-  return setting;
+  return {name, horovod, SettingType::kReal, lowest, highest, meaning, nullptr, field};
 }
-
 constexpr Setting boolean(std::string_view name, std::string_view horovod, bool Config::*field,
                           std::string_view meaning) {
-  Setting setting{name, horovod, SettingType::kBoolean, 0, 1, meaning};
-  setting.boolean = field;
-  return setting;
+  return {name, horovod, SettingType::kBoolean, 0, 1, meaning, nullptr, nullptr, field};
 }
-
 constexpr Setting text(std::string_view name, std::string_view horovod, std::string Config::*field,
-                       std::string_view meaning) {
-  Setting setting{name, horovod, SettingType::kText, 0, 0, meaning};
-  setting.text = field;
-  return setting;
+                       std::string_view meaning, SettingType type = SettingType::kText,
+                       std::span<const std::string_view> words = {}) {
+  return {name, horovod, type, 0, 0, meaning, nullptr, nullptr, nullptr, field, words};
 }
-
 constexpr Setting word(std::string_view name, std::string_view horovod, std::string Config::*field,
                        std::span<const std::string_view> words, std::string_view meaning) {
-  Setting setting{name, horovod, SettingType::kWord, 0, 0, meaning};
-  setting.text = field;
-  setting.words = words;
-  return setting;
+  return text(name, horovod, field, meaning, SettingType::kWord, words);
 }
-
 constexpr Setting ports(std::string_view name, std::string_view horovod, std::string Config::*field,
                         std::string_view meaning) {
-  Setting setting{name, horovod, SettingType::kPorts, 0, 0, meaning};
-  setting.text = field;
-  return setting;
+  return text(name, horovod, field, meaning, SettingType::kPorts);
 }
 
 constexpr std::array<std::string_view, 1> kEngines{"none"};
@@ -180,15 +165,6 @@ constexpr std::array kSettings{
          "CPU binding by the launcher. none: any core; core: each rank's share of its host's cores; numa: the cores of "
          "a NUMA node."),
 };
-
-template <typename T>
-std::optional<T> parse_number(const std::string& value) {
-  T number{};
-  const char* end = value.data() + value.size();
-  const auto [last, error] = std::from_chars(value.data(), end, number);
-  if (error != std::errc{} || last != end) return std::nullopt;
-  return number;
-}
 
 std::string lower_case(std::string text) {
   for (char& c : text) {

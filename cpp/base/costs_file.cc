@@ -5,13 +5,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <string_view>
 #include <system_error>
 
 #include "base/checksum.hpp"
+#include "base/parse_number.hpp"
 #include "base/unique_fd.hpp"
 
 namespace ciranda {
@@ -62,12 +62,12 @@ Status parse_line(std::string_view line, const HostCost& expected, HostCosts& co
     return Status::invalid_argument(where + "about " + std::string(expected.name));
   }
   line.remove_prefix(expected.name.size() + 1);
-  std::uint64_t value = 0;
-  const auto [last, error] = std::from_chars(line.data(), line.data() + line.size(), value);
-  if (error != std::errc{} || last != line.data() + line.size() || value < expected.lowest || value > expected.highest)
+  const auto value = parse_number<std::uint64_t>(line);
+  if (!value || *value < expected.lowest || *value > expected.highest) {
     return Status::invalid_argument(where + "a number from " + std::to_string(expected.lowest) + " to " +
                                     std::to_string(expected.highest));
-  costs.*expected.value = value;
+  }
+  costs.*expected.value = *value;
   return Status::ok_status();
 }
 

@@ -42,6 +42,15 @@ struct DataTypeInfo {
   std::uint8_t dlpack_code;  // DLDataTypeCode: 0 int, 1 uint, 2 float, 4 bfloat, 5 complex, 6 bool
 };
 
+// Whether each row of a table stands where its value says.
+template <typename Row, std::size_t kRows, typename Value>
+consteval bool rows_are_in_order(const std::array<Row, kRows>& table, Value Row::*value) {
+  for (std::size_t i = 0; i < kRows; ++i) {
+    if (static_cast<std::size_t>(table[i].*value) != i) return false;
+  }
+  return true;
+}
+
 inline constexpr std::array kDataTypes{
     DataTypeInfo{DataType::kBool, "bool", 1, TypeClass::kBoolean, 6},
     DataTypeInfo{DataType::kUInt8, "uint8", 1, TypeClass::kUnsigned, 1},
@@ -60,14 +69,7 @@ inline constexpr std::array kDataTypes{
     DataTypeInfo{DataType::kComplex128, "complex128", 16, TypeClass::kComplex, 5},
 };
 static_assert(kDataTypes.size() == kNumDataTypes);
-static_assert(
-    [] {
-      for (std::size_t i = 0; i < kNumDataTypes; ++i) {
-        if (static_cast<std::size_t>(kDataTypes[i].dtype) != i) return false;
-      }
-      return true;
-    }(),
-    "rows stand in the order of their wire value");
+static_assert(rows_are_in_order(kDataTypes, &DataTypeInfo::dtype), "rows stand in the order of their wire value");
 
 // REQUIRES: dtype is a member of the enum (values from the wire go through data_type_from_wire first).
 constexpr const DataTypeInfo& info(DataType dtype) { return kDataTypes[static_cast<std::size_t>(dtype)]; }

@@ -19,7 +19,6 @@ class Logger {
  public:
   Logger(int rank, LogLevel level) : rank_(rank), level_(level) {}
 
-  void info(const std::string& text) const { write(LogLevel::kInfo, text); }
   void warning(const std::string& text) const { write(LogLevel::kWarning, text); }
   void error(const std::string& text) const { write(LogLevel::kError, text); }
 

@@ -1,9 +1,10 @@
 #include "base/other_launchers.hpp"
 
 #include <array>
-#include <charconv>
 #include <optional>
 #include <string>
+
+#include "base/parse_number.hpp"
 
 namespace ciranda {
 namespace {
@@ -46,12 +47,7 @@ bool is_set(const GetEnv& get_env, const std::string& variable) {
 }
 
 std::optional<std::int64_t> number_in(const std::optional<std::string>& value) {
-  if (!value) return std::nullopt;
-  std::int64_t number = 0;
-  const char* end = value->data() + value->size();
-  const auto [last, error] = std::from_chars(value->data(), end, number);
-  if (error != std::errc{} || last != end) return std::nullopt;
-  return number;
+  return value ? parse_number<std::int64_t>(*value) : std::nullopt;
 }
 
 bool says_several(const LauncherVariable& row, std::int64_t number) {

@@ -77,14 +77,7 @@ inline constexpr std::array kReduceOps{
     ReduceOpInfo{ReduceOp::kLogicalXor, "logical_xor", kBooleans, false, true, "true in an odd number"},
 };
 static_assert(kReduceOps.size() == kNumReduceOps);
-static_assert(
-    [] {
-      for (std::size_t i = 0; i < kNumReduceOps; ++i) {
-        if (static_cast<std::size_t>(kReduceOps[i].op) != i) return false;
-      }
-      return true;
-    }(),
-    "rows stand in the order of their wire value");
+static_assert(rows_are_in_order(kReduceOps, &ReduceOpInfo::op), "rows stand in the order of their wire value");
 
 constexpr const ReduceOpInfo& info(ReduceOp op) { return kReduceOps[static_cast<std::size_t>(op)]; }
 constexpr std::string_view to_string(ReduceOp op) { return info(op).name; }

@@ -6,7 +6,6 @@
 #include "base/other_launchers.hpp"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
-#include "capi/message.hpp"
 #include "capi/translate.hpp"
 #include "capi/worlds.hpp"
 #include "ciranda/ciranda.h"

@@ -6,7 +6,6 @@
 
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
-#include "capi/message.hpp"
 #include "ciranda/ciranda.h"
 
 namespace ciranda::capi {

@@ -1,5 +1,3 @@
-#include "capi/other_engines.hpp"
-
 #include <dlfcn.h>
 #include <link.h>
 
@@ -8,6 +6,7 @@
 #include <vector>
 
 #include "capi/translate.hpp"
+#include "capi/worlds.hpp"
 #include "ciranda/table.h"
 
 namespace ciranda::capi {

@@ -27,17 +27,10 @@ uint32_t ciranda_abi_version(void) noexcept { return CIRANDA_ABI_VERSION; }
 const char* ciranda_version(void) noexcept { return CIRANDA_VERSION; }
 
 const char* ciranda_status_name(ciranda_status status) noexcept {
-  switch (status) {
-    case CIRANDA_PENDING: return "Pending";
-    case CIRANDA_OK: return "OK";
-    case CIRANDA_INVALID_ARGUMENT: return "InvalidArgument";
-    case CIRANDA_MISMATCH: return "Mismatch";
-    case CIRANDA_RANKS_LOST: return "RanksLost";
-    case CIRANDA_TIMEOUT: return "Timeout";
-    case CIRANDA_ABORTED: return "Aborted";
-    case CIRANDA_INTERNAL: return "Internal";
-    default: return "unknown";
-  }
+  if (status == CIRANDA_PENDING) return "Pending";
+  if (status == CIRANDA_OK) return "OK";
+  if (status < CIRANDA_OK || status > CIRANDA_INTERNAL) return "unknown";
+  return ciranda::to_string(static_cast<ciranda::ErrorKind>(status)).data();  // literals, so they end in a NUL
 }
 
 const char* ciranda_dtype_name(ciranda_dtype dtype) noexcept {

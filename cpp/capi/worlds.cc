@@ -4,13 +4,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
-#include "capi/other_engines.hpp"
-#include "capi/references_left.hpp"
+#include "base/log.hpp"
 #include "engine/connect.hpp"
 
 namespace ciranda::capi {
@@ -68,6 +70,29 @@ class BeingJoined {
   Worlds& worlds_;
 };
 
+std::size_t n_references_left(const ciranda_context& context) {
+  const std::size_t n_expected = 1 + context.n_sessions.load();
+  const std::size_t n_references = context.n_references.load();
+  return n_references > n_expected ? n_references - n_expected : 0;
+}
+
+// Warns if, a little after the world was left, there are more references than the caller's and those of bindings that
+// keep one until they end: who forgets to give one back keeps the engine's memory and connections. Calls that are under
+// way give theirs back soon, as everything fails now.
+void tell_references_left(const ciranda_context& context) {
+  using Clock = std::chrono::steady_clock;
+  constexpr auto kPatience = std::chrono::milliseconds(100);
+  constexpr auto kBetweenLooks = std::chrono::milliseconds(1);
+  const auto give_up = Clock::now() + kPatience;
+  while (n_references_left(context) > 0 && Clock::now() < give_up) std::this_thread::sleep_for(kBetweenLooks);
+  const std::size_t n_forgotten = n_references_left(context);
+  if (n_forgotten == 0) return;
+  const Logger logger(context.engine->rank(), log_level_from(context.config.log_level));
+  logger.warning("ciranda_shutdown: " + std::to_string(n_forgotten) +
+                 " more references to the context are held than there are users: every ciranda_current() and "
+                 "ciranda_context_retain() needs a ciranda_context_release(), else the engine's memory stays");
+}
+
 }  // namespace
 
 Result<ciranda_context*> join_world(Config config, std::optional<std::uint64_t> epoch,
@@ -105,10 +130,12 @@ void leave(ciranda_context& context) {
   if (was_open) {
     context.engine->shutdown();
     release(context);
-    tell_references_left(context);
+    if (tells_references_left()) tell_references_left(context);
   }
   release(context);
 }
+
+bool tells_references_left() { return CIRANDA_TELLS_REFERENCES_LEFT; }
 
 std::size_t n_worlds() {
   Worlds& worlds = here();

@@ -33,11 +33,18 @@ void release(ciranda_context& context);
 // Ends the world for all who refer to it, and gives back a reference. Whoever comes second does not wait for the
 // first.
 void leave(ciranda_context& context);
+// Whether leave() warns of references that were forgotten, as builds to look for mistakes in do.
+bool tells_references_left();
 
 // Those that are open or being joined.
 std::size_t n_worlds();
 
 // What join_world() takes next, without an epoch.
 std::uint64_t next_epoch();
+
+// InvalidArgument, with the file of the other copy, if another copy of the library in this process has joined a world:
+// names, errors and shutdown() of one mean nothing to the other, and their ranks wait for each other for ever. However
+// it was loaded: preloaded, by a program that is linked with it, or by dlopen() with RTLD_LOCAL.
+Status refuse_other_engines();
 
 }  // namespace ciranda::capi

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "agree/process_sets.hpp"
-#include "backend/limits.hpp"
+#include "base/agreement_limits.hpp"
 #include "base/earliest.hpp"
 #include "transport/arrivals.hpp"
 

@@ -4,8 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "backend/limits.hpp"
-
 namespace ciranda {
 namespace {
 

@@ -1,7 +1,7 @@
 // Acceptor: listens, and hands out connections only once they have proved to belong to the job.
 //
 // Strangers cost little: each has `deadline` to finish the handshake, sends at most Handshake::kMostBytes before it is
-// believed, and there are at most `most_half_open` of them; one more, and the oldest is dropped.
+// believed, and there are at most kMostHalfOpen of them; one more, and the oldest is dropped.
 // Threads: one. It lives on the caller's event loop (level-triggered, each descriptor is its own token): pass it every
 // event whose token it owns(), and call expire() when next_deadline() has come.
 // Failure: the first few refusals go to `on_refused`, a sentence naming the address; none ends the acceptor.
@@ -36,13 +36,14 @@ struct Admitted {
 struct AcceptorOptions {
   Credentials credentials;
   AcceptingHandshake::Expectation expectation;
-  std::size_t most_half_open = 64;
   std::chrono::milliseconds deadline = kHandshakeLimit;
   std::function<void(const std::string&)> on_refused;
 };
 
 class Acceptor {
  public:
+  static constexpr std::size_t kMostHalfOpen = 64;
+
   // REQUIRES: loop outlives the acceptor; the listeners are non-blocking.
   static Result<Acceptor> create(EventLoop& loop, std::vector<UniqueFd> listeners, AcceptorOptions options);
 

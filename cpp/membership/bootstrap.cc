@@ -9,8 +9,6 @@
 #include <utility>
 
 #include "membership/bootstrap_messages.hpp"
-#include "membership/chosen_interfaces.hpp"
-#include "membership/compare_settings.hpp"
 #include "membership/host_identity.hpp"
 #include "membership/pair_connector.hpp"
 #include "membership/shm_probe.hpp"
@@ -35,6 +33,51 @@ Result<std::vector<SocketAddress>> parse_all(const std::vector<std::string>& tex
     addresses.push_back(address.value());
   }
   return addresses;
+}
+
+std::string text_of(const std::string& value) { return "'" + value + "'"; }
+template <typename Number>
+std::string text_of(Number value) {
+  return std::to_string(value);
+}
+
+// Mismatch, which says what differs `here` from `there`, on the rank of that name.
+Status compare_settings(const CommonSettings& here, const CommonSettings& there, const std::string& name) {
+  Status status;
+  for_each_common_setting([&](const std::string& what, auto setting) {
+    if (!status.ok() || here.*setting == there.*setting) return;
+    status = Status::mismatch(what + " is " + text_of(here.*setting) + " here but " + text_of(there.*setting) + " on " +
+                              name + ": set it to the same value on all ranks");
+  });
+  return status;
+}
+
+SocketAddress choose_address(const StoreClient& store) {
+  const SocketAddress reached_from = store.local_address();
+  if (!reached_from.is_loopback()) return reached_from;
+  // The store is on this host. If it has other addresses too, ranks elsewhere come by them, and to us as well.
+  const auto interfaces = interface_addresses();
+  for (const SocketAddress& candidate : store.candidates()) {
+    const bool is_ours = std::any_of(interfaces.begin(), interfaces.end(), [&candidate](const InterfaceAddress& each) {
+      return each.address.same_ip(candidate);
+    });
+    if (!candidate.is_loopback() && is_ours) return candidate;
+  }
+  return reached_from;
+}
+
+// Where the others shall reach this rank: by the interfaces of these names or addresses; where there are none, by the
+// one by which the store is reached, or would be from another host. InvalidArgument for an interface that is not there.
+Result<std::vector<InterfaceAddress>> choose_interfaces(const std::vector<std::string>& names,
+                                                        const StoreClient& store) {
+  std::vector<InterfaceAddress> chosen;
+  for (const std::string& name : names) {
+    auto found = find_interface(name, store.local_address().family());
+    if (!found.ok()) return found.status();
+    chosen.push_back(std::move(found).value());
+  }
+  if (chosen.empty()) chosen.push_back({"", choose_address(store)});
+  return chosen;
 }
 
 // The state of one rank's joining, step by step.

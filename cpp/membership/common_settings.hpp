@@ -1,5 +1,5 @@
 // CommonSettings: what is set to the same value on all ranks of a world. They tell each other (bootstrap_messages.hpp)
-// and compare it (compare_settings.hpp).
+// and compare it.
 #pragma once
 
 #include <cstdint>

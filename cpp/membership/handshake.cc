@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-#include "membership/wire.hpp"
+#include "base/codec.hpp"
 
 namespace ciranda {
 namespace {
@@ -44,34 +44,31 @@ struct Hello {
 };
 
 std::vector<std::byte> encode_hello(const Credentials& credentials, const Purpose& purpose, const Nonce& nonce) {
-  const Digest job = sha256({bytes_of(credentials.job)});
-  ByteWriter out;
-  out.raw(bytes_of(kMagic)).number(kProtocolVersion).number(static_cast<std::uint8_t>(purpose.role));
-  out.number(purpose.index).number(credentials.epoch).number(purpose.from).number(purpose.to).number(purpose.size);
-  out.raw(short_job(job)).raw(nonce);
-  return out.take();
+  std::vector<std::byte> bytes;
+  ByteWriter out(bytes);
+  out.raw(bytes_of(kMagic));
+  out(kProtocolVersion, purpose.role, purpose.index, credentials.epoch, purpose.from, purpose.to, purpose.size);
+  out.raw(short_job(sha256({bytes_of(credentials.job)})));
+  out.raw(nonce);
+  return bytes;
 }
 
 Hello decode_hello(std::span<const std::byte> bytes) {
   ByteReader in(bytes.subspan(kMagic.size()));
   Hello hello;
-  hello.version = in.number<std::uint16_t>();
-  hello.role = in.number<std::uint8_t>();
-  hello.purpose.index = in.number<std::uint8_t>();
-  hello.epoch = in.number<std::uint64_t>();
-  hello.purpose.role = static_cast<Role>(hello.role);
-  hello.purpose.from = in.number<std::uint32_t>();
-  hello.purpose.to = in.number<std::uint32_t>();
-  hello.purpose.size = in.number<std::uint32_t>();
-  in.array(hello.job);
+  Purpose& purpose = hello.purpose;
+  in(hello.version, hello.role, purpose.index, hello.epoch, purpose.from, purpose.to, purpose.size, hello.job);
+  purpose.role = static_cast<Role>(hello.role);
   return hello;
 }
 
 // A challenge, or with a refusal only that.
 std::vector<std::byte> encode_challenge(Refusal refusal, const Nonce& nonce, const Digest& proof) {
-  ByteWriter out;
-  out.raw(bytes_of(kMagic)).number(static_cast<std::uint64_t>(refusal)).raw(nonce).raw(proof);
-  return out.take();
+  std::vector<std::byte> bytes;
+  ByteWriter out(bytes);
+  out.raw(bytes_of(kMagic));
+  out(static_cast<std::uint64_t>(refusal), nonce, proof);
+  return bytes;
 }
 
 Refusal judge(const Hello& hello, const Credentials& credentials, const AcceptingHandshake::Expectation& expectation) {
@@ -133,11 +130,10 @@ void ConnectingHandshake::on_message(std::span<const std::byte> message) {
     return;
   }
   ByteReader in(message.subspan(kMagic.size()));
-  const auto refusal = in.number<std::uint64_t>();
+  std::uint64_t refusal = 0;
   Nonce nonce{};
   Digest proof{};
-  in.array(nonce);
-  in.array(proof);
+  in(refusal, nonce, proof);
   if (refusal != 0) {
     const bool known = refusal <= static_cast<std::uint64_t>(Refusal::kLast);
     refuse(explain(known ? static_cast<Refusal>(refusal) : Refusal::kNone, false));

@@ -1,5 +1,4 @@
-// HMAC-SHA256 (RFC 2104, FIPS 180-4), by OpenSSL or, without it, by our own: CMake picks hmac_openssl.cc or
-// hmac_builtin.cc.
+// HMAC-SHA256 (RFC 2104, FIPS 180-4).
 //
 // Threads: pure functions. Failure: none. The parts of a message are taken one after the other, as if concatenated.
 #pragma once

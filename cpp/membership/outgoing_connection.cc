@@ -34,14 +34,13 @@ OutgoingConnection::~OutgoingConnection() {
   if (socket_.valid()) loop_->remove(socket_.get());
 }
 
-OutgoingConnection::State OutgoingConnection::on_event() {
-  if (state_ != State::kTrying) return state_;
+void OutgoingConnection::on_event() {
+  if (state_ != State::kTrying) return;
   if (!connected_) {
     on_connected();
   } else {
     on_readable();
   }
-  return state_;
 }
 
 void OutgoingConnection::on_connected() {

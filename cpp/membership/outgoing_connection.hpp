@@ -30,10 +30,9 @@ class OutgoingConnection {
   OutgoingConnection& operator=(const OutgoingConnection&) = delete;
 
   std::uint64_t token() const { return static_cast<std::uint64_t>(socket_.get()); }
-  State on_event();
+  void on_event();
 
   State state() const { return state_; }
-  const SocketAddress& address() const { return to_; }
   const std::string& reason() const { return reason_; }
   bool for_good() const { return for_good_; }
   bool nobody_listens() const { return nobody_listens_; }

@@ -6,21 +6,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
+#include <cstdint>
 
 #include "base/unique_fd.hpp"
 
 namespace ciranda {
-namespace {
-
-int digit_value(char digit) {
-  if (digit >= '0' && digit <= '9') return digit - '0';
-  if (digit >= 'a' && digit <= 'f') return digit - 'a' + 10;
-  if (digit >= 'A' && digit <= 'F') return digit - 'A' + 10;
-  return -1;
-}
-
-}  // namespace
-
 Result<Secret> parse_secret(std::string_view text) {
   constexpr std::string_view kBlank = " \t\r\n";
   const std::size_t first = text.find_first_not_of(kBlank);
@@ -30,10 +21,10 @@ Result<Secret> parse_secret(std::string_view text) {
   const Status malformed = Status::invalid_argument("the job's secret must be 64 hexadecimal digits");
   if (text.size() != 2 * secret.size()) return malformed;
   for (std::size_t i = 0; i < secret.size(); ++i) {
-    const int high = digit_value(text[2 * i]);
-    const int low = digit_value(text[2 * i + 1]);
-    if (high < 0 || low < 0) return malformed;
-    secret[i] = static_cast<std::byte>(high * 16 + low);
+    const char* const digits = text.data() + 2 * i;
+    std::uint8_t value = 0;
+    if (std::from_chars(digits, digits + 2, value, 16).ptr != digits + 2) return malformed;
+    secret[i] = std::byte{value};
   }
   return secret;
 }

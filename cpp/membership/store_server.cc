@@ -10,7 +10,6 @@
 #include <cstdio>
 #include <map>
 #include <mutex>
-#include <stdexcept>
 #include <thread>
 #include <utility>
 
@@ -71,21 +70,19 @@ Result<Listeners> listen_at_any_of(const std::vector<SocketAddress>& addresses, 
                                   " that is free on all its addresses; the last try: " + last.message());
 }
 
-}  // namespace
-
-class StoreServer::Service {
+class Service final : public StoreServer {
  public:
   static Result<std::unique_ptr<Service>> create(const StoreServerOptions& options);
 
   Service(EventLoop loop, Bell bell, std::uint16_t port, int size)
       : loop_(std::move(loop)), bell_(std::move(bell)), port_(port), rounds_(static_cast<std::uint32_t>(size)) {}
-  ~Service() { close(); }
+  ~Service() override { close(); }
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
 
-  std::uint16_t port() const { return port_; }
+  std::uint16_t port() const override { return port_; }
 
-  void close() {
+  void close() override {
     const std::lock_guard lock(close_mutex_);
     if (!thread_.joinable()) return;
     if (getpid() != owner_) {
@@ -121,7 +118,7 @@ class StoreServer::Service {
   std::thread thread_;
 };
 
-Result<std::unique_ptr<StoreServer::Service>> StoreServer::Service::create(const StoreServerOptions& options) {
+Result<std::unique_ptr<Service>> Service::create(const StoreServerOptions& options) {
   auto ports = parse_port_range(options.port_range);
   if (!ports.ok()) return ports.status();
   if (options.size < 1 || options.bind.empty()) {
@@ -156,7 +153,7 @@ Result<std::unique_ptr<StoreServer::Service>> StoreServer::Service::create(const
   return service;
 }
 
-void StoreServer::Service::run() {
+void Service::run() {
   while (!stop_.load()) {
     const auto events = loop_.wait(timeout_ms(Clock::now()));
     const auto now = Clock::now();
@@ -166,14 +163,14 @@ void StoreServer::Service::run() {
   }
 }
 
-int StoreServer::Service::timeout_ms(Clock::time_point now) const {
+int Service::timeout_ms(Clock::time_point now) const {
   const auto next = earliest(acceptor_->next_deadline(), rounds_.next_deadline());
   if (!next) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - now).count();
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1 << 30));
 }
 
-void StoreServer::Service::on_event(const EventLoop::Event& event, Clock::time_point now) {
+void Service::on_event(const EventLoop::Event& event, Clock::time_point now) {
   const int fd = static_cast<int>(event.token);
   if (acceptor_->owns(event.token)) {
     auto admitted = acceptor_->on_event(event.token, now);
@@ -200,7 +197,7 @@ void StoreServer::Service::on_event(const EventLoop::Event& event, Clock::time_p
   }
 }
 
-void StoreServer::Service::on_readable(Client& client, Clock::time_point now) {
+void Service::on_readable(Client& client, Clock::time_point now) {
   std::array<std::byte, 16384> bytes;
   const ssize_t n_read = recv(client.socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
   if (n_read < 0 && (errno == EAGAIN || errno == EINTR)) return;
@@ -226,7 +223,7 @@ void StoreServer::Service::on_readable(Client& client, Clock::time_point now) {
   }
 }
 
-void StoreServer::Service::deliver(const std::vector<StoreReply>& replies) {
+void Service::deliver(const std::vector<StoreReply>& replies) {
   for (const StoreReply& reply : replies) {
     const auto client = std::find_if(clients_.begin(), clients_.end(),
                                      [&reply](const auto& each) { return each.second.id == reply.to; });
@@ -237,7 +234,7 @@ void StoreServer::Service::deliver(const std::vector<StoreReply>& replies) {
   }
 }
 
-void StoreServer::Service::flush(Client& client) {
+void Service::flush(Client& client) {
   const int fd = client.socket.get();
   while (client.n_sent < client.outgoing.size()) {
     const auto rest = std::span(client.outgoing).subspan(client.n_sent);
@@ -255,7 +252,7 @@ void StoreServer::Service::flush(Client& client) {
   loop_.change(fd, EPOLLIN, static_cast<std::uint64_t>(fd));
 }
 
-void StoreServer::Service::drop(Client& client) {
+void Service::drop(Client& client) {
   const ConnectionId id = client.id;
   const int fd = client.socket.get();
   loop_.remove(fd);
@@ -264,31 +261,12 @@ void StoreServer::Service::drop(Client& client) {
   deliver(rounds_.leave(id));
 }
 
+}  // namespace
+
 Result<std::unique_ptr<StoreServer>> StoreServer::start(const StoreServerOptions& options) {
   auto service = Service::create(options);
   if (!service.ok()) return service.status();
-  return std::unique_ptr<StoreServer>(new StoreServer(std::move(service).value()));
+  return std::unique_ptr<StoreServer>(std::move(service).value());
 }
-
-StoreServer::StoreServer(std::unique_ptr<Service> service) : service_(std::move(service)) {}
-
-StoreServer::StoreServer(std::vector<std::string> bind, const std::string& secret, int size, std::string job,
-                         std::string port_range) {
-  StoreServerOptions options;
-  if (secret.size() != options.secret.size()) throw std::runtime_error("the job's secret must be 32 bytes");
-  std::transform(secret.begin(), secret.end(), options.secret.begin(),
-                 [](char byte) { return static_cast<std::byte>(byte); });
-  options.bind = std::move(bind);
-  options.size = size;
-  options.job = std::move(job);
-  options.port_range = std::move(port_range);
-  auto service = Service::create(options);
-  if (!service.ok()) throw std::runtime_error(service.status().message());
-  service_ = std::move(service).value();
-}
-
-StoreServer::~StoreServer() = default;
-std::uint16_t StoreServer::port() const { return service_->port(); }
-void StoreServer::close() { service_->close(); }
 
 }  // namespace ciranda

@@ -31,22 +31,11 @@ struct StoreServerOptions {
 class StoreServer {
  public:
   static Result<std::unique_ptr<StoreServer>> start(const StoreServerOptions& options);
-  // start(), for callers with exceptions. `secret` is 32 bytes. Throws std::runtime_error.
-  StoreServer(std::vector<std::string> bind, const std::string& secret, int size, std::string job,
-              std::string port_range = "");
-  ~StoreServer();
-  StoreServer(const StoreServer&) = delete;
-  StoreServer& operator=(const StoreServer&) = delete;
+  virtual ~StoreServer() = default;
 
-  std::uint16_t port() const;
+  virtual std::uint16_t port() const = 0;
   // Ends all connections and the thread. Idempotent.
-  void close();
-
- private:
-  class Service;
-  explicit StoreServer(std::unique_ptr<Service> service);
-
-  std::unique_ptr<Service> service_;
+  virtual void close() = 0;
 };
 
 }  // namespace ciranda

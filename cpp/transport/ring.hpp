@@ -28,8 +28,6 @@ class ByteRing {
   explicit ByteRing(std::span<std::byte> memory)
       : memory_(memory.data()), capacity_(std::bit_floor(memory.size() - 3 * kLineBytes)) {}
 
-  std::size_t capacity() const { return capacity_; }
-
   // Writer: takes as many bytes as fit, and returns how many. 0 when full or closed.
   std::size_t write_some(std::span<const std::byte> bytes) {
     if (closed()) return 0;

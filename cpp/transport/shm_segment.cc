@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -21,18 +21,6 @@ namespace {
 std::string mebibytes(std::uint64_t n_bytes) {
   const std::uint64_t tenths = (n_bytes * 10 + (1 << 20) - 1) / (1 << 20);
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " MiB";
-}
-
-std::string random_name() {
-  std::array<unsigned char, 16> bytes{};
-  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) return {};
-  std::string name = "ciranda-";
-  for (const unsigned char byte : bytes) {
-    constexpr std::string_view kDigits = "0123456789abcdef";
-    name += kDigits[byte >> 4];
-    name += kDigits[byte & 15];
-  }
-  return name;
 }
 
 std::string path_of_own(int fd) {
@@ -102,17 +90,13 @@ Result<ShmSegment> ShmSegment::create_part(std::size_t n_bytes, std::span<const 
   return create_named(n_bytes, own, folder);
 }
 
-Result<ShmSegment> ShmSegment::create_named(std::size_t n_bytes, const std::string& folder) {
-  return create_named(n_bytes, std::array{ShmExtent{0, n_bytes}}, folder);
-}
-
 Result<ShmSegment> ShmSegment::create_named(std::size_t n_bytes, std::span<const ShmExtent> own,
                                             const std::string& folder) {
   ShmSegment segment;
-  const std::string path = folder + "/" + random_name();
-  segment.file_.reset(::open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600));
+  std::string path = folder + "/ciranda-XXXXXX";
+  segment.file_.reset(mkostemp(path.data(), O_CLOEXEC));
   if (!segment.file_.valid()) return Status::from_errno("cannot make a file in " + folder);
-  segment.path_ = path;
+  segment.path_ = std::move(path);
   segment.has_name_ = true;
   return filled(std::move(segment), n_bytes, own, folder);
 }

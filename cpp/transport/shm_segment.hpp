@@ -30,8 +30,9 @@ class ShmSegment {
   // The same, where others are to allocate all but `own`; but it fails if there is no room for all of it now.
   static Result<ShmSegment> create_part(std::size_t n_bytes, std::span<const ShmExtent> own,
                                         const std::string& folder = "/dev/shm");
-  // create(), where the file system knows no files without a name: the name is there until release_path().
-  static Result<ShmSegment> create_named(std::size_t n_bytes, const std::string& folder);
+  // create_part(), where the file system knows no files without a name: the name is there until release_path().
+  static Result<ShmSegment> create_named(std::size_t n_bytes, std::span<const ShmExtent> own,
+                                         const std::string& folder);
   // What was created elsewhere, of which this process allocates its `own` part. Refuses what is not exactly that: wrong
   // size, another user's, writable by others.
   static Result<ShmSegment> open(const std::string& path, std::size_t n_bytes, std::span<const ShmExtent> own = {});
@@ -62,8 +63,6 @@ class ShmSegment {
 
  private:
   ShmSegment() = default;
-  static Result<ShmSegment> create_named(std::size_t n_bytes, std::span<const ShmExtent> own,
-                                         const std::string& folder);
   static Result<ShmSegment> filled(ShmSegment segment, std::size_t n_bytes, std::span<const ShmExtent> own,
                                    const std::string& folder);
   Status map(int fd, std::size_t n_bytes);

@@ -9,11 +9,12 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <charconv>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
+
+#include "base/parse_number.hpp"
 
 namespace ciranda {
 namespace {
@@ -27,16 +28,14 @@ std::optional<HostAndPort> split(std::string_view text) {
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos || colon == 0) return std::nullopt;
   std::string_view host = text.substr(0, colon);
-  const std::string_view digits = text.substr(colon + 1);
   if (host.front() == '[' && host.back() == ']' && host.size() > 2) {
     host = host.substr(1, host.size() - 2);
   } else if (host.find(':') != std::string_view::npos) {
     return std::nullopt;
   }
-  HostAndPort result{std::string(host), 0};
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), result.port);
-  if (digits.empty() || error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
-  return result;
+  const auto port = parse_number<std::uint16_t>(text.substr(colon + 1));
+  if (!port) return std::nullopt;
+  return HostAndPort{std::string(host), *port};
 }
 
 Result<std::vector<SocketAddress>> look_up(const HostAndPort& wanted, int flags) {

@@ -21,8 +21,9 @@ TEST(LogLevels, AreWarningByAnyOtherName) {
 
 TEST(Logger, WritesItsLevelAndAbove) {
   const Logger logger(3, LogLevel::kWarning);
+  const Logger quieter(3, LogLevel::kError);
   ::testing::internal::CaptureStderr();
-  logger.info("quiet");
+  quieter.warning("quiet");
   logger.warning("careful");
   logger.error("broken");
   EXPECT_EQ(::testing::internal::GetCapturedStderr(),

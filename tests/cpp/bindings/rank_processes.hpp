@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "capi/world_of_threads.hpp"
-#include "membership/store_server.hpp"
 
 namespace ciranda::capi {
 
@@ -73,8 +72,8 @@ inline void in_processes(int n_ranks, const OnRank& on_rank) {
   for (int rank = 0; rank < n_ranks; ++rank) {
     ranks.push_back(std::make_unique<RankProcess>(rank, n_ranks, file.path(), on_rank));
   }
-  StoreServer store({"127.0.0.1"}, std::string(32, '\x55'), n_ranks, "job");
-  for (const auto& rank : ranks) rank->tell(static_cast<std::uint16_t>(store.port()));
+  const auto store = start_store(n_ranks);
+  for (const auto& rank : ranks) rank->tell(store->port());
   ranks.clear();  // waits for them
 }
 

@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "capi/references_left.hpp"
 #include "capi/world_of_one.hpp"
 #include "capi/world_of_threads.hpp"
+#include "capi/worlds.hpp"
 
 namespace ciranda::capi {
 namespace {

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -49,12 +51,24 @@ inline ciranda_context* join(const Settings& settings) {
   return world;
 }
 
+// The store of a job "job", whose secret is in a SecretFile of fives.
+inline std::unique_ptr<StoreServer> start_store(int n_ranks) {
+  StoreServerOptions options;
+  options.bind = {"127.0.0.1"};
+  options.secret.fill(std::byte{0x55});
+  options.job = "job";
+  options.size = n_ranks;
+  auto started = StoreServer::start(options);
+  EXPECT_TRUE(started.ok()) << started.status().message();
+  return std::move(started).value();
+}
+
 // REQUIRES: on_rank leaves the context alone or shuts it down and sets it to null.
 inline void in_a_world(int n_ranks, const std::function<void(ciranda_context*&)>& on_rank) {
   const SecretFile file(std::string(64, '5'));
-  StoreServer store({"127.0.0.1"}, std::string(32, '\x55'), n_ranks, "job");
+  const auto store = start_store(n_ranks);
   const std::string size = std::to_string(n_ranks);
-  const std::string address = "127.0.0.1:" + std::to_string(store.port());
+  const std::string address = "127.0.0.1:" + std::to_string(store->port());
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < n_ranks; ++rank) {
     ranks.emplace_back([&, rank] {

@@ -61,9 +61,9 @@ TEST(StoreMessages, RepliesAreReadBackExactly) {
 }
 
 TEST(StoreMessages, ACountThatIsNotThereCostsNoMemory) {
-  ByteWriter out;
-  out.number(std::uint8_t{2}).number(std::uint32_t{0xffffffff});
-  EXPECT_FALSE(decode_reply(out.bytes()).ok());
+  std::vector<std::byte> reply;
+  ByteWriter{reply}(std::uint8_t{2}, std::uint32_t{0xffffffff});
+  EXPECT_FALSE(decode_reply(reply).ok());
 }
 
 TEST(BootstrapMessages, AreReadBackExactly) {
@@ -154,17 +154,25 @@ TEST(BootstrapMessages, APathWithAZeroByteIsRefused) {
   EXPECT_FALSE(decode_offer(body_of(encode_frame(offer))).ok());
 }
 
+TEST(BootstrapMessages, LongTextsAreCutButNoPathIs) {
+  ProbeOffer offer{std::string(kMostTextBytes, 'p'), 4096, {}, std::string(kMostTextBytes + 1, 'r')};
+  const auto decoded = decode_offer(body_of(encode_frame(offer)));
+  ASSERT_TRUE(decoded.ok());
+  EXPECT_EQ(decoded.value().path, offer.path);
+  EXPECT_EQ(decoded.value().reason.size(), kMostTextBytes);
+  offer.path += 'p';
+  EXPECT_FALSE(decode_offer(body_of(encode_frame(offer))).ok());
+}
+
 TEST(FrameBuffer, CutsAStreamAnyhowItComes) {
   const Blob bytes(3, std::byte{1});
-  ByteWriter out;
-  for (const std::size_t n_bytes : {3U, 0U, 1U}) {
-    out.block(std::span(bytes).first(n_bytes));
-  }
-  for (std::size_t step = 1; step <= out.bytes().size(); ++step) {
+  std::vector<std::byte> stream;
+  for (const std::size_t n_bytes : {3U, 0U, 1U}) ByteWriter{stream}(std::span(bytes).first(n_bytes));
+  for (std::size_t step = 1; step <= stream.size(); ++step) {
     FrameBuffer frames(10);
     std::vector<std::size_t> sizes;
-    for (std::size_t at = 0; at < out.bytes().size(); at += step) {
-      frames.append(out.bytes().subspan(at, std::min(step, out.bytes().size() - at)));
+    for (std::size_t at = 0; at < stream.size(); at += step) {
+      frames.append(std::span(stream).subspan(at, std::min(step, stream.size() - at)));
       for (auto frame = frames.next(); frame.value(); frame = frames.next()) {
         sizes.push_back(frame.value()->size());
       }
@@ -175,9 +183,9 @@ TEST(FrameBuffer, CutsAStreamAnyhowItComes) {
 
 TEST(FrameBuffer, RefusesALengthBeyondItsBoundBeforeTheBytesCome) {
   FrameBuffer frames(10);
-  ByteWriter out;
-  out.number(std::uint32_t{11});
-  frames.append(out.bytes());
+  std::vector<std::byte> length;
+  ByteWriter{length}(std::uint32_t{11});
+  frames.append(length);
   const auto frame = frames.next();
   EXPECT_FALSE(frame.ok());
   EXPECT_TRUE(contains(frame.status().message(), "11 bytes; at most 10"));

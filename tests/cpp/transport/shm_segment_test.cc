@@ -95,7 +95,7 @@ TEST(ShmSegment, LeavesNoNameBehind) {
 TEST(ShmSegment, ANamedOneIsSharedByItsNameUntilThatIsReleased) {
   const std::size_t before = names_left();
   {
-    auto made = ShmSegment::create_named(8192, "/dev/shm");
+    auto made = ShmSegment::create_named(8192, {}, "/dev/shm");
     ASSERT_TRUE(made.ok()) << made.status().message();
     EXPECT_EQ(names_left(), before + 1);
     EXPECT_TRUE(made.value().path().starts_with("/dev/shm/ciranda-"));
@@ -106,15 +106,15 @@ TEST(ShmSegment, ANamedOneIsSharedByItsNameUntilThatIsReleased) {
     made.value().memory()[17] = std::byte{42};
     EXPECT_EQ(opened.value().memory()[17], std::byte{42});
   }
-  { const auto never_released = ShmSegment::create_named(4096, "/dev/shm"); }
+  { const auto never_released = ShmSegment::create_named(4096, {}, "/dev/shm"); }
   EXPECT_EQ(names_left(), before);
 }
 
 TEST(ShmSegment, ANamedOneThatCannotBeMadeLeavesNoName) {
   const std::size_t before = names_left();
-  EXPECT_FALSE(ShmSegment::create_named(std::size_t{1} << 50, "/dev/shm").ok());
+  EXPECT_FALSE(ShmSegment::create_named(std::size_t{1} << 50, {}, "/dev/shm").ok());
   EXPECT_EQ(names_left(), before);
-  const auto made = ShmSegment::create_named(4096, "/nosuch");
+  const auto made = ShmSegment::create_named(4096, {}, "/nosuch");
   ASSERT_FALSE(made.ok());
   EXPECT_TRUE(contains(made.status().message(), "cannot make a file in /nosuch"));
 }

@@ -1,9 +1,9 @@
 // SHA-256 after FIPS 180-4; the comments name its symbols.
+#include "membership/hmac.hpp"
+
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-
-#include "membership/hmac.hpp"
 
 namespace ciranda {
 namespace {
