@@ -2,9 +2,8 @@
 
 #include "base/round_up.hpp"
 #include "collective/direct_allreduce.hpp"
-#include "collective/members.hpp"
 #include "collective/pair_transfers.hpp"
-#include "collective/reduce_pieces.hpp"
+#include "collective/rounding.hpp"
 
 namespace ciranda {
 namespace {
@@ -15,7 +14,7 @@ class OneShot final : public RunningCollective {
       : plan_(plan),
         reduction_(reduction),
         rounding_(rounding),
-        contributors_(members_of(plan.contributors, mesh.size())),
+        contributors_(plan.contributors_of(mesh.size())),
         transfers_(mesh),
         arrivals_(contributors_.size()) {
     for (int peer = 0; rounding.is_of_inputs() && peer < mesh.size(); ++peer) transfers_.round_for(peer);

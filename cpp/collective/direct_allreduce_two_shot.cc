@@ -3,7 +3,6 @@
 
 #include "base/round_up.hpp"
 #include "collective/direct_allreduce.hpp"
-#include "collective/members.hpp"
 #include "collective/pair_transfers.hpp"
 #include "collective/slices.hpp"
 #include "collective/two_rounds.hpp"
@@ -22,7 +21,7 @@ class TwoShot final : public RunningCollective {
         plan_(plan),
         reduction_(reduction),
         rounds_(rounding.is_on()),
-        contributors_(members_of(plan.contributors, mesh.size())),
+        contributors_(plan.contributors_of(mesh.size())),
         block_bytes_(segment_bytes * static_cast<std::size_t>(mesh.size())),
         n_blocks_(divide_up(plan.n_bytes, block_bytes_)),
         transfers_(mesh),

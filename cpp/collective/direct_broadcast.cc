@@ -1,6 +1,5 @@
 #include "collective/direct_broadcast.hpp"
 
-#include "collective/copy_pieces.hpp"
 #include "collective/pair_transfers.hpp"
 
 namespace ciranda {

@@ -6,7 +6,6 @@
 #include <span>
 #include <vector>
 
-#include "collective/copy_pieces.hpp"
 #include "collective/pair_transfers.hpp"
 
 namespace ciranda {

@@ -5,9 +5,8 @@
 #include <vector>
 
 #include "base/round_up.hpp"
-#include "collective/members.hpp"
 #include "collective/pair_transfers.hpp"
-#include "collective/reduce_pieces.hpp"
+#include "collective/rounding.hpp"
 #include "collective/slices.hpp"
 
 namespace ciranda {
@@ -22,7 +21,7 @@ class DirectReducescatter final : public RunningCollective {
       : self_(mesh.rank()),
         plan_(plan),
         reduction_(reduction),
-        contributors_(members_of(plan.contributors, mesh.size())),
+        contributors_(plan.contributors_of(mesh.size())),
         block_bytes_(block_bytes),
         n_blocks_(divide_up(plan.output.n_bytes(), block_bytes)),
         transfers_(mesh),

@@ -1,7 +1,6 @@
 #include <vector>
 
-#include "collective/members.hpp"
-#include "collective/reduce_pieces.hpp"
+#include "collective/rounding.hpp"
 #include "collective/shm_allreduce.hpp"
 
 namespace ciranda {
@@ -13,7 +12,7 @@ class OneShot final : public RunningCollective {
       : session_(session),
         plan_(plan),
         reduction_(reduction),
-        contributors_(members_of(plan.contributors, session.n_members())),
+        contributors_(plan.contributors_of(session.n_members())),
         chunk_(session.take(1)) {}
 
   Progress step() override {

@@ -3,7 +3,6 @@
 
 #include "base/copy_bytes.hpp"
 #include "base/round_up.hpp"
-#include "collective/members.hpp"
 #include "collective/region_pieces.hpp"
 #include "collective/shm_allreduce.hpp"
 #include "collective/slices.hpp"
@@ -17,7 +16,7 @@ class TwoShot final : public RunningCollective {
       : session_(session),
         plan_(plan),
         reduction_(reduction),
-        contributors_(members_of(plan.contributors, session.n_members())),
+        contributors_(plan.contributors_of(session.n_members())),
         chunk_bytes_(chunk_bytes),
         n_chunks_(divide_up(plan.n_bytes, chunk_bytes)),
         first_chunk_(session.take(n_chunks_)),

@@ -1,7 +1,6 @@
 #include "collective/shm_broadcast.hpp"
 
 #include "base/round_up.hpp"
-#include "collective/copy_pieces.hpp"
 #include "collective/slices.hpp"
 
 namespace ciranda {

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/round_up.hpp"
-#include "collective/copy_pieces.hpp"
 #include "collective/slices.hpp"
 
 namespace ciranda {

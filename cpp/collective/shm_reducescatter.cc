@@ -3,8 +3,7 @@
 #include <vector>
 
 #include "base/round_up.hpp"
-#include "collective/members.hpp"
-#include "collective/reduce_pieces.hpp"
+#include "collective/rounding.hpp"
 #include "collective/slices.hpp"
 
 namespace ciranda {
@@ -16,7 +15,7 @@ class ShmReducescatter final : public RunningCollective {
       : session_(session),
         plan_(plan),
         reduction_(reduction),
-        contributors_(members_of(plan.contributors, session.n_members())),
+        contributors_(plan.contributors_of(session.n_members())),
         part_bytes_(session.share_bytes()),
         n_chunks_(divide_up(plan.n_bytes, part_bytes_)),
         first_chunk_(session.take(n_chunks_)),

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "collective/copy_pieces.hpp"
 #include "collective/pair_transfers.hpp"
 
 namespace ciranda {

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "collective/direct_allreduce.hpp"
-#include "collective/local.hpp"
 #include "collective/stepped_ranks.hpp"
 #include "kernels/half.hpp"
 #include "kernels/reference.hpp"
@@ -159,7 +158,7 @@ TEST(RoundingOfInputs, ThatAreHereAlreadyIsTheSame) {
     const Plan plan = plan_of(reduction, result);
     std::vector<const std::byte*> from;
     for (const Bytes& each : inputs) from.push_back(each.data());
-    local_combine(plan, reduction, {n_together}, from);
+    reduce_pieces(reduction, from, plan.output, {0, plan.n_bytes}, {n_together});
     EXPECT_EQ(result, expected(reduction, inputs, static_cast<std::size_t>(n_together)));
   }
 }
