@@ -7,8 +7,8 @@
 #include <functional>
 #include <utility>
 
-#include "collective/direct_allreduce.hpp"
 #include "collective/hosts.hpp"
+#include "collective/launch.hpp"
 
 namespace ciranda {
 namespace {
@@ -128,8 +128,8 @@ std::unique_ptr<RunningCollective> NativeBackend::start(const Plan& plan) {
   const Rounding rounding = rounding_of(plan);
   const Policy policy = this->policy(combines_in_parts(plan), rounding);
   const auto launch = [&](const Pick& pick) {
-    return pick.row->start({mesh_, session_ ? &*session_ : nullptr, options_, plan, reduction, host_parts_, hosts_,
-                            pick.segment_bytes, scratch_, rounding});
+    return pick.row->start({mesh_, session_ ? &*session_ : nullptr, plan, reduction, host_parts_, hosts_,
+                            pick.segment_bytes, options_.channel_segment_bytes, scratch_, rounding});
   };
   if (!learns_from(plan)) return launch(policy.best(plan.collective, plan.n_bytes));
   const Kind kind(plan.n_bytes, policy);

@@ -1,6 +1,5 @@
-#include "collective/shm_broadcast.hpp"
-
 #include "base/round_up.hpp"
+#include "collective/launch.hpp"
 #include "collective/slices.hpp"
 
 namespace ciranda {
@@ -8,12 +7,12 @@ namespace {
 
 class ShmBroadcast final : public RunningCollective {
  public:
-  ShmBroadcast(ArenaSession& session, const Plan& plan)
-      : session_(session),
-        is_root_(session.member() == plan.root),
-        plan_(plan),
-        n_parts_(divide_up(plan.n_bytes, session_.part_bytes())),
-        first_part_(ArenaSession::first_part(session.take(divide_up(n_parts_, ArenaSession::kParts)))) {}
+  explicit ShmBroadcast(const Launch& launch)
+      : session_(*launch.session),
+        plan_(launch.plan),
+        is_root_(session_.member() == plan_.root),
+        n_parts_(divide_up(plan_.n_bytes, session_.part_bytes())),
+        first_part_(ArenaSession::first_part(session_.take(divide_up(n_parts_, ArenaSession::kParts)))) {}
 
   Progress step() override {
     const std::size_t n_before = n_done_;
@@ -49,9 +48,9 @@ class ShmBroadcast final : public RunningCollective {
   }
   void read() const { scatter(plan_.output, offset(), place()); }
 
-  const ArenaSession& session_;
-  bool is_root_;
+  ArenaSession& session_;
   const Plan& plan_;
+  bool is_root_;
   std::size_t n_parts_;
   std::uint64_t first_part_;
   std::size_t n_done_ = 0;
@@ -59,8 +58,8 @@ class ShmBroadcast final : public RunningCollective {
 
 }  // namespace
 
-std::unique_ptr<RunningCollective> shm_broadcast(ArenaSession& session, const Plan& plan) {
-  return std::make_unique<ShmBroadcast>(session, plan);
+std::unique_ptr<RunningCollective> shm_broadcast(const Launch& launch) {
+  return std::make_unique<ShmBroadcast>(launch);
 }
 
 }  // namespace ciranda
