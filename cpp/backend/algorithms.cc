@@ -6,47 +6,11 @@
 
 #include "backend/policy.hpp"
 #include "collective/aligned_blocks.hpp"
-#include "collective/direct_allreduce.hpp"
-#include "collective/direct_broadcast.hpp"
-#include "collective/direct_exchange.hpp"
-#include "collective/direct_reducescatter.hpp"
-#include "collective/shm_allreduce.hpp"
-#include "collective/shm_broadcast.hpp"
-#include "collective/shm_exchange.hpp"
-#include "collective/shm_reducescatter.hpp"
-#include "collective/tree_broadcast.hpp"
 
 namespace ciranda {
 namespace {
 
 std::uint64_t levels_of(std::uint64_t n) { return static_cast<std::uint64_t>(std::bit_width(n - 1)); }
-
-// --- how they begin
-
-std::unique_ptr<RunningCollective> shm_one_shot(const Launch& l) {
-  return shm_allreduce_one_shot(*l.session, l.plan, l.reduction);
-}
-std::unique_ptr<RunningCollective> shm_two_shot(const Launch& l) {
-  return shm_allreduce_two_shot(*l.session, l.plan, l.reduction, l.segment_bytes);
-}
-std::unique_ptr<RunningCollective> direct_one_shot(const Launch& l) {
-  return direct_allreduce_one_shot(l.mesh, l.plan, l.reduction, l.scratch, l.rounding);
-}
-std::unique_ptr<RunningCollective> direct_two_shot(const Launch& l) {
-  return direct_allreduce_two_shot(l.mesh, l.plan, l.reduction, l.segment_bytes, l.scratch, l.rounding);
-}
-std::unique_ptr<RunningCollective> by_hosts(const Launch& l) {
-  return direct_allreduce_by_hosts(l.mesh, l.plan, l.reduction, l.host_parts, l.segment_bytes, l.scratch, l.rounding);
-}
-std::unique_ptr<RunningCollective> doubling(const Launch& l) {
-  return direct_allreduce_doubling(l.mesh, l.plan, l.reduction, l.segment_bytes, l.scratch, l.rounding);
-}
-template <TreeShape shape>
-std::unique_ptr<RunningCollective> along_tree(const Launch& l) {
-  return tree_broadcast(l.mesh, l.plan, place_in_tree(shape, l.hosts, l.plan.root, l.mesh.rank()), l.segment_bytes);
-}
-std::unique_ptr<RunningCollective> through_arena(const Launch& l) { return shm_exchange(*l.session, l.plan); }
-std::unique_ptr<RunningCollective> through_channels(const Launch& l) { return direct_exchange(l.mesh, l.plan); }
 
 // --- what they cost: allreduces
 
@@ -154,20 +118,21 @@ constexpr auto kChannels = Memory::kChannels;
 constexpr AlgorithmRow kShmOneShot{.collective = Collective::kAllreduce,
                                    .needs = kArena,
                                    .name = "shm one-shot",
-                                   .start = shm_one_shot,
+                                   .start = shm_allreduce_one_shot,
                                    .cost = shm_one_shot_cost,
                                    .is_possible = fits_a_slot,
                                    .is_one_shot = true};
-constexpr AlgorithmRow kShmTwoShot{Collective::kAllreduce, kArena,           "shm two-shot", shm_two_shot,
+constexpr AlgorithmRow kShmTwoShot{Collective::kAllreduce, kArena,           "shm two-shot", shm_allreduce_two_shot,
                                    shm_two_shot_cost,      Segments::kSlots, nullptr,        in_place_cost};
 constexpr AlgorithmRow kDirectOneShot{.collective = Collective::kAllreduce,
                                       .needs = kChannels,
                                       .name = "direct one-shot",
-                                      .start = direct_one_shot,
+                                      .start = direct_allreduce_one_shot,
                                       .cost = direct_one_shot_cost,
                                       .is_one_shot = true};
-constexpr AlgorithmRow kDirectTwoShot{Collective::kAllreduce, kChannels,        "direct two-shot", direct_two_shot,
-                                      direct_two_shot_cost,   Segments::kPairs, rounds_inputs};
+constexpr AlgorithmRow kDirectTwoShot{
+    Collective::kAllreduce, kChannels,        "direct two-shot", direct_allreduce_two_shot,
+    direct_two_shot_cost,   Segments::kPairs, rounds_inputs};
 constexpr AlgorithmRow as_reduce(AlgorithmRow row) {
   row.collective = Collective::kReduce;
   return row;
@@ -178,36 +143,30 @@ constexpr std::array kAlgorithms{
     kShmTwoShot,
     kDirectOneShot,
     kDirectTwoShot,
-    AlgorithmRow{Collective::kAllreduce, kChannels, "direct by-hosts", by_hosts, by_hosts_cost, Segments::kBlocks,
-                 hosts_can_combine},
-    AlgorithmRow{Collective::kAllreduce, kChannels, "direct doubling", doubling, doubling_cost, Segments::kBlocks,
-                 can_double},
+    AlgorithmRow{Collective::kAllreduce, kChannels, "direct by-hosts", direct_allreduce_by_hosts, by_hosts_cost,
+                 Segments::kBlocks, hosts_can_combine},
+    AlgorithmRow{Collective::kAllreduce, kChannels, "direct doubling", direct_allreduce_doubling, doubling_cost,
+                 Segments::kBlocks, can_double},
     as_reduce(kShmOneShot),
     as_reduce(kShmTwoShot),
     as_reduce(kDirectOneShot),
     as_reduce(kDirectTwoShot),
-    AlgorithmRow{Collective::kReducescatter, Memory::kSharedSlots, "shm reducescatter",
-                 [](const Launch& l) { return shm_reducescatter(*l.session, l.plan, l.reduction); }},
-    AlgorithmRow{Collective::kReducescatter, kChannels, "direct reducescatter",
-                 [](const Launch& l) {
-                   return direct_reducescatter(l.mesh, l.plan, l.reduction, l.options.channel_segment_bytes, l.scratch);
-                 }},
-    AlgorithmRow{Collective::kBroadcast, kArena, "shm broadcast",
-                 [](const Launch& l) { return shm_broadcast(*l.session, l.plan); }},
-    AlgorithmRow{Collective::kBroadcast, kChannels, "direct star",
-                 [](const Launch& l) { return direct_broadcast(l.mesh, l.plan); }, star_cost},
-    AlgorithmRow{Collective::kBroadcast, kChannels, "direct tree", along_tree<TreeShape::kBinomial>, tree_cost,
+    AlgorithmRow{Collective::kReducescatter, Memory::kSharedSlots, "shm reducescatter", shm_reducescatter},
+    AlgorithmRow{Collective::kReducescatter, kChannels, "direct reducescatter", direct_reducescatter},
+    AlgorithmRow{Collective::kBroadcast, kArena, "shm broadcast", shm_broadcast},
+    AlgorithmRow{Collective::kBroadcast, kChannels, "direct star", direct_broadcast_star, star_cost},
+    AlgorithmRow{Collective::kBroadcast, kChannels, "direct tree", direct_broadcast_tree, tree_cost,
                  Segments::kPassedOn},
-    AlgorithmRow{Collective::kBroadcast, kChannels, "direct chain", along_tree<TreeShape::kChain>, chain_cost,
+    AlgorithmRow{Collective::kBroadcast, kChannels, "direct chain", direct_broadcast_chain, chain_cost,
                  Segments::kPassedOn},
-    AlgorithmRow{Collective::kAllgather, kArena, "shm exchange", through_arena},
-    AlgorithmRow{Collective::kAllgather, kChannels, "direct exchange", through_channels},
-    AlgorithmRow{Collective::kGather, kArena, "shm exchange", through_arena},
-    AlgorithmRow{Collective::kGather, kChannels, "direct exchange", through_channels},
-    AlgorithmRow{Collective::kAlltoall, Memory::kSharedSlots, "shm exchange", through_arena},
-    AlgorithmRow{Collective::kAlltoall, kChannels, "direct exchange", through_channels},
-    AlgorithmRow{Collective::kScatter, Memory::kSharedSlots, "shm exchange", through_arena},
-    AlgorithmRow{Collective::kScatter, kChannels, "direct exchange", through_channels},
+    AlgorithmRow{Collective::kAllgather, kArena, "shm exchange", shm_exchange},
+    AlgorithmRow{Collective::kAllgather, kChannels, "direct exchange", direct_exchange},
+    AlgorithmRow{Collective::kGather, kArena, "shm exchange", shm_exchange},
+    AlgorithmRow{Collective::kGather, kChannels, "direct exchange", direct_exchange},
+    AlgorithmRow{Collective::kAlltoall, Memory::kSharedSlots, "shm exchange", shm_exchange},
+    AlgorithmRow{Collective::kAlltoall, kChannels, "direct exchange", direct_exchange},
+    AlgorithmRow{Collective::kScatter, Memory::kSharedSlots, "shm exchange", shm_exchange},
+    AlgorithmRow{Collective::kScatter, kChannels, "direct exchange", direct_exchange},
 };
 
 }  // namespace

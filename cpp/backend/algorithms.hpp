@@ -1,5 +1,5 @@
 // The table of all algorithms: for which collective and memory each is, how it begins, what it costs, and where it is
-// possible. A new one is its source under collective/, and a row here.
+// possible. A new one is a source and a line of launch.hpp under collective/, and a row here.
 #pragma once
 
 #include <cstddef>
@@ -9,16 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "backend/native_options.hpp"
 #include "call/op_table.hpp"
-#include "collective/arena_session.hpp"
-#include "collective/host_parts.hpp"
-#include "collective/rounding.hpp"
-#include "collective/running_collective.hpp"
-#include "collective/scratch.hpp"
-#include "fuse/plan.hpp"
-#include "kernels/kernels.hpp"
-#include "transport/mesh.hpp"
+#include "collective/launch.hpp"
 
 namespace ciranda {
 
@@ -29,20 +21,6 @@ enum class Memory : std::uint8_t {
   kChannels,     // pairs of ranks
   kArena,        // memory that all ranks share
   kSharedSlots,  // ... whose slots are large enough to be shared out among the ranks
-};
-
-// All that an algorithm may need to begin.
-struct Launch {
-  Mesh& mesh;
-  ArenaSession* session;
-  const NativeOptions& options;
-  const Plan& plan;
-  kernels::Reduction reduction;
-  const HostParts& host_parts;
-  const std::vector<int>& hosts;  // by rank, a number of its own
-  std::size_t segment_bytes;
-  Scratch& scratch;
-  Rounding rounding;
 };
 
 // The time of a call by its size.

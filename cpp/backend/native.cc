@@ -1,13 +1,14 @@
 #include "backend/native.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <chrono>
+#include <functional>
 #include <utility>
 
-#include "backend/timed.hpp"
-#include "collective/direct_allreduce.hpp"
 #include "collective/hosts.hpp"
-#include "collective/local.hpp"
+#include "collective/launch.hpp"
 
 namespace ciranda {
 namespace {
@@ -18,6 +19,40 @@ constexpr std::uint64_t kPercentWorthTrying = 200;
 kernels::Reduction reduction_of(const Plan& plan) {
   return {plan.dtype, plan.op, plan.prescale, plan.postscale, plan.n_average, plan.weights};
 }
+
+// What a world of one has to do.
+void carry_out_alone(const Plan& plan, const kernels::Reduction& reduction) {
+  if (!info(plan.collective).is_reduction) {
+    return copy_pieces(plan.input_for(0), plan.output_by_rank.empty() ? plan.output : plan.output_by_rank.front());
+  }
+  plan.output.for_range(0, plan.output.n_bytes(), [&](std::span<std::byte> part, std::size_t at) {
+    const std::array inputs{plan.input_for(0).at(at).data()};  // input and output have the same pieces
+    kernels::reduce(reduction, inputs, part);
+  });
+}
+
+// A collective that tells how long it took, from when it was made until it was done.
+class Timed final : public RunningCollective {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // Begins now; `start` makes what is to be timed.
+  template <typename Start>
+  Timed(Start start, std::function<void(std::chrono::nanoseconds)> took)
+      : begin_(Clock::now()), running_(start()), took_(std::move(took)) {}
+
+  Progress step() override {
+    const Progress progress = running_->step();
+    if (progress == Progress::kDone) took_(Clock::now() - begin_);
+    return progress;
+  }
+  std::vector<int> awaited() const override { return running_->awaited(); }
+
+ private:
+  Clock::time_point begin_;
+  std::unique_ptr<RunningCollective> running_;
+  std::function<void(std::chrono::nanoseconds)> took_;
+};
 
 }  // namespace
 
@@ -60,7 +95,7 @@ Policy NativeBackend::policy(bool combines_in_parts, const Rounding& rounding) c
 }
 
 void NativeBackend::combine(const Plan& plan, std::span<const std::byte*> inputs) const {
-  if (plan.n_bytes > 0) local_combine(plan, reduction_of(plan), rounding_of(plan), inputs);
+  if (plan.n_bytes > 0) reduce_pieces(reduction_of(plan), inputs, plan.output, {0, plan.n_bytes}, rounding_of(plan));
 }
 
 // Of an allreduce in which all take part all ranks are done at about the same time.
@@ -87,18 +122,14 @@ std::unique_ptr<RunningCollective> NativeBackend::start(const Plan& plan) {
   if (plan.n_bytes == 0) return nullptr;
   const kernels::Reduction reduction = reduction_of(plan);
   if (mesh_.size() == 1) {
-    if (info(plan.collective).is_reduction) {
-      local_reduce(plan, reduction);
-    } else {
-      local_copy(plan);
-    }
+    carry_out_alone(plan, reduction);
     return nullptr;
   }
   const Rounding rounding = rounding_of(plan);
   const Policy policy = this->policy(combines_in_parts(plan), rounding);
   const auto launch = [&](const Pick& pick) {
-    return pick.row->start({mesh_, session_ ? &*session_ : nullptr, options_, plan, reduction, host_parts_, hosts_,
-                            pick.segment_bytes, scratch_, rounding});
+    return pick.row->start({mesh_, session_ ? &*session_ : nullptr, plan, reduction, host_parts_, hosts_,
+                            pick.segment_bytes, options_.channel_segment_bytes, scratch_, rounding});
   };
   if (!learns_from(plan)) return launch(policy.best(plan.collective, plan.n_bytes));
   const Kind kind(plan.n_bytes, policy);

@@ -3,13 +3,17 @@
 //
 // Invariant: chunk k may be packed once every member has consumed chunk k - 2, which used the same slot. Every member
 // publishes every counter it is waited for on, and kConsumed for every chunk, also where it had nothing to do.
+//
+// A chunk has kParts, each in its part of the slot, and may be handed over part by part: part p is of chunk p / kParts.
+// Counters tell how many parts a member has done with. Who does with a whole chunk at a time publishes the last part.
+// Parts that the last chunk of a collective does not need are left out: a counter that is at a later part speaks for
+// all before it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "collective/arena_parts.hpp"
 #include "transport/arena.hpp"
 
 namespace ciranda {
@@ -18,12 +22,15 @@ class ArenaSession {
  public:
   using Counter = SharedArena::Counter;
 
-  explicit ArenaSession(SharedArena& arena) : arena_(arena), parts_(arena) {}
+  static constexpr std::uint64_t kParts = 4;
+
+  explicit ArenaSession(SharedArena& arena) : arena_(arena) {}
 
   const SharedArena& arena() const { return arena_; }
   int n_members() const { return arena_.n_members(); }
   int member() const { return arena_.member(); }
   std::size_t slot_bytes() const { return arena_.slot_bytes(); }
+  std::size_t part_bytes() const { return slot_bytes() / kParts; }
   // What each of so many may have of a slot that is shared out equally: whole cache lines. 0: they are too many.
   std::size_t share_bytes(int n_shares) const {
     constexpr std::size_t kLine = 64;
@@ -32,6 +39,9 @@ class ArenaSession {
   std::size_t share_bytes() const { return share_bytes(n_members()); }
   std::byte* slot(int member, std::uint64_t chunk) const { return arena_.slot(member, chunk); }
   std::byte* own_slot(std::uint64_t chunk) const { return slot(member(), chunk); }
+  std::byte* part_of_slot(int member, std::uint64_t part) const {
+    return slot(member, part / kParts) + part % kParts * part_bytes();
+  }
 
   // The numbers of the next n_chunks chunks: the first of them.
   std::uint64_t take(std::uint64_t n_chunks) {
@@ -40,26 +50,49 @@ class ArenaSession {
     return first;
   }
 
-  bool is_slot_free(std::uint64_t chunk) const { return parts_.is_free(ArenaParts::last_of(chunk)); }
-  void publish(Counter which, std::uint64_t chunk) const { parts_.publish(which, ArenaParts::last_of(chunk)); }
-  bool has(int member, Counter which, std::uint64_t chunk) const {
-    return parts_.has(member, which, ArenaParts::last_of(chunk));
-  }
-  bool have_all(Counter which, std::uint64_t chunk) const { return parts_.have_all(which, ArenaParts::last_of(chunk)); }
-
+  bool is_slot_free(std::uint64_t chunk) const { return is_part_free(last_part(chunk)); }
+  void publish(Counter which, std::uint64_t chunk) const { publish_part(which, last_part(chunk)); }
+  bool has(int member, Counter which, std::uint64_t chunk) const { return has_part(member, which, last_part(chunk)); }
+  bool have_all(Counter which, std::uint64_t chunk) const { return have_all_part(which, last_part(chunk)); }
   // The members that have not published `which` for the chunk.
-  std::vector<int> lacking(Counter which, std::uint64_t chunk) const {
-    return parts_.lacking(which, ArenaParts::last_of(chunk));
-  }
+  std::vector<int> lacking(Counter which, std::uint64_t chunk) const { return lacking_part(which, last_part(chunk)); }
   // The members that keep a chunk's slot from being free.
-  std::vector<int> holding_slot(std::uint64_t chunk) const { return parts_.holding(ArenaParts::last_of(chunk)); }
+  std::vector<int> holding_slot(std::uint64_t chunk) const { return holding_part(last_part(chunk)); }
 
-  // For those that hand chunks over part by part.
-  const ArenaParts& parts() const { return parts_; }
+  // The same for those that hand chunks over part by part.
+  static std::uint64_t first_part(std::uint64_t chunk) { return chunk * kParts; }
+  static std::uint64_t last_part(std::uint64_t chunk) { return first_part(chunk) + kParts - 1; }
+  bool is_part_free(std::uint64_t part) const {
+    return part < kPartsInSlots || have_all_part(Counter::kConsumed, part - kPartsInSlots);
+  }
+  void publish_part(Counter which, std::uint64_t part) const {
+    arena_.counter(member(), which).store(part + 1, std::memory_order_release);
+  }
+  bool has_part(int member, Counter which, std::uint64_t part) const {
+    return arena_.counter(member, which).load(std::memory_order_acquire) > part;
+  }
+  std::vector<int> holding_part(std::uint64_t part) const {
+    return part < kPartsInSlots ? std::vector<int>{} : lacking_part(Counter::kConsumed, part - kPartsInSlots);
+  }
 
  private:
+  static constexpr std::uint64_t kPartsInSlots = 2 * kParts;
+
+  bool have_all_part(Counter which, std::uint64_t part) const {
+    for (int member = 0; member < n_members(); ++member) {
+      if (!has_part(member, which, part)) return false;
+    }
+    return true;
+  }
+  std::vector<int> lacking_part(Counter which, std::uint64_t part) const {
+    std::vector<int> members;
+    for (int member = 0; member < n_members(); ++member) {
+      if (!has_part(member, which, part)) members.push_back(member);
+    }
+    return members;
+  }
+
   SharedArena& arena_;
-  ArenaParts parts_;
   std::uint64_t next_chunk_ = 0;
 };
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "base/round_up.hpp"
-#include "collective/direct_allreduce.hpp"
+#include "collective/launch.hpp"
 #include "collective/pair_transfers.hpp"
 #include "collective/slices.hpp"
 #include "collective/two_rounds.hpp"
@@ -23,23 +23,22 @@ constexpr std::size_t kDepth = TwoRounds::kDepth;
 //   neighbours exchange results
 class ByHosts final : public RunningCollective {
  public:
-  ByHosts(Mesh& mesh, const Plan& plan, const kernels::Reduction& reduction, const HostParts& hosts,
-          std::size_t segment_bytes, Scratch& scratch, const Rounding& rounding)
-      : plan_(plan),
-        reductions_(reduction),
+  explicit ByHosts(const Launch& launch)
+      : plan_(launch.plan),
+        reductions_(launch.reduction),
         of_sums_(reductions_.of_part),
-        is_rounded_(rounding.is_on()),
-        hosts_(hosts),
-        n_hosts_(static_cast<int>(hosts.hosts.size())),
-        host_(host_of(mesh.rank())),
+        is_rounded_(launch.rounding.is_on()),
+        hosts_(launch.host_parts),
+        n_hosts_(static_cast<int>(hosts_.hosts.size())),
+        host_(host_of(launch.mesh.rank())),
         n_neighbours_(range(host_).size()),
-        own_(mesh.rank() - range(host_).begin),
-        block_bytes_(segment_bytes * static_cast<std::size_t>(hosts.fewest_ranks)),
-        rounds_{divide_up(plan.n_bytes, block_bytes_)},
-        transfers_(mesh) {
+        own_(launch.mesh.rank() - range(host_).begin),
+        block_bytes_(launch.segment_bytes * static_cast<std::size_t>(hosts_.fewest_ranks)),
+        rounds_{divide_up(plan_.n_bytes, block_bytes_)},
+        transfers_(launch.mesh) {
     of_sums_.prescale = 1.0;
-    for (const auto& piece : plan.output.pieces()) results_.add(piece.data(), piece.size());
-    for (int host = 0; own_ < hosts.fewest_ranks && host < n_hosts_; ++host) {
+    for (const auto& piece : plan_.output.pieces()) results_.add(piece.data(), piece.size());
+    for (int host = 0; own_ < hosts_.fewest_ranks && host < n_hosts_; ++host) {
       if (host != host_) counterparts_.push_back(host);
     }
     for (int place = 0; place < n_neighbours_; ++place) {
@@ -48,7 +47,7 @@ class ByHosts final : public RunningCollective {
     for (const int host : counterparts_) {
       if (is_rounded_) transfers_.round_for(counterpart(host));
     }
-    share_out(scratch);
+    share_out(launch.scratch);
     for (std::size_t block = 0; block < std::min(kDepth, rounds_.n_blocks); ++block) exchange_slices(block);
   }
 
@@ -277,11 +276,8 @@ bool combines_in_parts(const Plan& plan) {
   return plan.op != ReduceOp::kAverage && plan.prescale == 1.0 && plan.postscale == 1.0;
 }
 
-std::unique_ptr<RunningCollective> direct_allreduce_by_hosts(Mesh& mesh, const Plan& plan,
-                                                             const kernels::Reduction& reduction,
-                                                             const HostParts& hosts, std::size_t segment_bytes,
-                                                             Scratch& scratch, const Rounding& rounding) {
-  return std::make_unique<ByHosts>(mesh, plan, reduction, hosts, segment_bytes, scratch, rounding);
+std::unique_ptr<RunningCollective> direct_allreduce_by_hosts(const Launch& launch) {
+  return std::make_unique<ByHosts>(launch);
 }
 
 }  // namespace ciranda

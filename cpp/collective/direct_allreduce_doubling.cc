@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "collective/aligned_blocks.hpp"
-#include "collective/direct_allreduce.hpp"
+#include "collective/launch.hpp"
 #include "collective/pair_transfers.hpp"
 #include "kernels/bfloat16_wire.hpp"
 
@@ -14,17 +14,21 @@ namespace {
 // other at one level only, so their queues are in the same order whichever of them is ahead.
 class Doubling final : public RunningCollective {
  public:
-  Doubling(Mesh& mesh, const Plan& plan, const kernels::Reduction& reduction, std::size_t segment_bytes,
-           Scratch& scratch, const Rounding& rounding)
-      : plan_(plan), reduction_(reduction), in_parts_(reduction), rounding_(rounding), transfers_(mesh) {
-    const AlignedBlocks blocks{mesh.size()};
+  explicit Doubling(const Launch& launch)
+      : plan_(launch.plan),
+        reduction_(launch.reduction),
+        in_parts_(reduction_),
+        rounding_(launch.rounding),
+        transfers_(launch.mesh),
+        segment_bytes_(std::min(launch.segment_bytes, plan_.n_bytes)) {
+    const int rank = launch.mesh.rank();
+    const AlignedBlocks blocks{launch.mesh.size()};
     for (int level = 0; level < blocks.n_levels(); ++level) {
-      if (blocks.sibling(level, mesh.rank()).size() == 0) continue;
-      rounds_.push_back({level, blocks.source(level, mesh.rank()), blocks.targets(level, mesh.rank()),
-                         AlignedBlocks::is_left(level, mesh.rank())});
+      if (blocks.sibling(level, rank).size() == 0) continue;
+      rounds_.push_back(
+          {level, blocks.source(level, rank), blocks.targets(level, rank), AlignedBlocks::is_left(level, rank)});
     }
-    segment_bytes_ = std::min(segment_bytes, plan.n_bytes);
-    std::byte* memory = scratch.take(2 * rounds_.size() * segment_bytes_).data();
+    std::byte* memory = launch.scratch.take(2 * rounds_.size() * segment_bytes_).data();
     for (Round& round : rounds_) {
       round.own = {memory, segment_bytes_};
       round.theirs = {memory + segment_bytes_, segment_bytes_};
@@ -108,8 +112,8 @@ class Doubling final : public RunningCollective {
   InParts in_parts_;  // a part is a block's
   Rounding rounding_;
   PairTransfers transfers_;
+  std::size_t segment_bytes_;
   std::vector<Round> rounds_;
-  std::size_t segment_bytes_ = 0;
   // The segment at hand.
   std::size_t n_segments_ = 0;  // with it
   std::size_t offset_ = 0;
@@ -119,11 +123,8 @@ class Doubling final : public RunningCollective {
 
 }  // namespace
 
-std::unique_ptr<RunningCollective> direct_allreduce_doubling(Mesh& mesh, const Plan& plan,
-                                                             const kernels::Reduction& reduction,
-                                                             std::size_t segment_bytes, Scratch& scratch,
-                                                             const Rounding& rounding) {
-  return std::make_unique<Doubling>(mesh, plan, reduction, segment_bytes, scratch, rounding);
+std::unique_ptr<RunningCollective> direct_allreduce_doubling(const Launch& launch) {
+  return std::make_unique<Doubling>(launch);
 }
 
 }  // namespace ciranda

@@ -1,28 +1,28 @@
 #include <vector>
 
 #include "base/round_up.hpp"
-#include "collective/direct_allreduce.hpp"
-#include "collective/members.hpp"
+#include "collective/launch.hpp"
 #include "collective/pair_transfers.hpp"
-#include "collective/reduce_pieces.hpp"
+#include "collective/rounding.hpp"
 
 namespace ciranda {
 namespace {
 
 class OneShot final : public RunningCollective {
  public:
-  OneShot(Mesh& mesh, const Plan& plan, const kernels::Reduction& reduction, Scratch& scratch, const Rounding& rounding)
-      : plan_(plan),
-        reduction_(reduction),
-        rounding_(rounding),
-        contributors_(members_of(plan.contributors, mesh.size())),
-        transfers_(mesh),
+  explicit OneShot(const Launch& launch)
+      : plan_(launch.plan),
+        reduction_(launch.reduction),
+        rounding_(launch.rounding),
+        contributors_(plan_.contributors_of(launch.mesh.size())),
+        transfers_(launch.mesh),
         arrivals_(contributors_.size()) {
-    for (int peer = 0; rounding.is_of_inputs() && peer < mesh.size(); ++peer) transfers_.round_for(peer);
-    if (plan.is_receiver(mesh.rank())) receive(mesh.rank(), scratch);
-    if (!plan.is_contributor(mesh.rank())) return;
+    const Mesh& mesh = launch.mesh;
+    for (int peer = 0; rounding_.is_of_inputs() && peer < mesh.size(); ++peer) transfers_.round_for(peer);
+    if (plan_.is_receiver(mesh.rank())) receive(mesh.rank(), launch.scratch);
+    if (!plan_.is_contributor(mesh.rank())) return;
     for (int peer = 0; peer < mesh.size(); ++peer) {
-      if (peer != mesh.rank() && plan.is_receiver(peer)) transfers_.send(peer, plan.input, 0, plan.n_bytes);
+      if (peer != mesh.rank() && plan_.is_receiver(peer)) transfers_.send(peer, plan_.input, 0, plan_.n_bytes);
     }
   }
 
@@ -64,10 +64,8 @@ class OneShot final : public RunningCollective {
 
 }  // namespace
 
-std::unique_ptr<RunningCollective> direct_allreduce_one_shot(Mesh& mesh, const Plan& plan,
-                                                             const kernels::Reduction& reduction, Scratch& scratch,
-                                                             const Rounding& rounding) {
-  return std::make_unique<OneShot>(mesh, plan, reduction, scratch, rounding);
+std::unique_ptr<RunningCollective> direct_allreduce_one_shot(const Launch& launch) {
+  return std::make_unique<OneShot>(launch);
 }
 
 }  // namespace ciranda

@@ -2,8 +2,7 @@
 #include <vector>
 
 #include "base/round_up.hpp"
-#include "collective/direct_allreduce.hpp"
-#include "collective/members.hpp"
+#include "collective/launch.hpp"
 #include "collective/pair_transfers.hpp"
 #include "collective/slices.hpp"
 #include "collective/two_rounds.hpp"
@@ -16,20 +15,19 @@ constexpr std::size_t kDepth = TwoRounds::kDepth;
 
 class TwoShot final : public RunningCollective {
  public:
-  TwoShot(Mesh& mesh, const Plan& plan, const kernels::Reduction& reduction, std::size_t segment_bytes,
-          Scratch& scratch, const Rounding& rounding)
-      : mesh_(mesh),
-        plan_(plan),
-        reduction_(reduction),
-        rounds_(rounding.is_on()),
-        contributors_(members_of(plan.contributors, mesh.size())),
-        block_bytes_(segment_bytes * static_cast<std::size_t>(mesh.size())),
-        n_blocks_(divide_up(plan.n_bytes, block_bytes_)),
-        transfers_(mesh),
+  explicit TwoShot(const Launch& launch)
+      : mesh_(launch.mesh),
+        plan_(launch.plan),
+        reduction_(launch.reduction),
+        rounds_(launch.rounding.is_on()),
+        contributors_(plan_.contributors_of(mesh_.size())),
+        block_bytes_(launch.segment_bytes * static_cast<std::size_t>(mesh_.size())),
+        n_blocks_(divide_up(plan_.n_bytes, block_bytes_)),
+        transfers_(mesh_),
         inputs_(contributors_.size()) {
     const std::size_t n_bytes = slice(0, 0).n_bytes;
-    const auto n_ranks = static_cast<std::size_t>(mesh.size());
-    std::byte* memory = scratch.take(kDepth * (n_ranks + 1) * n_bytes).data();
+    const auto n_ranks = static_cast<std::size_t>(mesh_.size());
+    std::byte* memory = launch.scratch.take(kDepth * (n_ranks + 1) * n_bytes).data();
     for (Stage& stage : stages_) {
       for (std::size_t i = 0; i < n_ranks; ++i, memory += n_bytes) {
         stage.arrived.emplace_back(memory, n_bytes);
@@ -158,11 +156,8 @@ class TwoShot final : public RunningCollective {
 
 }  // namespace
 
-std::unique_ptr<RunningCollective> direct_allreduce_two_shot(Mesh& mesh, const Plan& plan,
-                                                             const kernels::Reduction& reduction,
-                                                             std::size_t segment_bytes, Scratch& scratch,
-                                                             const Rounding& rounding) {
-  return std::make_unique<TwoShot>(mesh, plan, reduction, segment_bytes, scratch, rounding);
+std::unique_ptr<RunningCollective> direct_allreduce_two_shot(const Launch& launch) {
+  return std::make_unique<TwoShot>(launch);
 }
 
 }  // namespace ciranda

@@ -1,26 +1,41 @@
-#include "collective/direct_broadcast.hpp"
+#include <algorithm>
+#include <utility>
 
-#include "collective/copy_pieces.hpp"
+#include "collective/broadcast_tree.hpp"
+#include "collective/launch.hpp"
 #include "collective/pair_transfers.hpp"
 
 namespace ciranda {
 namespace {
 
-class DirectBroadcast final : public RunningCollective {
+class TreeBroadcast final : public RunningCollective {
  public:
-  DirectBroadcast(Mesh& mesh, const Plan& plan) : transfers_(mesh) {
-    if (mesh.rank() != plan.root) {
-      transfers_.receive(plan.root, plan.output, 0, plan.output.n_bytes());
+  TreeBroadcast(const Launch& launch, TreePlace place, std::size_t segment_bytes)
+      : place_(std::move(place)),
+        n_bytes_(launch.plan.n_bytes),
+        segment_bytes_(segment_bytes),
+        transfers_(launch.mesh) {
+    const Plan& plan = launch.plan;
+    if (place_.parent < 0) {
+      pass_on(plan.input, 0, n_bytes_);
+      copy_pieces(plan.input, plan.output);
       return;
     }
-    for (int peer = 0; peer < mesh.size(); ++peer) {
-      if (peer != plan.root) transfers_.send(peer, plan.input, 0, plan.input.n_bytes());
+    if (!place_.children.empty()) {
+      for (const auto& piece : plan.output.pieces()) arrived_.add(piece.data(), piece.size());
     }
-    copy_pieces(plan.input, plan.output);
+    for (std::size_t at = 0; at < n_bytes_; at += segment_bytes_) {
+      transfers_.receive(place_.parent, plan.output, at, segment_at(at));
+    }
   }
 
   Progress step() override {
-    const bool moved = transfers_.step();
+    bool moved = transfers_.step();
+    while (place_.parent >= 0 && n_passed_on_ < transfers_.n_received(place_.parent)) {
+      const std::size_t at = n_passed_on_++ * segment_bytes_;
+      pass_on(arrived_, at, segment_at(at));
+      moved = true;
+    }
     if (transfers_.is_idle()) return Progress::kDone;
     return moved ? Progress::kMoved : Progress::kStuck;
   }
@@ -28,13 +43,47 @@ class DirectBroadcast final : public RunningCollective {
   std::vector<int> awaited() const override { return transfers_.awaited(); }
 
  private:
+  std::size_t segment_at(std::size_t offset) const { return std::min(segment_bytes_, n_bytes_ - offset); }
+
+  void pass_on(const InputPieces& pieces, std::size_t offset, std::size_t n_bytes) {
+    for (const int child : place_.children) transfers_.send(child, pieces, offset, n_bytes);
+  }
+
+  TreePlace place_;
+  std::size_t n_bytes_;
+  std::size_t segment_bytes_;
   PairTransfers transfers_;
+  InputPieces arrived_;  // the plan's output, to send from; empty where nothing is passed on
+  std::size_t n_passed_on_ = 0;
 };
+
+// Everybody is a child of the root.
+TreePlace place_in_star(const Mesh& mesh, int root) {
+  if (mesh.rank() != root) return {root, {}};
+  TreePlace place;
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    if (rank != root) place.children.push_back(rank);
+  }
+  return place;
+}
+
+std::unique_ptr<RunningCollective> along(TreeShape shape, const Launch& launch) {
+  return std::make_unique<TreeBroadcast>(
+      launch, place_in_tree(shape, launch.hosts, launch.plan.root, launch.mesh.rank()), launch.segment_bytes);
+}
 
 }  // namespace
 
-std::unique_ptr<RunningCollective> direct_broadcast(Mesh& mesh, const Plan& plan) {
-  return std::make_unique<DirectBroadcast>(mesh, plan);
+std::unique_ptr<RunningCollective> direct_broadcast_star(const Launch& launch) {
+  return std::make_unique<TreeBroadcast>(launch, place_in_star(launch.mesh, launch.plan.root), launch.plan.n_bytes);
+}
+
+std::unique_ptr<RunningCollective> direct_broadcast_tree(const Launch& launch) {
+  return along(TreeShape::kBinomial, launch);
+}
+
+std::unique_ptr<RunningCollective> direct_broadcast_chain(const Launch& launch) {
+  return along(TreeShape::kChain, launch);
 }
 
 }  // namespace ciranda

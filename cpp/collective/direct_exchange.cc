@@ -1,12 +1,10 @@
-#include "collective/direct_exchange.hpp"
-
 #include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <span>
 #include <vector>
 
-#include "collective/copy_pieces.hpp"
+#include "collective/launch.hpp"
 #include "collective/pair_transfers.hpp"
 
 namespace ciranda {
@@ -14,11 +12,12 @@ namespace {
 
 class DirectExchange final : public RunningCollective {
  public:
-  DirectExchange(Mesh& mesh, const Plan& plan) : rank_(mesh.rank()), transfers_(mesh) {
-    for (int peer = 0; peer < mesh.size(); ++peer) {
+  explicit DirectExchange(const Launch& launch) : rank_(launch.mesh.rank()), transfers_(launch.mesh) {
+    const Plan& plan = launch.plan;
+    for (int peer = 0; peer < launch.mesh.size(); ++peer) {
       const OutputPieces& output = plan.output_by_rank[static_cast<std::size_t>(peer)];
       const InputPieces& input = plan.input_for(peer);
-      if (peer == mesh.rank()) {
+      if (peer == rank_) {
         copy_pieces(input, output);
         continue;
       }
@@ -79,8 +78,8 @@ class DirectExchange final : public RunningCollective {
 
 }  // namespace
 
-std::unique_ptr<RunningCollective> direct_exchange(Mesh& mesh, const Plan& plan) {
-  return std::make_unique<DirectExchange>(mesh, plan);
+std::unique_ptr<RunningCollective> direct_exchange(const Launch& launch) {
+  return std::make_unique<DirectExchange>(launch);
 }
 
 }  // namespace ciranda

@@ -1,13 +1,11 @@
-#include "collective/direct_reducescatter.hpp"
-
 #include <algorithm>
 #include <array>
 #include <vector>
 
 #include "base/round_up.hpp"
-#include "collective/members.hpp"
+#include "collective/launch.hpp"
 #include "collective/pair_transfers.hpp"
-#include "collective/reduce_pieces.hpp"
+#include "collective/rounding.hpp"
 #include "collective/slices.hpp"
 
 namespace ciranda {
@@ -17,26 +15,25 @@ constexpr std::size_t kDepth = 2;  // blocks in flight
 
 class DirectReducescatter final : public RunningCollective {
  public:
-  DirectReducescatter(Mesh& mesh, const Plan& plan, const kernels::Reduction& reduction, std::size_t block_bytes,
-                      Scratch& scratch)
-      : self_(mesh.rank()),
-        plan_(plan),
-        reduction_(reduction),
-        contributors_(members_of(plan.contributors, mesh.size())),
-        block_bytes_(block_bytes),
-        n_blocks_(divide_up(plan.output.n_bytes(), block_bytes)),
-        transfers_(mesh),
+  explicit DirectReducescatter(const Launch& launch)
+      : self_(launch.mesh.rank()),
+        plan_(launch.plan),
+        reduction_(launch.reduction),
+        contributors_(plan_.contributors_of(launch.mesh.size())),
+        block_bytes_(launch.channel_segment_bytes),
+        n_blocks_(divide_up(plan_.output.n_bytes(), block_bytes_)),
+        transfers_(launch.mesh),
         inputs_(contributors_.size()) {
     const std::size_t n_bytes = block_range(0).n_bytes;
-    std::byte* memory = scratch.take(kDepth * contributors_.size() * n_bytes).data();
+    std::byte* memory = launch.scratch.take(kDepth * contributors_.size() * n_bytes).data();
     for (Stage& stage : stages_) {
       for (std::size_t i = 0; i < contributors_.size(); ++i, memory += n_bytes) {
         stage.arrived.emplace_back(memory, n_bytes);
         stage.pieces.emplace_back(memory, n_bytes);
       }
     }
-    for (int peer = 0; peer < mesh.size() && plan.is_contributor(self_); ++peer) {
-      if (peer != self_) transfers_.send(peer, plan.input_for(peer), 0, plan.input_for(peer).n_bytes());
+    for (int peer = 0; peer < launch.mesh.size() && plan_.is_contributor(self_); ++peer) {
+      if (peer != self_) transfers_.send(peer, plan_.input_for(peer), 0, plan_.input_for(peer).n_bytes());
     }
     for (std::size_t block = 0; block < std::min(kDepth, n_blocks_); ++block) receive(block);
   }
@@ -108,10 +105,8 @@ class DirectReducescatter final : public RunningCollective {
 
 }  // namespace
 
-std::unique_ptr<RunningCollective> direct_reducescatter(Mesh& mesh, const Plan& plan,
-                                                        const kernels::Reduction& reduction, std::size_t block_bytes,
-                                                        Scratch& scratch) {
-  return std::make_unique<DirectReducescatter>(mesh, plan, reduction, block_bytes, scratch);
+std::unique_ptr<RunningCollective> direct_reducescatter(const Launch& launch) {
+  return std::make_unique<DirectReducescatter>(launch);
 }
 
 }  // namespace ciranda

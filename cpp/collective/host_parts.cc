@@ -17,6 +17,7 @@ std::pair<std::size_t, std::size_t> places_within(const RankRun& range, const st
   return {static_cast<std::size_t>(first - all.begin()), static_cast<std::size_t>(last - all.begin())};
 }
 
+// The largest subtrees of a tree that lie in a range, in order.
 void add_subtrees(const RankRun& tree, const RankRun& range, std::vector<RankRun>& found) {
   if (tree.end <= range.begin || range.end <= tree.begin) return;
   if (range.begin <= tree.begin && tree.end <= range.end) {
@@ -40,17 +41,11 @@ std::vector<RankRun> runs_of(const std::vector<int>& host_of) {
   return runs;
 }
 
-std::vector<RankRun> subtrees_within(const RankRun& range, int n_ranks) {
-  std::vector<RankRun> found;
-  add_subtrees({0, n_ranks}, range, found);
-  return found;
-}
-
 HostParts::HostParts(std::vector<RankRun> runs) : hosts(std::move(runs)), n_ranks(hosts.back().end) {
   fewest_ranks = n_ranks;
   std::vector<RankRun> all;
   for (const RankRun& host : hosts) {
-    parts.push_back(subtrees_within(host, n_ranks));
+    add_subtrees({0, n_ranks}, host, parts.emplace_back());
     all.insert(all.end(), parts.back().begin(), parts.back().end());
     most_parts = std::max(most_parts, parts.back().size());
     fewest_ranks = std::min(fewest_ranks, host.size());

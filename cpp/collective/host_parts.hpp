@@ -20,9 +20,6 @@ struct RankRun {
 // By rank, the number of a host -> the ranks that follow each other on one.
 std::vector<RankRun> runs_of(const std::vector<int>& host_of);
 
-// The largest subtrees of the tree over n_ranks that lie in a range, in order.
-std::vector<RankRun> subtrees_within(const RankRun& range, int n_ranks);
-
 struct HostParts {
   explicit HostParts(std::vector<RankRun> runs);
 

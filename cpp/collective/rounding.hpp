@@ -11,6 +11,8 @@
 #include <cstddef>
 #include <span>
 
+#include "collective/slices.hpp"
+#include "fuse/piece_list.hpp"
 #include "kernels/kernels.hpp"
 
 namespace ciranda {
@@ -35,5 +37,15 @@ struct InParts {
 // As kernels::reduce, rounding on the way if that is on.
 void reduce_rounded(const kernels::Reduction& reduction, const Rounding& rounding,
                     std::span<const std::byte* const> inputs, std::span<std::byte> out);
+
+// The same into a piece list, from what lies in one piece each.
+// `inputs`: where each begins that is for the range; they move on to its end.
+inline void reduce_pieces(const kernels::Reduction& reduction, std::span<const std::byte*> inputs,
+                          const OutputPieces& to, const Slice& range, const Rounding& rounding = {}) {
+  to.for_range(range.offset, range.n_bytes, [&](std::span<std::byte> part, std::size_t /*at*/) {
+    reduce_rounded(reduction, rounding, inputs, part);
+    for (const std::byte*& input : inputs) input += part.size();
+  });
+}
 
 }  // namespace ciranda

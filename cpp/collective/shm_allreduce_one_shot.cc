@@ -1,20 +1,19 @@
 #include <vector>
 
-#include "collective/members.hpp"
-#include "collective/reduce_pieces.hpp"
-#include "collective/shm_allreduce.hpp"
+#include "collective/launch.hpp"
+#include "collective/rounding.hpp"
 
 namespace ciranda {
 namespace {
 
 class OneShot final : public RunningCollective {
  public:
-  OneShot(ArenaSession& session, const Plan& plan, const kernels::Reduction& reduction)
-      : session_(session),
-        plan_(plan),
-        reduction_(reduction),
-        contributors_(members_of(plan.contributors, session.n_members())),
-        chunk_(session.take(1)) {}
+  explicit OneShot(const Launch& launch)
+      : session_(*launch.session),
+        plan_(launch.plan),
+        reduction_(launch.reduction),
+        contributors_(plan_.contributors_of(session_.n_members())),
+        chunk_(session_.take(1)) {}
 
   Progress step() override {
     if (!is_packed_) {
@@ -58,9 +57,8 @@ class OneShot final : public RunningCollective {
 
 }  // namespace
 
-std::unique_ptr<RunningCollective> shm_allreduce_one_shot(ArenaSession& session, const Plan& plan,
-                                                          const kernels::Reduction& reduction) {
-  return std::make_unique<OneShot>(session, plan, reduction);
+std::unique_ptr<RunningCollective> shm_allreduce_one_shot(const Launch& launch) {
+  return std::make_unique<OneShot>(launch);
 }
 
 }  // namespace ciranda

@@ -3,9 +3,8 @@
 
 #include "base/copy_bytes.hpp"
 #include "base/round_up.hpp"
-#include "collective/members.hpp"
+#include "collective/launch.hpp"
 #include "collective/region_pieces.hpp"
-#include "collective/shm_allreduce.hpp"
 #include "collective/slices.hpp"
 
 namespace ciranda {
@@ -13,15 +12,15 @@ namespace {
 
 class TwoShot final : public RunningCollective {
  public:
-  TwoShot(ArenaSession& session, const Plan& plan, const kernels::Reduction& reduction, std::size_t chunk_bytes)
-      : session_(session),
-        plan_(plan),
-        reduction_(reduction),
-        contributors_(members_of(plan.contributors, session.n_members())),
-        chunk_bytes_(chunk_bytes),
-        n_chunks_(divide_up(plan.n_bytes, chunk_bytes)),
-        first_chunk_(session.take(n_chunks_)),
-        regions_(session, plan),
+  explicit TwoShot(const Launch& launch)
+      : session_(*launch.session),
+        plan_(launch.plan),
+        reduction_(launch.reduction),
+        contributors_(plan_.contributors_of(session_.n_members())),
+        chunk_bytes_(launch.segment_bytes),
+        n_chunks_(divide_up(plan_.n_bytes, chunk_bytes_)),
+        first_chunk_(session_.take(n_chunks_)),
+        regions_(session_, plan_),
         inputs_(contributors_.size()) {}
 
   Progress step() override {
@@ -189,10 +188,8 @@ class TwoShot final : public RunningCollective {
 
 }  // namespace
 
-std::unique_ptr<RunningCollective> shm_allreduce_two_shot(ArenaSession& session, const Plan& plan,
-                                                          const kernels::Reduction& reduction,
-                                                          std::size_t chunk_bytes) {
-  return std::make_unique<TwoShot>(session, plan, reduction, chunk_bytes);
+std::unique_ptr<RunningCollective> shm_allreduce_two_shot(const Launch& launch) {
+  return std::make_unique<TwoShot>(launch);
 }
 
 }  // namespace ciranda

@@ -1,10 +1,8 @@
-#include "collective/shm_exchange.hpp"
-
 #include <algorithm>
 #include <utility>
 
 #include "base/round_up.hpp"
-#include "collective/copy_pieces.hpp"
+#include "collective/launch.hpp"
 #include "collective/slices.hpp"
 
 namespace ciranda {
@@ -12,14 +10,14 @@ namespace {
 
 class ShmExchange final : public RunningCollective {
  public:
-  ShmExchange(ArenaSession& session, const Plan& plan, bool is_shared_out)
-      : session_(session),
-        plan_(plan),
-        is_shared_out_(is_shared_out),
-        part_bytes_(std::min(is_shared_out ? session.share_bytes(session.n_members() - 1) : session.slot_bytes(),
+  explicit ShmExchange(const Launch& launch)
+      : session_(*launch.session),
+        plan_(launch.plan),
+        is_shared_out_(!plan_.input_by_rank.empty()),
+        part_bytes_(std::min(is_shared_out_ ? session_.share_bytes(session_.n_members() - 1) : session_.slot_bytes(),
                              kMostPartBytes)),
-        n_chunks_(divide_up(plan.n_bytes, part_bytes_)),
-        first_chunk_(session.take(n_chunks_)) {}
+        n_chunks_(divide_up(plan_.n_bytes, part_bytes_)),
+        first_chunk_(session_.take(n_chunks_)) {}
 
   Progress step() override {
     if (n_read_ == n_chunks_) return Progress::kDone;
@@ -122,8 +120,6 @@ class ShmExchange final : public RunningCollective {
 
 }  // namespace
 
-std::unique_ptr<RunningCollective> shm_exchange(ArenaSession& session, const Plan& plan) {
-  return std::make_unique<ShmExchange>(session, plan, !plan.input_by_rank.empty());
-}
+std::unique_ptr<RunningCollective> shm_exchange(const Launch& launch) { return std::make_unique<ShmExchange>(launch); }
 
 }  // namespace ciranda

@@ -1,10 +1,8 @@
-#include "collective/shm_reducescatter.hpp"
-
 #include <vector>
 
 #include "base/round_up.hpp"
-#include "collective/members.hpp"
-#include "collective/reduce_pieces.hpp"
+#include "collective/launch.hpp"
+#include "collective/rounding.hpp"
 #include "collective/slices.hpp"
 
 namespace ciranda {
@@ -12,14 +10,14 @@ namespace {
 
 class ShmReducescatter final : public RunningCollective {
  public:
-  ShmReducescatter(ArenaSession& session, const Plan& plan, const kernels::Reduction& reduction)
-      : session_(session),
-        plan_(plan),
-        reduction_(reduction),
-        contributors_(members_of(plan.contributors, session.n_members())),
-        part_bytes_(session.share_bytes()),
-        n_chunks_(divide_up(plan.n_bytes, part_bytes_)),
-        first_chunk_(session.take(n_chunks_)),
+  explicit ShmReducescatter(const Launch& launch)
+      : session_(*launch.session),
+        plan_(launch.plan),
+        reduction_(launch.reduction),
+        contributors_(plan_.contributors_of(session_.n_members())),
+        part_bytes_(session_.share_bytes()),
+        n_chunks_(divide_up(plan_.n_bytes, part_bytes_)),
+        first_chunk_(session_.take(n_chunks_)),
         inputs_(contributors_.size()) {}
 
   Progress step() override {
@@ -91,9 +89,8 @@ class ShmReducescatter final : public RunningCollective {
 
 }  // namespace
 
-std::unique_ptr<RunningCollective> shm_reducescatter(ArenaSession& session, const Plan& plan,
-                                                     const kernels::Reduction& reduction) {
-  return std::make_unique<ShmReducescatter>(session, plan, reduction);
+std::unique_ptr<RunningCollective> shm_reducescatter(const Launch& launch) {
+  return std::make_unique<ShmReducescatter>(launch);
 }
 
 }  // namespace ciranda

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -43,6 +44,12 @@ struct Plan {
   }
   bool is_contributor(int rank) const { return is_in(contributors, rank); }
   bool is_receiver(int rank) const { return is_in(receivers, rank); }
+  std::vector<int> contributors_of(int n_ranks) const {
+    if (!contributors.empty()) return contributors;
+    std::vector<int> all(static_cast<std::size_t>(n_ranks));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+  }
 
  private:
   static bool is_in(const std::vector<int>& ranks, int rank) {

@@ -60,7 +60,7 @@ class SharedArena {
   static constexpr std::size_t kBuffersBytes = kSmallBuffers * kSmallBufferBytes + kLargeBuffers * kLargeBufferBytes;
   static constexpr bool is_small(Buffer buffer) { return buffer % kBuffers < kSmallBuffers; }
 
-  // Who has come how far, in parts of chunks (ArenaParts). Chunk k since the arena was made lives in slot k % 2.
+  // Who has come how far, in parts of chunks (ArenaSession). Chunk k since the arena was made lives in slot k % 2.
   enum class Counter : std::uint8_t {
     kPacked,    // this member's part of chunk k is in its slot
     kReduced,   // this member's slice of chunk k is reduced

@@ -1,6 +1,6 @@
 // Mesh: everything one rank has for reaching the others, in one epoch.
 //
-// A mesh is built complete (membership/ builds real ones, loopback_fabric.hpp makes in-process ones for tests) and is
+// A mesh is built complete (membership/ builds real ones, a LoopbackFabric those of tests) and is
 // then only used. It carries bytes and wake-ups, and knows which peers are gone; it understands none of what it
 // carries.
 //

@@ -1,18 +1,10 @@
 #include "bindings/mpi/calls.hpp"
 
-#include <memory>
 #include <string>
 
 #include "bindings/mpi/errors.hpp"
 
 namespace ciranda::mpi {
-namespace {
-
-struct Release {
-  void operator()(ciranda_operation* operation) const noexcept { ciranda_operation_release(operation); }
-};
-
-}  // namespace
 
 Tensor::Tensor(const void* input, void* output, ciranda_dtype dtype, std::int64_t rows, std::int64_t columns)
     : shape_{rows, columns}, tensor_{input, output, shape_.data(), 2, dtype, nullptr, 0} {}
@@ -38,11 +30,9 @@ void run(Communicator& communicator, ciranda_request request, const Tensor& tens
 
   ciranda_operation* made = nullptr;
   const ciranda_status status = ciranda_run(world.get(), &request, &made);
-  const std::unique_ptr<ciranda_operation, Release> operation(made);
+  const native::Operation operation(made);
   if (status == CIRANDA_MISMATCH) communicator.forget(signature);
-  if (status != CIRANDA_OK) {
-    throw Failure{operation ? ciranda_operation_message(made) : "the engine could not take in the request"};
-  }
+  if (status != CIRANDA_OK) throw Failure{native::failure_of(operation)};
   if (operation && ciranda_operation_outputs_count(made) > 0) throw Failure{"the ranks contribute different counts"};
 }
 

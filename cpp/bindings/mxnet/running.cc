@@ -182,13 +182,11 @@ ciranda_request Running::request() const {
   request.collective = asked_.collective;
   request.op = asked_.op;
   request.root = asked_.root;
-  request.process_set = asked_.set_number();
-  request.lane = static_cast<std::uint32_t>(asked_.process_set >> 32) & 0x7FFFFFFF;
   request.prescale = asked_.prescale;
   request.postscale = asked_.postscale;
   request.flags = CIRANDA_REQUEST_DIRECT_CALLBACK;
   if (asked_.divides_by_all) request.flags |= CIRANDA_REQUEST_DIVIDE_BY_ALL;
-  if ((asked_.process_set >> 63) != 0) request.flags |= CIRANDA_REQUEST_NEEDS_ALL;
+  native::take_process_set(asked_.process_set, request);
   request.name = asked_.name.c_str();
   request.tensors = tensors_.data();
   request.tensors_count = tensors_.size();

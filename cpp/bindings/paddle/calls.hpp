@@ -8,11 +8,9 @@
 
 #include <ciranda/table.h>
 
-#include <atomic>
 #include <ciranda/native/context.hpp>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -41,10 +39,7 @@ struct Wanted {
   std::uint32_t flags = 0;
 };
 
-struct Release {
-  void operator()(ciranda_operation* operation) const noexcept { ciranda_operation_release(operation); }
-};
-using Operation = std::unique_ptr<ciranda_operation, Release>;
+using native::Operation;
 
 // Throws an exception of Paddle's, whose message its executor propagates: of others it keeps the base class only.
 [[noreturn]] void raise(const std::string& message);
@@ -57,7 +52,7 @@ using Operation = std::unique_ptr<ciranda_operation, Release>;
 
 // The messages of the engine begin with the binding's name, which fail() writes.
 inline std::string message_of(const Operation& operation) {
-  const std::string message = operation ? ciranda_operation_message(operation.get()) : "the engine could not take it";
+  const std::string message = native::failure_of(operation);
   const std::string prefix = std::string(kBinding) + ": ";
   return message.starts_with(prefix) ? message.substr(prefix.size()) : message;
 }

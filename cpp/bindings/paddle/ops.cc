@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "bindings/paddle/calls.hpp"
-#include "bindings/paddle/device.hpp"
 #include "bindings/paddle/labels.hpp"
 #include "bindings/paddle/raising.hpp"
 #include "bindings/paddle/runs.hpp"
@@ -31,13 +30,6 @@ namespace {
 using Tensors = std::vector<Tensor>;
 using Shape = std::vector<std::int64_t>;
 
-class Cpu final : public Device {
- public:
-  void ready(const Tensor&) const override {}
-  void* address(const Tensor& tensor) const override { return const_cast<void*>(tensor.data()); }
-  void done(const Tensor&) const override {}
-};
-
 Started<Tensors> started;
 
 Tensor like(const Tensor& tensor) { return ::paddle::experimental::empty_like(tensor, tensor.dtype(), tensor.place()); }
@@ -45,15 +37,12 @@ Tensor like(const Tensor& tensor) { return ::paddle::experimental::empty_like(te
 Tensor computed(const Wanted& wanted, const Tensor& input) {
   Tensor output = like(input);
   run(wanted, {describe(input, output, wanted.name)});
-  device_of(output).done(output);
   return output;
 }
 
 // The result of a collective that determines the number of rows itself.
 Tensor allocated(const Wanted& wanted, const Tensor& input) {
-  const Device& device = device_of(input);
-  device.ready(input);
-  const Described described{device.address(input), nullptr, input.shape(), dtype_of(input, wanted.name)};
+  const Described described{address_of(input), nullptr, input.shape(), dtype_of(input, wanted.name)};
   const Operation operation = run(wanted, {described});
   ciranda_output result{};
   (void)ciranda_operation_output(operation.get(), 0, &result);
@@ -62,9 +51,7 @@ Tensor allocated(const Wanted& wanted, const Tensor& input) {
   void* data = result.n_bytes > 0 ? const_cast<void*>(result.data) : &nothing;
   const Tensor view = ::paddle::from_blob(data, Shape(result.shape, result.shape + result.ndim), input.dtype(),
                                           ::phi::DataLayout::NCHW, input.place());
-  Tensor output = view.copy_to(input.place(), true);
-  device.done(output);
-  return output;
+  return view.copy_to(input.place(), true);
 }
 
 Wanted reduction(ciranda_reduce_op op, const std::string& name, int ring) {
@@ -149,14 +136,11 @@ Tensors allgather_grad(const Tensor& x, const Tensor& gradient, const std::strin
     run(of_rows(CIRANDA_REDUCESCATTER, gradient_of(name), ring), {described});
   } else {
     const Tensor sum = computed(reduction(CIRANDA_SUM, gradient_of(name), ring), gradient);
-    const Device& device = device_of(sum);
     const std::size_t n_bytes = static_cast<std::size_t>(x.numel()) * ciranda_dtype_size(dtype_of(x, name));
     const std::size_t row_bytes = rows.mine == 0 ? 0 : n_bytes / static_cast<std::size_t>(rows.mine);
-    const auto* from =
-        static_cast<const char*>(device.address(sum)) + row_bytes * static_cast<std::size_t>(rows.before);
-    if (n_bytes > 0) std::memcpy(device.address(output), from, n_bytes);
+    const auto* from = static_cast<const char*>(address_of(sum)) + row_bytes * static_cast<std::size_t>(rows.before);
+    if (n_bytes > 0) std::memcpy(address_of(output), from, n_bytes);
   }
-  device_of(output).done(output);
   return {output};
 }
 
@@ -182,7 +166,7 @@ Tensors broadcast_grad(const Tensor& gradient, const std::string& name, int ring
   const native::Context context;
   if (ciranda_rank(context.get()) != root) {
     const std::size_t n_bytes = static_cast<std::size_t>(output.numel()) * ciranda_dtype_size(dtype_of(output, name));
-    if (n_bytes > 0) std::memset(device_of(output).address(output), 0, n_bytes);
+    if (n_bytes > 0) std::memset(address_of(output), 0, n_bytes);
   }
   return {output};
 }
@@ -237,10 +221,7 @@ Tensors sample_labels(const Tensor& places, const Tensor& is_here, const std::st
   return {numbers(chosen, {static_cast<std::int64_t>(chosen.size())}, places), numbers(among, {n_samples, 2}, places)};
 }
 
-void sync_comm(Tensors& x, const std::vector<std::string>& names, int /*ring*/) {
-  started.finish(names);
-  for (const Tensor& each : x) device_of(each).done(each);
-}
+void sync_comm(Tensors& /*x*/, const std::vector<std::string>& names, int /*ring*/) { started.finish(names); }
 
 // ---- shapes
 
@@ -291,12 +272,6 @@ Tensors no_gradient(const Tensor& /*gradient*/, const std::string& name, int /*r
 }  // namespace
 
 void raise(const std::string& message) { raise_theirs(message, __FILE__, __LINE__); }
-
-const Device& device_of(const Tensor& tensor) {
-  static const Cpu cpu;
-  if (!tensor.is_cpu()) refuse("only tensors in CPU memory can be communicated");
-  return cpu;
-}
 
 }  // namespace ciranda::paddle_ops
 

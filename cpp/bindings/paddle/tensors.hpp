@@ -9,7 +9,6 @@
 #include <string>
 
 #include "bindings/paddle/calls.hpp"
-#include "bindings/paddle/device.hpp"
 
 namespace ciranda::paddle_ops {
 
@@ -40,11 +39,15 @@ inline ciranda_dtype dtype_of(const Tensor& tensor, const std::string& name) {
   return *found;
 }
 
+// For the engine to read and write. REQUIRES: the tensor is contiguous.
+inline void* address_of(const Tensor& tensor) {
+  if (!tensor.is_cpu()) refuse("only tensors in CPU memory can be communicated");
+  return const_cast<void*>(tensor.data());
+}
+
 // `output` may be the input.
 inline Described describe(const Tensor& input, const Tensor& output, const std::string& name) {
-  const Device& device = device_of(input);
-  device.ready(input);
-  return {device.address(input), device.address(output), input.shape(), dtype_of(input, name)};
+  return {address_of(input), address_of(output), input.shape(), dtype_of(input, name)};
 }
 
 }  // namespace ciranda::paddle_ops

@@ -1,46 +1,55 @@
 #include "bindings/python/completion_queue.hpp"
 
-#include <nanobind/stl/optional.h>
-
-#include <cstdint>
-#include <memory>
-#include <optional>
-
-#include "bindings/python/gil.hpp"
-#include "bindings/python/operation_handle.hpp"
-#include "call/completion_queue.hpp"
-
 namespace ciranda::python {
-namespace {
 
-// Watched operations keep the queue alive until they are done.
-class QueueHandle {
- public:
-  void watch(OperationHandle& operation, std::uint64_t key, std::optional<double> seconds) {
-    queue_->expect(key, deadline_in(seconds));
-    operation.when_done([queue = queue_, key](const Operation&) { queue->done(key); });
+void CompletionQueue::expect(std::uint64_t key, const Deadline& deadline) {
+  const std::lock_guard lock(mutex_);
+  const auto at = deadline ? by_deadline_.emplace(*deadline, key) : by_deadline_.end();
+  expected_.emplace(key, at);
+  if (deadline && at == by_deadline_.begin()) changed_.notify_all();  // they sleep until a later one
+}
+
+void CompletionQueue::done(std::uint64_t key) {
+  const std::lock_guard lock(mutex_);
+  const auto found = expected_.find(key);
+  if (found == expected_.end()) return;  // it was late, and has been returned
+  if (found->second != by_deadline_.end()) by_deadline_.erase(found->second);
+  expected_.erase(found);
+  ready_.push_back(key);
+  changed_.notify_one();
+}
+
+std::optional<std::uint64_t> CompletionQueue::next() {
+  std::unique_lock lock(mutex_);
+  while (ready_.empty() && !is_closed_) {
+    if (by_deadline_.empty()) {
+      changed_.wait(lock);
+    } else {
+      changed_.wait_until(lock, Clock::time_point(by_deadline_.begin()->first));
+      take_what_is_late(Clock::now());
+    }
   }
-  std::optional<std::uint64_t> next() {
-    const std::shared_ptr<CompletionQueue> queue = queue_;
-    const GilReleased released;
-    return queue->next();
+  if (ready_.empty()) return std::nullopt;
+  const std::uint64_t key = ready_.front();
+  ready_.pop_front();
+  return key;
+}
+
+void CompletionQueue::close() {
+  const std::lock_guard lock(mutex_);
+  is_closed_ = true;
+  changed_.notify_all();
+}
+
+// REQUIRES: the lock.
+void CompletionQueue::take_what_is_late(Clock::time_point now) {
+  const auto end = by_deadline_.upper_bound(now);
+  for (auto late = by_deadline_.begin(); late != end; ++late) {
+    expected_.erase(late->second);
+    ready_.push_back(late->second);
+    changed_.notify_one();
   }
-  void close() { queue_->close(); }
-
- private:
-  std::shared_ptr<CompletionQueue> queue_ = std::make_shared<CompletionQueue>();
-};
-
-}  // namespace
-
-void bind_completion_queue(nb::module_& m) {
-  nb::class_<QueueHandle>(m, "CompletionQueue", "For threads that wait for whichever of many operations is done first.")
-      .def(nb::init<>())
-      .def("watch", &QueueHandle::watch, nb::arg("operation"), nb::arg("key"), nb::arg("seconds") = nb::none(),
-           "Has next() return the key, once, when the operation is done or the time is over.")
-      .def("next", &QueueHandle::next, nb::sig("def next(self) -> int | None"),
-           "Sleeps until there is a key; None once the queue is closed and nothing that is done is left.")
-      .def("close", &QueueHandle::close, "Ends next(), for all threads.");
+  by_deadline_.erase(by_deadline_.begin(), end);
 }
 
 }  // namespace ciranda::python

@@ -1,10 +1,44 @@
-// The engine's CompletionQueue for Python. Needs the GIL, which next() releases while it sleeps.
+// CompletionQueue: for threads that wait for whichever of many operations is done, or late, first.
+//
+// Operations are known by keys, which the caller chooses and uses once. Each comes out of next() once.
+// Threads: any. Whoever tells it that an operation is done never waits for those that sleep in next().
 #pragma once
 
-#include <nanobind/nanobind.h>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
 
 namespace ciranda::python {
 
-void bind_completion_queue(nanobind::module_& m);
+class CompletionQueue {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Deadline = std::optional<Clock::time_point>;
+
+  // Of an operation that done() will be called for. At the deadline next() returns it all the same.
+  void expect(std::uint64_t key, const Deadline& deadline = {});
+  void done(std::uint64_t key);
+
+  // Sleeps until there is one. None: the queue is closed, and nothing that is done or late is left.
+  std::optional<std::uint64_t> next();
+  void close();
+
+ private:
+  using ByDeadline = std::multimap<Clock::time_point, std::uint64_t>;
+
+  void take_what_is_late(Clock::time_point now);
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::unordered_map<std::uint64_t, ByDeadline::iterator> expected_;  // end(): no deadline
+  ByDeadline by_deadline_;
+  std::deque<std::uint64_t> ready_;
+  bool is_closed_ = false;
+};
 
 }  // namespace ciranda::python

@@ -1,5 +1,3 @@
-#include "bindings/python/line_probe.hpp"
-
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string_view.h>
@@ -12,6 +10,7 @@
 
 #include "base/pair_costs.hpp"
 #include "base/turns.hpp"
+#include "bindings/python/bindings.hpp"
 #include "bindings/python/errors.hpp"
 #include "bindings/python/gil.hpp"
 

@@ -1,14 +1,11 @@
 // ciranda._core: the engine for Python. The classes and functions are described in src/ciranda/_core.pyi.
 #include <nanobind/nanobind.h>
 
-#include "bindings/python/completion_queue.hpp"
+#include "bindings/python/bindings.hpp"
 #include "bindings/python/engine_handle.hpp"
 #include "bindings/python/gil.hpp"
-#include "bindings/python/line_probe.hpp"
 #include "bindings/python/operation_handle.hpp"
 #include "bindings/python/recording_handle.hpp"
-#include "bindings/python/store_server.hpp"
-#include "bindings/python/tables.hpp"
 #include "bindings/python/tensor_reader.hpp"
 
 NB_MODULE(_core, m) {

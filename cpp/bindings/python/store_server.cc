@@ -1,4 +1,4 @@
-#include "bindings/python/store_server.hpp"
+#include "membership/store_server.hpp"
 
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/python/bindings.hpp"
 #include "bindings/python/errors.hpp"
 #include "bindings/python/gil.hpp"
 #include "membership/secret.hpp"
-#include "membership/store_server.hpp"
 
 namespace ciranda::python {
 

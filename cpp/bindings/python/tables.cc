@@ -1,5 +1,3 @@
-#include "bindings/python/tables.hpp"
-
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -16,6 +14,7 @@
 #include "base/other_launchers.hpp"
 #include "base/reduce_op.hpp"
 #include "base/staging_choice.hpp"
+#include "bindings/python/bindings.hpp"
 #include "bindings/python/errors.hpp"
 #include "call/op_table.hpp"
 #include "kernels/kernels.hpp"

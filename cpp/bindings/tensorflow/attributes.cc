@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <ciranda/native/context.hpp>
 #include <string_view>
 #include <system_error>
 
@@ -67,14 +68,8 @@ Attributes Attributes::read(TF_OpKernelConstruction* construction, const Status&
   read.postscale = read_factor(construction, "postscale_factor", status);
   read.flags = static_cast<std::uint32_t>(read_number(construction, "flags", status));
   read.iterations = std::max<std::int64_t>(1, read_number(construction, "iterations", status));
-  read.take_process_set(static_cast<std::uint64_t>(read_number(construction, "process_set", status)));
+  read.process_set = static_cast<std::uint64_t>(read_number(construction, "process_set", status));
   return read;
-}
-
-void Attributes::take_process_set(std::uint64_t number) {
-  process_set = static_cast<std::uint32_t>(number);
-  lane = static_cast<std::uint32_t>(number >> 32) & 0x7fffffff;
-  if ((number >> 63) != 0) flags |= CIRANDA_REQUEST_NEEDS_ALL;
 }
 
 ciranda_request Attributes::request(ciranda_collective collective) const {
@@ -82,13 +77,12 @@ ciranda_request Attributes::request(ciranda_collective collective) const {
   request.collective = collective;
   request.op = reduce_op;
   request.root = root_rank;
-  request.process_set = process_set;
   request.prescale = prescale;
   request.postscale = postscale;
   request.flags = flags | CIRANDA_REQUEST_DIRECT_CALLBACK;
   request.name = name.empty() ? nullptr : name.c_str();
-  request.lane = lane;
   request.binding = kBinding;
+  native::take_process_set(process_set, request);
   return request;
 }
 

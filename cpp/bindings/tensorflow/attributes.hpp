@@ -35,16 +35,12 @@ struct Attributes {
   std::int32_t root_rank = -1;
   double prescale = 1.0;
   double postscale = 1.0;
-  std::uint32_t process_set = 0;
-  std::uint32_t lane = 0;
+  std::uint64_t process_set = 0;  // from ciranda.process_sets.id_of()
   std::uint32_t flags = 0;
   std::int64_t iterations = 1024;
 
   // Reads them when a kernel is created. On failure `status` has the reason.
   static Attributes read(TF_OpKernelConstruction* construction, const Status& status);
-
-  // Takes the number from ciranda.process_sets.id_of().
-  void take_process_set(std::uint64_t number);
 
   // A request for a callback that only forwards, without tensors. Points into this object.
   ciranda_request request(ciranda_collective collective) const;

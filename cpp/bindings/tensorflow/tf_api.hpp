@@ -78,7 +78,6 @@ struct TfApi {
   int (*NumDims)(const TF_Tensor*);
   std::int64_t (*Dim)(const TF_Tensor*, int);
   void* (*TensorData)(const TF_Tensor*);
-  std::size_t (*TensorByteSize)(const TF_Tensor*);
 
   TF_OpDefinitionBuilder* (*NewOpDefinitionBuilder)(const char* name);
   void (*OpDefinitionBuilderAddAttr)(TF_OpDefinitionBuilder*, const char* spec);
@@ -117,7 +116,6 @@ struct TfApi {
 
   std::int64_t (*GetIterId)(TF_OpKernelContext*);
   int (*NumInputs)(TF_OpKernelContext*);
-  int (*NumOutputs)(TF_OpKernelContext*);
   void (*GetInput)(TF_OpKernelContext*, int, TF_Tensor**, TF_Status*);
   void (*SetOutput)(TF_OpKernelContext*, int, const TF_Tensor*, TF_Status*);
   TF_Tensor* (*AllocateOutput)(TF_OpKernelContext*, int index, DataType, const std::int64_t* dims, int num_dims,

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -70,8 +69,8 @@ struct Description {
     attributes.root_rank = words.number<std::int32_t>();
     attributes.prescale = words.number<double>();
     attributes.postscale = words.number<double>();
-    attributes.take_process_set(words.number<std::uint64_t>());
-    attributes.flags |= words.number<std::uint32_t>();
+    attributes.process_set = words.number<std::uint64_t>();
+    attributes.flags = words.number<std::uint32_t>();
     const auto n_tensors = words.number<std::size_t>();
     shapes.reserve(words.is_bad() ? 0 : n_tensors);
     for (std::size_t i = 0; i < n_tensors && !words.is_bad(); ++i) read_tensor(words);
@@ -103,10 +102,6 @@ void fail(const Description& what, void** out, CallStatus* status, const std::st
   *status = message;
 }
 
-struct Release {
-  void operator()(ciranda_operation* operation) const noexcept { ciranda_operation_release(operation); }
-};
-
 void run_collective(void* outputs, const void** in, const char* opaque, std::size_t opaque_len, CallStatus* status) {
   auto** const out = static_cast<void**>(outputs);
   std::memset(out[0], 0, sizeof(std::int32_t));
@@ -127,11 +122,9 @@ void run_collective(void* outputs, const void** in, const char* opaque, std::siz
   request.tensors_count = what.tensors.size();
   ciranda_operation* handle = nullptr;
   const ciranda_status ended = ciranda_run(world.get(), &request, &handle);
-  const std::unique_ptr<ciranda_operation, Release> operation(handle);
+  const native::Operation operation(handle);
   if (ended == CIRANDA_OK) return;
-  const char* const message =
-      operation ? ciranda_operation_message(handle) : "the engine could not take in the request";
-  fail(what, out, status, std::string(ciranda_status_name(ended)) + ": " + message);
+  fail(what, out, status, std::string(ciranda_status_name(ended)) + ": " + native::failure_of(operation));
 }
 
 void run_place(void* outputs, const void** /*in*/, const char* opaque, std::size_t opaque_len, CallStatus* status) {

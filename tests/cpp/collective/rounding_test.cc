@@ -5,12 +5,12 @@
 
 #include <array>
 #include <cstring>
-#include <map>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "collective/direct_allreduce.hpp"
-#include "collective/local.hpp"
+#include "collective/launch.hpp"
 #include "collective/stepped_ranks.hpp"
 #include "kernels/half.hpp"
 #include "kernels/reference.hpp"
@@ -22,45 +22,27 @@ namespace {
 using kernels::Reduction;
 using kernels::testing::Bytes;
 using testing::Algorithm;
-using testing::kSegmentBytes;
 using testing::SteppedRanks;
 
 constexpr int kOnAHost = 2;  // ranks, where hosts combine first
 
-Scratch& scratch_of(int rank) {
-  static std::array<Scratch, 8> all;  // by rank: the stepped ranks share a thread, not their scratch
-  return all[static_cast<std::size_t>(rank)];
-}
-
-const HostParts& hosts_of(int n_ranks) {
-  static std::map<int, HostParts> all;
+std::vector<int> hosts_of(int n_ranks) {
   std::vector<int> host_of;
   for (int rank = 0; rank < n_ranks; ++rank) host_of.push_back(rank / kOnAHost);
-  return all.try_emplace(n_ranks, runs_of(host_of)).first->second;
+  return host_of;
 }
 
-const Algorithm kOneShot{"one shot", Collective::kAllreduce, false, 1 << 20,
-                         [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) {
-                           return direct_allreduce_one_shot(m, p, r, scratch_of(m.rank()), {1});
-                         }};
-const Algorithm kTwoShot{"two shot", Collective::kAllreduce, false, 1 << 20,
-                         [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) {
-                           return direct_allreduce_two_shot(m, p, r, kSegmentBytes, scratch_of(m.rank()), {1});
-                         }};
-const Algorithm kOneShotOfHosts{"one shot of hosts", Collective::kAllreduce, false, 1 << 20,
-                                [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) {
-                                  return direct_allreduce_one_shot(m, p, r, scratch_of(m.rank()), {kOnAHost});
-                                }};
-const Algorithm kByHosts{
-    "by hosts", Collective::kAllreduce, false, 1 << 20, [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) {
-      return direct_allreduce_by_hosts(m, p, r, hosts_of(m.size()), kSegmentBytes, scratch_of(m.rank()), {kOnAHost});
-    }};
-template <int n_together>
-const Algorithm kDoubling{n_together == 1 ? "doubling" : "doubling of hosts", Collective::kAllreduce, false, 1 << 20,
-                          [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) {
-                            return direct_allreduce_doubling(m, p, r, kSegmentBytes, scratch_of(m.rank()),
-                                                             {n_together});
-                          }};
+Algorithm rounding_to(int n_together, std::string_view name,
+                      std::unique_ptr<RunningCollective> (*start)(const Launch&)) {
+  return {name, Collective::kAllreduce, false, 1 << 20, start, hosts_of, {n_together}};
+}
+
+const Algorithm kOneShot = rounding_to(1, "one shot", direct_allreduce_one_shot);
+const Algorithm kTwoShot = rounding_to(1, "two shot", direct_allreduce_two_shot);
+const Algorithm kDoubling = rounding_to(1, "doubling", direct_allreduce_doubling);
+const Algorithm kOneShotOfHosts = rounding_to(kOnAHost, "one shot of hosts", direct_allreduce_one_shot);
+const Algorithm kByHosts = rounding_to(kOnAHost, "by hosts", direct_allreduce_by_hosts);
+const Algorithm kDoublingOfHosts = rounding_to(kOnAHost, "doubling of hosts", direct_allreduce_doubling);
 
 // By the scalar conversions, and the kernels' own reference.
 Bytes rounded(Bytes values) {
@@ -142,10 +124,10 @@ TEST_P(RoundingTest, IsTheSameByAnyAlgorithm) {
 
 INSTANTIATE_TEST_SUITE_P(All, RoundingTest,
                          ::testing::Values(Case{2, 1, {&kOneShot, &kTwoShot}},
-                                           Case{3, 1, {&kOneShot, &kTwoShot, &kDoubling<1>}},
-                                           Case{7, 1, {&kOneShot, &kTwoShot, &kDoubling<1>}},
-                                           Case{4, kOnAHost, {&kOneShotOfHosts, &kByHosts, &kDoubling<kOnAHost>}},
-                                           Case{6, kOnAHost, {&kOneShotOfHosts, &kByHosts, &kDoubling<kOnAHost>}}),
+                                           Case{3, 1, {&kOneShot, &kTwoShot, &kDoubling}},
+                                           Case{7, 1, {&kOneShot, &kTwoShot, &kDoubling}},
+                                           Case{4, kOnAHost, {&kOneShotOfHosts, &kByHosts, &kDoublingOfHosts}},
+                                           Case{6, kOnAHost, {&kOneShotOfHosts, &kByHosts, &kDoublingOfHosts}}),
                          [](const auto& test) {
                            return std::to_string(test.param.n_ranks) +
                                   (test.param.n_together == 1 ? "ranks" : "ranksByHosts");
@@ -159,7 +141,7 @@ TEST(RoundingOfInputs, ThatAreHereAlreadyIsTheSame) {
     const Plan plan = plan_of(reduction, result);
     std::vector<const std::byte*> from;
     for (const Bytes& each : inputs) from.push_back(each.data());
-    local_combine(plan, reduction, {n_together}, from);
+    reduce_pieces(reduction, from, plan.output, {0, plan.n_bytes}, {n_together});
     EXPECT_EQ(result, expected(reduction, inputs, static_cast<std::size_t>(n_together)));
   }
 }

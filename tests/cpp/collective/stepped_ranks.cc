@@ -1,17 +1,6 @@
 #include "collective/stepped_ranks.hpp"
 
 #include <limits>
-#include <map>
-
-#include "collective/direct_allreduce.hpp"
-#include "collective/direct_broadcast.hpp"
-#include "collective/direct_exchange.hpp"
-#include "collective/direct_reducescatter.hpp"
-#include "collective/shm_allreduce.hpp"
-#include "collective/shm_broadcast.hpp"
-#include "collective/shm_exchange.hpp"
-#include "collective/shm_reducescatter.hpp"
-#include "collective/tree_broadcast.hpp"
 
 namespace ciranda::testing {
 namespace {
@@ -25,115 +14,59 @@ LoopbackOptions small_memory() {
   return options;
 }
 
-// An algorithm together with its scratch, which the stepped ranks do not share.
-struct WithScratch final : RunningCollective {
-  template <typename Start>
-  explicit WithScratch(Start start) : running(start(scratch)) {}
-  Progress step() override { return running->step(); }
-  std::vector<int> awaited() const override { return running->awaited(); }
-
-  Scratch scratch;
-  std::unique_ptr<RunningCollective> running;
-};
-
-template <typename Start>
-std::unique_ptr<RunningCollective> with_scratch(Start start) {
-  return std::make_unique<WithScratch>(start);
-}
-
 // Hosts of the largest power of two that divides the ranks; of half of them, where that is all.
-const HostParts& alike(int n_ranks) {
-  static std::map<int, HostParts> all;
+std::vector<int> alike(int n_ranks) {
   int n = n_ranks & -n_ranks;
   if (n == n_ranks) n /= 2;
   std::vector<int> host_of;
   for (int rank = 0; rank < n_ranks; ++rank) host_of.push_back(rank / n);
-  return all.try_emplace(n_ranks, runs_of(host_of)).first->second;
+  return host_of;
 }
 
 // Two hosts of three ranks or four; of fewer ranks one has one.
-const HostParts& unlike(int n_ranks) {
-  static std::map<int, HostParts> all;
+std::vector<int> unlike(int n_ranks) {
   std::vector<int> host_of;
   const int of_first = n_ranks < 6 ? n_ranks - 1 : n_ranks / 2;
   for (int rank = 0; rank < n_ranks; ++rank) host_of.push_back(rank < of_first ? 0 : 1);
-  return all.try_emplace(n_ranks, runs_of(host_of)).first->second;
+  return host_of;
 }
 
-// Of hosts of one, two or three ranks, some of which lie apart.
-std::unique_ptr<RunningCollective> along(TreeShape shape, Mesh& mesh, const Plan& plan) {
+// Of one, two or three ranks, some of which lie apart.
+std::vector<int> scattered(int n_ranks) {
   std::vector<int> host_of;
-  for (int rank = 0; rank < mesh.size(); ++rank) host_of.push_back(rank % 4 == 3 ? 0 : rank / 2);
-  return tree_broadcast(mesh, plan, place_in_tree(shape, host_of, plan.root, mesh.rank()), kSegmentBytes);
+  for (int rank = 0; rank < n_ranks; ++rank) host_of.push_back(rank % 4 == 3 ? 0 : rank / 2);
+  return host_of;
+}
+
+// What another does where inputs cannot be combined in parts.
+template <auto start>
+std::unique_ptr<RunningCollective> or_two_shot(const Launch& launch) {
+  return combines_in_parts(launch.plan) ? start(launch) : direct_allreduce_two_shot(launch);
 }
 
 }  // namespace
 
 const std::vector<Algorithm>& algorithms() {
-  using kernels::Reduction;
   static const std::vector<Algorithm> table{
-      {"ShmAllreduceOneShot", Collective::kAllreduce, true, kSlotBytes,
-       [](Mesh&, ArenaSession* s, const Plan& p, const Reduction& r) { return shm_allreduce_one_shot(*s, p, r); }},
-      {"ShmAllreduceTwoShot", Collective::kAllreduce, true, kAny,
-       [](Mesh&, ArenaSession* s, const Plan& p, const Reduction& r) {
-         return shm_allreduce_two_shot(*s, p, r, s->slot_bytes());
-       }},
-      {"ShmAllreduceTwoShotInShortChunks", Collective::kAllreduce, true, kAny,
-       [](Mesh&, ArenaSession* s, const Plan& p, const Reduction& r) {
-         return shm_allreduce_two_shot(*s, p, r, kSegmentBytes);
-       }},
-      {"DirectAllreduceOneShot", Collective::kAllreduce, false, kAny,
-       [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) {
-         return with_scratch([&](Scratch& scratch) { return direct_allreduce_one_shot(m, p, r, scratch); });
-       }},
-      {"DirectAllreduceTwoShot", Collective::kAllreduce, false, kAny,
-       [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) {
-         return with_scratch(
-             [&](Scratch& scratch) { return direct_allreduce_two_shot(m, p, r, kSegmentBytes, scratch); });
-       }},
-      {"DirectAllreduceByHosts", Collective::kAllreduce, false, kAny,
-       [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) {
-         return with_scratch([&](Scratch& scratch) {
-           if (!combines_in_parts(p)) return direct_allreduce_two_shot(m, p, r, kSegmentBytes, scratch);
-           return direct_allreduce_by_hosts(m, p, r, alike(m.size()), kSegmentBytes, scratch);
-         });
-       }},
-      {"DirectAllreduceByUnlikeHosts", Collective::kAllreduce, false, kAny,
-       [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) {
-         return with_scratch([&](Scratch& scratch) {
-           if (!combines_in_parts(p)) return direct_allreduce_two_shot(m, p, r, kSegmentBytes, scratch);
-           return direct_allreduce_by_hosts(m, p, r, unlike(m.size()), kSegmentBytes, scratch);
-         });
-       }},
-      {"DirectAllreduceDoubling", Collective::kAllreduce, false, kAny,
-       [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) {
-         return with_scratch([&](Scratch& scratch) {
-           if (!combines_in_parts(p)) return direct_allreduce_two_shot(m, p, r, kSegmentBytes, scratch);
-           return direct_allreduce_doubling(m, p, r, kSegmentBytes, scratch);
-         });
-       }},
-      {"ShmBroadcast", Collective::kBroadcast, true, kAny,
-       [](Mesh&, ArenaSession* s, const Plan& p, const Reduction&) { return shm_broadcast(*s, p); }},
-      {"DirectBroadcast", Collective::kBroadcast, false, kAny,
-       [](Mesh& m, ArenaSession*, const Plan& p, const Reduction&) { return direct_broadcast(m, p); }},
-      {"TreeBroadcast", Collective::kBroadcast, false, kAny,
-       [](Mesh& m, ArenaSession*, const Plan& p, const Reduction&) { return along(TreeShape::kBinomial, m, p); }},
-      {"ChainBroadcast", Collective::kBroadcast, false, kAny,
-       [](Mesh& m, ArenaSession*, const Plan& p, const Reduction&) { return along(TreeShape::kChain, m, p); }},
-      {"ShmReducescatter", Collective::kReducescatter, true, kAny,
-       [](Mesh&, ArenaSession* s, const Plan& p, const Reduction& r) { return shm_reducescatter(*s, p, r); }},
-      {"DirectReducescatter", Collective::kReducescatter, false, kAny,
-       [](Mesh& m, ArenaSession*, const Plan& p, const Reduction& r) {
-         return with_scratch([&](Scratch& scratch) { return direct_reducescatter(m, p, r, kSegmentBytes, scratch); });
-       }},
-      {"ShmAllgather", Collective::kAllgather, true, kAny,
-       [](Mesh&, ArenaSession* s, const Plan& p, const Reduction&) { return shm_exchange(*s, p); }},
-      {"DirectAllgather", Collective::kAllgather, false, kAny,
-       [](Mesh& m, ArenaSession*, const Plan& p, const Reduction&) { return direct_exchange(m, p); }},
-      {"ShmAlltoall", Collective::kAlltoall, true, kAny,
-       [](Mesh&, ArenaSession* s, const Plan& p, const Reduction&) { return shm_exchange(*s, p); }},
-      {"DirectAlltoall", Collective::kAlltoall, false, kAny,
-       [](Mesh& m, ArenaSession*, const Plan& p, const Reduction&) { return direct_exchange(m, p); }},
+      {"ShmAllreduceOneShot", Collective::kAllreduce, true, kSlotBytes, shm_allreduce_one_shot},
+      {"ShmAllreduceTwoShot", Collective::kAllreduce, true, kAny, shm_allreduce_two_shot, nullptr, {}, kSlotBytes},
+      {"ShmAllreduceTwoShotInShortChunks", Collective::kAllreduce, true, kAny, shm_allreduce_two_shot},
+      {"DirectAllreduceOneShot", Collective::kAllreduce, false, kAny, direct_allreduce_one_shot},
+      {"DirectAllreduceTwoShot", Collective::kAllreduce, false, kAny, direct_allreduce_two_shot},
+      {"DirectAllreduceByHosts", Collective::kAllreduce, false, kAny, or_two_shot<direct_allreduce_by_hosts>, alike},
+      {"DirectAllreduceByUnlikeHosts", Collective::kAllreduce, false, kAny, or_two_shot<direct_allreduce_by_hosts>,
+       unlike},
+      {"DirectAllreduceDoubling", Collective::kAllreduce, false, kAny, or_two_shot<direct_allreduce_doubling>},
+      {"ShmBroadcast", Collective::kBroadcast, true, kAny, shm_broadcast},
+      {"DirectBroadcast", Collective::kBroadcast, false, kAny, direct_broadcast_star},
+      {"TreeBroadcast", Collective::kBroadcast, false, kAny, direct_broadcast_tree, scattered},
+      {"ChainBroadcast", Collective::kBroadcast, false, kAny, direct_broadcast_chain, scattered},
+      {"ShmReducescatter", Collective::kReducescatter, true, kAny, shm_reducescatter},
+      {"DirectReducescatter", Collective::kReducescatter, false, kAny, direct_reducescatter},
+      {"ShmAllgather", Collective::kAllgather, true, kAny, shm_exchange},
+      {"DirectAllgather", Collective::kAllgather, false, kAny, direct_exchange},
+      {"ShmAlltoall", Collective::kAlltoall, true, kAny, shm_exchange},
+      {"DirectAlltoall", Collective::kAlltoall, false, kAny, direct_exchange},
   };
   return table;
 }
@@ -173,9 +106,20 @@ bool SteppedRanks::step(Rank& rank) {
   if (rank.queue.empty()) return false;
   const Job& job = rank.queue.front();
   if (!rank.running) {
+    const Algorithm& algorithm = *job.algorithm;
     const Plan& plan = *job.plan;
-    rank.running = job.algorithm->start(*rank.mesh, &*rank.session, plan,
-                                        {plan.dtype, plan.op, plan.prescale, plan.postscale, plan.n_average});
+    rank.hosts = algorithm.hosts != nullptr ? algorithm.hosts(n_ranks()) : std::vector<int>(ranks_.size());
+    rank.host_parts.emplace(runs_of(rank.hosts));
+    rank.running = algorithm.start({*rank.mesh,
+                                    &*rank.session,
+                                    plan,
+                                    {plan.dtype, plan.op, plan.prescale, plan.postscale, plan.n_average},
+                                    *rank.host_parts,
+                                    rank.hosts,
+                                    algorithm.segment_bytes,
+                                    kSegmentBytes,
+                                    rank.scratch,
+                                    algorithm.rounding});
   }
   const Progress progress = rank.running->step();
   if (progress != Progress::kDone) return progress == Progress::kMoved;

@@ -11,24 +11,26 @@
 #include <vector>
 
 #include "collective/arena_session.hpp"
+#include "collective/launch.hpp"
 #include "collective/running_collective.hpp"
 #include "fuse/plan.hpp"
-#include "kernels/kernels.hpp"
 #include "transport/loopback_fabric.hpp"
 
 namespace ciranda::testing {
+
+inline constexpr std::size_t kSlotBytes = 4096;
+inline constexpr std::size_t kSegmentBytes = 192;  // small, so that few bytes make many blocks
 
 struct Algorithm {
   std::string_view name;
   Collective collective;
   bool in_arena;
   std::size_t max_bytes;  // of a plan's input
-  std::unique_ptr<RunningCollective> (*start)(Mesh& mesh, ArenaSession* session, const Plan& plan,
-                                              const kernels::Reduction& reduction);
+  std::unique_ptr<RunningCollective> (*start)(const Launch& launch);
+  std::vector<int> (*hosts)(int n_ranks) = nullptr;  // by rank; null: all are on one
+  Rounding rounding = {};
+  std::size_t segment_bytes = kSegmentBytes;
 };
-
-inline constexpr std::size_t kSlotBytes = 4096;
-inline constexpr std::size_t kSegmentBytes = 192;  // small, so that few bytes make many blocks
 
 // All of cpp/collective/ but the world of one.
 const std::vector<Algorithm>& algorithms();
@@ -59,8 +61,12 @@ class SteppedRanks {
   struct Rank {
     std::unique_ptr<Mesh> mesh;
     std::optional<ArenaSession> session;
+    Scratch scratch;
     std::deque<Job> queue;
-    std::unique_ptr<RunningCollective> running;  // of the front
+    // Of the front.
+    std::vector<int> hosts;
+    std::optional<HostParts> host_parts;
+    std::unique_ptr<RunningCollective> running;
   };
 
   const Rank& at(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }

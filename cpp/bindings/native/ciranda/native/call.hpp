@@ -54,10 +54,7 @@ class Kept {
   }
 
  private:
-  struct Release {
-    void operator()(ciranda_operation* operation) const noexcept { ciranda_operation_release(operation); }
-  };
-  std::unique_ptr<ciranda_operation, Release> operation_;
+  Operation operation_;
 };
 
 template <typename Held>
@@ -125,7 +122,7 @@ void submit(ciranda_context* context, std::unique_ptr<Held> held, ciranda_reques
   if (status == CIRANDA_OK) {
     (void)call.release();  // done() owns it, or has destroyed it
   } else {
-    call->end({status, "the engine could not take in the request", nullptr});
+    call->end({status, failure_of(nullptr), nullptr});
   }
 }
 
@@ -138,7 +135,7 @@ void submit_and_look(ciranda_context* context, std::unique_ptr<Held> held, ciran
   ciranda_operation* operation = nullptr;
   ciranda_status status = ciranda_submit(context, &request, &operation);
   if (operation == nullptr) {
-    call->end({status, "the engine could not take in the request", nullptr});
+    call->end({status, failure_of(nullptr), nullptr});
     return;
   }
   (void)ciranda_wait_for(operation, seconds);

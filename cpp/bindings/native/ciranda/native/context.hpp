@@ -1,8 +1,11 @@
 // Context: the current world of this process, held during a call. The caller of a plug-in (a graph, a compiled program)
-// may outlive a world: look it up at each call, and cache neither rank nor size.
+// may outlive a world: look it up at each call, and cache neither rank nor size. Operation: a reference to one.
 #pragma once
 
 #include <ciranda/table.h>
+
+#include <cstdint>
+#include <memory>
 
 // Code that calls through a table has its own namespace, so that one program can contain both.
 #ifdef CIRANDA_USE_TABLE
@@ -30,6 +33,23 @@ class Context {
  private:
   ciranda_context* context_;
 };
+
+struct Release {
+  void operator()(ciranda_operation* operation) const noexcept { ciranda_operation_release(operation); }
+};
+using Operation = std::unique_ptr<ciranda_operation, Release>;
+
+// Why a request has failed; null: the engine has made no operation for it.
+inline const char* failure_of(const Operation& operation) {
+  return operation ? ciranda_operation_message(operation.get()) : "the engine could not take in the request";
+}
+
+// The number from ciranda.process_sets.id_of(): a process set with a lane, and whether the call needs all ranks.
+inline void take_process_set(std::uint64_t number, ciranda_request& request) {
+  request.process_set = static_cast<std::uint32_t>(number);
+  request.lane = static_cast<std::uint32_t>(number >> 32) & 0x7fffffff;
+  if ((number >> 63) != 0) request.flags |= CIRANDA_REQUEST_NEEDS_ALL;
+}
 
 }  // namespace CIRANDA_NATIVE_VERSION
 }  // namespace ciranda::native

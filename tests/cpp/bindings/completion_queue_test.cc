@@ -1,6 +1,6 @@
 // CompletionQueue: what is done comes out in the order in which it was done, what is late at its deadline, and each
 // once.
-#include "call/completion_queue.hpp"
+#include "bindings/python/completion_queue.hpp"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-namespace ciranda {
+namespace ciranda::python {
 namespace {
 
 using std::chrono::milliseconds;
@@ -100,4 +100,4 @@ TEST(CompletionQueue, SeveralThreadsGetEachKeyOnce) {
 }
 
 }  // namespace
-}  // namespace ciranda
+}  // namespace ciranda::python
