@@ -1,9 +1,10 @@
+#include "base/codec.hpp"
+
 #include <cstdint>
 #include <string>
 #include <utility>
 
 #include "agree/frames.hpp"
-#include "base/codec.hpp"
 
 namespace ciranda {
 
