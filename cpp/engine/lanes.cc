@@ -225,20 +225,18 @@ void Lanes::join(Submission&& submission, TimePoint now) {
 void Lanes::submit_kept(TimePoint now) {
   if (kept_.empty()) return;
   for (auto next = kept_.begin(); next != kept_.end();) {
-    const auto kept = next++;
-    const LaneId id = kept->first;
+    const LaneId id = next++->first;
     Lane* const lane = find(id);
     const auto asked = asked_for_.find(id);
     const bool is_asked_for = asked != asked_for_.end();
     if (lane != nullptr ? lane->has_joined() : is_asked_for && !asked->second->is_done()) continue;
-    for (Submission& submission : kept->second) {
+    for (Submission& submission : take(kept_, id)) {
       if (lane != nullptr) {
         lane->submit(std::move(submission), now);
       } else {
         submission.fail(is_asked_for ? asked->second->status() : removed(set_of(id)));
       }
     }
-    kept_.erase(kept);
   }
   std::erase_if(asked_for_, [](const auto& asked) { return asked.second->is_done(); });
 }
