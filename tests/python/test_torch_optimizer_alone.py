@@ -437,6 +437,17 @@ def test_gradients_lie_together_in_buckets(passes: int, sets_to_none: bool) -> N
         assert torch.equal(ours, theirs)
 
 
+def test_a_gradient_may_be_expanded() -> None:
+    """One that the script sets itself: those of backward() are not."""
+    model, plain = _model(), _model()
+    for trained, steps in ((model, _wrapped(model)), (plain, _sgd(plain))):
+        for parameter in trained.parameters():
+            parameter.grad = torch.ones(()).expand_as(parameter)
+        steps.step()
+    for ours, theirs in zip(model.parameters(), plain.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
 def _double(parameter: torch.nn.Parameter) -> None:
     parameter.grad.mul_(2)
 

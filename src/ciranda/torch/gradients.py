@@ -309,7 +309,10 @@ class GradientGroup:
         if not kind:
             self._count_in(member)
             return
-        if parameter.grad is not None:
+        gradient = parameter.grad
+        if gradient is not None:
+            if not gradient.is_sparse and 0 in gradient.stride():  # expanded by its maker: nothing can be written to it
+                parameter.grad = gradient.contiguous()
             self.add(member, parameter)
             return
         self._lacking.add(member)
