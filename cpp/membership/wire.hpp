@@ -17,6 +17,7 @@ namespace ciranda {
 
 inline std::vector<std::byte> framed(std::span<const std::byte> body) {
   std::vector<std::byte> frame;
+  frame.reserve(sizeof(std::uint32_t) + body.size());
   ByteWriter{frame}(body);
   return frame;
 }
