@@ -55,6 +55,7 @@ def _wait_for_nobody() -> None:
 def _end(how: str) -> None:
     hvd.kept = threading.Thread(target=_wait_for_nobody)  # type: ignore[attr-defined]
     hvd.kept.start()  # type: ignore[attr-defined]
+    time.sleep(0.2)  # so that the thread is in the collective
     if how == "exit":
         sys.exit(3)
     raise BaseException("which ends the main thread")

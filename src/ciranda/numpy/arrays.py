@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,8 @@ def readable(tensor: npt.ArrayLike) -> Array:
 
 def _unmasked(tensor: npt.ArrayLike) -> Array:
     """Return an array of whatever NumPy takes, but what would lose its mask in silence."""
-    if isinstance(tensor, np.ma.MaskedArray):
+    masked = sys.modules.get("numpy.ma")  # which is slow to import, and whoever has a masked array has imported it
+    if masked is not None and isinstance(tensor, masked.MaskedArray):
         raise InvalidArgumentError("masked arrays cannot be communicated: send tensor.filled(...), or data and mask")
     return np.asarray(tensor)
 

@@ -49,7 +49,6 @@ class GradientGroup:
         "_remaining",
         "_told",
         "_under_way",
-        "_versions",
         "_waiting_for",
         "bucket",
         "densified",
@@ -110,9 +109,8 @@ class GradientGroup:
         self.sparse.clear()
         self.densified.clear()
         self._finishers.clear()
-        #: The gradients that are being combined, by member, and what versions of them.
-        self._under_way: dict[int, Tensor] = {}
-        self._versions: list[int] = []
+        #: The members whose gradients are being combined, these gradients, and what versions of them.
+        self._under_way: list[tuple[int, Tensor, int]] = []
 
     def restart_passes(self) -> None:
         """Restart the count of backward passes of every member that is not complete yet."""
@@ -218,8 +216,7 @@ class GradientGroup:
             self._submit(self._to_send(*self._filled(members, gradients)), [self._tell()], is_last)
         elif gradients:
             self._submit(self._to_send(members, gradients), [], is_last)
-        self._under_way = dict(zip(members, gradients, strict=True))
-        self._versions = [gradient._version for gradient in gradients]
+        self._under_way = [(member, each, each._version) for member, each in zip(members, gradients, strict=True)]
         come[:] = [None] * len(come)
 
     def _filled(self, members: list[int], gradients: list[Tensor]) -> tuple[list[int], list[Tensor]]:
@@ -356,7 +353,7 @@ class GradientGroup:
         Raises:
             AssertionError: one was changed in place, or another tensor, or None, has been put in its place.
         """
-        for (member, gradient), version in zip(self._under_way.items(), self._versions, strict=True):
+        for member, gradient, version in self._under_way:
             if parameters[member].grad is not gradient or gradient._version != version:
                 raise AssertionError(
                     f"the gradient of {PREFIX}.{self.names[member]} was changed or replaced between backward() and "
