@@ -207,7 +207,6 @@ class Engine:
         process_set: int = 0,
         weight: float | None = None,
         divides_by_all: bool = False,
-        priority: int = 0,
     ) -> list[Any]: ...
     # What this rank's calls do from here on, until it is stopped or dropped.
     def record(self) -> Recording: ...

@@ -126,10 +126,12 @@ def added_sets() -> list[ProcessSet]:
 def id_of(process_set: ProcessSet) -> int:
     """Return the engine's number of `process_set`, its lane and whether all of its ranks are needed.
 
-    Raises InvalidArgumentError (a ValueError) if it was not added.
+    Raises InvalidArgumentError (a ValueError) if it was not added, TypeError if it is none.
     """
     if process_set is global_process_set:  # nearly always
         return 0
+    if not isinstance(process_set, ProcessSet):
+        raise TypeError(f"process_set must be a ProcessSet, as add_process_set() returns it, not {process_set!r}")
     if process_set.process_set_id is None:
         raise InvalidArgumentError(
             f"{process_set!r} has not been added, or was removed: all ranks must call add_process_set() with it first"

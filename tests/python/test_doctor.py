@@ -71,6 +71,14 @@ def test_json_and_exit_code_follow_the_findings() -> None:
     }
 
 
+def test_a_full_disk_is_said_in_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "ciranda.launch.cli", "doctor"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "ciranda: [Errno 28] No space left on device\n"
+
+
 @pytest.mark.parametrize("found", ["plain", "[red]not markup[/red]", "[1]<stdout>:x"])
 def test_the_table_shows_what_was_found_literally_with_its_advice(found: str) -> None:
     out = io.StringIO()

@@ -6,6 +6,7 @@ import gc
 import sys
 import weakref
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -89,6 +90,25 @@ def test_masks_are_not_lost_in_silence() -> None:
     for call in (hvd.allreduce, hvd.allgather, hvd.allreduce_):
         with pytest.raises(InvalidArgumentError, match="masked arrays"):
             call(masked)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"op": "sum"}, "op must be Average, Sum, Min, Max or Product, not 'sum'"),
+        ({"name": 3}, "name must be text, .* or None, not 3"),
+        ({"name": "\udc80"}, r"name must be text, which can be written as UTF-8, or None, not '.udc80'"),
+        ({"prescale_factor": "2"}, "prescale_factor must be a number, not '2'"),
+        ({"weight": [1.0]}, r"weight must be a number or None, not \[1.0\]"),
+        ({"process_set": 0}, r"process_set must be a ProcessSet, as add_process_set\(\) returns it, not 0"),
+    ],
+)
+def test_an_argument_of_another_type_is_named(options: dict[str, Any], message: str) -> None:
+    for call in (hvd.allreduce, hvd.allreduce_async, hvd.grouped_allreduce):
+        with pytest.raises(TypeError, match=message):
+            call(np.ones(2), **options)
+    with pytest.raises(TypeError, match="root_rank must be a whole number, not 0"):
+        hvd.broadcast(np.ones(2), root_rank=0.0)  # type: ignore[arg-type]
 
 
 def test_gathered_memory_outlives_everything() -> None:

@@ -26,8 +26,6 @@ namespace ciranda::python {
 
 namespace {
 
-using Name = std::optional<std::string>;
-
 // The dtypes of the outputs that the engine allocates.
 std::vector<DataType> output_dtypes_of(const Signature& signature) {
   const CollectiveInfo& row = info(signature.collective);
@@ -210,39 +208,38 @@ std::optional<EngineHandle> attach() {
   return EngineHandle(std::make_shared<Session>(*context));
 }
 
-nb::list run(EngineHandle& self, int collective, nb::handle inputs, nb::handle outputs, Name name, int op, int root,
-             double prescale, double postscale, nb::handle splits, std::uint64_t place, std::optional<double> weight,
-             bool divides_by_all, std::int32_t priority) {
-  Request request = make_request(
-      {collective_of(collective), reduce_op_of(op), root, prescale, postscale, divides_by_all}, std::move(name), place);
+nb::list run(EngineHandle& self, int collective, nb::handle inputs, nb::handle outputs, nb::handle name, nb::handle op,
+             nb::handle root, nb::handle prescale, nb::handle postscale, nb::handle splits, std::uint64_t place,
+             nb::handle weight, bool divides_by_all) {
+  Request request =
+      make_request(read_terms(collective, op, root, prescale, postscale, divides_by_all), read_name(name), place);
   request.is_awaited = true;
   request.splits = read_splits(splits);
-  request.priority = priority;
-  set_weight(request, weight);
+  set_weight(request, read_weight(weight));
   return self.run(std::move(request), inputs, outputs);
 }
 
-OperationHandle submit(EngineHandle& self, int collective, nb::handle inputs, nb::handle outputs, Name name, int op,
-                       int root, double prescale, double postscale, bool is_deferrable, nb::handle splits,
-                       std::uint64_t place, std::optional<double> weight, bool divides_by_all, std::int32_t priority,
-                       bool is_numbered, bool is_awaited, bool is_early) {
-  Request request = make_request(
-      {collective_of(collective), reduce_op_of(op), root, prescale, postscale, divides_by_all}, std::move(name), place);
+OperationHandle submit(EngineHandle& self, int collective, nb::handle inputs, nb::handle outputs, nb::handle name,
+                       nb::handle op, nb::handle root, nb::handle prescale, nb::handle postscale, bool is_deferrable,
+                       nb::handle splits, std::uint64_t place, nb::handle weight, bool divides_by_all,
+                       nb::handle priority, bool is_numbered, bool is_awaited, bool is_early) {
+  Request request =
+      make_request(read_terms(collective, op, root, prescale, postscale, divides_by_all), read_name(name), place);
   if (is_numbered)
     request.is_cacheable = false;  // calls of this name follow each other, and are matched in their order
   request.is_deferrable = is_deferrable;
   request.is_awaited = is_awaited || is_early;
   request.is_early = is_early;
   request.splits = read_splits(splits);
-  request.priority = priority;
-  set_weight(request, weight);
+  request.priority = read_priority(priority);
+  set_weight(request, read_weight(weight));
   return self.submit(std::move(request), inputs, outputs);
 }
 
 // A collective without tensors, on process sets or participation.
 OperationHandle submit_bare(EngineHandle& self, int collective, std::vector<std::int64_t> arguments,
                             std::uint64_t place) {
-  Request request = make_request({collective_of(collective)}, Name(), place);
+  Request request = make_request({collective_of(collective)}, std::nullopt, place);
   request.signature.arguments = std::move(arguments);
   return self.submit(std::move(request), nb::none(), nb::none());
 }
@@ -381,7 +378,7 @@ void bind_engine_handle(nb::module_& m) {
       .def("run", &run, nb::arg("collective"), nb::arg("inputs").none(), nb::arg("outputs").none(),
            nb::arg("name").none(), nb::arg("op"), nb::arg("root"), nb::arg("prescale"), nb::arg("postscale"),
            nb::arg("splits") = nb::none(), nb::arg("process_set") = 0, nb::arg("weight") = nb::none(),
-           nb::arg("divides_by_all") = false, nb::arg("priority") = 0)
+           nb::arg("divides_by_all") = false)
       .def(
           "record", [](const EngineHandle& self) { return RecordingHandle(self.engine().record()); },
           "What this rank's calls do from here on.")

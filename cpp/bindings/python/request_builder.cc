@@ -1,5 +1,7 @@
 #include "bindings/python/request_builder.hpp"
 
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <utility>
@@ -14,6 +16,16 @@ namespace {
 template <typename Enum>
 std::optional<Enum> from_number(int number, std::optional<Enum> (*from_wire)(std::uint8_t)) {
   return std::in_range<std::uint8_t>(number) ? from_wire(static_cast<std::uint8_t>(number)) : std::nullopt;
+}
+
+// nanobind's own error lists the whole signature, in which nobody finds the one argument.
+template <typename Value>
+Value read(nb::handle given, const char* name, const char* expected) {
+  Value value;
+  if (nb::try_cast(given, value)) return value;
+  const nb::object shown = nb::steal(PyObject_ASCII(given.ptr()));
+  if (!shown.is_valid()) throw nb::python_error();
+  throw nb::type_error((std::string(name) + " must be " + expected + ", not " + nb::cast<std::string>(shown)).c_str());
 }
 
 nb::tuple as_tuple(nb::handle sequence) {
@@ -82,6 +94,26 @@ ReduceOp reduce_op_of(int value) {
   }
   return *op;
 }
+
+Terms read_terms(int collective, nb::handle op, nb::handle root, nb::handle prescale, nb::handle postscale,
+                 bool divides_by_all) {
+  return {collective_of(collective),
+          reduce_op_of(read<int>(op, "op", "Average, Sum, Min, Max or Product")),
+          read<int>(root, "root_rank", "a whole number"),
+          read<double>(prescale, "prescale_factor", "a number"),
+          read<double>(postscale, "postscale_factor", "a number"),
+          divides_by_all};
+}
+
+std::optional<std::string> read_name(nb::handle name) {
+  return read<std::optional<std::string>>(name, "name", "text, which can be written as UTF-8, or None");
+}
+
+std::optional<double> read_weight(nb::handle weight) {
+  return read<std::optional<double>>(weight, "weight", "a number or None");
+}
+
+std::int32_t read_priority(nb::handle priority) { return read<std::int32_t>(priority, "priority", "a whole number"); }
 
 Request make_request(const Terms& terms, std::optional<std::string>&& name, std::uint64_t place) {
   constexpr std::uint32_t kNeedsAll = 1U << 31U;

@@ -22,6 +22,13 @@ Splits read_splits(nb::handle splits);
 Collective collective_of(int value);
 ReduceOp reduce_op_of(int value);
 
+// What a caller gives of its own choice. Throws a TypeError that names the argument which is of another type.
+Terms read_terms(int collective, nb::handle op, nb::handle root, nb::handle prescale, nb::handle postscale,
+                 bool divides_by_all);
+std::optional<std::string> read_name(nb::handle name);
+std::optional<double> read_weight(nb::handle weight);
+std::int32_t read_priority(nb::handle priority);
+
 // A request without tensors. Without a name it is numbered. `place`: Python's number of a process set and its lane: the
 // set's in the lower half, the lane's in the upper. The highest bit means that all ranks of the set are needed.
 Request make_request(const Terms& terms, std::optional<std::string>&& name, std::uint64_t place);

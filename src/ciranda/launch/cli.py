@@ -287,6 +287,9 @@ def main(args: list[str] | None = None, store_factory: StoreFactory | None = Non
     except (HostsError, LaunchError) as error:
         print(f"ciranda: {error}", file=sys.stderr)
         sys.exit(getattr(error, "exit_code", 2))
+    except OSError as error:  # as where what it prints finds no room
+        print(f"ciranda: {error}", file=sys.stderr)
+        sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
 
