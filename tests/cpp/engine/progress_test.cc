@@ -196,7 +196,7 @@ TEST(BurstsTest, EndBesideAWait) {
   options.config.spin_microseconds = 50;
   World world(2, options);
   world.run([](Engine& engine) {
-    for (std::uint64_t round = 0; round < repetitions(2500); ++round) {
+    for (std::uint64_t round = 0; round < repetitions(1500); ++round) {
       const auto begin = std::chrono::steady_clock::now();
       std::latch all(kBurst);
       std::thread waiter([&engine] {

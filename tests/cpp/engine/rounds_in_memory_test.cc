@@ -17,6 +17,7 @@
 #include "engine/small_sums.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/world.hpp"
+#include "repetitions.hpp"
 #include "transport/arena.hpp"
 
 namespace ciranda {
@@ -215,7 +216,7 @@ TEST(RoundsInMemory, OfGroupsBroadcastsAndBarriers) {
 // A thread that has no patience, and finds the engine taken, leaves its call to whoever has it; and that one must not
 // sleep at the round to which the call has come. Nobody rings for those that meet.
 TEST(RoundsInMemory, NobodySleepsOverOne) {
-  constexpr int kRounds = 3000;
+  constexpr auto kRounds = static_cast<int>(repetitions(2000));
   WorldOptions options;
   options.config.spin_microseconds = 0;
   World world(2, options);
