@@ -181,6 +181,13 @@ def test_lbfgs() -> None:
         assert torch.equal(a, b)
 
 
+def test_an_op_of_another_type_is_named() -> None:
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(TypeError, match="op must be Average, Sum, Min, Max or Product, not 'sum'"):
+        hvd.DistributedOptimizer(optimizer, model.named_parameters(), op="sum")  # type: ignore[arg-type]
+
+
 def test_gradients_that_do_not_come_are_none() -> None:
     """As without Ciranda: zeros would be decayed, and count as a step."""
     model = _model()

@@ -322,12 +322,12 @@ void bind_prepared_request(nb::module_& m) {
                               "A named, in-place allreduce that is submitted again and again with fresh tensors.")
       .def(
           "__init__",
-          [](PreparedRequest* self, std::string name, int op, double prescale, double postscale, std::uint64_t place,
-             bool divides_by_all, std::int32_t priority) {
-            Request prototype =
-                make_request({Collective::kAllreduce, reduce_op_of(op), -1, prescale, postscale, divides_by_all},
-                             std::move(name), place);
-            prototype.priority = priority;
+          [](PreparedRequest* self, std::string name, nb::handle op, nb::handle prescale, nb::handle postscale,
+             std::uint64_t place, bool divides_by_all, nb::handle priority) {
+            constexpr auto kAllreduce = static_cast<int>(Collective::kAllreduce);
+            Request prototype = make_request(
+                read_terms(kAllreduce, op, nb::int_(-1), prescale, postscale, divides_by_all), std::move(name), place);
+            prototype.priority = read_priority(priority);
             new (self) PreparedRequest{std::move(prototype), nullptr};
           },
           nb::arg("name"), nb::arg("op"), nb::arg("prescale") = 1.0, nb::arg("postscale") = 1.0,

@@ -18,6 +18,15 @@ std::optional<Enum> from_number(int number, std::optional<Enum> (*from_wire)(std
   return std::in_range<std::uint8_t>(number) ? from_wire(static_cast<std::uint8_t>(number)) : std::nullopt;
 }
 
+ReduceOp reduce_op_of(int value) {
+  const auto op = from_number(value, reduce_op_from_wire);
+  if (!op) {
+    raise_invalid_argument("there is no reduction with number " + std::to_string(value) +
+                           "; use Average, Sum, Min, Max or Product");
+  }
+  return *op;
+}
+
 // nanobind's own error lists the whole signature, in which nobody finds the one argument.
 template <typename Value>
 Value read(nb::handle given, const char* name, const char* expected) {
@@ -84,15 +93,6 @@ Collective collective_of(int value) {
   const auto collective = from_number(value, collective_from_wire);
   if (!collective) raise_invalid_argument("there is no collective number " + std::to_string(value));
   return *collective;
-}
-
-ReduceOp reduce_op_of(int value) {
-  const auto op = from_number(value, reduce_op_from_wire);
-  if (!op) {
-    raise_invalid_argument("there is no reduction with number " + std::to_string(value) +
-                           "; use Average, Sum, Min, Max or Product");
-  }
-  return *op;
 }
 
 Terms read_terms(int collective, nb::handle op, nb::handle root, nb::handle prescale, nb::handle postscale,

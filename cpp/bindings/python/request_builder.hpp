@@ -20,7 +20,6 @@ using Splits = std::vector<std::vector<std::int64_t>>;
 Splits read_splits(nb::handle splits);
 
 Collective collective_of(int value);
-ReduceOp reduce_op_of(int value);
 
 // What a caller gives of its own choice. Throws a TypeError that names the argument which is of another type.
 Terms read_terms(int collective, nb::handle op, nb::handle root, nb::handle prescale, nb::handle postscale,
