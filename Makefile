@@ -15,9 +15,11 @@ SHELL := /bin/bash
 BIN := $(VENV)/bin
 export PATH := $(abspath $(BIN)):$(PATH)
 export CCACHE_NOHASHDIR := 1
+# What one checkout has compiled serves another, such as a second work tree.
+export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_SLOPPINESS := pch_defines,time_macros
-# The extension is built by another program than the library: with the same name for the compiler, what one has
-# compiled serves the other.
+# The extension is built by another program than the library: with the same name for the compiler, and in a folder as
+# deep as the library's, what one has compiled serves the other.
 WITH_CCACHE = $(if $(shell command -v ccache),CC=$${CC:-cc} CXX=$${CXX:-c++} CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_C_COMPILER_LAUNCHER=ccache)
 
 BUILT := build/wheel
@@ -84,8 +86,8 @@ $(VENV)/.coverage-tools: | $(VENV)/.created
 # The wheel is built once, and installed wherever it is needed.
 $(BUILT)/.built: $(PACKAGE) | $(VENV)/.created
 	@echo 'Compiling the engine: some minutes the first time, seconds when little has changed.'
-	rm -rf $(BUILT)
-	$(WITH_CCACHE) $(BIN)/pip wheel --quiet --no-deps --wheel-dir $(BUILT) .
+	rm -rf $(BUILT) build/extension
+	$(WITH_CCACHE) $(BIN)/pip wheel --quiet --no-deps --wheel-dir $(BUILT) -C build-dir=build/extension .
 	@touch $@
 
 # pip leaves a package of the same version alone unless it is forced; forced, it would fetch all dependencies again.
