@@ -7,6 +7,7 @@ ECOSYSTEM_VENV ?= .venv-ecosystem
 FRAMEWORK_VENVS ?= .venv-frameworks
 FRAMEWORK_PYTHON ?= $(shell command -v python3.11 || echo $(PYTHON))
 JOBS ?= $(shell nproc)
+TEST_WORKERS ?= 2
 FUZZ_SECONDS ?= 60
 COVERAGE_FLOOR ?= 90
 TORCH ?= torch==2.13.0
@@ -85,13 +86,14 @@ $(VENV)/.coverage-tools: | $(VENV)/.created
 
 # The wheel is built once, and installed wherever it is needed.
 $(BUILT)/.built: $(PACKAGE) | $(VENV)/.created
-	@echo 'Compiling the engine: some minutes the first time, seconds when little has changed.'
+	@echo '=== Compiling the package: some minutes the first time, seconds when little has changed'
 	rm -rf $(BUILT) build/extension
 	$(WITH_CCACHE) $(BIN)/pip wheel --quiet --no-deps --wheel-dir $(BUILT) -C build-dir=build/extension .
 	@touch $@
 
 # pip leaves a package of the same version alone unless it is forced; forced, it would fetch all dependencies again.
 define install_wheel
+@echo '=== Installing the package and what it needs'
 $(BIN)/pip install --quiet "$$(echo $(BUILT)/ciranda-*.whl)[$(1)]"
 $(BIN)/pip install --quiet --no-deps --force-reinstall $(BUILT)/ciranda-*.whl
 endef
@@ -121,6 +123,7 @@ build/%/build.ninja: CMakePresets.json CMakeLists.txt | build/.deps-test $(VENV)
 	$(WITH_CCACHE) cmake --preset $*
 
 build: build/release/build.ninja  ## build the library and its tests in build/release
+	@echo '=== Compiling the library and its tests: minutes the first time'
 	cmake --build --preset release -j $(JOBS)
 
 wheel: $(BUILT)/.built $(VENV)/.wheel-tools  ## make the wheels of ciranda and of the module horovod in dist
@@ -139,11 +142,14 @@ demo: $(VENV)/.installed  ## train a model on two processes and prove the result
 test: test-cpp test-python  ## set up, build, and run every test
 
 test-cpp: build
+	@echo '=== Testing, 1 of 2: the C++ tests'
 	ctest --preset release
 	@grep -h '^SKIPPED: ' build/release/Testing/Temporary/LastTest.log || true
 
+# Files of tests run beside one another: a world of ranks waits for a third of its time.
 test-python: $(VENV)/.installed-horovod
-	$(BIN)/python -m pytest
+	@echo '=== Testing, 2 of 2: the Python tests, $(TEST_WORKERS) files at a time'
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile
 
 # What .ci/run makes before its stages, which make nothing else: all that `make test` needs, and what the sanitizers need.
 built-for-tests: build $(VENV)/.installed-horovod
@@ -154,7 +160,7 @@ built-for-sanitizers: build/asan/build.ninja build/tsan/build.ninja
 
 check: build $(VENV)/.installed-horovod lint  ## what to run before a commit: build, unit tests, lint (some minutes)
 	ctest --preset release
-	$(BIN)/python -m pytest tests/python
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile tests/python
 
 sanitize: asan tsan  ## run the C++ tests under ASan with UBSan, and under TSan
 
