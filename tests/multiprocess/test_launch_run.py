@@ -6,9 +6,11 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
+from launch_support import load
 
 from ciranda.launch import HostsError, LaunchError, run
 from ciranda.launch.api import RunOptions
@@ -47,6 +49,14 @@ def test_results_come_back_in_the_order_of_ranks(options: RunOptions) -> None:
 def test_large_arguments_and_results_survive(options: RunOptions) -> None:
     data = os.urandom(5 << 20)
     assert run(lambda text: text[::-1], (data,), np=2, options=options) == [data[::-1]] * 2
+
+
+def test_large_arguments_and_results_travel_as_fast_as_through_a_pipe(options: RunOptions) -> None:
+    """80 MB there, and 80 back: a second. What copies or searches what has come with each piece takes a minute."""
+    data = os.urandom(1 << 20) * 40
+    start = time.monotonic()
+    assert run(lambda data: data, (data,), np=2, options=options) == [data] * 2
+    assert time.monotonic() - start < 6.0 * load()
 
 
 def test_what_a_function_prints_is_not_its_result(options: RunOptions, capfd: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,7 @@ from contextlib import suppress
 
 from ciranda.launch import cores, environment, protocol, reserved_port
 from ciranda.launch.errors import LaunchError, ProtocolError
-from ciranda.launch.outbox import Outbox
+from ciranda.launch.outbox import Outbox, widen
 from ciranda.launch.processes import (
     END_SIGNALS,
     are_processes_shown,
@@ -49,7 +49,7 @@ class Agent:
     def __init__(self, inbox: int, outbox: int) -> None:
         self._selector = selectors.DefaultSelector()
         self._inbox = inbox
-        self._reader = protocol.LineReader()
+        self._reader = protocol.MessageReader()
         self._outbox = Outbox(outbox)
         self._reserved: list[reserved_port.ReservedPort] = []
         self._spec: protocol.Spec | None = None
@@ -70,6 +70,8 @@ class Agent:
         """Serve until every descendant has ended and the launcher has been informed, or has ended itself."""
         self._watch_signals()
         os.set_blocking(self._inbox, False)
+        widen(self._inbox)
+        widen(self._outbox.fd)
         self._selector.register(self._inbox, selectors.EVENT_READ, self._on_inbox)
         self._selector.register(self._wake_read, selectors.EVENT_READ, self._on_wake)
         self._outbox.send({"t": "hello", "version": protocol.VERSION, "pid": os.getpid(), "host": os.uname().nodename})
@@ -119,8 +121,8 @@ class Agent:
             self._end("the launcher is gone")
             return
         try:
-            for line in self._reader.feed(data):
-                self._on_message(protocol.decode(line))
+            for message in self._reader.feed(data):
+                self._on_message(message)
         except ProtocolError as error:
             self._fail("protocol error", str(error))
 
@@ -136,7 +138,7 @@ class Agent:
             blob = self._blobs.get(protocol.text_of(message, "name"))
             if blob is None:
                 raise ProtocolError("a blob that the spec does not name")
-            blob.append(protocol.unpack(protocol.text_of(message, "data")))
+            blob.append(protocol.raw_of(message))
         elif message["t"] == "start" and not self._started and self._end_reason is None:
             self._start(self._spec)
         else:
@@ -177,6 +179,8 @@ class Agent:
                 self._fail("no process", f"cannot start rank {rank}: {error.strerror}")
                 return
             self._ranks[process.pid] = process
+            if spec.want_results:
+                widen(process.pipes["result"])
             for stream, fd in process.pipes.items():
                 self._pipes[fd] = (rank, stream)
                 self._selector.register(fd, selectors.EVENT_READ, lambda fd=fd: self._on_output(fd))
@@ -242,10 +246,12 @@ class Agent:
         except OSError:
             data = b""
         rank, stream = self._pipes[fd]
-        if data:
-            self._outbox.send({"t": "data", "rank": rank, "stream": stream, "data": protocol.pack(data)})
-        else:
+        if not data:
             self._close_pipe(fd)
+        elif stream == "result":
+            self._outbox.send({"t": "result", "rank": rank, "raw": data})
+        else:
+            self._outbox.send({"t": "data", "rank": rank, "stream": stream, "data": protocol.pack(data)})
         return len(data)
 
     def _close_pipe(self, fd: int) -> None:

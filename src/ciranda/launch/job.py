@@ -78,10 +78,13 @@ class Show:
 
 @dataclass
 class Outcome:
-    """How it ended: ``exit_code`` 0 is well; else ``failure`` is the rank to blame, if one is, and ``message`` why."""
+    """How it ended: ``exit_code`` 0 is well; else ``failure`` is the rank to blame, if one is, and ``message`` why.
+
+    ``results`` are the pieces of what each rank's function returned, in order.
+    """
 
     exit_code: int = 0
     failure: RankFailure | None = None
     message: str | None = None
     interrupted_by: int | None = None
-    results: dict[int, bytes] = field(default_factory=dict)
+    results: dict[int, list[bytes]] = field(default_factory=dict)

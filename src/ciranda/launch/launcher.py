@@ -123,8 +123,7 @@ class _Run:
         told = {**of_job, **self._job.env, **self.common_env}
         for link in self._links:
             try:
-                for message in orders(self._job, link.slots, told, self._secret, link.host in self._remote):
-                    link.send(message)
+                link.send_in_turn(orders(self._job, link.slots, told, self._secret, link.host in self._remote))
             except ProtocolError as error:
                 self._fail(f"the command and its environment cannot be sent: {error}")
 
@@ -210,6 +209,9 @@ class _Run:
         kind = message["t"]
         if kind == "data":
             self._on_data(self._rank_of(link, message), message)
+        elif kind == "result":
+            pieces = self._outcome.results.setdefault(self._rank_of(link, message), [])
+            pieces.append(protocol.raw_of(message))
         elif kind == "exit":
             self._on_exit(link, self._rank_of(link, message), message)
         elif kind == "started":
@@ -263,9 +265,6 @@ class _Run:
     def _on_data(self, rank: int, message: Message) -> None:
         stream = protocol.text_of(message, "stream")
         data = protocol.unpack(protocol.text_of(message, "data"))
-        if stream == "result":
-            self._outcome.results[rank] = self._outcome.results.get(rank, b"") + data
-            return
         if stream not in ("stdout", "stderr"):
             raise ProtocolError(f"unknown stream {stream!r}")
         if stream == "stderr":
@@ -339,7 +338,7 @@ class _Run:
             if link.done_reason is not None:
                 continue
             if link.greeted:
-                link.send({"t": "end", "grace": grace_seconds})
+                link.send_end(grace_seconds)
             else:
                 link.kill()
 
