@@ -84,6 +84,16 @@ def test_ranks_do_not_wait_for_a_loopback_interface_that_is_down() -> None:
     assert time.monotonic() - start < 20  # of the 30 that init() waits for others
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: a network namespace needs root")
+def test_a_loopback_interface_that_has_only_an_ipv6_address_is_enough() -> None:
+    script = 'ip link set lo up && ip address del 127.0.0.1/8 dev lo && exec "$@"'
+    through = ["unshare", "--net", "sh", "-c", script, "sh"]
+    check = "from ciranda.doctor.network import loopback\nassert [found.status for found in loopback()] == ['ok']\n"
+    done = ciranda_run(["run", "-np", "2", sys.executable, "-c", SUM + check], through)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(done.stdout.splitlines()) == expected([(0, 0), (1, 0)])
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: another user's number needs root")
 def test_an_engine_without_a_thread_says_so() -> None:
     code = (

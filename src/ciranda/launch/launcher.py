@@ -23,6 +23,7 @@ from ciranda.launch.job import Job, Outcome, Show
 from ciranda.launch.link import AgentLink
 from ciranda.launch.orders import orders
 from ciranda.launch.output import Screen
+from ciranda.launch.processes import PASSED_ON, why_not_started
 from ciranda.launch.protocol import Message
 from ciranda.launch.signals import empty, signals_to
 from ciranda.launch.ssh import SshOptions
@@ -103,7 +104,7 @@ class _Run:
                 self._links.append(AgentLink(host, slots, command))
             except OSError as error:
                 self._abandon()
-                raise LaunchError(f"cannot start {command[0]}: {error.strerror}") from None
+                raise LaunchError(f"cannot start {command[0]}: {why_not_started(error)}") from None
             ranks = ", ".join(str(slot.rank) for slot in slots)
             self.note(f"{host} ({'ssh' if host in remote else 'this machine'}): ranks {ranks}")
 
@@ -343,7 +344,11 @@ class _Run:
                 link.kill()
 
     def _on_signal(self, number: int) -> None:
-        if self._outcome.interrupted_by is None:
+        if number in PASSED_ON:
+            self.note(f"{signal.Signals(number).name}: passed on to all ranks")
+            for link in self._links:
+                link.send({"t": "signal", "number": int(number)})
+        elif self._outcome.interrupted_by is None:
             self._outcome.interrupted_by = number
             hint = " (again to kill them at once)" if number == signal.SIGINT else ""
             self._say(f"ciranda: {signal.Signals(number).name}: ending all ranks{hint}")

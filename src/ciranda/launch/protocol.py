@@ -1,7 +1,7 @@
 """The protocol of launcher and agent: one JSON object a line, over the agent's stdin and stdout.
 
 To the agent:    ``reserve`` (rank 0's host only), ``spec``, ``blob`` (a piece of a file for the ranks), ``start``,
-                 ``end`` (stop the ranks).
+                 ``signal`` (for the ranks), ``end`` (stop the ranks).
 From the agent:  ``hello``, ``reserved`` (the answer), ``started``, ``data`` (a piece of a rank's output), ``result`` (a
                  piece of what its function returned), ``exit``, ``note``, ``fatal``, ``done``.
 

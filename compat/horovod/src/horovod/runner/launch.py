@@ -19,7 +19,7 @@ from ciranda.launch.job import Job, Outcome, Show
 from ciranda.launch.launcher import launch
 from ciranda.launch.output import terminal_style
 from ciranda.launch.output_dir import OutputDir
-from ciranda.launch.processes import heed_end_signals, open_standard_streams
+from ciranda.launch.processes import heed_signals, open_standard_streams
 from ciranda.launch.ssh import SshOptions
 from horovod.runner import _check_build
 from horovod.runner._arguments import NOT_NEEDED, make_parser, not_needed, parse_args
@@ -241,7 +241,7 @@ def run_or_raise(args: Any, env: Mapping[str, str] | None = None) -> None:
 def run_commandline() -> NoReturn:
     """The console script `horovodrun`. Exits as the first rank that failed did."""
     open_standard_streams()
-    heed_end_signals()
+    heed_signals()
     try:
         args = parse_args()
         if args.check_build:
