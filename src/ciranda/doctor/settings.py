@@ -22,8 +22,8 @@ rows = _core.settings()
 print(json.dumps({"names": [row["name"] for row in rows], "horovod": [row["horovod_name"] for row in rows],
                   "problem": problem}))
 """
-# What the launcher gives to ranks for its own ends.
-_INTERNAL = ("CIRANDA_CALL_FILE", "CIRANDA_RESULT_FD")
+# What ranks get for ends of Ciranda's own.
+_INTERNAL = ("CIRANDA_CALL_FILE", "CIRANDA_RESULT_FD", "CIRANDA_TAKEN_BY")
 # What bindings read themselves.
 BINDINGS_OWN = ("CIRANDA_PADDLE_OPS",)
 _SECONDS = 30
