@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ciranda import _autotune_log, _core, _rejoining
+from ciranda import _autotune_log, _core, _misspelt, _rejoining
 from ciranda._ending import Ending
 from ciranda._taken import Taken, require_free
 from ciranda._ways_to_meet import Way, way_to_meet
@@ -137,6 +137,7 @@ def init(
             return
         world.left = _rejoining.leave(world.engine, _leave)
     require_free()
+    _misspelt.warn()
     ending.watch()
     left = world.left
     told = _what_to_tell()

@@ -13,6 +13,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 
+from ciranda._misspelt import TOLD, misspelt
 from ciranda.launch import environment, protocol, reserved_port, ssh
 from ciranda.launch import store as stores
 from ciranda.launch.environment import Meeting
@@ -55,6 +56,7 @@ def launch(job: Job, ssh_options: SshOptions, show: Show, store_factory: StoreFa
             "CIRANDA_JOB": job_id,
             "CIRANDA_STORE": stores.candidates(addresses, store.port),
         }
+        run.tell_of_misspelt_names()
         run.note(f"job {job_id}: {len(job.slots)} ranks, store at {run.common_env['CIRANDA_STORE']}")
         return run.until_end(secret)
     finally:
@@ -392,6 +394,19 @@ class _Run:
         for link in self._links:
             link.kill()
             link.close()
+
+    def tell_of_misspelt_names(self) -> None:
+        """Warn of what is set for the ranks and looks like a setting, but is none; they need not warn again."""
+        try:
+            from ciranda._core import settings
+        except ImportError:  # which matters only to those who use the engine
+            return
+        inherited = environment.forwarded(os.environb, remote=False, exclude=self._job.exclude_env)
+        found = misspelt({*map(os.fsdecode, inherited), *self._job.env}, [row["name"] for row in settings()])
+        for sentence in found.values():
+            self._say(f"ciranda: warning: {sentence}")
+        if found:
+            self.common_env[TOLD] = ",".join(found)
 
     def _say(self, text: str) -> None:
         self._writer.put(self._screen.say(text))
