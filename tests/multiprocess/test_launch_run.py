@@ -67,7 +67,9 @@ def test_what_a_function_prints_is_not_its_result(options: RunOptions, capfd: py
     assert capfd.readouterr().out == "[0]<stdout>:hello\n"
 
 
-def test_an_exception_is_raised_with_the_ranks_traceback(options: RunOptions) -> None:
+def test_an_exception_is_raised_with_the_ranks_traceback(
+    options: RunOptions, capfd: pytest.CaptureFixture[str]
+) -> None:
     def work() -> None:
         if os.environ["CIRANDA_RANK"] == "1":
             raise KeyError("missing thing")
@@ -76,6 +78,8 @@ def test_an_exception_is_raised_with_the_ranks_traceback(options: RunOptions) ->
     with pytest.raises(LaunchError, match=r"(?s)rank 1 on localhost failed first.*KeyError: 'missing thing'") as caught:
         run(work, np=2, options=options)
     assert caught.value.exit_code == 1
+    assert str(caught.value).count("Traceback") == 1
+    assert "missing thing" not in capfd.readouterr().err  # it is there once: where the exception is shown
 
 
 def test_leaving_without_a_result_is_an_error(options: RunOptions) -> None:

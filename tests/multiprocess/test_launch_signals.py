@@ -96,6 +96,22 @@ def test_other_signals_end_the_job_as_sigterm_does(number: signal.Signals) -> No
     running.assert_nothing_left()
 
 
+def test_what_ended_the_job_is_said_last() -> None:
+    """Not what some rank said of another that had ended already."""
+    code = (
+        "import signal, sys\n"
+        "def notice(*_): raise RuntimeError('RanksLostError: rank 2 is gone')\n"
+        "signal.signal(signal.SIGTERM, notice)\n"
+    )
+    running = start_ready(python_rank(code + WAIT))
+    running.process.send_signal(signal.SIGINT)
+    exit_code, _, err = running.wait()
+    assert exit_code == 130
+    lines = err.decode().splitlines()
+    assert lines[-1] == "ciranda: SIGINT has ended the job"
+    assert sum(line.endswith("Traceback (most recent call last):") for line in lines) == 2
+
+
 @pytest.mark.parametrize(
     "command",
     [

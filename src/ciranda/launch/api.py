@@ -146,7 +146,7 @@ def run(
         outcome = launch(
             job,
             options.ssh,
-            Show(ScreenStyle(prefix=options.prefix), files, options.verbose),
+            Show(ScreenStyle(prefix=options.prefix), files, options.verbose, report=False),
             store_factory=options.store_factory,
         )
     finally:

@@ -69,11 +69,12 @@ class Job:
 
 @dataclass
 class Show:
-    """How to show it."""
+    """How to show it. Without ``report``, what a rank failed with is only in the outcome."""
 
     screen: ScreenStyle = field(default_factory=ScreenStyle)
     output_dir: OutputDir | None = None
     verbose: bool = False
+    report: bool = True
 
 
 @dataclass

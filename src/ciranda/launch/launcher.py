@@ -18,7 +18,8 @@ from ciranda.launch import environment, protocol, reserved_port, ssh
 from ciranda.launch import store as stores
 from ciranda.launch.environment import Meeting
 from ciranda.launch.errors import LaunchError, ProtocolError
-from ciranda.launch.failure import TAIL_BYTES, RankFailure, culprit, report
+from ciranda.launch.failure import TAIL_BYTES, RankFailure, culprit, last_words, report
+from ciranda.launch.held import Held
 from ciranda.launch.hosts import Slot, by_host
 from ciranda.launch.job import Job, Outcome, Show
 from ciranda.launch.link import AgentLink
@@ -80,6 +81,7 @@ class _Run:
         self._remote: set[str] = set()
         self.common_env: dict[str, str] = {}
         self._tails = {slot.rank: bytearray() for slot in job.slots}
+        self._held = {slot.rank: Held() for slot in job.slots}
         self._host_of = {slot.rank: slot.host for slot in job.slots}
         self._failures: list[RankFailure] = []
         self._outcome = Outcome()
@@ -156,12 +158,16 @@ class _Run:
                 selector.register(waiting_for, selectors.EVENT_WRITE, self._writer.flush)
             for link in self._links:
                 self._watch(link, selector)
-            timeout = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+            deadlines = [self._deadline, *(held.deadline for held in self._held.values())]
+            due = min((deadline for deadline in deadlines if deadline is not None), default=None)
+            timeout = None if due is None else max(0.0, due - time.monotonic())
             for key, _ in selector.select(timeout):
                 action: Callable[[], None] = key.data
                 action()
         while self._signals:
             self._on_signal(self._signals.pop(0))
+        for rank, held in self._held.items():
+            self._put(rank, "stderr", held.expired())
         self._check_output()
         if self._deadline is not None and time.monotonic() >= self._deadline:
             self._on_deadline()
@@ -275,8 +281,13 @@ class _Run:
             tail += data
             del tail[:-TAIL_BYTES]
         self._keep(rank, stream, data)
-        # After an interruption the agents are read to their end, whether or not anybody reads the screen.
-        if not (self._is_interrupted and self._is_screen_full):
+        if stream == "stderr" and not self._is_interrupted:
+            data = self._held[rank].feed(data)
+        self._put(rank, stream, data)
+
+    def _put(self, rank: int, stream: str, data: bytes) -> None:
+        """Show it. After an interruption the agents are read to their end, whether or not anybody reads the screen."""
+        if data and not (self._is_interrupted and self._is_screen_full):
             self._writer.put(self._screen.feed(rank, stream, data))
 
     def _keep(self, rank: int, stream: str, data: bytes) -> None:
@@ -299,9 +310,12 @@ class _Run:
 
     def _on_exit(self, link: AgentLink, rank: int, message: Message) -> None:
         link.running.discard(rank)
-        self._writer.put(self._screen.finish(rank))
         code = protocol.int_of(message, "code", -64, 255)
-        if code == 0 or message.get("ended") is True:
+        is_failure = code != 0 and message.get("ended") is not True
+        if not is_failure:
+            self._put(rank, "stderr", self._held[rank].take())
+        self._writer.put(self._screen.finish(rank))
+        if not is_failure:
             return
         failure = RankFailure(rank, link.host, code, bytes(self._tails[rank]))
         self._failures.append(failure)
@@ -352,6 +366,7 @@ class _Run:
                 link.send({"t": "signal", "number": int(number)})
         elif self._outcome.interrupted_by is None:
             self._outcome.interrupted_by = number
+            self._show_held()
             hint = " (again to kill them at once)" if number == signal.SIGINT else ""
             self._say(f"ciranda: {signal.Signals(number).name}: ending all ranks{hint}")
             self._end()
@@ -376,19 +391,34 @@ class _Run:
         """Show what is left, then the reason of the failure, last."""
         outcome = self._outcome
         patience_seconds = 0.2 if self._is_interrupted else 3600
+        if self._failures and not self._is_interrupted:
+            outcome.failure = culprit(self._failures)
+            outcome.exit_code = outcome.failure.exit_code
+            outcome.message = report(outcome.failure)
+            self._drop_what_is_reported(outcome.failure)
+        self._show_held()
         for slot in self._job.slots:
             self._writer.put(self._screen.finish(slot.rank))
         self._writer.flush(patience_seconds)
         self._check_output()
         if outcome.interrupted_by is not None:
             outcome.exit_code = 128 + outcome.interrupted_by
-        elif self._failures:
-            outcome.failure = culprit(self._failures)
-            outcome.exit_code = outcome.failure.exit_code
-            outcome.message = report(outcome.failure)
-        if outcome.message is not None and outcome.interrupted_by is None:
-            self._say(outcome.message if outcome.failure else f"ciranda: {outcome.message}")
+            self._say(f"ciranda: {signal.Signals(outcome.interrupted_by).name} has ended the job")
+        elif outcome.failure is None and outcome.message is not None:
+            self._say(f"ciranda: {outcome.message}")
+        elif outcome.message is not None and self._show.report:
+            self._say(outcome.message)
         self._writer.flush(patience_seconds)
+
+    def _show_held(self) -> None:
+        for rank, held in self._held.items():
+            self._put(rank, "stderr", held.take())
+
+    def _drop_what_is_reported(self, failure: RankFailure) -> None:
+        """Do not show what is kept back of a rank where the report shows all of it."""
+        kept = self._held[failure.rank].take()
+        if kept.rstrip() not in last_words(failure.stderr_tail):
+            self._put(failure.rank, "stderr", kept)
 
     def _abandon(self) -> None:
         for link in self._links:
