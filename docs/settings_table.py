@@ -20,7 +20,7 @@ HEAD = """# Settings
 A setting is an environment variable. `ciranda run` passes the variables of its own environment on to all ranks, on all
 hosts; `--env NAME=VALUE` sets one for the ranks alone. Where it is not set, Horovod's variable for the same thing
 is read. A value that does not parse or is out of its range ends `init()` with an error that names the variable and the
-range.
+range. A name that is like a setting's and is none is told, by `ciranda run` or by `init()` on rank 0.
 
 | variable | Horovod's name | default | range | meaning |
 |---|---|---|---|---|

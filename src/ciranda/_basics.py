@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ciranda import _autotune_log, _core, _rejoining
+from ciranda import _autotune_log, _core, _misspelt, _rejoining
 from ciranda._ending import Ending
+from ciranda._taken import Taken, require_free
 from ciranda._ways_to_meet import Way, way_to_meet
 from ciranda.errors import InvalidArgumentError, NotInitializedError, NotSupportedError
 
@@ -52,6 +53,9 @@ class World:
 
 #: Called when the world ends; for modules that keep state of a world.
 at_end: list[Callable[[], None]] = []
+
+#: The place of this process in the world, for programs that it starts.
+taken = Taken()
 
 #: Read directly where a call must be cheap; `engine()` is the safe way.
 world = World()
@@ -104,7 +108,8 @@ def init(
             of lanes than `num_lanes`; or it is in one by another engine, a second loaded copy of libciranda.
         MismatchError: the ranks give different numbers of lanes; or the programs have diverged after a failure, and
             other ranks wait in a later call of init(), to which this rank must continue.
-        NotSupportedError: this process was forked by a rank, whose place it would take.
+        NotSupportedError: this process was forked by a rank, or started by one that is in the world, whose place it
+            would take.
         TimeoutError: a rank did not join within CIRANDA_START_TIMEOUT; the message names it.
     """
     if world.of_parent is not None and world.of_parent.size > 1:
@@ -131,6 +136,8 @@ def init(
                 _begin(process_sets)
             return
         world.left = _rejoining.leave(world.engine, _leave)
+    require_free()
+    _misspelt.warn()
     ending.watch()
     left = world.left
     told = _what_to_tell()
@@ -140,6 +147,7 @@ def init(
         connected.shutdown()
         raise NotSupportedError(f"init(comm={list(comm)}): a world of {size} ranks cannot be joined by some only")
     world.engine, world.left = connected, None
+    _take_place()
     _begin(process_sets if left is None else left.process_sets)
 
 
@@ -148,7 +156,13 @@ def _find() -> bool:
     world.engine = _core.attach()
     if world.engine is not None:
         ending.watch()
+        _take_place()
     return world.engine is not None
+
+
+def _take_place() -> None:
+    if size() > 1:
+        taken.take(rank())
 
 
 def _begin(process_sets: Sequence[ProcessSet] | str | None) -> None:
@@ -230,6 +244,7 @@ def shutdown() -> None:
 
 def _leave() -> None:
     connected, world.engine = world.engine, None
+    taken.release()
     for forget in at_end:
         forget()
     if connected is not None:

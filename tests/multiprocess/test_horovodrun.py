@@ -35,11 +35,12 @@ EVERY_FLAG = """
     --autotune-bayes-opt-max-samples 7 --autotune-gaussian-process-noise 0.5
     --min-np 2 --min-num-proc 2 --max-np 2 --max-num-proc 2 --slots-per-host 2 --elastic-timeout 10 --reset-limit 1
     --blacklist-cooldown-range 1 2
-    --timeline-filename t.json --timeline-mark-cycles
+    --timeline-filename t.json --timeline-mark-cycles --no-timeline-mark-cycles
     --stall-check --no-stall-check --stall-check-warning-time-seconds 30 --stall-check-shutdown-time-seconds 90
     --mpi-threads-disable --mpi-args=-x --tcp --binding-args=-b --num-nccl-streams 2 --thread-affinity 0,1
     --gloo-timeout-seconds 40
-    --log-level debug --log-without-timestamp --log-with-timestamp --prefix-output-with-timestamp
+    --log-level debug --log-hide-timestamp --no-log-hide-timestamp --log-without-timestamp --log-with-timestamp
+    --prefix-output-with-timestamp
     -H localhost:2 --gloo
 """
 
@@ -87,11 +88,17 @@ def test_what_has_an_effect_is_not_remarked_upon() -> None:
         (["--fusion-threshold-mb", "32"], {f"{who}_FUSION_THRESHOLD": "33554432" for who in ("CIRANDA", "HOROVOD")}),
         (["--cache-capacity", "7"], {"CIRANDA_CACHE_CAPACITY": "7"}),
         (["--log-level", "DEBUG"], {"CIRANDA_LOG_LEVEL": "DEBUG"}),
-        (["--stall-check-warning-time-seconds", "5"], {"CIRANDA_STALL_WARNING_SECONDS": "5.0"}),
-        (["--stall-check-shutdown-time-seconds", "9"], {"CIRANDA_STALL_SHUTDOWN_SECONDS": "9.0"}),
-        (["--no-stall-check"], {"CIRANDA_STALL_WARNING_SECONDS": "0.0", "HOROVOD_STALL_CHECK_DISABLE": "1"}),
+        (["--stall-check-warning-time-seconds", "5"],
+         {"CIRANDA_STALL_WARNING_SECONDS": "5", "HOROVOD_STALL_CHECK_TIME_SECONDS": "5"}),
+        (["--stall-check-shutdown-time-seconds", "9"],
+         {"CIRANDA_STALL_SHUTDOWN_SECONDS": "9", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "9"}),
+        (["--no-stall-check"], {"CIRANDA_STALL_WARNING_SECONDS": "0", "HOROVOD_STALL_CHECK_DISABLE": "1"}),
         (["--cycle-time-ms", "2"], {"HOROVOD_CYCLE_TIME": "2.0"}),
         (["--no-hierarchical-allreduce"], {"HOROVOD_HIERARCHICAL_ALLREDUCE": "0"}),
+        (["--stall-check-warning-time-seconds", "2.5"], {"HOROVOD_STALL_CHECK_TIME_SECONDS": "2.5"}),
+        (["--log-hide-timestamp"], {"HOROVOD_LOG_HIDE_TIME": "1"}),
+        (["--no-log-hide-timestamp"], {"HOROVOD_LOG_HIDE_TIME": "0"}),
+        (["--no-timeline-mark-cycles"], {f"{who}_TIMELINE_MARK_CYCLES": "0" for who in ("CIRANDA", "HOROVOD")}),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )  # fmt: skip
@@ -196,7 +203,7 @@ def test_the_file_sets_what_it_names(config: str) -> None:
     assert plan.verbose
     expected = {
         "CIRANDA_FUSION_THRESHOLD": str(8 << 20), "CIRANDA_CACHE_CAPACITY": "0", "HOROVOD_AUTOTUNE": "1",
-        "CIRANDA_STALL_WARNING_SECONDS": "11.0", "CIRANDA_STALL_SHUTDOWN_SECONDS": "22.0", "CIRANDA_LOG_LEVEL": "INFO",
+        "CIRANDA_STALL_WARNING_SECONDS": "11", "CIRANDA_STALL_SHUTDOWN_SECONDS": "22", "CIRANDA_LOG_LEVEL": "INFO",
         "HOROVOD_TIMELINE": "t.json", "HOROVOD_GLOO_TIMEOUT_SECONDS": "5", "HOROVOD_LOG_HIDE_TIME": "0",
     }  # fmt: skip
     assert expected.items() <= plan.env.items()
@@ -208,8 +215,8 @@ def test_flags_count_more_than_the_file(config: str, before: bool) -> None:
     flags, file = ["--fusion-threshold-mb", "3", "--no-stall-check"], ["--config-file", config]
     env = plan_of(*(flags + file if before else file + flags))
     assert env["CIRANDA_FUSION_THRESHOLD"] == str(3 << 20)
-    assert env["CIRANDA_STALL_WARNING_SECONDS"] == "0.0"
-    assert env["CIRANDA_STALL_SHUTDOWN_SECONDS"] == "22.0"
+    assert env["CIRANDA_STALL_WARNING_SECONDS"] == "0"
+    assert env["CIRANDA_STALL_SHUTDOWN_SECONDS"] == "22"
 
 
 @pytest.mark.parametrize(
@@ -219,6 +226,7 @@ def test_flags_count_more_than_the_file(config: str, before: bool) -> None:
         ("params: {cache_capacity: 1.5}", r"params\.cache_capacity: 1\.5 is not a whole number"),
         ("params: {hierarchical_allreduce: 3}", r"hierarchical_allreduce: 3 is not true or false"),
         ("params: {fusion_threshold_mb: -4}", r"--fusion-threshold-mb -4: must be from"),
+        ("controller: tcp", "controller: tcp is neither gloo nor mpi"),
         ("- a list", "must consist of sections"),
         ("a: b: c", "cannot read --config-file"),
     ],
@@ -229,6 +237,29 @@ def test_a_file_that_makes_no_sense_is_refused(text: str, complaint: str, tmp_pa
     with pytest.raises(LaunchError, match=complaint) as caught:
         plan_of("--config-file", str(path))
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "chosen"),
+    [
+        ("controller: gloo", [], "gloo"),
+        ("controller: MPI", [], "mpi"),
+        ("controller: mpi", ["--gloo"], "gloo"),
+        ("controller: gloo", ["--jsrun"], "jsrun"),
+    ],
+)
+def test_the_file_may_name_the_controller(text: str, flags: list[str], chosen: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(text, encoding="utf-8")
+    args = parse_args(["--config-file", str(path), *flags, "true"])
+    assert [name for name in ("gloo", "mpi", "jsrun") if getattr(args, f"use_{name}")] == [chosen]
+    assert bool([remark for remark in make_plan(args).remarks if "mpi" in remark]) == (chosen == "mpi")
+
+
+def test_a_setting_out_of_range_is_refused_when_it_is_parsed() -> None:
+    for flags in (["--fusion-threshold-mb", "-1"], ["--cache-capacity", "-2"]):
+        with pytest.raises(ValueError, match=f"{' '.join(flags)}: must be from 0 to"):
+            parse_args(["-np", "2", *flags, "true"])
 
 
 def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:

@@ -84,6 +84,16 @@ def test_ranks_do_not_wait_for_a_loopback_interface_that_is_down() -> None:
     assert time.monotonic() - start < 20  # of the 30 that init() waits for others
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: a network namespace needs root")
+def test_a_loopback_interface_that_has_only_an_ipv6_address_is_enough() -> None:
+    script = 'ip link set lo up && ip address del 127.0.0.1/8 dev lo && exec "$@"'
+    through = ["unshare", "--net", "sh", "-c", script, "sh"]
+    check = "from ciranda.doctor.network import loopback\nassert [found.status for found in loopback()] == ['ok']\n"
+    done = ciranda_run(["run", "-np", "2", sys.executable, "-c", SUM + check], through)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(done.stdout.splitlines()) == expected([(0, 0), (1, 0)])
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: another user's number needs root")
 def test_an_engine_without_a_thread_says_so() -> None:
     code = (
@@ -140,6 +150,23 @@ def test_a_chosen_interface_and_port_range_are_used(hosts: netns.Hosts) -> None:
     done = ciranda_run(arguments, hosts[0].enter)
     assert done.returncode == 0, done.stderr
     assert "store at 10.91.0.11:2400" in done.stderr
+
+
+def test_a_misspelt_setting_is_told_once_by_who_sees_it_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By `ciranda run`, or by the first rank of those who set it later; not a name that is like no setting."""
+    monkeypatch.setenv("CIRANDA_FUSION_TRESHOLD", "1")
+    monkeypatch.setenv("CIRANDA_OWN_WORDS", "1")
+    monkeypatch.setenv("CIRANDA_NUM_LANE", "2")
+    options = ["--exclude-env", "CIRANDA_NUM_LANE", "--env", "CIRANDA_LOGLEVEL=info"]
+    twice = [sys.executable, "-c", "import ciranda\nfor _ in range(2): ciranda.init(); ciranda.shutdown()"]
+    done = ciranda_run(["run", "-np", "2", *options, "env", "CIRANDA_TIMELIN=x", *twice])
+    assert done.returncode == 0, done.stderr
+    asked = [("FUSION_TRESHOLD", "FUSION_THRESHOLD"), ("LOGLEVEL", "LOG_LEVEL"), ("TIMELIN", "TIMELINE")]
+    where = ["ciranda: warning", "ciranda: warning", "[0]<stderr>:<string>:2: RuntimeWarning"]
+    assert done.stderr.splitlines() == [
+        f"{place}: CIRANDA_{name} is set, but there is no such setting: is CIRANDA_{close} meant?"
+        for place, (name, close) in zip(where, asked, strict=True)
+    ]
 
 
 def test_a_lost_rank_is_the_one_that_is_blamed() -> None:

@@ -318,6 +318,51 @@ def test_the_first_failure_ends_all_and_its_traceback_stands_last() -> None:
     assert "exit code 1" in lines[header]
     assert lines[header + 1] == "Traceback (most recent call last):"
     assert lines[-1] == "ValueError: the reason"
+    assert sum(line.endswith("Traceback (most recent call last):") for line in lines) == 1
+    assert "[1]<stderr>:some noise" in lines[:header]
+
+
+def test_a_traceback_that_is_not_the_reason_is_shown_before_it(tmp_path: Path) -> None:
+    """Rank 0 ends first, by a traceback of its own, but says that rank 1 is lost."""
+    os.mkfifo(tmp_path / "fifo")
+    code = (
+        "import os\n"
+        f"fifo = {str(tmp_path / 'fifo')!r}\n"
+        "if os.environ['CIRANDA_RANK'] == '0':\n"
+        "  held = open(fifo, 'w'); raise RuntimeError('RanksLostError: rank 1 is gone')\n"
+        "open(fifo).read()\n"
+        "raise RuntimeError('the reason')\n"
+    )
+    exit_code, _, err = run(["run", "-np", "2", *python_rank(code)])
+    assert exit_code == 1
+    kinds = [line for line in err.decode().splitlines() if not re.match(r"(\[0\]<stderr>:)? ", line)]
+    assert kinds == [
+        "[0]<stderr>:Traceback (most recent call last):",
+        "[0]<stderr>:RuntimeError: RanksLostError: rank 1 is gone",
+        "ciranda: rank 1 on localhost failed first: exit code 1; the end of its stderr:",
+        "Traceback (most recent call last):",
+        "RuntimeError: the reason",
+    ]
+
+
+def test_a_traceback_of_a_rank_that_goes_on_is_shown_meanwhile(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    code = (
+        "import sys, traceback\n"
+        "try: raise ValueError('which is caught')\n"
+        "except ValueError: traceback.print_exc()\n"
+        f"open({str(tmp_path / 'fifo')!r}).close()\n"
+        "print('more', file=sys.stderr)\n"
+    )
+    running = start(["run", "-np", "1", *python_rank(code)])
+    assert running.process.stderr is not None
+    shown = [running.process.stderr.readline() for _ in range(3)]
+    assert (shown[0], shown[-1]) == (
+        b"[0]<stderr>:Traceback (most recent call last):\n",
+        b"[0]<stderr>:ValueError: which is caught\n",
+    )
+    (tmp_path / "fifo").open("w").close()
+    assert running.wait() == (0, b"", b"[0]<stderr>:more\n")
 
 
 def test_a_rank_lost_to_a_signal_is_named_even_if_another_notices_first(tmp_path: Path) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import netns
 import pytest
-from launch_support import Running, children, close_all, command_of, python_rank, start, until
+from launch_support import Running, children, close_all, command_of, load, python_rank, start, until
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.netns, pytest.mark.ssh]
 
@@ -261,3 +262,28 @@ def test_the_interface_can_be_chosen(hosts: netns.Hosts) -> None:
 
 def test_no_child_is_left_on_the_launchers_side(hosts: netns.Hosts) -> None:
     assert not [pid for pid in children(os.getpid()) if "ssh " in command_of(pid) and "sshd" not in command_of(pid)]
+
+
+_RUNS_A_FUNCTION = """
+import sys, time
+from ciranda.launch.api import RunOptions, run
+from ciranda.launch.ssh import SshOptions
+
+class IdleStore:
+    port = 4242
+    def __init__(self, *arguments): pass
+    def close(self): pass
+
+options = RunOptions(store_factory=IdleStore, ssh=SshOptions(config_file=sys.argv[1]))
+data = bytes(range(256)) * (20 << 12)
+start = time.monotonic()
+assert run(lambda data: data[::-1], (data,), hosts="hostA:1,hostB:1", options=options) == [data[::-1]] * 2
+print(time.monotonic() - start)
+"""
+
+
+def test_large_results_of_other_hosts_travel_as_fast_as_ssh(hosts: netns.Hosts) -> None:
+    """20 MB there, and 20 back: less than a second. What copies what has come with each piece takes ten."""
+    command = [*hosts[0].enter, sys.executable, "-c", _RUNS_A_FUNCTION, str(hosts.ssh_config)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    assert float(done.stdout) < 5.0 * load()

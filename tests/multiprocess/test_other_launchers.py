@@ -93,6 +93,27 @@ def test_init_joins_two_agents_and_by_variables_alone(port: str) -> None:
     assert [out for _, out, _ in ended] == ["(0, 3, 0, 2, 0, 2)", "(1, 3, 1, 2, 0, 1)", "(2, 3, 0, 1, 1, 2)"]
 
 
+STARTS_ANOTHER = """
+import os, subprocess, sys, ciranda
+ciranda.init()
+if len(sys.argv) == 1:
+    ciranda.barrier()
+    if ciranda.rank() == 0:
+        with open(os.environ["SCRIPT"]) as file:
+            done = subprocess.run([sys.executable, "-c", file.read(), "child"], capture_output=True, text=True)
+        assert "this program was started by rank 0 (process" in done.stderr, done.stderr
+    ciranda.barrier()
+"""
+
+
+def test_a_program_that_a_rank_of_torchrun_starts_does_not_take_its_place(port: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(STARTS_ANOTHER)
+    common = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": port, "SCRIPT": str(script)}
+    ended = finish([start(STARTS_ANOTHER, RANK=str(rank), **common) for rank in range(2)])
+    assert [code for code, _, _ in ended] == [0, 0]
+
+
 # --- Paddle's launcher, without Paddle ---
 
 JOIN_BY_ENDPOINTS = """

@@ -15,7 +15,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 IN_TURN = ROOT / "tests" / "multiprocess" / "in_turn.py"
-PAGES = sorted([ROOT / "README.md", ROOT / "benchmarks" / "README.md", *ROOT.glob("docs/**/*.md")])
+PAGES = sorted(
+    [ROOT / "README.md", ROOT / "benchmarks" / "README.md", ROOT / "examples" / "README.md", *ROOT.glob("docs/**/*.md")]
+)
 BLOCK = re.compile(r"^<!-- run(?::(?P<options>[^>]*?))? -->\n```(?P<language>\w+)\n(?P<code>.*?)^```$", re.S | re.M)
 PYTHON = re.compile(r"(?P<before>[^\n]*)\n```python\n")
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(?:#[^)]*)?\)|<img[^>]* src=\"(?!https?:)([^\"]+)\"")

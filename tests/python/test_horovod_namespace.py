@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import importlib
 import inspect
 import io
@@ -13,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from importlib import metadata
 from pathlib import Path
@@ -382,6 +384,29 @@ def test_a_shell_command_that_an_event_ends() -> None:
     # What it started ends with it: else execute() would wait for the one that holds its output.
     code = safe_shell_exec.execute("sleep 600 & sleep 600", stdout=out, stderr=out, events=[end])
     assert code == 128 + signal.SIGTERM, "as a shell says it"
+
+
+def test_a_shell_command_ends_with_its_caller() -> None:
+    """And what it started does, though its caller was killed and could do nothing about it."""
+    code = (
+        "from horovod.runner.common.util import safe_shell_exec\n"
+        "safe_shell_exec.execute('sleep 600 & echo $$ $!; wait')\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as caller:
+        assert caller.stdout is not None
+        shell, sleep = map(int, caller.stdout.readline().split())
+        caller.kill()
+    deadline = time.monotonic() + 60
+    while not all(map(_has_ended, (shell, sleep))):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether it has, though nobody may have taken its exit code; in some containers nobody ever does."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    return True
 
 
 def test_a_pipe_is_shown_line_by_line() -> None:

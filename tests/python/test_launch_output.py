@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from ciranda.launch import protocol
 from ciranda.launch.agent import Agent
-from ciranda.launch.failure import RankFailure, culprit, last_words, report
+from ciranda.launch.failure import TAIL_BYTES, RankFailure, culprit, last_words, report
+from ciranda.launch.held import Held
 from ciranda.launch.output import MAX_PARTIAL_BYTES, STDERR, STDOUT, LineBuffer, Screen, ScreenStyle, fit
 
 CLEAR = b"\r\x1b[K"
@@ -152,6 +153,38 @@ def test_the_rank_to_blame_is_the_one_that_does_not_point_at_another() -> None:
     cause = RankFailure(2, "b", -11, b"")
     assert culprit([lost, cause]) is cause
     assert culprit([lost]) is lost
+
+
+def held() -> tuple[Held, list[float]]:
+    clock = [0.0]
+    return Held(lambda: clock[0]), clock
+
+
+def test_a_traceback_is_kept_back_and_nothing_else() -> None:
+    kept, _ = held()
+    assert kept.feed(b"warning\n") == b"warning\n"
+    assert kept.feed(b"error\n" + TRACE) == b"error\n"
+    assert kept.feed(b"more\n") == b""
+    assert kept.take() == TRACE + b"more\n"
+    assert kept.feed(b"later\n") == b"later\n"
+
+
+def test_a_traceback_is_not_kept_back_for_long() -> None:
+    kept, clock = held()
+    kept.feed(TRACE)
+    assert kept.deadline is not None
+    clock[0] = kept.deadline - 0.01
+    assert kept.expired() == b""
+    clock[0] = kept.deadline
+    assert kept.expired() == TRACE
+    assert (kept.deadline, kept.expired()) == (None, b"")
+
+
+def test_no_more_is_kept_back_than_the_report_can_show() -> None:
+    kept, _ = held()
+    kept.feed(TRACE)
+    much = b"x" * TAIL_BYTES
+    assert kept.feed(much) == TRACE + much
 
 
 # -- the agent -------------------------------------------------------------------------------------------------------

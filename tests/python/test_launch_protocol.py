@@ -12,7 +12,18 @@ from hypothesis import strategies as st
 
 from ciranda.launch import protocol
 from ciranda.launch.errors import ProtocolError
-from ciranda.launch.protocol import LineReader, Message, Spec, decode, encode, pack, to_bytes, to_text, unpack
+from ciranda.launch.protocol import (
+    LineReader,
+    Message,
+    MessageReader,
+    Spec,
+    decode,
+    encode,
+    pack,
+    to_bytes,
+    to_text,
+    unpack,
+)
 
 system_bytes = st.binary(max_size=200).map(lambda raw: raw.replace(b"\0", b""))
 names = system_bytes.map(lambda raw: raw.replace(b"=", b"")).filter(bool)
@@ -67,6 +78,43 @@ def test_lines_are_found_however_the_stream_is_cut(lines: list[bytes], data: st.
         found += reader.feed(stream[:n_bytes])
         stream = stream[n_bytes:]
     assert found == lines
+
+
+@given(st.lists(st.none() | st.binary(max_size=50), max_size=8), st.data())
+def test_messages_and_the_bytes_behind_them_are_found_however_the_stream_is_cut(
+    pieces: list[bytes | None], data: st.DataObject
+) -> None:
+    messages: list[Message] = [{"t": "note"} if raw is None else {"t": "result", "raw": raw} for raw in pieces]
+    stream = b"a line of a login script\n" + b"".join(map(encode, messages))
+    noise: list[bytes] = []
+    reader = MessageReader(noise.append)
+    found: list[Message] = []
+    while stream:
+        n_bytes = data.draw(st.integers(1, len(stream)))
+        found += reader.feed(stream[:n_bytes])
+        stream = stream[n_bytes:]
+    assert [(message["t"], message.get("raw")) for message in found] == [(m["t"], m.get("raw")) for m in messages]
+    assert noise == [b"a line of a login script"]
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        b'{"t":"result","n_bytes":-1}\n',
+        b'{"t":"result","n_bytes":"3"}\nabc',
+        b'{"t":"result","n_bytes":16777217}\n',
+        b'{"t":"result","n_bytes":1}\nxnoise\n',
+        b'{"t":"note"}\nnoise\n',
+    ],
+)
+def test_bytes_that_are_not_announced_as_they_must_be_are_refused(stream: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        MessageReader(lambda line: None).feed(stream)
+
+
+def test_bytes_are_those_behind_the_message_and_nothing_else() -> None:
+    with pytest.raises(ProtocolError, match="result: there are no bytes behind it"):
+        protocol.raw_of(decode(b'{"t":"result","raw":"text"}'))
 
 
 @pytest.mark.parametrize("data", [b"x" * 11, b"ok\n" + b"x" * 11, b"x" * 11 + b"\n"])

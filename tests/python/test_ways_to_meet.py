@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ciranda import _core
 from ciranda._endpoints import by_endpoints
 from ciranda._places import Claim, Place, places
-from ciranda._ways_to_meet import Way, way_to_meet
+from ciranda._ways_to_meet import Way, place_of, way_to_meet
 from ciranda.errors import InvalidArgumentError
 from ciranda.launch.environment import JOB_IDENTITY, forwarded
 
@@ -52,6 +52,19 @@ def test_who_has_met_meets_again() -> None:
     assert way_to_meet(TORCHRUN, has_met=True) is Way.AGAIN
     assert way_to_meet(TORCHRUN, 2, has_met=True) is Way.GROUP  # which may be another by now
     assert way_to_meet({"CIRANDA_ENGINE": "none"}, has_met=True) is Way.ENGINE
+
+
+def test_places_differ_by_rank_and_job() -> None:
+    launched = {"CIRANDA_STORE": "127.0.0.1:1", "CIRANDA_JOB": "a", "CIRANDA_RANK": "0", "CIRANDA_SIZE": "2"}
+    others = [{**launched, "CIRANDA_JOB": "b"}, {**launched, "CIRANDA_RANK": "1"}, TORCHRUN, {**TORCHRUN, "RANK": "1"}]
+    others += [PADDLE, {**PADDLE, "PADDLE_TRAINER_ID": "1"}]
+    assert len({place_of(environ) for environ in (launched, *others)}) == 7
+    assert place_of({**launched, "PATH": "/bin"}) == place_of(launched)
+
+
+def test_without_a_rendezvous_there_is_no_place() -> None:
+    for environ in ({}, {"CIRANDA_SIZE": "1"}, {**TORCHRUN, "WORLD_SIZE": "1"}, {**TORCHRUN, "CIRANDA_ENGINE": "none"}):
+        assert place_of(environ) == ""
 
 
 def test_paddles_endpoints_are_enough() -> None:

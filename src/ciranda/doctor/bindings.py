@@ -6,9 +6,9 @@ import importlib.util
 import subprocess
 from collections.abc import Iterator
 
+from ciranda._misspelt import BINDINGS_OWN
 from ciranda.doctor.engine import run_python
 from ciranda.doctor.finding import Finding
-from ciranda.doctor.settings import BINDINGS_OWN
 
 #: The framework, and the module of its binding whose `describe()` says what was found.
 _NATIVE = (

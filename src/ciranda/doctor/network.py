@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import psutil
 
+from ciranda._loopback import loopback_address
 from ciranda.doctor.finding import Finding
 from ciranda.launch.errors import LaunchError
 from ciranda.launch.store import parse_port_range
@@ -65,11 +66,13 @@ def _has_other_interface() -> bool:
 def loopback() -> Iterator[Finding]:
     """Connect to ourselves, send, and receive the same."""
     text = os.urandom(16)
+    address = loopback_address()
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
-        with socket.create_server(("127.0.0.1", 0)) as server:
+        with socket.create_server((address, 0), family=family) as server:
             server.settimeout(2.0)
             start = time.perf_counter()
-            with socket.create_connection(server.getsockname(), timeout=2.0) as client:
+            with socket.create_connection(server.getsockname()[:2], timeout=2.0) as client:
                 accepted, _ = server.accept()
                 with accepted:
                     accepted.settimeout(2.0)
@@ -78,10 +81,10 @@ def loopback() -> Iterator[Finding]:
             seconds = time.perf_counter() - start
     except OSError as error:
         advice = "ranks and launcher use loopback: bring it up (ip link set lo up) and allow it in the firewall"
-        yield Finding("loopback", "fail", f"a connection to 127.0.0.1 failed: {error}", advice)
+        yield Finding("loopback", "fail", f"a connection to {address} failed: {error}", advice)
         return
     if received != text:
-        yield Finding("loopback", "fail", "data sent to 127.0.0.1 was received changed", "look for a proxy in between")
+        yield Finding("loopback", "fail", f"data sent to {address} was received changed", "look for a proxy in between")
     else:
         yield Finding("loopback", "ok", f"connected, sent and received in {seconds * 1e6:.0f} us")
 

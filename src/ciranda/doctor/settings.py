@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 from collections.abc import Iterator
 
+from ciranda._misspelt import INTERNAL, unknown
 from ciranda.doctor.engine import run_python
 from ciranda.doctor.finding import Finding
 
@@ -22,16 +22,12 @@ rows = _core.settings()
 print(json.dumps({"names": [row["name"] for row in rows], "horovod": [row["horovod_name"] for row in rows],
                   "problem": problem}))
 """
-# What the launcher gives to ranks for its own ends.
-_INTERNAL = ("CIRANDA_CALL_FILE", "CIRANDA_RESULT_FD")
-# What bindings read themselves.
-BINDINGS_OWN = ("CIRANDA_PADDLE_OPS",)
 _SECONDS = 30
 
 
 def settings() -> Iterator[Finding]:
     """Those that are given, what ``init()`` refuses, and names that no setting has."""
-    given = sorted(name for name in os.environ if name.startswith("CIRANDA_") and name not in _INTERNAL)
+    given = sorted(name for name in os.environ if name.startswith("CIRANDA_") and name not in INTERNAL)
     every = [name for name in os.environ if name.startswith(("CIRANDA_", "HOROVOD_"))]
     done = run_python(["-c", _READ], keep=every, seconds=_SECONDS)
     if done.returncode != 0:
@@ -40,9 +36,7 @@ def settings() -> Iterator[Finding]:
     given += sorted(name for name in answer["horovod"] if name in os.environ)
     if answer["problem"]:
         yield Finding("settings", "fail", answer["problem"], "init() refuses it")
-    for name in given:
-        if name.startswith("CIRANDA_") and name not in (*answer["names"], *BINDINGS_OWN):
-            close = difflib.get_close_matches(name, answer["names"], n=1)
-            advice = f"{close[0]} is one: is that meant?" if close else "docs/guide/settings.md lists them"
-            yield Finding("settings", "warn", f"{name} is set, but there is no such setting", advice)
+    for name, close in unknown(given, answer["names"]).items():
+        advice = f"{close} is one: is that meant?" if close else "docs/guide/settings.md lists them"
+        yield Finding("settings", "warn", f"{name} is set, but there is no such setting", advice)
     yield Finding("settings", "ok", ", ".join(f"{name}={os.environ[name]}" for name in given) or "none given")

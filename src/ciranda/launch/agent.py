@@ -1,14 +1,16 @@
 """The agent: one a host. Starts the host's ranks, streams their output, detects their exit at once.
 
 It reads the job from its stdin (protocol.py). It ends every rank on request, when its stdin ends (the launcher, or the
-ssh connection, has died), or on SIGTERM, SIGINT, SIGHUP: SIGTERM to all, SIGKILL after the grace period. It is a
-subreaper, so descendants of ranks cannot escape by daemonising. It is two processes: the *worker* does all of this; the
-*guardian*, its parent, only waits, and if the worker is killed ends the remaining processes. If the guardian is killed,
-the worker ends the ranks. Both are single-threaded. Standard library only: an agent must start at once.
+ssh connection, has died), or on SIGTERM and its like: SIGTERM to the ranks, also to what they leave behind, SIGKILL to
+all after the grace period. It is a subreaper, so descendants of ranks cannot escape by daemonising. It is two
+processes: the *worker* does all of this; the *guardian*, its parent, only waits, and if the worker is killed ends the
+remaining processes. If the guardian is killed, the worker ends the ranks. Both are single-threaded. Standard library
+only: an agent must start at once.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import resource
@@ -21,16 +23,21 @@ from contextlib import suppress
 
 from ciranda.launch import cores, environment, protocol, reserved_port
 from ciranda.launch.errors import LaunchError, ProtocolError
-from ciranda.launch.outbox import Outbox
+from ciranda.launch.outbox import Outbox, widen
 from ciranda.launch.processes import (
     END_SIGNALS,
+    NO_PROCESS,
+    PASSED_ON,
+    Tree,
     are_processes_shown,
     become_subreaper,
     descendants,
     die_with_parent,
     kill_descendants,
     open_standard_streams,
+    send_signal,
     signal_descendants,
+    why_not_started,
 )
 from ciranda.launch.protocol import Message
 from ciranda.launch.rank_process import RankProcess
@@ -49,7 +56,7 @@ class Agent:
     def __init__(self, inbox: int, outbox: int) -> None:
         self._selector = selectors.DefaultSelector()
         self._inbox = inbox
-        self._reader = protocol.LineReader()
+        self._reader = protocol.MessageReader()
         self._outbox = Outbox(outbox)
         self._reserved: list[reserved_port.ReservedPort] = []
         self._spec: protocol.Spec | None = None
@@ -62,6 +69,7 @@ class Agent:
         self._done = False
         self._end_reason: str | None = None
         self._kill_at = 0.0
+        self._asked: set[int] = set()  # the processes that have had SIGTERM
         self._give_up_at: float | None = None
         self._signalled = 0
         self._wake_read, self._wake_write = os.pipe()
@@ -70,6 +78,8 @@ class Agent:
         """Serve until every descendant has ended and the launcher has been informed, or has ended itself."""
         self._watch_signals()
         os.set_blocking(self._inbox, False)
+        widen(self._inbox)
+        widen(self._outbox.fd)
         self._selector.register(self._inbox, selectors.EVENT_READ, self._on_inbox)
         self._selector.register(self._wake_read, selectors.EVENT_READ, self._on_wake)
         self._outbox.send({"t": "hello", "version": protocol.VERSION, "pid": os.getpid(), "host": os.uname().nodename})
@@ -119,14 +129,16 @@ class Agent:
             self._end("the launcher is gone")
             return
         try:
-            for line in self._reader.feed(data):
-                self._on_message(protocol.decode(line))
+            for message in self._reader.feed(data):
+                self._on_message(message)
         except ProtocolError as error:
             self._fail("protocol error", str(error))
 
     def _on_message(self, message: Message) -> None:
         if message["t"] == "end":
             self._end("order", protocol.seconds_of(message, "grace"))
+        elif message["t"] == "signal":
+            self._pass_on(protocol.int_of(message, "number", 1, signal.NSIG - 1))
         elif message["t"] == "reserve" and not self._reserved:
             self._reserve(message)
         elif self._spec is None:
@@ -136,7 +148,7 @@ class Agent:
             blob = self._blobs.get(protocol.text_of(message, "name"))
             if blob is None:
                 raise ProtocolError("a blob that the spec does not name")
-            blob.append(protocol.unpack(protocol.text_of(message, "data")))
+            blob.append(protocol.raw_of(message))
         elif message["t"] == "start" and not self._started and self._end_reason is None:
             self._start(self._spec)
         else:
@@ -174,9 +186,11 @@ class Agent:
             try:
                 process = RankProcess(rank, spec.argv, {**common, **own}, spec.want_results, cpus)
             except OSError as error:
-                self._fail("no process", f"cannot start rank {rank}: {error.strerror}")
+                self._fail("no process", f"cannot start rank {rank}: {why_not_started(error)}")
                 return
             self._ranks[process.pid] = process
+            if spec.want_results:
+                widen(process.pipes["result"])
             for stream, fd in process.pipes.items():
                 self._pipes[fd] = (rank, stream)
                 self._selector.register(fd, selectors.EVENT_READ, lambda fd=fd: self._on_output(fd))
@@ -242,10 +256,12 @@ class Agent:
         except OSError:
             data = b""
         rank, stream = self._pipes[fd]
-        if data:
-            self._outbox.send({"t": "data", "rank": rank, "stream": stream, "data": protocol.pack(data)})
-        else:
+        if not data:
             self._close_pipe(fd)
+        elif stream == "result":
+            self._outbox.send({"t": "result", "rank": rank, "raw": data})
+        else:
+            self._outbox.send({"t": "data", "rank": rank, "stream": stream, "data": protocol.pack(data)})
         return len(data)
 
     def _close_pipe(self, fd: int) -> None:
@@ -262,15 +278,27 @@ class Agent:
             while n_left > 0 and fd in self._pipes and (n_bytes := self._on_output(fd)) > 0:
                 n_left -= n_bytes
 
+    def _pass_on(self, number: int) -> None:
+        """Send a signal to what takes it of each rank, as behind a wrapper; to the rank itself if nothing does."""
+        tree = Tree()
+        for rank in self._ranks:
+            for pid in list(tree.takers(rank, number)) or [rank]:
+                send_signal(pid, number)
+
     def _reap(self) -> bool:
         """Reap ended children, and report ranks to the launcher. Whether any child is left."""
+        is_any_gone = False
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 return False
             if pid == 0:
+                if is_any_gone and self._end_reason is not None:
+                    self._ask()
                 return True
+            is_any_gone = True
+            self._asked.discard(pid)
             process = self._ranks.pop(pid, None)
             if process is not None:
                 self._drain([fd for fd in process.pipes.values() if fd in self._pipes])
@@ -286,15 +314,24 @@ class Agent:
         self._end(reason)
 
     def _end(self, reason: str, grace_seconds: float | None = None) -> None:
-        """Ask all descendants to stop; those left after the grace period are killed. A later call only hastens it."""
+        """Ask the ranks to stop; what is left after the grace period is killed. A later call only hastens it."""
         if grace_seconds is None:
             grace_seconds = self._spec.grace_seconds if self._spec else 0.0
         kill_at = time.monotonic() + grace_seconds
         if self._end_reason is None:
             self._end_reason = reason
             self._kill_at = kill_at
-            signal_descendants(signal.SIGTERM)
+            self._ask()
         self._kill_at = min(self._kill_at, kill_at)
+
+    def _ask(self) -> None:
+        """SIGTERM to the ranks and to what ended ones have left behind, once to each process."""
+        tree = Tree()
+        for child in tree.children(os.getpid()):
+            for pid in tree.to_end(child):
+                if pid not in self._asked:
+                    self._asked.add(pid)
+                    send_signal(pid, signal.SIGTERM)
 
     def _give_up_soon(self) -> None:
         if self._give_up_at is None:
@@ -381,7 +418,12 @@ def main(launcher: int | None = None) -> None:
     if launcher is not None:
         die_with_parent(signal.SIGTERM, launcher)
     guardian = os.getpid()
-    worker = os.fork()
+    for number in PASSED_ON:  # for ranks; who signals all processes of a job means them as well
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        worker = os.fork()
+    except OSError as error:
+        sys.exit(NO_PROCESS if error.errno == errno.EAGAIN else f"cannot start a process: {error.strerror}")
     if worker == 0:
         become_subreaper()
         agent = Agent(0, 1)

@@ -146,7 +146,7 @@ def run(
         outcome = launch(
             job,
             options.ssh,
-            Show(ScreenStyle(prefix=options.prefix), files, options.verbose),
+            Show(ScreenStyle(prefix=options.prefix), files, options.verbose, report=False),
             store_factory=options.store_factory,
         )
     finally:
@@ -159,4 +159,4 @@ def run(
     missing = [slot.rank for slot in slots if slot.rank not in outcome.results]
     if missing:
         raise LaunchError(f"rank {missing[0]} ended without a result: the function must return, not exit")
-    return [cloudpickle.loads(outcome.results[slot.rank]) for slot in slots]
+    return [cloudpickle.loads(b"".join(outcome.results.pop(slot.rank))) for slot in slots]

@@ -17,7 +17,7 @@ from ciranda.launch.launcher import launch
 from ciranda.launch.num_proc import NUM_PROC, PER_HOST, CommandWithRanks
 from ciranda.launch.output import terminal_style
 from ciranda.launch.output_dir import OutputDir
-from ciranda.launch.processes import heed_end_signals, open_standard_streams
+from ciranda.launch.processes import heed_signals, open_standard_streams
 from ciranda.launch.ssh import SshOptions
 from ciranda.launch.store import StoreFactory, engine_store
 
@@ -281,7 +281,7 @@ def _doctor(
 def main(args: list[str] | None = None, store_factory: StoreFactory | None = None) -> None:
     """The console script. Never returns."""
     open_standard_streams()
-    heed_end_signals()
+    heed_signals()
     try:
         app(args=args, prog_name="ciranda", obj=store_factory)
     except (HostsError, LaunchError) as error:

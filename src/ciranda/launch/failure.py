@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 TAIL_BYTES = 32 << 10
 TAIL_LINES = 60
-_TRACEBACK = b"Traceback (most recent call last):"
+TRACEBACK = b"Traceback (most recent call last):"
 # What a rank's last words contain when it ended because another rank did.
 _SECONDHAND = (b"RanksLost", b"HorovodInternalError", b"AbortedError")
 
@@ -66,6 +66,6 @@ def last_words(stderr_tail: bytes) -> bytes:
     lines = [line.rsplit(b"\r", 1)[-1] for line in stderr_tail.replace(b"\r\n", b"\n").rstrip().split(b"\n")]
     lines = lines[-TAIL_LINES:]
     for index, line in enumerate(lines):
-        if line.endswith(_TRACEBACK):
+        if line.endswith(TRACEBACK):
             return b"\n".join(lines[index:])
     return b"\n".join(lines[-20:])

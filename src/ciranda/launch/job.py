@@ -69,19 +69,23 @@ class Job:
 
 @dataclass
 class Show:
-    """How to show it."""
+    """How to show it. Without ``report``, what a rank failed with is only in the outcome."""
 
     screen: ScreenStyle = field(default_factory=ScreenStyle)
     output_dir: OutputDir | None = None
     verbose: bool = False
+    report: bool = True
 
 
 @dataclass
 class Outcome:
-    """How it ended: ``exit_code`` 0 is well; else ``failure`` is the rank to blame, if one is, and ``message`` why."""
+    """How it ended: ``exit_code`` 0 is well; else ``failure`` is the rank to blame, if one is, and ``message`` why.
+
+    ``results`` are the pieces of what each rank's function returned, in order.
+    """
 
     exit_code: int = 0
     failure: RankFailure | None = None
     message: str | None = None
     interrupted_by: int | None = None
-    results: dict[int, bytes] = field(default_factory=dict)
+    results: dict[int, list[bytes]] = field(default_factory=dict)

@@ -13,16 +13,19 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 
+from ciranda._misspelt import TOLD, misspelt
 from ciranda.launch import environment, protocol, reserved_port, ssh
 from ciranda.launch import store as stores
 from ciranda.launch.environment import Meeting
 from ciranda.launch.errors import LaunchError, ProtocolError
-from ciranda.launch.failure import TAIL_BYTES, RankFailure, culprit, report
+from ciranda.launch.failure import TAIL_BYTES, RankFailure, culprit, last_words, report
+from ciranda.launch.held import Held
 from ciranda.launch.hosts import Slot, by_host
 from ciranda.launch.job import Job, Outcome, Show
 from ciranda.launch.link import AgentLink
 from ciranda.launch.orders import orders
 from ciranda.launch.output import Screen
+from ciranda.launch.processes import PASSED_ON, why_not_started
 from ciranda.launch.protocol import Message
 from ciranda.launch.signals import empty, signals_to
 from ciranda.launch.ssh import SshOptions
@@ -54,6 +57,7 @@ def launch(job: Job, ssh_options: SshOptions, show: Show, store_factory: StoreFa
             "CIRANDA_JOB": job_id,
             "CIRANDA_STORE": stores.candidates(addresses, store.port),
         }
+        run.tell_of_misspelt_names()
         run.note(f"job {job_id}: {len(job.slots)} ranks, store at {run.common_env['CIRANDA_STORE']}")
         return run.until_end(secret)
     finally:
@@ -77,6 +81,7 @@ class _Run:
         self._remote: set[str] = set()
         self.common_env: dict[str, str] = {}
         self._tails = {slot.rank: bytearray() for slot in job.slots}
+        self._held = {slot.rank: Held() for slot in job.slots}
         self._host_of = {slot.rank: slot.host for slot in job.slots}
         self._failures: list[RankFailure] = []
         self._outcome = Outcome()
@@ -103,7 +108,7 @@ class _Run:
                 self._links.append(AgentLink(host, slots, command))
             except OSError as error:
                 self._abandon()
-                raise LaunchError(f"cannot start {command[0]}: {error.strerror}") from None
+                raise LaunchError(f"cannot start {command[0]}: {why_not_started(error)}") from None
             ranks = ", ".join(str(slot.rank) for slot in slots)
             self.note(f"{host} ({'ssh' if host in remote else 'this machine'}): ranks {ranks}")
 
@@ -123,8 +128,7 @@ class _Run:
         told = {**of_job, **self._job.env, **self.common_env}
         for link in self._links:
             try:
-                for message in orders(self._job, link.slots, told, self._secret, link.host in self._remote):
-                    link.send(message)
+                link.send_in_turn(orders(self._job, link.slots, told, self._secret, link.host in self._remote))
             except ProtocolError as error:
                 self._fail(f"the command and its environment cannot be sent: {error}")
 
@@ -154,12 +158,16 @@ class _Run:
                 selector.register(waiting_for, selectors.EVENT_WRITE, self._writer.flush)
             for link in self._links:
                 self._watch(link, selector)
-            timeout = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+            deadlines = [self._deadline, *(held.deadline for held in self._held.values())]
+            due = min((deadline for deadline in deadlines if deadline is not None), default=None)
+            timeout = None if due is None else max(0.0, due - time.monotonic())
             for key, _ in selector.select(timeout):
                 action: Callable[[], None] = key.data
                 action()
         while self._signals:
             self._on_signal(self._signals.pop(0))
+        for rank, held in self._held.items():
+            self._put(rank, "stderr", held.expired())
         self._check_output()
         if self._deadline is not None and time.monotonic() >= self._deadline:
             self._on_deadline()
@@ -210,6 +218,9 @@ class _Run:
         kind = message["t"]
         if kind == "data":
             self._on_data(self._rank_of(link, message), message)
+        elif kind == "result":
+            pieces = self._outcome.results.setdefault(self._rank_of(link, message), [])
+            pieces.append(protocol.raw_of(message))
         elif kind == "exit":
             self._on_exit(link, self._rank_of(link, message), message)
         elif kind == "started":
@@ -263,9 +274,6 @@ class _Run:
     def _on_data(self, rank: int, message: Message) -> None:
         stream = protocol.text_of(message, "stream")
         data = protocol.unpack(protocol.text_of(message, "data"))
-        if stream == "result":
-            self._outcome.results[rank] = self._outcome.results.get(rank, b"") + data
-            return
         if stream not in ("stdout", "stderr"):
             raise ProtocolError(f"unknown stream {stream!r}")
         if stream == "stderr":
@@ -273,8 +281,13 @@ class _Run:
             tail += data
             del tail[:-TAIL_BYTES]
         self._keep(rank, stream, data)
-        # After an interruption the agents are read to their end, whether or not anybody reads the screen.
-        if not (self._is_interrupted and self._is_screen_full):
+        if stream == "stderr" and not self._is_interrupted:
+            data = self._held[rank].feed(data)
+        self._put(rank, stream, data)
+
+    def _put(self, rank: int, stream: str, data: bytes) -> None:
+        """Show it. After an interruption the agents are read to their end, whether or not anybody reads the screen."""
+        if data and not (self._is_interrupted and self._is_screen_full):
             self._writer.put(self._screen.feed(rank, stream, data))
 
     def _keep(self, rank: int, stream: str, data: bytes) -> None:
@@ -297,9 +310,12 @@ class _Run:
 
     def _on_exit(self, link: AgentLink, rank: int, message: Message) -> None:
         link.running.discard(rank)
-        self._writer.put(self._screen.finish(rank))
         code = protocol.int_of(message, "code", -64, 255)
-        if code == 0 or message.get("ended") is True:
+        is_failure = code != 0 and message.get("ended") is not True
+        if not is_failure:
+            self._put(rank, "stderr", self._held[rank].take())
+        self._writer.put(self._screen.finish(rank))
+        if not is_failure:
             return
         failure = RankFailure(rank, link.host, code, bytes(self._tails[rank]))
         self._failures.append(failure)
@@ -339,13 +355,18 @@ class _Run:
             if link.done_reason is not None:
                 continue
             if link.greeted:
-                link.send({"t": "end", "grace": grace_seconds})
+                link.send_end(grace_seconds)
             else:
                 link.kill()
 
     def _on_signal(self, number: int) -> None:
-        if self._outcome.interrupted_by is None:
+        if number in PASSED_ON:
+            self.note(f"{signal.Signals(number).name}: passed on to all ranks")
+            for link in self._links:
+                link.send({"t": "signal", "number": int(number)})
+        elif self._outcome.interrupted_by is None:
             self._outcome.interrupted_by = number
+            self._show_held()
             hint = " (again to kill them at once)" if number == signal.SIGINT else ""
             self._say(f"ciranda: {signal.Signals(number).name}: ending all ranks{hint}")
             self._end()
@@ -370,24 +391,52 @@ class _Run:
         """Show what is left, then the reason of the failure, last."""
         outcome = self._outcome
         patience_seconds = 0.2 if self._is_interrupted else 3600
+        if self._failures and not self._is_interrupted:
+            outcome.failure = culprit(self._failures)
+            outcome.exit_code = outcome.failure.exit_code
+            outcome.message = report(outcome.failure)
+            self._drop_what_is_reported(outcome.failure)
+        self._show_held()
         for slot in self._job.slots:
             self._writer.put(self._screen.finish(slot.rank))
         self._writer.flush(patience_seconds)
         self._check_output()
         if outcome.interrupted_by is not None:
             outcome.exit_code = 128 + outcome.interrupted_by
-        elif self._failures:
-            outcome.failure = culprit(self._failures)
-            outcome.exit_code = outcome.failure.exit_code
-            outcome.message = report(outcome.failure)
-        if outcome.message is not None and outcome.interrupted_by is None:
-            self._say(outcome.message if outcome.failure else f"ciranda: {outcome.message}")
+            self._say(f"ciranda: {signal.Signals(outcome.interrupted_by).name} has ended the job")
+        elif outcome.failure is None and outcome.message is not None:
+            self._say(f"ciranda: {outcome.message}")
+        elif outcome.message is not None and self._show.report:
+            self._say(outcome.message)
         self._writer.flush(patience_seconds)
+
+    def _show_held(self) -> None:
+        for rank, held in self._held.items():
+            self._put(rank, "stderr", held.take())
+
+    def _drop_what_is_reported(self, failure: RankFailure) -> None:
+        """Do not show what is kept back of a rank where the report shows all of it."""
+        kept = self._held[failure.rank].take()
+        if kept.rstrip() not in last_words(failure.stderr_tail):
+            self._put(failure.rank, "stderr", kept)
 
     def _abandon(self) -> None:
         for link in self._links:
             link.kill()
             link.close()
+
+    def tell_of_misspelt_names(self) -> None:
+        """Warn of what is set for the ranks and looks like a setting, but is none; they need not warn again."""
+        try:
+            from ciranda._core import settings
+        except ImportError:  # which matters only to those who use the engine
+            return
+        inherited = environment.forwarded(os.environb, remote=False, exclude=self._job.exclude_env)
+        found = misspelt({*map(os.fsdecode, inherited), *self._job.env}, [row["name"] for row in settings()])
+        for sentence in found.values():
+            self._say(f"ciranda: warning: {sentence}")
+        if found:
+            self.common_env[TOLD] = ",".join(found)
 
     def _say(self, text: str) -> None:
         self._writer.put(self._screen.say(text))

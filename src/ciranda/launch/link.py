@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ciranda.launch import protocol
-from ciranda.launch.errors import ProtocolError
 from ciranda.launch.hosts import Slot
+from ciranda.launch.outbox import Outbox, widen
 from ciranda.launch.protocol import Message
 
 _STDERR_BYTES = 16 << 10
@@ -32,8 +32,7 @@ class AgentLink:
         self.done_reason: str | None = None
         self.running: set[int] = set()
         self.stderr = bytearray()
-        self._reader = protocol.LineReader()
-        self._outgoing = bytearray()
+        self._reader = protocol.MessageReader(on_noise=lambda line: self._complain(line + b"\n"))
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -46,6 +45,10 @@ class AgentLink:
         self.in_fd, self.out_fd, self.err_fd = (pipe.fileno() for pipe in self._pipes)
         for pipe in self._pipes:
             os.set_blocking(pipe.fileno(), False)
+        widen(self.in_fd)
+        widen(self.out_fd)
+        self._outbox = Outbox(self.in_fd)
+        self._in_turn: Iterator[Message] = iter(())
         self.open_fds = {self.out_fd, self.err_fd}
 
     @property
@@ -56,25 +59,35 @@ class AgentLink:
     @property
     def has_outgoing(self) -> bool:
         """Whether messages wait for the pipe."""
-        return bool(self._outgoing)
+        return bool(self._outbox)
 
     def send(self, message: Message) -> None:
         """Queue a message and write what the pipe takes. After close() it is dropped."""
         if self._pipes[0].closed:
             return
-        self._outgoing += protocol.encode(message)
+        self._outbox.send(message)
         self.flush()
+
+    def send_in_turn(self, messages: Iterator[Message]) -> None:
+        """Send messages that may be large, each when the pipe has taken the one before.
+
+        Raises:
+            ProtocolError: the first cannot be sent.
+        """
+        self._in_turn = messages
+        self.flush()
+
+    def send_end(self, grace_seconds: float) -> None:
+        """Have the agent end its ranks, instead of what is still to be sent in turn."""
+        self._in_turn = iter(())
+        self.send({"t": "end", "grace": grace_seconds})
 
     def flush(self) -> None:
         """Write what the pipe takes now; nothing once the agent is gone."""
-        try:
-            while self._outgoing:
-                n_bytes = os.write(self.in_fd, self._outgoing[: protocol.CHUNK_BYTES])
-                del self._outgoing[:n_bytes]
-        except BlockingIOError:
-            pass
-        except OSError:
-            self._outgoing.clear()
+        self._outbox.flush()
+        while not self._outbox and (message := next(self._in_turn, None)) is not None:
+            self._outbox.send(message)
+            self._outbox.flush()
 
     def read_messages(self) -> list[Message]:
         """What the agent says; at its end, out_fd leaves open_fds. Lines before its hello that are not messages are
@@ -83,16 +96,7 @@ class AgentLink:
         Raises:
             ProtocolError: the messages are not of this protocol.
         """
-        lines = self._reader.feed(self._read(self.out_fd))
-        messages = []
-        for line in lines:
-            try:
-                messages.append(protocol.decode(line))
-            except ProtocolError:
-                if self.greeted or messages:
-                    raise
-                self._complain(line + b"\n")
-        return messages
+        return self._reader.feed(self._read(self.out_fd))
 
     def read_stderr(self) -> bytes:
         """What ssh or the agent itself complains of; the end of it is kept."""
@@ -129,7 +133,8 @@ class AgentLink:
             while self.read_stderr():
                 pass
         self.open_fds.clear()
-        self._outgoing.clear()
+        self._in_turn = iter(())
+        self._outbox.discard()
         for pipe in self._pipes:
             pipe.close()
         return exit_code

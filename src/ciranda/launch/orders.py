@@ -32,6 +32,6 @@ def orders(job: Job, slots: Sequence[Slot], told: Mapping[str, str], secret: str
         "jax_native": job.jax_native,
     }
     for name, content in job.blobs.items():
-        for start in range(0, len(content), 1 << 20):
-            yield {"t": "blob", "name": name, "data": protocol.pack(content[start : start + (1 << 20)])}
+        for start in range(0, len(content), protocol.CHUNK_BYTES):
+            yield {"t": "blob", "name": name, "raw": content[start : start + protocol.CHUNK_BYTES]}
     yield {"t": "start"}

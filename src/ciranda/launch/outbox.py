@@ -1,15 +1,17 @@
-"""The agent's way to its launcher. Standard library only."""
+"""The way of messages between launcher and agent, in either direction. Standard library only."""
 
 from __future__ import annotations
 
+import fcntl
 import os
+from contextlib import suppress
 
 from ciranda.launch import protocol
 from ciranda.launch.protocol import Message
 
 
 class Outbox:
-    """The queue of messages to the launcher; never blocks. When the launcher has ended, messages are dropped."""
+    """The queue of messages to the other side; never blocks. When that has ended, messages are dropped."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -29,9 +31,21 @@ class Outbox:
         """Write what the pipe takes now."""
         try:
             while self._queue:
-                del self._queue[: os.write(self.fd, self._queue[: protocol.CHUNK_BYTES])]
+                with memoryview(self._queue) as all_of_it, all_of_it[: protocol.CHUNK_BYTES] as piece:
+                    n_bytes = os.write(self.fd, piece)
+                del self._queue[:n_bytes]
         except BlockingIOError:
             pass
         except OSError:
             self.broken = True
-            self._queue.clear()
+            self.discard()
+
+    def discard(self) -> None:
+        """Drop what has not been written."""
+        self._queue.clear()
+
+
+def widen(fd: int) -> None:
+    """Let a pipe hold a whole chunk, so that large messages take few turns. Otherwise, if the system refuses, as is."""
+    with suppress(OSError):  # no pipe, or this user has as many wide ones as allowed
+        fcntl.fcntl(fd, getattr(fcntl, "F_SETPIPE_SZ", 1031), protocol.CHUNK_BYTES)

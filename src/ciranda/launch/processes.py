@@ -7,12 +7,22 @@ starting a session of its own. A *death signal* is sent to a process by the kern
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import signal
 import sys
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+#: End the job, in an orderly way.
+END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGALRM)
+#: Mean what the ranks say they mean; resource managers send them some time before a limit.
+PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
+
+#: What an agent says that the system does not let start its other half.
+NO_PROCESS = "CIRANDA-NO-PROCESS"
+
+_SHELLS = frozenset(("ash", "bash", "busybox", "dash", "ksh", "sh", "zsh"))
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -45,18 +55,78 @@ def are_processes_shown() -> bool:
         return False
 
 
+class Tree:
+    """Every living or unreaped process, read from /proc when it is made."""
+
+    def __init__(self) -> None:
+        self._children: dict[int, list[int]] = {}
+        for name in os.listdir("/proc"):
+            if name.isdigit():
+                parent = _parent_of(name)
+                if parent is not None:
+                    self._children.setdefault(parent, []).append(int(name))
+
+    def children(self, pid: int) -> Sequence[int]:
+        """Those whose parent ``pid`` is."""
+        return self._children.get(pid, ())
+
+    def to_end(self, pid: int) -> Iterator[int]:
+        """Those at and below ``pid`` that SIGTERM is for: not what belongs to a process that attends to its own end.
+
+        Such a process needs its workers until then, as to get the batch after which it saves its state. A shell does
+        not attend to its end before the program that it runs has ended, so that this is for both.
+        """
+        yield pid
+        if not takes(pid, signal.SIGTERM) or _is_shell(pid):
+            for child in self.children(pid):
+                yield from self.to_end(child)
+
+    def takers(self, pid: int, number: int) -> Iterator[int]:
+        """The first process on every way down from ``pid``, itself included, that takes signal ``number``."""
+        if takes(pid, number):
+            yield pid
+            return
+        for child in self.children(pid):
+            yield from self.takers(child, number)
+
+
+def takes(pid: int, number: int) -> bool:
+    """Whether the process handles, ignores or awaits signal ``number``, which else would do what it does by default."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            fields = dict(line.split(b":", 1) for line in file if line.startswith(b"Sig"))
+    except OSError:  # it has just gone
+        return False
+    return any(int(fields.get(name, b"0"), 16) >> (number - 1) & 1 for name in (b"SigCgt", b"SigIgn", b"SigBlk"))
+
+
+def _is_shell(pid: int) -> bool:
+    try:
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe")) in _SHELLS
+    except OSError:  # it has just gone
+        return False
+
+
+def send_signal(pid: int, number: int) -> None:
+    """Send signal ``number``, unless the process has gone or belongs to someone else."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
+def why_not_started(error: OSError) -> str:
+    """Why the system starts no process, with the way out where it is known."""
+    if error.errno == errno.EAGAIN:
+        return "this user, or container, has as many processes as allowed: raise 'ulimit -u', or the container's limit"
+    return error.strerror or str(error)
+
+
 def descendants(root: int) -> list[int]:
-    """Every living or unreaped process below ``root``, parents before children, read from /proc at this moment."""
-    children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            parent = _parent_of(name)
-            if parent is not None:
-                children.setdefault(parent, []).append(int(name))
+    """Every living or unreaped process below ``root``, parents before children."""
+    tree = Tree()
     found: list[int] = []
     frontier = [root]
     while frontier:
-        frontier = [child for pid in frontier for child in children.get(pid, [])]
+        frontier = [child for pid in frontier for child in tree.children(pid)]
         found += frontier
     return found
 
@@ -73,8 +143,7 @@ def _parent_of(pid: str) -> int | None:
 def signal_descendants(number: int) -> None:
     """Send signal ``number`` to every descendant of this process."""
     for pid in descendants(os.getpid()):
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
+        send_signal(pid, number)
 
 
 def kill_descendants() -> None:
@@ -99,6 +168,6 @@ def open_standard_streams() -> None:
     sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
 
 
-def heed_end_signals() -> None:
-    """Take SIGTERM, SIGINT and SIGHUP, also if they were blocked in whoever started this process."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
+def heed_signals() -> None:
+    """Take the signals for a launcher, also if they were blocked in whoever started this process."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (*END_SIGNALS, *PASSED_ON))

@@ -1,13 +1,14 @@
 """The protocol of launcher and agent: one JSON object a line, over the agent's stdin and stdout.
 
 To the agent:    ``reserve`` (rank 0's host only), ``spec``, ``blob`` (a piece of a file for the ranks), ``start``,
-                 ``end`` (stop the ranks).
-From the agent:  ``hello``, ``reserved`` (the answer), ``started``, ``data`` (a piece of a rank's output), ``exit``,
-                 ``note``, ``fatal``, ``done``.
+                 ``signal`` (for the ranks), ``end`` (stop the ranks).
+From the agent:  ``hello``, ``reserved`` (the answer), ``started``, ``data`` (a piece of a rank's output), ``result`` (a
+                 piece of what its function returned), ``exit``, ``note``, ``fatal``, ``done``.
 
 Arguments, environment and paths are bytes to the system; here they are text in UTF-8 with surrogate escapes, which JSON
-carries as ``\\udcXX``, so that every byte survives. Output travels as base64. Nothing is trusted: lines are bounded and
-every field is checked. Imports only the standard library, and little of it: an agent must start at once.
+carries as ``\\udcXX``, so that every byte survives. Output travels as base64; arguments and results of functions, which
+may be large, as they are, behind the line of their message. Nothing is trusted: lines and what follows them are bounded
+and every field is checked. Imports only the standard library, and little of it: an agent must start at once.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from __future__ import annotations
 import binascii
 import json
 import re
+from collections.abc import Callable
 
 from ciranda.launch.errors import ProtocolError
 
-VERSION = 3
+VERSION = 4
 MAX_LINE_BYTES = 16 << 20
-CHUNK_BYTES = 64 << 10
+CHUNK_BYTES = 256 << 10
 BINDINGS = ("none", "numa", "core")
 Message = dict[str, object]
 
@@ -28,11 +30,14 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
 
 
 def encode(message: Message) -> bytes:
-    """One message as one line.
+    """One message as one line, and behind it the bytes of its field ``raw``, if it has one.
 
     Raises:
         ProtocolError: the line would be longer than the other side accepts.
     """
+    if "raw" in message:
+        raw = raw_of(message)
+        return encode({**{key: message[key] for key in message if key != "raw"}, "n_bytes": len(raw)}) + raw
     line = json.dumps(message, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
     if len(line) > MAX_LINE_BYTES:
         raise ProtocolError(f"a message of {len(line)} bytes is longer than {MAX_LINE_BYTES}")
@@ -55,34 +60,82 @@ def decode(line: bytes) -> Message:
 
 
 class LineReader:
-    """Cuts a byte stream into lines of bounded length. Not for sharing between threads."""
+    """Cuts a byte stream into lines of bounded length, and bytes of a known number. Not for sharing between threads."""
 
     def __init__(self, max_line_bytes: int = MAX_LINE_BYTES) -> None:
         self._max = max_line_bytes
         self._buffer = bytearray()
+        self._searched = 0
 
     def feed(self, data: bytes) -> list[bytes]:
         """The lines that ``data`` completes, without their newline; ProtocolError when one is too long."""
-        searched = len(self._buffer)
-        self._buffer += data
-        end = self._buffer.find(b"\n", searched)
-        if end < 0:
-            self._check(len(self._buffer))
-            return []
-        lines = []
-        start = 0
-        while end >= 0:
-            self._check(end - start)
-            lines.append(bytes(self._buffer[start:end]))
-            start = end + 1
-            end = self._buffer.find(b"\n", start)
-        del self._buffer[:start]
-        self._check(len(self._buffer))
-        return lines
+        self.add(data)
+        return list(iter(self.line, None))
 
-    def _check(self, n_bytes: int) -> None:
+    def add(self, data: bytes) -> None:
+        """Append to what is to be cut."""
+        self._buffer += data
+
+    def line(self) -> bytes | None:
+        """The next line without its newline; None if it is not complete. ProtocolError when it is too long."""
+        end = self._buffer.find(b"\n", self._searched)
+        n_bytes = len(self._buffer) if end < 0 else end
         if n_bytes > self._max:
             raise ProtocolError(f"a line is longer than {self._max} bytes")
+        if end < 0:
+            self._searched = n_bytes
+            return None
+        line = self.take(end)
+        del self._buffer[:1]
+        return line
+
+    def take(self, n_bytes: int) -> bytes | None:
+        """The next ``n_bytes``; None if they are not complete."""
+        if len(self._buffer) < n_bytes:
+            return None
+        with memoryview(self._buffer) as view:
+            taken = bytes(view[:n_bytes])
+        del self._buffer[:n_bytes]
+        self._searched = 0
+        return taken
+
+
+class MessageReader:
+    """Cuts a byte stream into messages; one with ``n_bytes`` has so many behind its line, which become its ``raw``.
+
+    ``on_noise`` gets lines before the first message that are none; without it, and later, they are errors.
+    """
+
+    def __init__(self, on_noise: Callable[[bytes], None] | None = None) -> None:
+        self._lines = LineReader()
+        self._on_noise = on_noise
+        self._incomplete: Message | None = None
+
+    def feed(self, data: bytes) -> list[Message]:
+        """The messages that ``data`` completes; ProtocolError when one is malformed or too long."""
+        self._lines.add(data)
+        return list(iter(self._next, None))
+
+    def _next(self) -> Message | None:
+        message = self._incomplete or self._begin()
+        if message is None or "n_bytes" not in message:
+            return message
+        raw = self._lines.take(int_of(message, "n_bytes", 0, MAX_LINE_BYTES))
+        self._incomplete = message if raw is None else None
+        return None if raw is None else {**message, "raw": raw}
+
+    def _begin(self) -> Message | None:
+        while (line := self._lines.line()) is not None:
+            try:
+                message = decode(line)
+            except ProtocolError:
+                if self._on_noise is None:
+                    raise
+                self._on_noise(line)
+            else:
+                self._on_noise = None
+                return message
+        return None
 
 
 def to_text(raw: bytes) -> str:
@@ -119,6 +172,14 @@ def text_of(message: Message, key: str) -> str:
     if not isinstance(value, str):
         raise ProtocolError(f"{message.get('t')}: {key} must be text, not {value!r:.80}")
     return value
+
+
+def raw_of(message: Message) -> bytes:
+    """The bytes behind the line of a message, or ProtocolError."""
+    raw = message.get("raw")
+    if not isinstance(raw, bytes):
+        raise ProtocolError(f"{message.get('t')}: there are no bytes behind it")
+    return raw
 
 
 def int_of(message: Message, key: str, low: int, high: int) -> int:

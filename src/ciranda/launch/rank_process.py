@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
-from ciranda.launch.processes import END_SIGNALS, die_with_parent
+from ciranda.launch.processes import END_SIGNALS, PASSED_ON, die_with_parent
 
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
@@ -78,9 +78,9 @@ def _become(
             os.sched_setaffinity(0, cpus)
     os.setsid()
     die_with_parent(signal.SIGKILL, parent)
-    for number in (signal.SIGPIPE, signal.SIGXFSZ, *END_SIGNALS):  # Python ignores the first two; programs do not
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, *END_SIGNALS, *PASSED_ON):  # Python and agents ignore some of them
         signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (*END_SIGNALS, *PASSED_ON))
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.dup2(writers["stdout"], 1)

@@ -27,6 +27,10 @@ class SharedFile:
         while view:
             view = view[os.write(self._fd, view) :]
 
+    def close(self) -> None:
+        """Remove it. What has opened it keeps its content."""
+        os.close(self._fd)
+
     def seal(self) -> None:
         """No further change, by anyone."""
         import fcntl

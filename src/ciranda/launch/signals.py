@@ -8,14 +8,15 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from ciranda.launch.processes import END_SIGNALS
+from ciranda.launch.processes import END_SIGNALS, PASSED_ON, takes
 
 
 @contextmanager
 def signals_to(received: list[int]) -> Iterator[int]:
-    """While in it, SIGINT, SIGTERM and SIGHUP are appended to ``received`` and make the yielded descriptor readable.
+    """While in it, END_SIGNALS and PASSED_ON are appended to ``received`` and make the yielded descriptor readable.
 
-    Signals that were ignored (nohup, background jobs) stay so; in other threads than the main one nothing is changed.
+    Signals that were ignored (nohup, background jobs) stay so; those that a program which calls this may use itself,
+    as SIGALRM, stay its own. In other threads than the main one nothing is changed.
     """
     read_fd, write_fd = os.pipe()
     os.set_blocking(read_fd, False)
@@ -25,8 +26,8 @@ def signals_to(received: list[int]) -> Iterator[int]:
     try:
         if threading.current_thread() is threading.main_thread():
             old_wakeup = signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
-            for number in END_SIGNALS:
-                if signal.getsignal(number) is not signal.SIG_IGN:
+            for number in (*END_SIGNALS, *PASSED_ON):
+                if _is_free(number):
                     previous[number] = signal.signal(number, lambda n, _frame: received.append(n))
         yield read_fd
     finally:
@@ -36,6 +37,12 @@ def signals_to(received: list[int]) -> Iterator[int]:
             signal.set_wakeup_fd(old_wakeup)
         os.close(read_fd)
         os.close(write_fd)
+
+
+def _is_free(number: signal.Signals) -> bool:
+    if number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        return signal.getsignal(number) is not signal.SIG_IGN
+    return not takes(os.getpid(), number)  # which sees handlers in C too, as faulthandler's
 
 
 def empty(fd: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import shutil
@@ -10,6 +11,7 @@ import subprocess
 from dataclasses import dataclass
 
 from ciranda.launch.errors import LaunchError
+from ciranda.launch.processes import NO_PROCESS, why_not_started
 
 # Runs the agent without loading the ciranda package itself (which loads the engine), and without the working directory
 # on the path (where a file named like a standard module would be taken for it). The roots given are a fallback.
@@ -106,6 +108,8 @@ def _is_own_address(family: int, address: object) -> bool:
 # ssh's message -> its meaning and the remedy. The first that matches counts.
 _COMPLAINTS = (
     ("CIRANDA-MISSING", "no ciranda package in Python there: install it, or name another Python with --remote-python"),
+    (NO_PROCESS, why_not_started(BlockingIOError(errno.EAGAIN, ""))),
+    ("fork failed: Resource temporarily unavailable", why_not_started(BlockingIOError(errno.EAGAIN, ""))),
     ("Could not resolve hostname", "the host is unknown: check its name, or give it an address in ~/.ssh/config"),
     ("Host key verification failed", "its host key is not trusted: connect once by hand with ssh and accept the key"),
     ("REMOTE HOST IDENTIFICATION HAS CHANGED", "its host key has changed: check why, then update ~/.ssh/known_hosts"),
@@ -124,6 +128,6 @@ def explain(host: str, exit_code: int, stderr: str) -> str:
     """One clear error for an agent on ``host`` that did not start: meaning, remedy, and the original message."""
     words = stderr.strip()
     meaning = next((meaning for sign, meaning in _COMPLAINTS if sign in words), "the agent did not start there")
-    words = words.replace("CIRANDA-MISSING", "").strip()
+    words = words.replace("CIRANDA-MISSING", "").replace(NO_PROCESS, "").strip()
     said = f"\n  it said: {words}" if words else ""
     return f"cannot start ranks on {host}: {meaning} (exit code {exit_code}){said}"

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Protocol, cast
 
+from ciranda._loopback import loopback_address
 from ciranda.launch.errors import LaunchError
 from ciranda.launch.ssh import SshOptions, resolved_name
 
@@ -81,7 +82,7 @@ def bind_addresses(remote_hosts: Sequence[str], options: SshOptions, interface: 
     if interface is not None:
         return [address for name in interface.split(",") for address in interface_addresses(name)]
     if not remote_hosts:
-        return ["127.0.0.1"]
+        return [loopback_address()]
     found: list[str] = []
     for host in remote_hosts:
         name, direct = resolved_name(host, options)

@@ -22,6 +22,7 @@ import torch.distributed
 from torch.distributed.rendezvous import rendezvous
 
 from ciranda import _core
+from ciranda._loopback import loopback_address
 from ciranda._places import Claim, places
 from ciranda.errors import InvalidArgumentError, TimeoutError
 from ciranda.launch.shared_file import SharedFile
@@ -207,7 +208,7 @@ def _seen_address(name: str) -> str:
 def _address_for_all(claims: Sequence[dict[str, Any]]) -> str:
     """Where all reach rank 0: as ranks on other hosts see it, since its own name may stand for 127.0.0.1 at home."""
     elsewhere = [claim for claim in claims if claim["host"] != claims[0]["host"]]
-    return next((claim["sees"] for claim in elsewhere if claim["sees"]), "127.0.0.1")
+    return next((claim["sees"] for claim in elsewhere if claim["sees"]), "") or loopback_address()
 
 
 def _close() -> None:

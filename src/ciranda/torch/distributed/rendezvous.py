@@ -12,6 +12,7 @@ import torch.distributed
 from torch.distributed.constants import default_pg_timeout
 
 from ciranda import _basics
+from ciranda._loopback import loopback_address
 from ciranda.errors import InvalidArgumentError
 from ciranda.torch.distributed.joining import meet, start_timeout
 from ciranda.torch.distributed.process_group import ProcessGroup
@@ -76,7 +77,7 @@ def _store_of_world(timeout: timedelta) -> Store:
     if port is None:
         raise RuntimeError(f"init_process_group(): rank 0 could not host torch's store: {error}")
     host = _basics.engine().peer(0)["address"].rpartition(":")[0].strip("[]")
-    return dist.TCPStore(host or "127.0.0.1", port, None, is_master=False, timeout=timeout)
+    return dist.TCPStore(host or loopback_address(), port, None, is_master=False, timeout=timeout)
 
 
 def _host_store(timeout: timedelta) -> Store:

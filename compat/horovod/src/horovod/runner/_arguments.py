@@ -9,7 +9,7 @@ from typing import NoReturn
 from ciranda.launch.num_proc import HINT, NUM_PROC, PER_HOST, is_other_name
 from horovod._names import HOROVOD_VERSION
 from horovod.runner import _config_file
-from horovod.runner._tunables import LOG_LEVELS, TUNABLES, Tunable
+from horovod.runner._tunables import LOG_LEVELS, TUNABLES, Tunable, chosen_in, environment_of, refuse
 
 _ELASTIC = "hosts and ranks neither come nor go while a job runs"
 
@@ -102,6 +102,7 @@ def _add_tunables(parser: argparse.ArgumentParser) -> None:
 
 def _add_tunable(group: argparse._ArgumentGroup, tunable: Tunable) -> None:
     flag, help_text = f"--{tunable.flag}", tunable.help.replace("%", "%%")
+    dest = tunable.dest
     if tunable.kind is bool:
         group.add_argument(flag, action="store_true", default=None, help=help_text)
     elif tunable.variable == "LOG_LEVEL":
@@ -109,10 +110,12 @@ def _add_tunable(group: argparse._ArgumentGroup, tunable: Tunable) -> None:
     else:
         group.add_argument(flag, type=tunable.kind, metavar="VALUE", help=help_text)
     if tunable.negation is not None:
-        dest = tunable.dest
         group.add_argument(
             f"--{tunable.negation}", action="store_false", dest=dest, default=None, help=f"not: {help_text}"
         )
+    if tunable.old_flags is not None:
+        for old_flag, action in zip(tunable.old_flags, ("store_true", "store_false"), strict=True):
+            group.add_argument(f"--{old_flag}", action=action, dest=dest, default=None, help=argparse.SUPPRESS)
 
 
 def _add_elastic(group: argparse._ArgumentGroup) -> None:
@@ -141,7 +144,7 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     What the configuration file says stands among the arguments, unless a flag says otherwise.
 
     Raises:
-        LaunchError: the file cannot be used.
+        LaunchError: the file cannot be used; or a setting is out of its range, which is a ValueError as well.
     """
     args = make_parser().parse_args(argv)
     if args.command[:1] == ["--"]:
@@ -149,6 +152,7 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     args.unknown_settings = []
     if args.config_file is not None:
         _apply(_config_file.read(args.config_file), args)
+    environment_of(chosen_in(args), refuse)
     # As Horovod's tools know them.
     args.nics = None if args.network_interfaces is None else set(args.network_interfaces.split(","))
     args.log_with_timestamp = None if args.log_without_timestamp is None else not args.log_without_timestamp
@@ -157,6 +161,7 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def _apply(config: _config_file.ConfigFile, args: argparse.Namespace) -> None:
+    _config_file.choose_controller(args, config)
     chosen: dict[str, object] = dict(config.chosen)
     if config.stall_check is not None:
         chosen["no_stall_check"] = not config.stall_check

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from ciranda.launch import LaunchError
 from horovod.runner._tunables import TUNABLES, Value
 
+_CONTROLLERS = ("gloo", "mpi")
 _BY_PLACE = {(tunable.section, tunable.key): tunable for tunable in TUNABLES}
 
 
@@ -46,11 +48,17 @@ def read(path: str) -> ConfigFile:
 
 
 def take(content: Mapping[str, object]) -> ConfigFile:
-    """What the sections say. Raises ValueError if a value is of a wrong kind."""
+    """What the sections say. Raises ValueError if a value is of a wrong kind, or the controller not known."""
     found = ConfigFile()
     for name, value in content.items():
         _take(found, str(name), value)
     return found
+
+
+def choose_controller(args: Any, found: ConfigFile) -> None:
+    """Set the attribute of `args` for the controller that the file names, unless one is chosen there."""
+    if found.controller is not None and not (args.use_gloo or args.use_mpi or args.use_jsrun):
+        setattr(args, f"use_{found.controller}", True)
 
 
 def _take(found: ConfigFile, name: str, value: object) -> None:
@@ -58,6 +66,8 @@ def _take(found: ConfigFile, name: str, value: object) -> None:
         found.verbose = bool(value)
     elif name == "controller":
         found.controller = str(value).lower()
+        if found.controller not in _CONTROLLERS:
+            raise ValueError(f"controller: {value} is neither {' nor '.join(_CONTROLLERS)}")
     elif isinstance(value, dict):
         for key, entry in value.items():
             if entry is not None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any, NoReturn
 
 from ciranda import _core
+from ciranda.launch import LaunchError
 
 MIB = 1 << 20
 LOG_LEVELS = ["TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "FATAL"]
@@ -29,6 +31,8 @@ class Tunable:
         section, key: where it stands in the configuration file.
         factor: what the value is multiplied by.
         negation: the flag that sets it to 0, where there is one.
+        old_flags: earlier names of the flag and of its negation.
+        is_seconds: whether it is a time, which Horovod knows in whole seconds.
         instead: what Ciranda does where the engine has no such setting.
     """
 
@@ -41,6 +45,8 @@ class Tunable:
     instead: str = ""
     factor: int = 1
     negation: str | None = None
+    old_flags: tuple[str, str] | None = None
+    is_seconds: bool = False
 
     @property
     def dest(self) -> str:
@@ -51,6 +57,8 @@ class Tunable:
         """`value` as the variable holds it."""
         if isinstance(value, bool):
             return "1" if value else "0"
+        if self.is_seconds and float(value).is_integer():
+            return str(int(value))
         return str(value * self.factor)  # a factor of 1 leaves a text as it is
 
     def read(self, value: object) -> Value:
@@ -91,11 +99,11 @@ TUNABLES = (
             "gaussian_process_noise", "how noisy samples are, 0 to 1", _TUNER),
     Tunable("timeline-filename", "TIMELINE", str, "timeline", "filename", "file for the timeline"),
     Tunable("timeline-mark-cycles", "TIMELINE_MARK_CYCLES", bool, "timeline", "mark_cycles",
-            "show in the timeline when ranks agreed"),
+            "show in the timeline when ranks agreed", negation="no-timeline-mark-cycles"),
     Tunable("stall-check-warning-time-seconds", "STALL_CHECK_TIME_SECONDS", float, "stall_check",
-            "warning_time_seconds", "name ranks that were waited for this long"),
+            "warning_time_seconds", "name ranks that were waited for this long", is_seconds=True),
     Tunable("stall-check-shutdown-time-seconds", "STALL_SHUTDOWN_TIME_SECONDS", float, "stall_check",
-            "shutdown_time_seconds", "fail what ranks were waited for this long; 0 for never"),
+            "shutdown_time_seconds", "fail what ranks were waited for this long; 0 for never", is_seconds=True),
     Tunable("mpi-threads-disable", "MPI_THREADS_DISABLE", bool, "library_options", "mpi_threads_disable",
             "one thread in MPI", "MPI is not used", negation="no-mpi-threads-disable"),
     Tunable("num-nccl-streams", "NUM_NCCL_STREAMS", int, "library_options", "num_nccl_streams",
@@ -107,8 +115,23 @@ TUNABLES = (
             "lost ranks are noticed at once; --stall-check-shutdown-time-seconds limits the rest"),
     Tunable("log-level", "LOG_LEVEL", str, "logging", "level", "least severity to log"),
     Tunable("log-without-timestamp", "LOG_HIDE_TIME", bool, "logging", "without_timestamp",
-            "no time in the log", "log lines have no choice of form", negation="log-with-timestamp"),
+            "no time in the log", "log lines have no choice of form", negation="log-with-timestamp",
+            old_flags=("log-hide-timestamp", "no-log-hide-timestamp")),
 )  # fmt: skip
+
+
+class SettingError(LaunchError, ValueError):
+    """A setting is out of its range."""
+
+
+def refuse(text: str) -> NoReturn:
+    """Raise SettingError; with exit code 2, as for other mistakes on the command line."""
+    raise SettingError(text, exit_code=2)
+
+
+def chosen_in(args: Any) -> dict[str, Value]:
+    """The settings among parsed arguments, by their names there, that are given."""
+    return {tunable.dest: value for tunable in TUNABLES if (value := getattr(args, tunable.dest, None)) is not None}
 
 
 def engine_settings() -> dict[str, _core.SettingRow]:

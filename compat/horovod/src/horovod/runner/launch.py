@@ -19,12 +19,12 @@ from ciranda.launch.job import Job, Outcome, Show
 from ciranda.launch.launcher import launch
 from ciranda.launch.output import terminal_style
 from ciranda.launch.output_dir import OutputDir
-from ciranda.launch.processes import heed_end_signals, open_standard_streams
+from ciranda.launch.processes import heed_signals, open_standard_streams
 from ciranda.launch.ssh import SshOptions
 from horovod.runner import _check_build
 from horovod.runner._arguments import NOT_NEEDED, make_parser, not_needed, parse_args
 from horovod.runner._discovery import REMARK, discover
-from horovod.runner._tunables import TUNABLES, Value, environment_of
+from horovod.runner._tunables import chosen_in, environment_of, refuse
 
 __all__ = ["NOT_NEEDED", "check_build", "is_gloo_used", "parse_args", "run_commandline", "run_controller"]
 
@@ -83,13 +83,11 @@ def make_plan(args: Any) -> Plan:
     """
     plan = Plan(verbose=bool(args.verbose), remarks=not_needed(args, bool(args.host_discovery_script)))
     plan.remarks += [f"{place} (not a setting)" for place in args.unknown_settings]
-    chosen: dict[str, Value] = {
-        tunable.dest: value for tunable in TUNABLES if (value := getattr(args, tunable.dest)) is not None
-    }
+    chosen = chosen_in(args)
     if args.no_stall_check:
         chosen["stall_check_warning_time_seconds"] = 0.0
         plan.env["HOROVOD_STALL_CHECK_DISABLE"] = "1"
-    env, remarks = environment_of(chosen, _refuse)
+    env, remarks = environment_of(chosen, refuse)
     plan.env.update(env)
     plan.remarks += remarks
     plan.start_timeout = start_timeout(args.start_timeout)
@@ -241,7 +239,7 @@ def run_or_raise(args: Any, env: Mapping[str, str] | None = None) -> None:
 def run_commandline() -> NoReturn:
     """The console script `horovodrun`. Exits as the first rank that failed did."""
     open_standard_streams()
-    heed_end_signals()
+    heed_signals()
     try:
         args = parse_args()
         if args.check_build:

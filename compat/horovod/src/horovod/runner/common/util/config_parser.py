@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, MutableMapping
 from typing import Any
 
 from horovod.runner import _config_file
-from horovod.runner._tunables import LOG_LEVELS, TUNABLES, environment_of
+from horovod.runner._tunables import LOG_LEVELS, TUNABLES, chosen_in, environment_of, refuse
 
 __all__ = ["LOG_LEVELS", "set_args_from_config", "set_env_from_args", "validate_config_args"]
 
@@ -25,10 +25,7 @@ def set_args_from_config(args: Any, config: Mapping[str, Any], override_args: Co
         ValueError: a value is of a wrong kind, or the controller is neither gloo nor mpi.
     """
     found = _config_file.take(config)
-    if found.controller is not None and not (args.use_gloo or args.use_mpi):
-        if found.controller not in ("gloo", "mpi"):
-            raise ValueError(f"controller: {found.controller} is neither gloo nor mpi")
-        setattr(args, f"use_{found.controller}", True)
+    _config_file.choose_controller(args, found)
     chosen: dict[str, Any] = dict(found.chosen)
     if "log_without_timestamp" in chosen:
         chosen["log_with_timestamp"] = not chosen["log_without_timestamp"]
@@ -55,9 +52,4 @@ def set_env_from_args(env: MutableMapping[str, str], args: Any) -> MutableMappin
 
 
 def _environment(args: Any) -> dict[str, str]:
-    chosen = {tunable.dest: value for tunable in TUNABLES if (value := getattr(args, tunable.dest, None)) is not None}
-    return environment_of(chosen, _complain)[0]
-
-
-def _complain(text: str) -> None:
-    raise ValueError(text)
+    return environment_of(chosen_in(args), refuse)[0]

@@ -10,13 +10,20 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol, TextIO
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import IO, Protocol, TextIO
 
 __all__ = ["GRACEFUL_TERMINATION_TIME_S", "execute", "prefix_connection", "terminate_executor_shell_and_children"]
 
 #: From SIGTERM to SIGKILL.
 GRACEFUL_TERMINATION_TIME_S = 5
+
+# Reads the group of the command, and then that it has ended. Where its caller ends before it says so, ends the group.
+_WATCH = f"""
+read -r group && {{ read -r ended || {{
+  kill -s TERM -- -$group && sleep {GRACEFUL_TERMINATION_TIME_S} && kill -s KILL -- -$group; }}; }}
+"""
 
 _LOOK_S = 0.05
 _MOST_BYTES = 64 << 10
@@ -96,7 +103,10 @@ def execute(
     events: Sequence[threading.Event] | None = None,
     prefix_output_with_timestamp: bool = False,
 ) -> int:
-    """Run a shell command (or a program with arguments) in a process group of its own.
+    """Run a shell command (or a program with arguments) in a process group of its own, which ends with its caller.
+
+    If this process ends first, by whatever signal, the group gets SIGTERM, and SIGKILL after
+    GRACEFUL_TERMINATION_TIME_S.
 
     Args:
         command: text for the shell, or a list of words.
@@ -109,15 +119,55 @@ def execute(
     Returns:
         Its exit code; 128 + n where signal n ended it.
     """
-    process = subprocess.Popen(
-        command,
-        shell=isinstance(command, str),
-        env=None if env is None else dict(env),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+    with _watch() as watch:
+        process = subprocess.Popen(
+            command,
+            shell=isinstance(command, str),
+            env=None if env is None else dict(env),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        watch(process.pid)
+        return _attend(process, stdout or sys.stdout, stderr or sys.stderr, index, events, prefix_output_with_timestamp)
+
+
+@contextmanager
+def _watch() -> Iterator[Callable[[int], None]]:
+    """While in it, a process waits to end the group whose number the yielded function is given, if this one ends."""
+    watch = subprocess.Popen(
+        ["sh", "-c", _WATCH],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
         start_new_session=True,
+        bufsize=0,
     )
-    streams = ((process.stdout, stdout or sys.stdout, "stdout"), (process.stderr, stderr or sys.stderr, "stderr"))
+    assert watch.stdin is not None
+    try:
+        yield lambda group: _say(watch.stdin, group)
+    finally:
+        _say(watch.stdin, "ended")
+        watch.stdin.close()
+        watch.wait()
+
+
+def _say(pipe: IO[bytes] | None, what: object) -> None:
+    with suppress(BrokenPipeError):  # somebody has ended it
+        assert pipe is not None
+        pipe.write(f"{what}\n".encode())
+
+
+def _attend(
+    process: subprocess.Popen[bytes],
+    stdout: TextIO,
+    stderr: TextIO,
+    index: int | None,
+    events: Sequence[threading.Event] | None,
+    prefix_output_with_timestamp: bool,
+) -> int:
+    """Pass on what the command writes until it ends, or is to end; its exit code."""
+    streams = ((process.stdout, stdout, "stdout"), (process.stderr, stderr, "stderr"))
     readers = [
         threading.Thread(target=prefix_connection, args=(*stream, index, prefix_output_with_timestamp))
         for stream in streams
