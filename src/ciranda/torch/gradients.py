@@ -25,7 +25,7 @@ from ciranda._frameworks.options import PREFIX, Options
 from ciranda.torch.buckets import Bucket
 from ciranda.torch.presence import Kind, Presence, Told
 from ciranda.torch.sparse import SparseReduction
-from ciranda.torch.tensors import all_contiguous, all_for_engine, contiguous
+from ciranda.torch.tensors import all_contiguous, all_for_engine, contiguous, laid_out_like
 
 Tensor = torch.Tensor
 Hook = Callable[[Tensor], None]
@@ -92,7 +92,7 @@ class GradientGroup:
         self.reset()
         #: Whether the ranks have yet to ask each other of these gradients.
         self.is_new = True
-        presence.add_group()
+        presence.add_group(None if bucket is None else bucket.layout)
 
     def reset(self) -> None:
         """Prepare for the next step."""
@@ -208,7 +208,8 @@ class GradientGroup:
             members = [member for member in members if not self._is_apart(member, come[member])]
             gradients = [come[member].grad for member in members]  # type: ignore[union-attr]
         if self.bucket is not None:
-            gradients = [self.bucket.take(*pair) for pair in zip(members, gradients, strict=True)]
+            parameters = [cast(Tensor, come[member]) for member in members]
+            gradients = [self.bucket.take(*three) for three in zip(members, gradients, parameters, strict=True)]
             for member, gradient in zip(members, gradients, strict=True):
                 come[member].grad = gradient  # type: ignore[union-attr]
         is_last = self._presence.start_group()
@@ -228,7 +229,7 @@ class GradientGroup:
         for member, parameter in enumerate(cast("list[Tensor]", self._come)):
             if member not in given:
                 zeros = torch.zeros_like(parameter)
-                given[member] = zeros if self.bucket is None else self.bucket.take(member, zeros)
+                given[member] = zeros if self.bucket is None else self.bucket.take(member, zeros, parameter)
         return list(range(n_members)), [given[member] for member in range(n_members)]
 
     def _tell(self) -> _core.TensorDescription:
@@ -248,7 +249,7 @@ class GradientGroup:
             return member in self.sparse
         if self._options.sparse_as_dense:
             self.densified[member] = gradient.sparse_dim()
-            parameter.grad = gradient.to_dense()
+            parameter.grad = laid_out_like(parameter, gradient.to_dense())
             return False
         self._begin_sparse(member, gradient, parameter)
         return True
@@ -267,15 +268,11 @@ class GradientGroup:
         )
 
     def _to_send(self, members: list[int], gradients: list[Tensor]) -> list[Tensor]:
-        to_send = self._prepare_to_send(gradients)
-        if self.bucket is not None and len(members) == len(self.names) and self.bucket.has_all(to_send):
-            return list(self.bucket.flats)
-        return to_send
-
-    def _prepare_to_send(self, gradients: list[Tensor]) -> list[Tensor]:
         compression = self._options.compression
         if compression is not NoneCompressor:
             return [self._compressed(gradient, compression) for gradient in gradients]
+        if self.bucket is not None and len(members) == len(self.names) and self.bucket.has_all(gradients):
+            return list(self.bucket.flats)
         work = all_contiguous(gradients)
         for gradient, copy in zip(gradients, work, strict=True):
             if copy is not gradient:
@@ -309,7 +306,7 @@ class GradientGroup:
         gradient = parameter.grad
         if gradient is not None:
             if not gradient.is_sparse and 0 in gradient.stride():  # expanded by its maker: nothing can be written to it
-                parameter.grad = gradient.contiguous()
+                parameter.grad = laid_out_like(parameter, gradient)
             self.add(member, parameter)
             return
         self._lacking.add(member)
