@@ -90,13 +90,12 @@ class GradientGroup:
         #: What is left to do when the operation is done: nothing, for contiguous uncompressed gradients.
         self._finishers: list[Callable[[], None]] = []
         self.reset()
-        #: Whether the ranks have yet to ask each other of these gradients.
+        #: Whether the ranks have yet to ask each other of these gradients: until a step is over.
         self.is_new = True
         presence.add_group(None if bucket is None else bucket.layout)
 
     def reset(self) -> None:
-        """Prepare for the next step."""
-        self.is_new = False
+        """Prepare for the next backward pass."""
         n_members = len(self.names)
         self._remaining[:] = [self._options.passes] * n_members
         self._waiting_for = n_members
@@ -143,6 +142,11 @@ class GradientGroup:
         return Kind.SPARSE if gradient.is_sparse or member in self.densified else Kind.DENSE
 
     @property
+    def has_complete(self) -> bool:
+        """Whether a member is complete, and this rank or another may be combining it."""
+        return self._waiting_for < len(self.names) and not self.is_deferred
+
+    @property
     def has_started(self) -> bool:
         """Whether a backward pass has reached a member since the last step."""
         if self.is_deferred:
@@ -174,7 +178,8 @@ class GradientGroup:
                 raise AssertionError(
                     f"the gradient of {PREFIX}.{self.names[member]} was computed more than {self._options.passes} "
                     "times (its backward_passes_per_step) before step() or synchronize(); raise "
-                    "backward_passes_per_step to accumulate gradients"
+                    "backward_passes_per_step to accumulate gradients; to leave out a batch, on all ranks, call "
+                    "synchronize() and then zero_grad() of the optimizer"
                 )
 
         return on_gradient

@@ -103,7 +103,8 @@ class Told:
         if are_apart[-1]:
             raise MismatchError(
                 f"{self._name}: since their common start, ranks have made different numbers of steps with this "
-                "optimizer. All must call step() equally often: skip a step only by values that all ranks have"
+                "optimizer. All must call step() equally often: skip a step only by values that all ranks have, and "
+                "wrap the optimizer again on all ranks"
             )
         if any(are_apart[n_gradients:]):
             raise MismatchError(
@@ -214,6 +215,10 @@ class Presence:
         self._era, self._n_steps, self._is_settled = era, 0, False
         self._operation = None
         return True
+
+    def begin_anew(self) -> None:
+        """Have a new era begin: after a disagreement, when a rank may have begun anew with another optimizer."""
+        self._era, self._is_settled, self._has_told = None, False, False
 
     def tell(self, kinds: Sequence[Kind], are_usual: bool) -> None:
         """Start to tell the others which gradients this rank has. REQUIRES: they were heard before."""
