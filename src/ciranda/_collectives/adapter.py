@@ -75,6 +75,10 @@ class Adapter(Generic[Given, Tensor, Splits]):
     #: None for a framework that does not differentiate.
     gradients: Gradients[Tensor] | None = None
 
+    #: (given, output): a new tensor from `like` with the strides of what the caller has given, where the framework's
+    #: own functions keep them. None where tensors have none.
+    laid_out_like: Callable[[Given, Tensor], Tensor] | None = None
+
     #: The same for several tensors, if a framework has a faster function than one after the other.
     all_readable: Callable[[Sequence[Given]], list[Tensor]] | None = None
     all_for_engine: Callable[[Sequence[Tensor]], Sequence[object]] | None = None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from inspect import getattr_static
+from operator import is_
 from types import FunctionType
 from typing import Any, Generic, TypeVar
 
@@ -35,6 +36,7 @@ class Base(Generic[Given, Tensor, Splits]):
         self._writable = adapter.writable
         self._for_engine = adapter.for_engine
         self._like = adapter.like
+        self._laid_out_like = adapter.laid_out_like
         self._bring_back = adapter.bring_back
         self._from_engine = adapter.from_engine
         self._gradients = adapter.gradients
@@ -66,6 +68,21 @@ class Base(Generic[Given, Tensor, Splits]):
 
     def _all_writable(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         return [self._writable(tensor) for tensor in tensors]
+
+    def _as_given(self, given: Given, work: Tensor, output: Tensor) -> Tensor:
+        """Return the new tensor `output`, whose input the engine read in `work`, laid out as the input is."""
+        if work is given or self._laid_out_like is None:
+            return output
+        return self._laid_out_like(given, output)
+
+    def _all_as_given(
+        self, given: Sequence[Given], work: Sequence[Tensor], outputs: list[Tensor]
+    ) -> Callable[[Any], list[Tensor]]:
+        """Return what returns all outputs, once they are computed, laid out as their inputs are."""
+        if self._laid_out_like is None or all(map(is_, work, given)):
+            return lambda _: outputs
+        three = list(zip(given, work, outputs, strict=True))
+        return lambda _: [self._as_given(*each) for each in three]
 
     def _all_from_engine(self, outputs: Sequence[Any], work: Sequence[Tensor]) -> list[Tensor]:
         return [self._from_engine(*pair) for pair in zip(outputs, work, strict=True)]

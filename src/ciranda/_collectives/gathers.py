@@ -60,7 +60,7 @@ class Gathers(Reductions[Given, Tensor, Splits]):
         output = self._like(work)
         source, target = self._for_engine(work), self._for_engine(output)
         operation = self._submit_move(BROADCAST, source, target, name, process_set, root_rank)
-        return Handle(operation, lambda _: output)
+        return Handle(operation, lambda _: self._as_given(tensor, work, output))
 
     def broadcast(
         self, tensor: Given, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
@@ -106,7 +106,7 @@ class Gathers(Reductions[Given, Tensor, Splits]):
         outputs = [self._like(tensor) for tensor in work]
         sources, targets = self._all_for_engine(work), self._all_for_engine(outputs)
         operation = self._submit_move(BROADCAST, sources, targets, name, process_set, root_rank)
-        return Handle(operation, lambda _: outputs)
+        return Handle(operation, self._all_as_given(tensors, work, outputs))
 
     def grouped_broadcast(
         self,

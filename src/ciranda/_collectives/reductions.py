@@ -49,7 +49,7 @@ class Reductions(Base[Given, Tensor, Splits]):
             weight,
             priority=priority,
         )
-        return Handle(operation, lambda _: output)
+        return Handle(operation, lambda _: self._as_given(tensor, work, output))
 
     def allreduce_async_(
         self,
@@ -145,7 +145,7 @@ class Reductions(Base[Given, Tensor, Splits]):
             weight,
             priority=priority,
         )
-        return Handle(operation, lambda _: outputs)
+        return Handle(operation, self._all_as_given(tensors, work, outputs))
 
     def grouped_allreduce_async_(
         self,
@@ -228,7 +228,7 @@ class Reductions(Base[Given, Tensor, Splits]):
             weight,
             divisor != "contributors" and divides_by_all(divisor, op, weight),
         )
-        return output
+        return output if work is tensor else self._as_given(tensor, work, output)
 
     def _grouped_allreduce(self, tensors: Sequence[Given], name: str | None, call: rules.Reduction) -> list[Tensor]:
         """`grouped_allreduce()`, with gradients."""

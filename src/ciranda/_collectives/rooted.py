@@ -25,6 +25,10 @@ from ciranda._ops import (
 from ciranda.process_sets import ProcessSet, global_process_set
 
 
+def _nothing(_operation: _core.Operation) -> None:
+    """The result of a rank that is not the root."""
+
+
 class Rooted(Rows[Given, Tensor, Splits]):
     """The collectives with a root."""
 
@@ -56,7 +60,7 @@ class Rooted(Rows[Given, Tensor, Splits]):
             divisor,
             root=root_rank,
         )
-        return Handle(operation, lambda _: results)
+        return Handle(operation, _nothing if results is None else self._all_as_given(tensors, work, results))
 
     def grouped_reduce(
         self,

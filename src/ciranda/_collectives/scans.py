@@ -40,7 +40,7 @@ class Scans(Reductions[Given, Tensor, Splits]):
             process_set,
             divisor,
         )
-        return Handle(operation, lambda _: outputs)
+        return Handle(operation, self._all_as_given(tensors, work, outputs))
 
     def grouped_scan(
         self,

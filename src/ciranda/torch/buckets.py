@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from ciranda._basics import engine, world
-from ciranda.torch.tensors import allocate_shared
+from ciranda.torch.tensors import allocate_shared, strides_like
 
 Tensor = torch.Tensor
 
@@ -17,12 +17,16 @@ _LINE = 64  # bytes: where each flat tensor begins
 class Bucket:
     """One flat tensor for each dtype of a group's parameters, and in them a place for each parameter's gradient.
 
-    A gradient that autograd has put elsewhere is moved to its place, once a step; autograd then adds to it there.
-    `share` moves the bucket into memory that the engine combines where it lies.
+    A gradient that autograd has put elsewhere is moved to its place, once a step; autograd then adds to it there. A
+    place has the strides of its parameter, which fused optimizers rely on. `share` moves the bucket into memory that
+    the engine combines where it lies.
     """
 
     def __init__(self, parameters: Sequence[Tensor]) -> None:
         self._shapes = [parameter.shape for parameter in parameters]
+        #: Those of the parameters, which may have gaps, and those of the places, which have none.
+        self._strides_of_parameters = [parameter.stride() for parameter in parameters]
+        self._strides = [strides_like(parameter) for parameter in parameters]
         self._places: list[Tensor] = [torch.empty(0, device="cpu")] * len(parameters)
         self.flats: list[Tensor] = []
         #: The members of each flat tensor, in their order.
@@ -41,7 +45,12 @@ class Bucket:
         for flat, members in zip(self.flats, self._members, strict=True):
             sizes = [self._shapes[member].numel() for member in members]
             for member, part in zip(members, torch.split(flat, sizes), strict=True):
-                self._places[member] = part.view(self._shapes[member])
+                self._places[member] = part.as_strided(self._shapes[member], self._strides[member])
+
+    @property
+    def layout(self) -> str:
+        """How the gradients lie in memory: ranks with the same parameters must have the same."""
+        return ";".join(map(_order, self._shapes, self._strides))
 
     @property
     def n_bytes(self) -> int:
@@ -58,13 +67,13 @@ class Bucket:
             start += _whole_lines(flat)
         self._divide()
 
-    def take(self, member: int, gradient: Tensor) -> Tensor:
+    def take(self, member: int, gradient: Tensor, parameter: Tensor) -> Tensor:
         """Return the gradient in its place; as it is, where that does not fit it (the model was converted since)."""
         place = self._places[member]
         if _is_same(gradient, place):
             return gradient
         fits = gradient.dtype == place.dtype and gradient.shape == place.shape and gradient.device == place.device
-        if not fits or gradient.requires_grad:
+        if not fits or gradient.requires_grad or parameter.stride() != self._strides_of_parameters[member]:
             return gradient
         # Not the place itself: Module.to() gives a gradient, the very object, another memory.
         return place.copy_(gradient).detach()
@@ -77,6 +86,11 @@ class Bucket:
 
 def _is_same(gradient: Tensor, place: Tensor) -> bool:
     return gradient.data_ptr() == place.data_ptr() and gradient.dtype == place.dtype
+
+
+def _order(shape: torch.Size, strides: tuple[int, ...]) -> str:
+    """Return the dimensions that matter, from the one with the longest strides to the one with the shortest."""
+    return str(sorted((d for d in range(len(shape)) if shape[d] != 1), key=lambda d: strides[d], reverse=True))
 
 
 def _whole_lines(flat: Tensor) -> int:

@@ -14,7 +14,7 @@ from ciranda._ops import Handle
 from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet, global_process_set
 from ciranda.torch.ops import broadcast_async_
-from ciranda.torch.tensors import allocate_shared, contiguous, for_engine
+from ciranda.torch.tensors import allocate_shared, contiguous, for_engine, laid_out_like, strides_like
 
 __all__ = [
     "allgather_object",
@@ -103,6 +103,7 @@ class _Hole(NamedTuple):
     """The placeholder in a state_dict for a tensor that is sent separately."""
 
     shape: tuple[int, ...]
+    strides: tuple[int, ...]
     dtype: torch.dtype
 
 
@@ -122,7 +123,7 @@ def _dig_holes(state: Any, tensors: list[torch.Tensor]) -> Any:
         if not isinstance(leaf, torch.Tensor) or leaf.layout is not torch.strided:
             return leaf
         tensors.append(leaf.detach())
-        return _Hole(tuple(leaf.shape), leaf.dtype)
+        return _Hole(tuple(leaf.shape), strides_like(leaf), leaf.dtype)
 
     return _map_leaves(state, change)
 
@@ -133,7 +134,7 @@ def _fill_holes(outline: Any, tensors: list[torch.Tensor]) -> Any:
     def change(leaf: Any) -> Any:
         if not isinstance(leaf, _Hole):
             return leaf
-        tensors.append(torch.empty(leaf.shape, dtype=leaf.dtype, device="cpu"))
+        tensors.append(torch.empty_strided(leaf.shape, leaf.strides, dtype=leaf.dtype, device="cpu"))
         return tensors[-1]
 
     return _map_leaves(outline, change)
@@ -160,6 +161,16 @@ def _load_exactly(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> No
             mine.update(_unconverted(mine, entries))
 
 
+def _lay_out_state(optimizer: torch.optim.Optimizer) -> None:
+    """Give the state of each parameter the parameter's strides on this rank, as optimizers make it."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            entries = optimizer.state.get(parameter, {})
+            for key, value in entries.items():
+                if isinstance(value, torch.Tensor) and value.layout is torch.strided and value.shape == parameter.shape:
+                    entries[key] = laid_out_like(parameter, value)
+
+
 def _distributed_in(optimizer: torch.optim.Optimizer) -> set[int]:
     """Return the positions of an optimizer's parameters that are local to each rank."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -180,7 +191,8 @@ def broadcast_optimizer_state(
     """Broadcast rank `root_rank`'s optimizer state to every rank: hyperparameters, step counts, momenta.
 
     Works for every optimizer whose state_dict() is complete, LBFGS included. Ranks whose optimizer has no state yet get
-    it, without a dummy step. State of parameters whose attribute `is_distributed` is True stays local. `model` is
+    it, without a dummy step. On every rank a parameter's state lies in memory like the parameter (`memory_format`), as
+    fused optimizers expect. State of parameters whose attribute `is_distributed` is True stays local. `model` is
     accepted for compatibility and not needed.
 
     Raises:
@@ -202,3 +214,4 @@ def broadcast_optimizer_state(
         if own:
             state["state"].update(_state_of(optimizer, own, is_of=True)["state"])
         _load_exactly(optimizer, state)
+    _lay_out_state(optimizer)

@@ -12,16 +12,17 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
 
 from ciranda import _core
+from ciranda._basics import world
 from ciranda._frameworks.naming import joined
 from ciranda._frameworks.options import PREFIX, Options, positive
 from ciranda._ops import Average, Handle, is_done_within
-from ciranda.errors import InvalidArgumentError
+from ciranda.errors import HorovodInternalError, InvalidArgumentError, MismatchError, NotInitializedError
 from ciranda.torch import ops
 from ciranda.torch.buckets import Bucket, share
 from ciranda.torch.gradients import GradientGroup
@@ -37,11 +38,6 @@ _PATIENCE = 0.001  # seconds
 _CHANGED_BY_SCALER = "_unscale_grads_"
 
 
-def _remove(hooks: list[Any]) -> None:
-    for hook in hooks:
-        hook.remove()
-
-
 def is_asked_by_scaler() -> bool:
     """Whether GradScaler reads `param_groups`, to change the gradients: there is no other sign of that.
 
@@ -51,6 +47,11 @@ def is_asked_by_scaler() -> bool:
     while frame.f_code.co_name == "param_groups" and frame.f_back is not None:
         frame = frame.f_back
     return frame.f_code.co_name == _CHANGED_BY_SCALER
+
+
+def _remove(hooks: list[Any]) -> None:
+    for hook in hooks:
+        hook.remove()
 
 
 class GradientOptimizer(WrappedOptimizer):
@@ -69,6 +70,8 @@ class GradientOptimizer(WrappedOptimizer):
         self._is_expected_to_skip = False
         #: What is under way between the ranks about the step that has begun.
         self._numbers: Handle[Tensor] | None = None
+        #: The world in which the last step ended: what has begun since belongs there. None: it belongs to the first.
+        self._ended_in = world.epoch if world.engine is not None else None
         name, priority = joined(list(names.values())), self._priority_of(list(names))
         self._presence = Presence(name, options, priority, self._may_settle)
         weakref.finalize(self, _remove, self._hooks).atexit = False
@@ -169,11 +172,13 @@ class GradientOptimizer(WrappedOptimizer):
         self._adopt_thawed()
         try:
             missing = self._combine(has_come_to_step) if self._takes_part else []
-        except BaseException:
-            self._hear_nobody()
+        except BaseException as error:
+            self._give_up(error)
             raise
         finally:
             self._restart()
+            for group in self._groups:
+                group.is_new = False
         self._synchronized = True
         self._is_expected_to_skip = False
         self._warn_of_missing(missing)
@@ -183,6 +188,7 @@ class GradientOptimizer(WrappedOptimizer):
         for group in self._groups:
             group.reset()
         self._presence.restart()
+        self._ended_in = world.epoch
 
     def _tell(self) -> None:
         """Start to exchange which gradients this rank has, and its step number."""
@@ -203,12 +209,26 @@ class GradientOptimizer(WrappedOptimizer):
             return
         self._share_buckets()
         numbers, self._numbers = self._numbers, None
-        self._check_number(numbers)  # first: with other numbers the others have other names for all else
-        self._presence.hear([name for group in self._groups for name in group.names])
+        try:
+            self._check_number(numbers)  # first: with other numbers the others have other names for all else
+            self._presence.hear([name for group in self._groups for name in group.names])
+        except BaseException as error:
+            self._give_up(error)
+            raise
 
     def _hear_nobody(self) -> None:
         self._numbers = None
         self._presence.forget()
+
+    def _give_up(self, error: BaseException) -> None:
+        """Expect no more of the step that has failed. Of a disagreement all ranks hear, and begin anew together.
+
+        So one may go on with another optimizer of the same parameters.
+        """
+        self._hear_nobody()
+        if isinstance(error, MismatchError):
+            self._numbered_in = None
+            self._presence.begin_anew()
 
     def _share_buckets(self) -> None:
         if self._options.shares_buckets:
@@ -232,8 +252,23 @@ class GradientOptimizer(WrappedOptimizer):
         for group, parameters, its_kinds in zip(self._groups, self._members, kinds, strict=True):
             if not group.is_under_way:
                 group.complete(parameters, its_kinds)
-        _core.wait_all([group.operation for group in self._groups if group.operation is not None])
+        try:
+            _core.wait_all([group.operation for group in self._groups if group.operation is not None])
+        except MismatchError:
+            if not asks:
+                self._answer(has_come_to_step)
+            raise
         return self._finish(kinds, asks)
+
+    def _answer(self, has_come_to_step: bool) -> None:
+        """Report to the ranks that have asked, with gradients that failed because those of this rank reported too.
+
+        They have begun anew, with another optimizer of the same parameters, and would wait for this rank.
+        """
+        self._tell()
+        if has_come_to_step:
+            with suppress(MismatchError):
+                self._hear()
 
     def _finish(self, kinds: list[list[Kind]], has_asked: bool) -> list[str]:
         for group, parameters in zip(self._groups, self._members, strict=True):
@@ -353,18 +388,44 @@ class GradientOptimizer(WrappedOptimizer):
         )
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
-        """Clear the gradients. Raises AssertionError while they are being combined."""
+        """Clear the gradients; what backward passes have accumulated is no part of the next step.
+
+        Raises:
+            AssertionError: gradients are being combined.
+        """
         if any(group.operation is not None or group.sparse for group in self._groups):
             raise AssertionError(
                 "zero_grad() was called between backward() and step() or synchronize(), while the gradients are being "
-                "combined; call it before backward() or after step()"
+                "combined; call it before backward() or after step(); to leave out a batch, on all ranks, call "
+                "synchronize() before it"
             )
         self._synchronized = False
+        if self._has_started():
+            self._restart()
         super().zero_grad(*args, **kwargs)
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        """Load the wrapped optimizer's state. Reductions of the last backward pass are dropped."""
+        """Load the wrapped optimizer's state, after waiting for gradients that are being combined.
+
+        All ranks must call it then. The combined gradients remain, for step() or zero_grad(); those that were changed
+        meanwhile, or whose world has failed, are cleared. The count of backward passes restarts.
+
+        Raises:
+            MismatchError: as step() does.
+        """
+        if self._ended_in not in (None, world.epoch):  # what has begun since went with its world
+            self._hear_nobody()
+            self._synchronized = False
+        elif any(group.has_complete for group in self._groups):
+            self._synchronize_before_load()
         self._restart()
-        self._hear_nobody()
-        self._synchronized = False
         super().load_state_dict(*args, **kwargs)
+
+    def _synchronize_before_load(self) -> None:
+        try:
+            self._synchronize(has_come_to_step=False)
+        except MismatchError:
+            raise
+        except (AssertionError, HorovodInternalError, NotInitializedError):
+            self._synchronized = False
+            super().zero_grad()

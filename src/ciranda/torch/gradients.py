@@ -25,7 +25,7 @@ from ciranda._frameworks.options import PREFIX, Options
 from ciranda.torch.buckets import Bucket
 from ciranda.torch.presence import Kind, Presence, Told
 from ciranda.torch.sparse import SparseReduction
-from ciranda.torch.tensors import all_contiguous, all_for_engine, contiguous
+from ciranda.torch.tensors import all_contiguous, all_for_engine, contiguous, laid_out_like
 
 Tensor = torch.Tensor
 Hook = Callable[[Tensor], None]
@@ -90,13 +90,12 @@ class GradientGroup:
         #: What is left to do when the operation is done: nothing, for contiguous uncompressed gradients.
         self._finishers: list[Callable[[], None]] = []
         self.reset()
-        #: Whether the ranks have yet to ask each other of these gradients.
+        #: Whether the ranks have yet to ask each other of these gradients: until a step is over.
         self.is_new = True
-        presence.add_group()
+        presence.add_group(None if bucket is None else bucket.layout)
 
     def reset(self) -> None:
-        """Prepare for the next step."""
-        self.is_new = False
+        """Prepare for the next backward pass."""
         n_members = len(self.names)
         self._remaining[:] = [self._options.passes] * n_members
         self._waiting_for = n_members
@@ -143,6 +142,11 @@ class GradientGroup:
         return Kind.SPARSE if gradient.is_sparse or member in self.densified else Kind.DENSE
 
     @property
+    def has_complete(self) -> bool:
+        """Whether a member is complete, and this rank or another may be combining it."""
+        return self._waiting_for < len(self.names) and not self.is_deferred
+
+    @property
     def has_started(self) -> bool:
         """Whether a backward pass has reached a member since the last step."""
         if self.is_deferred:
@@ -174,7 +178,8 @@ class GradientGroup:
                 raise AssertionError(
                     f"the gradient of {PREFIX}.{self.names[member]} was computed more than {self._options.passes} "
                     "times (its backward_passes_per_step) before step() or synchronize(); raise "
-                    "backward_passes_per_step to accumulate gradients"
+                    "backward_passes_per_step to accumulate gradients; to leave out a batch, on all ranks, call "
+                    "synchronize() and then zero_grad() of the optimizer"
                 )
 
         return on_gradient
@@ -208,7 +213,8 @@ class GradientGroup:
             members = [member for member in members if not self._is_apart(member, come[member])]
             gradients = [come[member].grad for member in members]  # type: ignore[union-attr]
         if self.bucket is not None:
-            gradients = [self.bucket.take(*pair) for pair in zip(members, gradients, strict=True)]
+            parameters = [cast(Tensor, come[member]) for member in members]
+            gradients = [self.bucket.take(*three) for three in zip(members, gradients, parameters, strict=True)]
             for member, gradient in zip(members, gradients, strict=True):
                 come[member].grad = gradient  # type: ignore[union-attr]
         is_last = self._presence.start_group()
@@ -228,7 +234,7 @@ class GradientGroup:
         for member, parameter in enumerate(cast("list[Tensor]", self._come)):
             if member not in given:
                 zeros = torch.zeros_like(parameter)
-                given[member] = zeros if self.bucket is None else self.bucket.take(member, zeros)
+                given[member] = zeros if self.bucket is None else self.bucket.take(member, zeros, parameter)
         return list(range(n_members)), [given[member] for member in range(n_members)]
 
     def _tell(self) -> _core.TensorDescription:
@@ -248,7 +254,7 @@ class GradientGroup:
             return member in self.sparse
         if self._options.sparse_as_dense:
             self.densified[member] = gradient.sparse_dim()
-            parameter.grad = gradient.to_dense()
+            parameter.grad = laid_out_like(parameter, gradient.to_dense())
             return False
         self._begin_sparse(member, gradient, parameter)
         return True
@@ -267,15 +273,11 @@ class GradientGroup:
         )
 
     def _to_send(self, members: list[int], gradients: list[Tensor]) -> list[Tensor]:
-        to_send = self._prepare_to_send(gradients)
-        if self.bucket is not None and len(members) == len(self.names) and self.bucket.has_all(to_send):
-            return list(self.bucket.flats)
-        return to_send
-
-    def _prepare_to_send(self, gradients: list[Tensor]) -> list[Tensor]:
         compression = self._options.compression
         if compression is not NoneCompressor:
             return [self._compressed(gradient, compression) for gradient in gradients]
+        if self.bucket is not None and len(members) == len(self.names) and self.bucket.has_all(gradients):
+            return list(self.bucket.flats)
         work = all_contiguous(gradients)
         for gradient, copy in zip(gradients, work, strict=True):
             if copy is not gradient:
@@ -309,7 +311,7 @@ class GradientGroup:
         gradient = parameter.grad
         if gradient is not None:
             if not gradient.is_sparse and 0 in gradient.stride():  # expanded by its maker: nothing can be written to it
-                parameter.grad = gradient.contiguous()
+                parameter.grad = laid_out_like(parameter, gradient)
             self.add(member, parameter)
             return
         self._lacking.add(member)

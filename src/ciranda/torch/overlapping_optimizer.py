@@ -107,12 +107,12 @@ class OverlappingOptimizer(GradientOptimizer):
             if len(indices) == len(pending):
                 self._hear()
                 self._presence.restart()
-        except BaseException:
+        except BaseException as error:
             for index in pending:
                 self._groups[index].reset()
             self._presence.restart()
             pending.clear()
-            self._hear_nobody()
+            self._give_up(error)
             raise
         for index in indices:
             self._groups[index].reset()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import zlib
 from array import array
 from collections.abc import Sequence
 
@@ -27,15 +28,20 @@ class Kind(enum.IntFlag):
 class Told:
     """What the ranks tell each other of some gradients: a table of float32 that an allreduce combines, in place.
 
-    A column for each gradient, and one for the step. Row 0: whether it is dense, or the step's number even; row 1:
-    whether it is sparse, or the number odd. Of all ranks together: what is above zero, somebody has.
+    A column for each gradient: row 0, whether it is dense; row 1, whether it is sparse. Behind these a column for each
+    bit that all ranks must have alike, set in row 0 or in row 1: those of the layout, and the last of the step's
+    number. Of all ranks together: what is above zero, somebody has.
 
     No tensor of torch: each use of one costs a small model's step microseconds.
+
+    Attributes:
+        layout: bits of how the gradients lie in memory, if they travel as they do; their number never changes.
     """
 
-    def __init__(self, name: str, sparse_as_dense: bool) -> None:
+    def __init__(self, name: str, sparse_as_dense: bool, layout: Sequence[bool] = ()) -> None:
         self._name = name
         self._sparse_as_dense = sparse_as_dense
+        self.layout = layout
         self._table = array("f")
         self._is_odd = False
         #: Of an even step and an odd one: what this rank tells if all gradients are dense, and what comes of it if that
@@ -45,17 +51,25 @@ class Told:
 
     def tell(self, kinds: Sequence[Kind], is_odd: bool) -> _core.TensorDescription:
         """Return the table to combine, of these gradients."""
-        return self._tell(_table_of(kinds, is_odd), is_odd)
+        return self._tell(self._table_of(kinds, is_odd), is_odd)
 
     def tell_usual(self, n_gradients: int, is_odd: bool) -> _core.TensorDescription:
         """Return the table of so many gradients, all dense."""
-        if len(self._usual[is_odd]) != 2 * (n_gradients + 1):
-            self._usual[is_odd] = _table_of([Kind.DENSE] * n_gradients, is_odd)
+        if len(self._usual[is_odd]) != 2 * (n_gradients + self._n_bits):
+            self._usual[is_odd] = self._table_of([Kind.DENSE] * n_gradients, is_odd)
         return self._tell(self._usual[is_odd][:], is_odd)
 
     def _tell(self, table: array[float], is_odd: bool) -> _core.TensorDescription:
         self._table, self._is_odd = table, is_odd
         return _core.TensorDescription(table.buffer_info()[0], (2, len(table) // 2), _FLOAT32, table)
+
+    @property
+    def _n_bits(self) -> int:
+        return len(self.layout) + 1
+
+    def _table_of(self, kinds: Sequence[Kind], is_odd: bool) -> array[float]:
+        columns = [*kinds, *(Kind.SPARSE if bit else Kind.DENSE for bit in (*self.layout, is_odd))]
+        return array("f", [float(column == of_row) for of_row in (Kind.DENSE, Kind.SPARSE) for column in columns])
 
     # --- REQUIRES, from here on: the table was combined
 
@@ -72,7 +86,7 @@ class Told:
         # A column of 1 on all ranks has come to the same in all places, whatever the averages round to.
         n_columns = len(self._table) // 2
         of_all = self._table[(1 + self._is_odd) * n_columns - 1]
-        usual = _table_of([Kind.DENSE] * (n_columns - 1), self._is_odd)
+        usual = self._table_of([Kind.DENSE] * (n_columns - self._n_bits), self._is_odd)
         if of_all <= 0 or self._table.tolist() != [of_one * of_all for of_one in usual]:
             return False
         self._usual_result[self._is_odd] = result
@@ -84,14 +98,22 @@ class Told:
         Raises:
             MismatchError: on all ranks, which could else wait for each other, or combine what does not belong together.
         """
-        *are_mixed, are_apart = (bool(upper and lower) for upper, lower in self._columns())
-        if are_apart:
+        are_apart = [bool(upper and lower) for upper, lower in self._columns()]
+        n_gradients = len(are_apart) - self._n_bits
+        if are_apart[-1]:
             raise MismatchError(
                 f"{self._name}: since their common start, ranks have made different numbers of steps with this "
-                "optimizer. All must call step() equally often: skip a step only by values that all ranks have"
+                "optimizer. All must call step() equally often: skip a step only by values that all ranks have, and "
+                "wrap the optimizer again on all ranks"
+            )
+        if any(are_apart[n_gradients:]):
+            raise MismatchError(
+                f"{self._name}: gradient_as_bucket_view=True sends gradients as they lie in memory, and ranks have "
+                "parameters with different strides: give the models of all ranks the same memory_format before their "
+                "optimizers are wrapped, or leave out gradient_as_bucket_view"
             )
         # Gradients may have been added since: their names come last.
-        mixed = [name for name, is_mixed in zip(names, are_mixed, strict=False) if is_mixed]
+        mixed = [name for name, is_mixed in zip(names, are_apart[:n_gradients], strict=False) if is_mixed]
         if mixed and not self._sparse_as_dense:
             raise MismatchError(
                 f"the gradients of {', '.join(mixed)} are sparse on some ranks and dense on others; give "
@@ -100,14 +122,14 @@ class Told:
 
     def kinds(self) -> list[Kind]:
         """Return what all ranks together have of each gradient."""
-        *members, _ = self._columns()
+        members = self._columns()[: -self._n_bits]
         return [Kind((is_dense > 0) + 2 * (is_sparse > 0)) for is_dense, is_sparse in members]
 
 
-def _table_of(kinds: Sequence[Kind], is_odd: bool) -> array[float]:
-    rows = [[float(kind == of_row) for kind in (*kinds, Kind.NONE)] for of_row in (Kind.DENSE, Kind.SPARSE)]
-    rows[is_odd][-1] = 1.0
-    return array("f", rows[0] + rows[1])
+def _bits(text: str) -> tuple[bool, ...]:
+    """Return those of a checksum."""
+    checksum = zlib.crc32(text.encode())
+    return tuple(bool(checksum >> place & 1) for place in range(32))
 
 
 class Presence:
@@ -124,7 +146,10 @@ class Presence:
         # Only these show what some ranks lack.
         self._may_settle = may_settle and options.op in (Average, Sum)
         op = options.op if options.op in (Average, Sum) else Max
-        self._told = Told(f"{PREFIX}.{name}.presence", options.sparse_as_dense)
+        self._told = Told(
+            f"{PREFIX}.{name}.presence", options.sparse_as_dense, _bits("") if options.has_buckets else ()
+        )
+        self._layout = ""
         self._prepared = options.prepare(f"{name}.presence", priority, op)
         self._operation: _core.Operation | None = None
         #: Since when steps are counted, how many there were, and whether the others were told of the next.
@@ -150,9 +175,12 @@ class Presence:
         """Whether the step's number is."""
         return bool(self._n_steps % 2)
 
-    def add_group(self) -> None:
-        """Take on a group of gradients."""
+    def add_group(self, layout: str | None) -> None:
+        """Take on a group of gradients, and how they lie in memory if they travel as they do."""
         self._n_groups += 1
+        if layout is not None:
+            self._layout += f"{layout}|"
+            self._told.layout = _bits(self._layout)
 
     def start_group(self) -> bool:
         """Note that a group's gradients are all there; return whether those of all groups are."""
@@ -187,6 +215,10 @@ class Presence:
         self._era, self._n_steps, self._is_settled = era, 0, False
         self._operation = None
         return True
+
+    def begin_anew(self) -> None:
+        """Have a new era begin: after a disagreement, when a rank may have begun anew with another optimizer."""
+        self._era, self._is_settled, self._has_told = None, False, False
 
     def tell(self, kinds: Sequence[Kind], are_usual: bool) -> None:
         """Start to tell the others which gradients this rank has. REQUIRES: they were heard before."""

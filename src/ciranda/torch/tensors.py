@@ -108,6 +108,25 @@ def empty_like(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(tensor, requires_grad=False)
 
 
+def strides_like(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Return the strides of what torch makes like `tensor`, such as a gradient or a momentum: no gaps, its order."""
+    return torch.empty_like(tensor, device="meta").stride()
+
+
+def laid_out_like(like: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+    """Return `tensor` with the strides of what torch makes like `like`, of the same shape: itself, or a copy.
+
+    Fused optimizers walk through a parameter, its gradient and its state as they lie in memory, without a look at their
+    strides: where these differ, they combine elements that do not belong together.
+    """
+    if like.is_contiguous() and tensor.is_contiguous():
+        return tensor
+    strides = strides_like(like)
+    if tensor.stride() == strides:
+        return tensor
+    return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+
 def bring_back(work: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
     """Copy the result into the caller's tensor, if the engine worked on a copy. Returns the caller's tensor."""
     if work is not tensor:
@@ -168,6 +187,7 @@ ADAPTER: Adapter[torch.Tensor, torch.Tensor, Splits] = Adapter(
     splits=partial(torch.as_tensor, device="cpu"),
     counts=_counts,
     gradients=Autograd(),
+    laid_out_like=laid_out_like,
     all_readable=all_contiguous,
     all_for_engine=all_for_engine,
     all_brought_back=bring_all_back,
