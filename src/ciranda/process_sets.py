@@ -6,7 +6,8 @@ no rank waits for a set that it is not in, whatever the order in which ranks use
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from operator import index
 
 from ciranda import _basics, _core
 from ciranda.errors import InvalidArgumentError, NotSupportedError
@@ -27,20 +28,28 @@ class ProcessSet:
     """A set of ranks. Its `process_set_id` is None unless the set is added to the world; that of all ranks is 0.
 
     Args:
-        ranks_or_comm: the ranks, in any order; counted in the whole world.
+        ranks_or_comm: the ranks, in any order: any iterable of integers; counted in the whole world.
+
+    Raises:
+        InvalidArgumentError: a rank is no integer, or comes twice.
+        NotSupportedError: no iterable, as a communicator of MPI.
     """
 
     process_set_id: int | None
     _lane: int = 0
     _needs_all: bool = False
 
-    def __init__(self, ranks_or_comm: Sequence[int]) -> None:
-        if isinstance(ranks_or_comm, str) or not isinstance(ranks_or_comm, Sequence):
+    def __init__(self, ranks_or_comm: Iterable[int]) -> None:
+        if isinstance(ranks_or_comm, (str, bytes)) or not isinstance(ranks_or_comm, Iterable):
             raise NotSupportedError("a ProcessSet is made of a sequence of ranks; MPI communicators are not supported")
+        given = list(ranks_or_comm)
         self.process_set_id = None
-        self._ranks = sorted(int(rank) for rank in ranks_or_comm)
+        try:
+            self._ranks = sorted(index(rank) for rank in given)
+        except TypeError:
+            raise InvalidArgumentError(f"the ranks of a process set are integers; got {given}") from None
         if len(set(self._ranks)) != len(self._ranks):
-            raise InvalidArgumentError(f"a rank is twice in the process set {list(ranks_or_comm)}")
+            raise InvalidArgumentError(f"a rank is twice in the process set {given}")
 
     @property
     def ranks(self) -> list[int] | None:
@@ -139,7 +148,7 @@ def id_of(process_set: ProcessSet) -> int:
     return process_set.process_set_id | process_set._lane << 32 | process_set._needs_all << 63
 
 
-def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
+def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
     """Create a process set. All ranks of the world must call this, with the same ranks; it returns when all have.
 
     Args:

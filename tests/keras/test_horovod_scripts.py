@@ -43,7 +43,7 @@ def test_fit(two: Ranks, module: str) -> None:
             callbacks=callbacks,
         )
         assert float(hvd.allreduce(float(hvd.rank()))) == 0.5
-        assert hvd.allgather([hvd.rank()]).tolist() == [0, 1]
+        assert hvd.allgather([hvd.rank()]).numpy().tolist() == [0, 1]
         assert hvd.broadcast(hvd.rank(), 1) == 1
         return weights_of(model)
 
@@ -53,6 +53,39 @@ def test_fit(two: Ranks, module: str) -> None:
     for weights in two.run(train, module):
         # Where a model has been built only by its first step, that step was made with weights of each rank's own.
         assert_close(weights, expected)
+
+
+@pytest.mark.parametrize("module", ["horovod.tensorflow.keras", OTHER])
+def test_collectives_return_tensors(two: Ranks, module: str) -> None:
+    """Of whatever TensorFlow makes a tensor of, also in graphs; a tape finds what they were made of."""
+
+    def call(module: str) -> None:
+        import importlib
+
+        import tensorflow as tf
+
+        hvd = importlib.import_module(module)
+        mine = tf.Variable([hvd.rank() + 1.0, 2.0])
+
+        def step() -> Any:
+            with tf.GradientTape() as tape:
+                mean = hvd.allreduce(mine, name="mean", prescale_factor=2.0, compression=hvd.Compression.fp16)
+                loss = tf.reduce_sum(mean)
+            return [
+                mean,
+                tape.gradient(loss, mine),
+                hvd.allgather([hvd.rank()], "ranks"),
+                hvd.broadcast(np.arange(2) * hvd.rank(), 1, "root"),
+                hvd.reducescatter(mine, op=hvd.Sum, name="part"),
+            ]
+
+        for run in (step, tf.function(step)):
+            results = run()
+            assert all(tf.is_tensor(result) for result in results)
+            expected = [[3.0, 4.0], [2.0, 2.0], [0, 1], [0, 1], [3.0] if hvd.rank() == 0 else [4.0]]
+            assert [result.numpy().tolist() for result in results] == expected
+
+    two.run(call, module)
 
 
 @pytest.mark.parametrize("how", ["eager", "graph"])
@@ -113,6 +146,18 @@ def test_rules_of_horovod_with_keras_2(two: Ranks) -> None:
         variable = tf.Variable([0.0])
         plain.apply_gradients([(tf.constant([float(hvd.rank() + 1)]), variable)])
         seen.append(float(variable.numpy()[0]))
+        for inner in (keras.optimizers.SGD(1.0), keras.optimizers.legacy.SGD(1.0)):
+            optimizer = hvd.DistributedOptimizer(inner)
+            factor = hvd.rank() + 1.0
+            loss = lambda factor=factor: tf.reduce_sum(variable * factor)  # noqa: E731
+            with tf.GradientTape() as tape:
+                told = loss()
+            for pairs in (
+                optimizer._compute_gradients(loss, [variable]),
+                optimizer._compute_gradients(told, [variable], tape=tape),
+                optimizer.compute_gradients(loss, [variable]),
+            ):
+                assert [(float(gradient[0]), one is variable) for gradient, one in pairs] == [(1.5, True)]
         with pytest.raises(ValueError, match="Average or Sum"):
             hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), op=3)
         return seen

@@ -164,6 +164,18 @@ def test_what_is_not_there_yet_is_refused() -> None:
             several([np.ones(2)], [[2], [2]])
 
 
+def test_a_process_set_of_any_iterable() -> None:
+    for ranks in (range(2), (rank for rank in (1, 0)), {1, 0}, {0: "a", 1: "b"}.keys(), np.array([1, 0]), iter((0, 1))):
+        assert hvd.ProcessSet(ranks).ranks == [0, 1]
+    with pytest.raises(InvalidArgumentError, match=r"twice in the process set \[2, 2\]"):
+        hvd.ProcessSet(iter((2, 2)))
+    for no_ranks in ([0.5], ["1"], np.eye(2)):
+        with pytest.raises(InvalidArgumentError, match="are integers; got"):
+            hvd.ProcessSet(no_ranks)  # type: ignore[arg-type]
+    with pytest.raises(NotSupportedError, match="sequence of ranks"):
+        hvd.ProcessSet(b"\0\1")
+
+
 def test_a_result_can_be_asked_for_twice() -> None:
     handle = hvd.allreduce_async(np.ones(2))
     assert hvd.synchronize(handle) is hvd.synchronize(handle)

@@ -7,6 +7,7 @@ import signal
 import time
 
 import pytest
+import slices_work
 import tf_work
 from ranks import Ranks
 
@@ -64,6 +65,23 @@ def test_indexed_slices_without_those_that_have_joined(world: Ranks, who: int) -
 def test_indexed_slices_of_calls_that_differ(world: Ranks) -> None:
     for said in world.run(tf_work.differing_slices):
         assert all("IndexedSlices rows: ranks differ in op, divisor" in message for message in said)
+
+
+@pytest.mark.parametrize("mode", MODES[:2])
+def test_indexed_slices_of_integers(world: Ranks, mode: str) -> None:
+    world.run(slices_work.integers, mode)
+
+
+def test_indexed_slices_of_integers_that_repeat(world: Ranks) -> None:
+    world.run(slices_work.integers_that_repeat)
+
+
+def test_indexed_slices_of_integers_of_some_ranks(world: Ranks) -> None:
+    world.run(slices_work.integers_of_some)
+
+
+def test_indexed_slices_with_other_ops(world: Ranks) -> None:
+    world.run(slices_work.ops_without_slices)
 
 
 def test_compression(world: Ranks) -> None:

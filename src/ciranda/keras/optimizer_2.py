@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from ciranda._frameworks.gradients import GradientCombiner
 from ciranda._frameworks.options import Options
+from ciranda.errors import NotSupportedError
 from ciranda.keras.overflow import are_finite_everywhere, times, with_overflow_of_all
 from ciranda.tensorflow.accumulating import Accumulator
 
@@ -141,14 +142,17 @@ class AtCompute(Keras2Combining):
 
     def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> Pairs:
         """Return the gradients of all ranks."""
-        tape = tf.GradientTape() if tape is None else tape
-        if hasattr(super(), "compute_gradients"):
-            return self._combined_pairs(super().compute_gradients(loss, var_list, tape=tape))  # type: ignore[misc]
-        return self._compute_gradients(loss, var_list, None, tape)
+        if not hasattr(super(), "compute_gradients"):
+            return self._compute_gradients(loss, var_list, tape=tape)
+        return self._combined_pairs(super().compute_gradients(loss, var_list, tape=tape))  # type: ignore[misc]
 
     def _compute_gradients(self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None) -> Pairs:
-        tape = tf.GradientTape() if tape is None and callable(loss) is False else tape
-        return self._combined_pairs(super()._compute_gradients(loss, var_list, grad_loss, tape=tape))  # type: ignore[misc]
+        """The method of legacy optimizers, for all, as scripts for Horovod call it."""
+        if hasattr(super(), "_compute_gradients"):
+            return self._combined_pairs(super()._compute_gradients(loss, var_list, grad_loss, tape=tape))  # type: ignore[misc]
+        if grad_loss is not None:
+            raise NotSupportedError("only legacy optimizers take grad_loss: multiply the loss by it instead")
+        return self.compute_gradients(loss, var_list, tape)
 
     def get_gradients(self, loss: Any, params: Any) -> list[Any]:
         """Return the gradients of all ranks, of a graph."""

@@ -24,7 +24,7 @@ def _value_of(variable: Any) -> np.ndarray[Any, Any]:
     return np.array(keras.ops.convert_to_numpy(variable))
 
 
-def _is_without_eager() -> bool:
+def is_without_eager() -> bool:
     """Whether Keras 2 makes graphs, whose variables have values in its session only."""
     if is_keras_3():
         return False
@@ -35,14 +35,14 @@ def _is_without_eager() -> bool:
 
 def values_of(variables: Sequence[Any]) -> Values:
     """Return copies of the variables' values."""
-    if _is_without_eager():
+    if is_without_eager():
         return [np.array(value) for value in keras.backend.batch_get_value(list(variables))]
     return [_value_of(variable) for variable in variables]
 
 
 def assign(variables: Sequence[Any], values: Sequence[Any]) -> None:
     """Assign these values to the variables."""
-    if _is_without_eager():
+    if is_without_eager():
         keras.backend.batch_set_value(list(zip(variables, values, strict=True)))
         return
     for variable, value in zip(variables, values, strict=True):
@@ -51,7 +51,7 @@ def assign(variables: Sequence[Any], values: Sequence[Any]) -> None:
 
 def scale(variables: Sequence[Any], factor: float) -> None:
     """Multiply the variables by a factor."""
-    if _is_without_eager():
+    if is_without_eager():
         assign(variables, [value * factor for value in values_of(variables)])
         return
     for variable in variables:

@@ -1,6 +1,6 @@
 """Makes an optimizer of Keras distributed: an instance of a class derived from the optimizer's own.
 
-The class has the name and the module of the wrapped one, so that saved optimizers can be loaded without Ciranda.
+The class has every name of the wrapped one, so that saved optimizers can be loaded without Ciranda.
 """
 
 from __future__ import annotations
@@ -46,7 +46,25 @@ def _combiner(options: Options, groups: Groups, name: str | None, wrapped: type)
 
 def _derived(base: type, added: type, **attributes: Any) -> Any:
     names = {"__module__": base.__module__, "__doc__": base.__doc__, "__qualname__": base.__qualname__}
-    return type(base.__name__, (added, base), {**names, **attributes, MARK: added})
+    # Keras 2 saves a class of its own by its public names, which derived classes do not inherit.
+    public = {name: value for name, value in vars(base).items() if name.startswith("_keras_api_names")}
+    derived = type(base.__name__, (added, base), {**names, **public, **attributes, MARK: added})
+    _save_as(base, derived)
+    return derived
+
+
+def _save_as(base: type, derived: type) -> None:
+    """Make Keras save a `derived` optimizer under the name for which `base` is registered, if it is.
+
+    That name goes on to stand for `base`, as which it is loaded.
+    """
+    name = keras.saving.get_registered_name(base)
+    if name == base.__name__:
+        return
+    objects = keras.saving.get_custom_objects()
+    known = objects.get(name, base)
+    keras.saving.register_keras_serializable(*name.split(">", 1))(derived)
+    objects[name] = known
 
 
 def _taken_over(optimizer: Any, derived: Any) -> Any:

@@ -83,7 +83,8 @@ def allreduce(
 
     Args:
         tensor: the same shape and dtype on every rank; or `tf.IndexedSlices`, whose rows are gathered (with op=Average
-            or Sum), and may differ between ranks.
+            or Sum), and may differ between ranks. Of integers, where they are averaged or scaled, the rows of an index
+            are added first, so that the result is that of a tensor.
         average: deprecated, use `op`.
         device_dense: where to run; "" for where the tensor is.
         device_sparse: the same for IndexedSlices.
@@ -101,6 +102,9 @@ def allreduce(
         weight: a number, or a scalar tensor: the weight of this rank's tensor in the average, as the size of its batch.
             All ranks must give one, or none. Only with op=Average, of floating-point and complex tensors, without
             compression.
+
+    Raises:
+        NotSupportedError: (a ValueError and NotImplementedError) `tf.IndexedSlices` with another op.
     """
     chosen = choose_op(op, average)
     call = Call(name, chosen, -1, prescale_factor, postscale_factor, process_set, divisor, ignore_name_scope)

@@ -1,4 +1,8 @@
-"""Reductions of `tf.IndexedSlices`: all ranks' rows, which TensorFlow adds where they are used."""
+"""Reductions of `tf.IndexedSlices`: all ranks' rows, which TensorFlow adds where they are used.
+
+Rows of integers are added here, once for each index, where the sum is divided or scaled: the quotients of single rows
+do not add up to that of their sum.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +12,23 @@ import tensorflow as tf
 
 from ciranda._frameworks.compression import Compressor
 from ciranda._ops import Average, Sum, divides_by_all
-from ciranda.errors import InvalidArgumentError
+from ciranda.errors import NotSupportedError
 from ciranda.process_sets import id_of
 from ciranda.tensorflow._execution import Call, run
 from ciranda.tensorflow.places import size_op
 
 
 def allreduce(slices: Any, call: Call, compression: type[Compressor]) -> Any:
-    """Return the IndexedSlices of all ranks; an average is divided at run time, as by `allreduce()`."""
+    """Return the IndexedSlices of all ranks; an average is divided at run time, as by `allreduce()`.
+
+    Raises:
+        NotSupportedError: an op other than Average and Sum.
+    """
     if call.op not in (Average, Sum):
-        raise InvalidArgumentError(f"IndexedSlices can be combined with Average and Sum only, not with op={call.op}")
+        raise NotSupportedError(
+            f"IndexedSlices can be combined with Average and Sum only, not with op={call.op}: use "
+            "tf.convert_to_tensor() on them (or sparse_as_dense=True) for others"
+        )
     by_all = divides_by_all(call.divisor, call.op)
     values, context = compression.compress(tf.convert_to_tensor(slices.values))
     # The engine only gathers, and cannot compare the parameters of the reduction.
@@ -26,14 +37,33 @@ def allreduce(slices: Any, call: Call, compression: type[Compressor]) -> Any:
     given = [values, tf.convert_to_tensor(slices.indices), mine]
     values, indices, everyones = run("CirandaAllgather", given, gather)
     with tf.control_dependencies([_alike(everyones, mine, call.name)]):
-        values = compression.decompress(tf.identity(values), context)
+        values, indices = compression.decompress(tf.identity(values), context), tf.identity(indices)
     factor = call.prescale * call.postscale
+    if values.dtype.is_integer and (call.op == Average or factor != 1.0):
+        indices = tf.sort(tf.unique(indices).y)
+        values = _totals_of_integers(slices, indices, call)
+        return tf.IndexedSlices(values, indices, dense_shape=slices.dense_shape)
     if factor != 1.0:
         values *= tf.cast(factor, values.dtype)
     if call.op == Average:
-        n_ranks = tf.cast(size_op(id_of(call.process_set)) if by_all else tf.shape(everyones)[0], values.dtype)
-        values = values // n_ranks if values.dtype.is_integer else values / n_ranks
+        values /= tf.cast(size_op(id_of(call.process_set)) if by_all else tf.shape(everyones)[0], values.dtype)
     return tf.IndexedSlices(values, indices, dense_shape=slices.dense_shape)
+
+
+def _totals_of_integers(slices: Any, indices: Any, call: Call) -> Any:
+    """Return the reduction of all ranks' rows of each of `indices`, rounded and saturated as that of a tensor is.
+
+    A rank's input is the sum of its rows of an index, which has 64 bits where it is averaged without a prescale factor.
+    """
+    dtype = slices.values.dtype
+    is_exact = call.op == Average and call.prescale == 1.0
+    wide = tf.uint64 if dtype == tf.uint64 else tf.int64
+    own = tf.cast(slices.values, wide if is_exact else dtype)
+    places = tf.unique(tf.concat([indices, slices.indices], 0)).idx[tf.size(indices) :]
+    rows = tf.math.unsorted_segment_sum(own, places, tf.size(indices))
+    name = None if call.name is None else f"{call.name}.totals"
+    (totals,) = run("CirandaAllreduce", [rows], call._replace(name=name))
+    return totals if totals.dtype == dtype else tf.saturate_cast(totals, dtype)
 
 
 def _alike(everyones: Any, mine: Any, name: str | None) -> Any:

@@ -7,12 +7,15 @@ as which they are loaded without being wrapped.
 from __future__ import annotations
 
 import inspect
+from functools import wraps
+from importlib import import_module
 from typing import Any
 
 import keras
 
 import ciranda.keras as base
 from ciranda.errors import InvalidArgumentError
+from ciranda.keras import backends, values
 from ciranda.keras.marked import is_distributed
 
 _IS_KERAS_3 = int(keras.__version__.partition(".")[0]) >= 3
@@ -74,3 +77,30 @@ def broadcast_global_variables(root_rank: int) -> Any:
     from ciranda import tensorflow
 
     return tensorflow.broadcast_global_variables(root_rank)
+
+
+def _of_tensors(of_arrays: Any) -> Any:
+    """Return a collective of `ciranda.keras`, which returns arrays, as one that returns tensors of the backend.
+
+    Where Keras 2 makes graphs, it returns arrays, as a session does.
+    """
+    name = of_arrays.__name__
+
+    @wraps(of_arrays)
+    def call(value: Any, *args: Any, **kwargs: Any) -> Any:
+        if values.is_without_eager():
+            return of_arrays(value, *args, **kwargs)
+        is_tensorflow = backends.backend() == "tensorflow"
+        operations = import_module("horovod.tensorflow") if is_tensorflow else backends.operations()
+        options = inspect.signature(of_arrays).bind(value, *args, **kwargs).arguments
+        del options["value"]
+        return getattr(operations, name)(backends.tensor_of(value), **options)
+
+    call.__module__ = __name__
+    return call
+
+
+allreduce = _of_tensors(base.allreduce)
+allgather = _of_tensors(base.allgather)
+broadcast = _of_tensors(base.broadcast)
+reducescatter = _of_tensors(base.reducescatter)

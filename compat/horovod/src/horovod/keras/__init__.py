@@ -9,9 +9,6 @@ from ciranda.keras import (
     ProcessSet,
     Sum,
     add_process_set,
-    allgather,
-    allreduce,
-    broadcast,
     ccl_built,
     cross_rank,
     cross_size,
@@ -29,7 +26,6 @@ from ciranda.keras import (
     mpi_threads_supported,
     nccl_built,
     rank,
-    reducescatter,
     remove_process_set,
     rocm_built,
     shutdown,
@@ -40,7 +36,11 @@ from ciranda.keras import (
 from horovod._keras import (
     DistributedOptimizer,
     PartialDistributedOptimizer,
+    allgather,
+    allreduce,
+    broadcast,
     broadcast_global_variables,
     load_model,
+    reducescatter,
 )
 from horovod.keras import callbacks, elastic
