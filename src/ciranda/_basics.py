@@ -94,6 +94,10 @@ def init(
     Returns when every rank has joined. May be called again after `shutdown()`, by all ranks alike. Does nothing if this
     process is in a world already, which may also be one that a binding in C has joined; but if a collective of all
     ranks has failed there, or a rank has left it or died, this leaves it and forms another, with the same process sets.
+    Others wait there for a rank that has called init() less often: until it comes, it is in a world that they have
+    left, where its collectives fail with AbortedError.
+
+    If it fails, this process is in no world: the next call begins anew.
 
     Args:
         comm: None, or the list of all ranks. Other values are refused.
@@ -106,8 +110,7 @@ def init(
         InvalidArgumentError: an environment variable does not parse, or an argument is refused; this process would be a
             world of one, but a launcher has started several; this process is in a world already, with another number
             of lanes than `num_lanes`; or it is in one by another engine, a second loaded copy of libciranda.
-        MismatchError: the ranks give different numbers of lanes; or the programs have diverged after a failure, and
-            other ranks wait in a later call of init(), to which this rank must continue.
+        MismatchError: the ranks give different numbers of lanes, or other process sets.
         NotSupportedError: this process was forked by a rank, or started by one that is in the world, whose place it
             would take.
         TimeoutError: a rank did not join within CIRANDA_START_TIMEOUT; the message names it.
@@ -131,24 +134,33 @@ def init(
                 f"init(num_lanes={num_lanes}): this process is in a world already, which has "
                 f"{world.engine.num_lanes}; call shutdown() first"
             )
-        if not (_rejoining.is_due(world.engine) and _can_meet_again()):
+        is_behind = world.left is not None
+        if not (is_behind or (_rejoining.is_due(world.engine) and _can_meet_again())):
             if is_found:
                 _begin(process_sets)
             return
-        world.left = _rejoining.leave(world.engine, _leave)
+        left = _rejoining.leave(world.engine, _leave)
+        world.left = world.left or left
     require_free()
     _misspelt.warn()
     ending.watch()
     left = world.left
     told = _what_to_tell()
-    connected = _join(num_lanes if left is None else left.num_lanes, told)
+    connected, is_behind = _join(num_lanes if left is None else left.num_lanes, told)
     if comm and sorted(comm) != list(range(connected.size)):
         size = connected.size
         connected.shutdown()
         raise NotSupportedError(f"init(comm={list(comm)}): a world of {size} ranks cannot be joined by some only")
-    world.engine, world.left = connected, None
+    world.engine = connected
     _take_place()
-    _begin(process_sets if left is None else left.process_sets)
+    if is_behind:
+        return
+    try:
+        _begin(process_sets if left is None else left.process_sets)
+    except BaseException:
+        _leave()
+        raise
+    world.left = None
 
 
 def _find() -> bool:
@@ -213,21 +225,25 @@ def _can_meet_again() -> bool:
     return world.told is not None or "CIRANDA_STORE" in os.environ
 
 
-def _join(num_lanes: int | None, told: dict[str, str]) -> _core.Engine:
-    """Join the next world; after a failure, the first in which all programs are at the same place."""
+def _join(num_lanes: int | None, told: dict[str, str]) -> tuple[_core.Engine, bool]:
+    """Join the next world; after a failure, the first in which no program is behind this one.
+
+    Returns:
+        The engine, and whether this program is behind others: they have left this world, and wait for the next.
+    """
     while True:
         epoch = world.epoch if told else max(world.epoch, _core.next_epoch())
         world.epoch = epoch + 1  # also if this fails: later ranks get an error, and try the next as this rank does
         connected = _core.connect(epoch, num_lanes, told)
         if epoch == 0 or connected.size == 1:
-            return connected
+            return connected, False
         try:
-            is_aligned = _rejoining.compare(connected, 0 if world.left is None else world.n_inits)
+            n_behind = _rejoining.compare(connected, 0 if world.left is None else world.n_inits)
         except BaseException:
             connected.shutdown()
             raise
-        if is_aligned:
-            return connected
+        if n_behind is not None:
+            return connected, n_behind > 0
         connected.shutdown()
 
 

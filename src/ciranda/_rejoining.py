@@ -3,7 +3,9 @@
 A rank that fails alone, as a test does by an assertion, skips calls: its next call is paired with an earlier call of
 the others, and fails on all of them, as do all later calls. Programs that continue, as suites of tests do, call
 `init()` at the beginning of each part. There the ranks leave the world, form another, and exchange how often they have
-called `init()`: a rank that is behind gets an error, after which it reaches the call in which the others wait.
+called `init()`. Those that are ahead leave it again, and wait for the next. A rank that is behind stays: its calls
+fail, since the others have left, and so it reaches the call in which they wait. It may just be slower: a call that all
+ranks make has failed on the others, and it has yet to make it.
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ciranda import _core
-from ciranda.errors import MismatchError
 
 if TYPE_CHECKING:
     from ciranda.process_sets import ProcessSet
@@ -44,25 +45,17 @@ def leave(engine: _core.Engine, end: Callable[[], None]) -> Left:
     return left
 
 
-def compare(engine: _core.Engine, n_inits: int) -> bool:
+def compare(engine: _core.Engine, n_inits: int) -> int | None:
     """Compare how often the ranks have called init(); 0 for a rank that does not report it. Every rank must call this.
 
     Returns:
-        Whether all reported numbers are equal. If not, all leave: those behind by the error, the others to wait.
-
-    Raises:
-        MismatchError: this rank has called it less often than another.
+        How many calls this rank is behind: 0 if all reported numbers are equal. None: others are behind, for which this
+        rank has to wait.
     """
     import numpy as np  # not before it is needed: importing takes a while
 
     (counts,) = engine.run(_ALLGATHER, np.array([n_inits], np.int64), None, "ciranda.init", _SUM, -1, 1.0, 1.0)
     told = {int(count) for count in counts} - {0}
     if len(told) <= 1:
-        return True
-    if n_inits and n_inits < max(told):
-        ahead = [rank for rank, count in enumerate(counts) if count == max(told)]
-        raise MismatchError(
-            f"init(): rank {engine.rank} has called it {n_inits} times, but rank {ahead[0]} has {max(told)} times: a "
-            "failure has set their programs apart. The others wait for this rank in its next calls of init()"
-        )
-    return False
+        return 0
+    return (max(told) - n_inits or None) if n_inits else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from ranks import Ranks
 
 import ciranda as hvd
+from ciranda import _basics
 
 pytestmark = pytest.mark.multiprocess
 
@@ -120,6 +122,47 @@ def _leave_and_come_again() -> None:
 def test_a_world_that_one_rank_has_left_alone() -> None:
     with Ranks(3, initialize=False) as ranks:
         ranks.run(_leave_and_come_again)
+
+
+def _fail_in_step(n_parts: int) -> list[str]:
+    """All make the same wrong call in each part; it fails on two ranks before the third begins the part."""
+    problems, was_refused = [], 0
+    for _ in range(n_parts):
+        deadline = time.monotonic() + 30
+        while hvd.rank() == 2 and not _basics.engine().has_failed and time.monotonic() < deadline:
+            time.sleep(0.005)
+        try:
+            hvd.init()
+        except Exception as error:
+            problems.append(f"{type(error).__name__}: {error}")
+            continue
+        with pytest.raises(hvd.HorovodInternalError):
+            hvd.broadcast(np.ones((17, hvd.rank() + 1)), 0)
+        was_refused += 1
+    hvd.init()
+    _sum(0, 10)
+    return [*problems, f"refused {was_refused} times"]
+
+
+def test_a_rank_that_is_slow_is_not_out_of_step() -> None:
+    with Ranks(3) as ranks:
+        assert ranks.run(_fail_in_step, 4, timeout=60) == [["refused 4 times"]] * 3
+
+
+def _init_in_vain() -> list[Any]:
+    twice = [hvd.ProcessSet([0]), hvd.ProcessSet([1]), hvd.ProcessSet([1, 0])]
+    with pytest.raises(hvd.errors.InvalidArgumentError, match="exists already"):
+        hvd.init(process_sets=twice)
+    assert not hvd.is_initialized()
+    assert [each.process_set_id for each in twice] == [None] * 3
+    hvd.init(process_sets=twice[:2])
+    _sum(0, 10)
+    return [each.ranks for each in twice[:2]] + [sorted(hvd.get_process_set_ids_and_ranks())]
+
+
+def test_an_init_that_failed_leaves_nothing() -> None:
+    with Ranks(2, initialize=False) as ranks:
+        assert ranks.run(_init_in_vain) == [[[0], [1], [0, 1, 2]]] * 2
 
 
 def _sets_and_lanes() -> list[Any]:
