@@ -139,8 +139,8 @@ def init(
             if is_found:
                 _begin(process_sets)
             return
-        left = _rejoining.leave(world.engine, _leave)
-        world.left = world.left or left
+        just_left = _rejoining.leave(world.engine, _leave)
+        world.left = world.left or just_left
     require_free()
     _misspelt.warn()
     ending.watch()
