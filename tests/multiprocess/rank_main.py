@@ -1,6 +1,7 @@
 """A rank of a test: runs the functions that the parent sends, one after the other, and answers with what came out.
 
 Started as `python rank_main.py FD`, where FD is one end of a socket pair. Messages are a length (8 bytes) and a pickle.
+Having received a function, and with it imported what it needs, a rank says so; it begins at once, or when it is told.
 """
 
 from __future__ import annotations
@@ -58,7 +59,10 @@ def main() -> None:
     with socket.socket(fileno=int(sys.argv[1])) as connection:
         while True:
             try:
-                function, arguments = receive(connection)
+                function, arguments, waits = receive(connection)
+                send(connection, "loaded")
+                if waits:
+                    receive(connection)
             except EOFError:
                 return
             send(connection, _answer(function, arguments))

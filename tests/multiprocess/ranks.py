@@ -4,7 +4,8 @@
         assert ranks.run(lambda: hvd.rank()) == [0, 1, 2]
 
 A world starts a rendezvous store and n processes, which call `ciranda.init()`. Functions travel by value, with what
-they refer to in the test's module. Nothing outlives the world: whoever has not answered at the deadline is killed.
+they refer to in the test's module. A time limit counts from when all ranks have imported what the function needs, as
+torch; then they begin together. Nothing outlives the world: whoever has not answered at the deadline is killed.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from ciranda import _core
 
 _MAIN = Path(__file__).with_name("rank_main.py")
 _PREFIXES = ("CIRANDA_", "HOROVOD_")
+_LOADING_SECONDS = 300.0  # of a framework, by several ranks at once, on a machine that is busy
 
 
 @dataclass
@@ -83,6 +85,7 @@ class Ranks:
         self.store = hosts.on_first(start_store) if hosts else start_store()
         self.processes: list[subprocess.Popen[bytes]] = []
         self._connections: list[socket.socket] = []
+        self._loading: set[int] = set()  # those that have not said that they have loaded their function
         self._errors: list[Path] = []
         common = {
             "CIRANDA_STORE": f"{store_address}:{self.store.port}",
@@ -128,28 +131,52 @@ class Ranks:
     # --- running functions ---
 
     def start(self, rank: int, function: Callable[..., Any], *arguments: Any) -> None:
-        """Send a function to one rank. Collect what comes out with outcome()."""
+        """Send a function to one rank, which begins at once. Collect what comes out with outcome()."""
+        self._send(rank, function, arguments, waits=False)
+
+    def _send(self, rank: int, function: Callable[..., Any], arguments: tuple[Any, ...], waits: bool) -> None:
         module = sys.modules[function.__module__]
         cloudpickle.register_pickle_by_value(module)
         try:
-            send(self._connections[rank], (function, arguments))
+            send(self._connections[rank], (function, arguments, waits))
         finally:
             cloudpickle.unregister_pickle_by_value(module)
+        self._loading.add(rank)
 
-    def outcome(self, rank: int, timeout: float = 120.0) -> Outcome:
-        """Return what became of the function on `rank`; fail at the deadline, or if the process has died."""
+    def _begin(self, ranks: Sequence[int], function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        """Send a function to ranks, which begin when all have loaded it."""
+        for rank in ranks:
+            self._send(rank, function, arguments, waits=True)
+        for rank in ranks:
+            self._await_loaded(rank)
+        for rank in ranks:
+            send(self._connections[rank], "begin")
+
+    def _await_loaded(self, rank: int) -> None:
+        if rank in self._loading:
+            self._loading.remove(rank)
+            self._answer(rank, _LOADING_SECONDS)
+
+    def _answer(self, rank: int, timeout: float) -> Any:
+        """Return the rank's next message; fail at the deadline, or if the process has died."""
         ready, _, _ = select.select([self._connections[rank]], [], [], max(timeout, 0))
         if not ready:
             raise self._too_late(rank)
         try:
-            return Outcome(*receive(self._connections[rank]))
+            return receive(self._connections[rank])
         except (EOFError, ConnectionError):
             self.is_broken = True
             code = self.processes[rank].wait(timeout=5)
             raise RankError(f"rank {rank} ended with code {code}:\n{self.stderr(rank)}") from None
 
+    def outcome(self, rank: int, timeout: float = 120.0) -> Outcome:
+        """Return what became of the function on `rank`; fail at the deadline, or if the process has died."""
+        self._await_loaded(rank)
+        return Outcome(*self._answer(rank, timeout))
+
     def has_answered(self, rank: int, within: float) -> bool:
         """Whether there is an outcome to collect, in that many seconds."""
+        self._await_loaded(rank)
         return bool(select.select([self._connections[rank]], [], [], within)[0])
 
     def outcomes(
@@ -157,9 +184,8 @@ class Ranks:
     ) -> list[Outcome]:
         """Run a function on all ranks, or on those of `on`; return what became of it on each."""
         ranks = range(self.n_ranks) if on is None else on
+        self._begin(ranks, function, arguments)
         deadline = time.monotonic() + timeout
-        for rank in ranks:
-            self.start(rank, function, *arguments)
         found: list[Outcome] = []
         for rank in ranks:
             try:

@@ -225,3 +225,14 @@ def test_a_rank_that_never_comes_is_named() -> None:
     with Ranks(3, env={"CIRANDA_START_TIMEOUT": "1"}, initialize=False) as ranks:
         for message in ranks.run(alone, on=[0, 2], timeout=10):
             assert "1" in message
+
+
+class _TakesLong:
+    """As a module that is imported: three seconds on its way into a rank."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return time.sleep, (3.0,)
+
+
+def test_a_time_limit_of_a_test_counts_from_when_its_ranks_have_loaded_what_they_need(worlds: Any) -> None:
+    assert worlds.of(2).run(lambda nothing: nothing, _TakesLong(), timeout=2.0) == [None, None]
