@@ -200,3 +200,46 @@ def test_an_overflow_on_one_rank(worlds: Any, make: str) -> None:
     results = worlds.of(2).run(_train_scaled, make)
     assert [scale for _, scale in results] == [SCALE, SCALE / 4]
     assert_same([trained for trained, _ in results], _scaled_in_one_process(make, 2), 1e-5)
+
+
+# --- backward passes that are too many, or that no step follows
+
+
+def _wrong_numbers_of_passes() -> None:
+    model = _double()
+    optimizer = hvd.DistributedOptimizer(
+        MAKERS["SGD"](model.parameters()), model.named_parameters(), op=hvd.Adasum, backward_passes_per_step=2
+    )
+    for _ in range(3):
+        loss_of(model, 0).backward()
+        optimizer.zero_grad()  # after one of two passes, nothing is lost but what is cleared
+        for number in range(2):
+            loss_of(model, number).backward()
+        with pytest.raises(AssertionError, match=r"zero_grad\(\) was called between backward\(\) and step\(\)"):
+            optimizer.zero_grad()
+        with pytest.raises(AssertionError, match=r"\.weight was computed more than 2 times|bias was computed more"):
+            loss_of(model, 2).backward()
+        optimizer.synchronize()  # a batch that all ranks leave out
+        optimizer.zero_grad()
+        for number in range(2):
+            loss_of(model, number).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    optimizer.set_backward_passes_per_step(1)
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = loss_of(model, 3)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss
+
+    for _ in range(2):
+        optimizer.step(closure)
+    optimizer.zero_grad()
+    loss_of(model, 0).backward()
+    optimizer.load_state_dict(optimizer.state_dict())
+    optimizer.zero_grad()
+
+
+def test_wrong_numbers_of_passes(worlds: Any) -> None:
+    worlds.of(2).run(_wrong_numbers_of_passes)

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from ciranda._frameworks.misuse import Misuse, WrongNamesError
 from ciranda._numbering import Numbering, era_of
-from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet
 
 Parameter = TypeVar("Parameter", bound=Hashable)
@@ -41,9 +41,10 @@ def _check_pairs(named: Sequence[Any], kind: type) -> None:
         if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str) and isinstance(item[1], kind))
     ]
     if wrong:
-        raise InvalidArgumentError(
+        raise WrongNamesError(
+            Misuse.NOT_PAIRS,
             "named_parameters must be pairs (tuples) of name and parameter, as model.named_parameters() gives them; "
-            f"got {type(wrong[0]).__name__} among them"
+            f"got {type(wrong[0]).__name__} among them",
         )
 
 
@@ -67,14 +68,17 @@ def name_parameters(
     _check_pairs(named, kind)
     twice = sorted(name for name, count in Counter(name for name, _ in named).items() if count > 1)
     if twice:
-        raise InvalidArgumentError(f"parameter names in named_parameters must be unique; found twice: {twice}")
+        text = f"parameter names in named_parameters must be unique; found twice: {twice}"
+        raise WrongNamesError(Misuse.NAMED_TWICE, text, twice)
     names = {parameter: name for name, parameter in named}
     missing: list[Any] = [parameter for parameter in everything if parameter not in names]
     shapes = [tuple(parameter.shape) for parameter in missing]
     if shapes:
-        raise InvalidArgumentError(
+        raise WrongNamesError(
+            Misuse.NOT_NAMED,
             f"named_parameters was given, but {len(shapes)} of the optimizer's {len(everything)} parameters are not "
-            f"named there; their shapes are {shapes}"
+            f"named there; their shapes are {shapes}",
+            list(map(id, missing)),
         )
     return {parameter: names[parameter] for parameter in everything}
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ciranda import _core
 from ciranda._frameworks.compression import Compressor, NoneCompressor
+from ciranda._frameworks.misuse import Openings
 from ciranda._frameworks.naming import Number
 from ciranda._ops import Average, Divisor, divides_by_all
 from ciranda.errors import InvalidArgumentError
@@ -38,6 +39,8 @@ class Options:
     scale_local: bool = True
     #: Whether gradients that several passes have accumulated are divided by their number.
     averages_passes: bool = False
+    #: What some texts of errors begin with.
+    openings: Openings = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
         # The set of all ranks is one object, which a pickle must not double.

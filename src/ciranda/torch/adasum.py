@@ -23,6 +23,7 @@ from ciranda._frameworks.options import PREFIX, Options, positive
 from ciranda._ops import Max
 from ciranda.errors import InvalidArgumentError, MismatchError
 from ciranda.torch import ops
+from ciranda.torch.passes import Passes, error_of_early_zero_grad
 from ciranda.torch.scaled_step import OwnSteps
 from ciranda.torch.tensors import contiguous, for_engine
 
@@ -34,6 +35,7 @@ class AdasumOptimizer(OwnSteps):
 
     def _distribute(self, options: Options, names: dict[Tensor, str], members: list[list[Tensor]]) -> None:
         self._prepared: list[_core.PreparedRequest] = []
+        self._passes = Passes(options)
         self._agreement = f"{PREFIX}.{joined(list(names.values()))}.agreement"
         super()._distribute(options, names, members)
 
@@ -41,15 +43,19 @@ class AdasumOptimizer(OwnSteps):
         names = [self._parameter_names[parameter] for parameter in parameters]
         self._members.append(parameters)
         self._prepared.append(self._options.prepare(f"{joined(names)}.delta"))
+        for parameter, name in zip(parameters, names, strict=True):
+            if self._takes_part and parameter.requires_grad:  # not so of one that only other ranks train
+                self._call_at_gradient(parameter, self._passes.make_hook(name))
 
     @property
     def backward_passes_per_step(self) -> int:
-        """How many backward passes the caller makes before each step."""
+        """How many backward passes the caller makes before each step, at most."""
         return self._options.passes
 
     def set_backward_passes_per_step(self, passes: int) -> None:
-        """Say how many backward passes are made before each step; nothing depends on it, as gradients stay here."""
+        """Say how many backward passes are made before each step, at most; more are an error."""
         self._options.passes = positive(passes)
+        self._passes.restart()
 
     def set_weight(self, weight: float | None) -> None:
         """Raise InvalidArgumentError unless `weight` is None: Adasum is no average that weights could be for.
@@ -62,7 +68,8 @@ class AdasumOptimizer(OwnSteps):
             )
 
     def synchronize(self) -> None:
-        """Do nothing: gradients are not combined, and step() waits for the changes."""
+        """Allow zero_grad() before the step. Gradients are not combined, and step() waits for the changes."""
+        self._passes.restart()
 
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
@@ -75,6 +82,7 @@ class AdasumOptimizer(OwnSteps):
 
         Where torch.amp.GradScaler has found that gradients of any rank are not finite, no rank makes the step.
         """
+        self._passes.restart()
         must_skip = self._must_skip
         if not self._takes_part:
             return None if must_skip else self._step_alone(closure)
@@ -82,7 +90,7 @@ class AdasumOptimizer(OwnSteps):
         if self._agree(must_skip):
             return None
         before = [[parameter.detach().clone() for parameter in group] for group in self._members]
-        loss = self._step_alone(closure)
+        loss = self._step_alone(None if closure is None else self._counting_anew(closure))
         with torch.no_grad():
             changes = [
                 [parameter.detach() - start for parameter, start in zip(group, starts, strict=True)]
@@ -95,6 +103,32 @@ class AdasumOptimizer(OwnSteps):
 
     # What torch adds around step(), once a class, stands around the wrapped optimizer's already.
     step.hooked = True  # type: ignore[attr-defined]
+
+    def _counting_anew(self, closure: Callable[[], Any]) -> Callable[[], Any]:
+        """Return `closure` for optimizers that call it several times in a step."""
+
+        def counted() -> Any:
+            loss = closure()
+            self._passes.restart()
+            return loss
+
+        return counted
+
+    def zero_grad(self, *args: Any, **kwargs: Any) -> None:
+        """Clear the gradients; what backward passes have accumulated is no part of the next step.
+
+        Raises:
+            AssertionError: the backward passes of a step are complete, and the step was not made.
+        """
+        if self._passes.are_complete:
+            raise error_of_early_zero_grad(self._options, "kept for the step")
+        self._passes.restart()
+        super().zero_grad(*args, **kwargs)
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        """Load the wrapped optimizer's state. The count of backward passes restarts."""
+        self._passes.restart()
+        super().load_state_dict(*args, **kwargs)
 
     def _agree(self, must_skip: bool) -> bool:
         """Take on the parameters that any rank trains by now. Return whether any rank must skip the step."""

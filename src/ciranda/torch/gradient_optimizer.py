@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import sys
 import warnings
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -27,6 +26,7 @@ from ciranda.torch import ops
 from ciranda.torch.buckets import Bucket, share
 from ciranda.torch.gradients import GradientGroup
 from ciranda.torch.own_gradients import share_overflow
+from ciranda.torch.passes import error_of_early_zero_grad
 from ciranda.torch.presence import Kind, Presence
 from ciranda.torch.wrapping import WrappedOptimizer
 
@@ -49,11 +49,6 @@ def is_asked_by_scaler() -> bool:
     return frame.f_code.co_name == _CHANGED_BY_SCALER
 
 
-def _remove(hooks: list[Any]) -> None:
-    for hook in hooks:
-        hook.remove()
-
-
 class GradientOptimizer(WrappedOptimizer):
     """The methods that DistributedOptimizer adds to the class that it wraps."""
 
@@ -62,7 +57,6 @@ class GradientOptimizer(WrappedOptimizer):
 
     def _distribute(self, options: Options, names: dict[Tensor, str], members: list[list[Tensor]]) -> None:
         self._groups: list[GradientGroup] = []
-        self._hooks: list[Any] = []
         self._warned: set[str] = set()
         self._synchronized = False
         self._should_synchronize = True
@@ -74,7 +68,6 @@ class GradientOptimizer(WrappedOptimizer):
         self._ended_in = world.epoch if world.engine is not None else None
         name, priority = joined(list(names.values())), self._priority_of(list(names))
         self._presence = Presence(name, options, priority, self._may_settle)
-        weakref.finalize(self, _remove, self._hooks).atexit = False
         super()._distribute(options, names, members)
 
     def _priority_of(self, _parameters: list[Tensor]) -> int:
@@ -90,8 +83,7 @@ class GradientOptimizer(WrappedOptimizer):
         self._members.append(parameters)
         self._groups.append(group)
         for member, parameter in enumerate(parameters):
-            hook = group.make_hook(member)
-            self._hooks.append(parameter.register_post_accumulate_grad_hook(hook))  # type: ignore[no-untyped-call]
+            self._call_at_gradient(parameter, group.make_hook(member))
 
     def _adopt_thawed(self) -> None:
         """Combine the gradients of parameters that were frozen when the optimizer was wrapped, and no longer are."""
@@ -394,11 +386,7 @@ class GradientOptimizer(WrappedOptimizer):
             AssertionError: gradients are being combined.
         """
         if any(group.operation is not None or group.sparse for group in self._groups):
-            raise AssertionError(
-                "zero_grad() was called between backward() and step() or synchronize(), while the gradients are being "
-                "combined; call it before backward() or after step(); to leave out a batch, on all ranks, call "
-                "synchronize() before it"
-            )
+            raise error_of_early_zero_grad(self._options, "combined")
         self._synchronized = False
         if self._has_started():
             self._restart()

@@ -23,6 +23,7 @@ from ciranda._frameworks.compression import Compressor, NoneCompressor
 from ciranda._frameworks.naming import joined
 from ciranda._frameworks.options import PREFIX, Options
 from ciranda.torch.buckets import Bucket
+from ciranda.torch.passes import error_of_more_passes
 from ciranda.torch.presence import Kind, Presence, Told
 from ciranda.torch.sparse import SparseReduction
 from ciranda.torch.tensors import all_contiguous, all_for_engine, contiguous, laid_out_like
@@ -175,12 +176,7 @@ class GradientGroup:
                     "that, or leave out overlap_forward"
                 )
             elif left < 0:
-                raise AssertionError(
-                    f"the gradient of {PREFIX}.{self.names[member]} was computed more than {self._options.passes} "
-                    "times (its backward_passes_per_step) before step() or synchronize(); raise "
-                    "backward_passes_per_step to accumulate gradients; to leave out a batch, on all ranks, call "
-                    "synchronize() and then zero_grad() of the optimizer"
-                )
+                raise error_of_more_passes(self._options, self.names[member])
 
         return on_gradient
 

@@ -25,7 +25,7 @@ from ciranda.process_sets import ProcessSet, global_process_set, id_of
 from ciranda.torch import ops
 from ciranda.torch.functions import check_consistency
 from ciranda.torch.scaled_step import OwnSteps
-from ciranda.torch.wrapping import WrappedOptimizer, wrap
+from ciranda.torch.wrapping import check_optimizer, wrap
 
 Tensor = torch.Tensor
 
@@ -239,8 +239,7 @@ def LocalSGD(  # noqa: N802 (a class to its users, as DistributedOptimizer is)
             of `distributed` is not a parameter of the optimizer.
     """
     id_of(process_set)
-    if isinstance(optimizer, WrappedOptimizer):
-        raise InvalidArgumentError("the optimizer is distributed already: give LocalSGD the plain one")
+    check_optimizer(optimizer, "LocalSGD")
     options = LocalOptions(
         NoneCompressor,
         1,

@@ -19,7 +19,7 @@ from ciranda.torch.adasum import AdasumOptimizer
 from ciranda.torch.compression import Compression, Compressor
 from ciranda.torch.gradient_optimizer import GradientOptimizer
 from ciranda.torch.overlapping_optimizer import OverlappingOptimizer
-from ciranda.torch.wrapping import WrappedOptimizer, wrap
+from ciranda.torch.wrapping import check_optimizer, wrap
 
 Tensor = torch.Tensor
 Groups = int | Sequence[Sequence[Tensor]] | None
@@ -72,14 +72,13 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
             op=Adasum or LBFGS.
 
     Raises:
-        InvalidArgumentError: (a ValueError) names are missing or not unique, an argument is out of range, or arguments
-            cannot be combined.
+        InvalidArgumentError: (a ValueError) `optimizer` is a model, or distributed already; names are missing or not
+            unique, an argument is out of range, or arguments cannot be combined.
     """
     id_of(process_set)
     chosen = choose_op(op, None)
     check_factor(gradient_predivide_factor, chosen)
-    if isinstance(optimizer, WrappedOptimizer):
-        raise InvalidArgumentError("the optimizer is a DistributedOptimizer already")
+    check_optimizer(optimizer, "DistributedOptimizer")
     if num_groups:
         warnings.warn("the argument `num_groups` is deprecated: use `groups`", DeprecationWarning, stacklevel=2)
         groups = num_groups if groups is None else groups

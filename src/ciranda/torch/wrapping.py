@@ -7,8 +7,10 @@ class and what was added to it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import weakref
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import torch
 
@@ -17,10 +19,11 @@ from ciranda._frameworks.marks import is_distributed
 from ciranda._frameworks.naming import name_of_added
 from ciranda._frameworks.options import PREFIX, Options
 from ciranda._ops import Handle, Max
-from ciranda.errors import MismatchError
+from ciranda.errors import InvalidArgumentError, MismatchError
 from ciranda.torch import ops
 
 Tensor = torch.Tensor
+Item = TypeVar("Item", bound=Hashable)
 
 _ADDED = "_ciranda_distribution"
 
@@ -40,8 +43,31 @@ class WrappedOptimizer(torch.optim.Optimizer):
         self._numbered_in: int | None = None
         grouped = {parameter for group in members for parameter in group}
         self._frozen = [each for each in names if each not in grouped and not is_distributed(each)]
+        self._hooks: list[Any] = []
+        weakref.finalize(self, _remove, self._hooks).atexit = False
+        self._show(options)
         for group in members:
             self._add_group(group)
+
+    def _show(self, options: Options) -> None:
+        """Have the attributes of Horovod's optimizers, where the wrapped one has none of that name."""
+        for name, value in (
+            ("op", options.op),
+            ("gradient_predivide_factor", options.predivide),
+            ("sparse_as_dense", options.sparse_as_dense),
+            ("process_set", options.process_set),
+        ):
+            if not hasattr(self, name):
+                setattr(self, name, value)
+
+    @staticmethod
+    def find_duplicates(lst: Iterable[Item]) -> set[Item]:
+        """Return what is in `lst` more than once; Horovod's optimizers have it."""
+        return {each for each, count in Counter(lst).items() if count > 1}
+
+    def _call_at_gradient(self, parameter: Tensor, hook: Callable[[Tensor], None]) -> None:
+        """Call `hook` whenever a gradient of `parameter` has been accumulated, as long as there is this optimizer."""
+        self._hooks.append(parameter.register_post_accumulate_grad_hook(hook))  # type: ignore[no-untyped-call]
 
     def _distribution(self) -> tuple[Any, ...]:
         """Return the arguments of _distribute()."""
@@ -115,6 +141,25 @@ class WrappedOptimizer(torch.optim.Optimizer):
         super().__setstate__({key: value for key, value in state.items() if key != _ADDED})
         if distribution is not None:
             self._distribute(*distribution)
+
+
+def _remove(hooks: list[Any]) -> None:
+    for hook in hooks:
+        hook.remove()
+
+
+def check_optimizer(optimizer: object, wrapper: str) -> None:
+    """Raise InvalidArgumentError unless `optimizer` is one that `wrapper` can wrap."""
+    if isinstance(optimizer, WrappedOptimizer):
+        raise InvalidArgumentError(f"the optimizer is distributed already: give {wrapper} the plain one")
+    if isinstance(optimizer, torch.nn.Module):
+        raise InvalidArgumentError(
+            f"{wrapper} wraps an optimizer, and the model stays as it is: give it for example "
+            "torch.optim.SGD(model.parameters(), lr=0.1), and named_parameters=model.named_parameters(). For the ways "
+            "of DistributedDataParallel see docs/guide/from_ddp.md"
+        )
+    if not hasattr(optimizer, "param_groups"):
+        raise InvalidArgumentError(f"{wrapper} wraps an optimizer, as torch.optim.SGD(...), not {optimizer!r:.100}")
 
 
 def _new(added: type[WrappedOptimizer], wrapped: type[torch.optim.Optimizer]) -> Any:

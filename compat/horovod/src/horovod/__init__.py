@@ -2,7 +2,8 @@
 
 Every name below this package is Ciranda's own, found when it is first used; `horovod._names` has the table. Functions
 of their own, so that scripts see what they see with Horovod, have what averages (`horovod.torch._averages`), what fails
-while ranks have joined (`._needing_all`), and what leaves gradients behind (`._functions`).
+while ranks have joined (`._needing_all`), what leaves gradients behind (`._functions`), and how errors begin
+(`._sentences`).
 """
 
 from __future__ import annotations

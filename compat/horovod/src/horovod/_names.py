@@ -56,7 +56,8 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
     "horovod": (("horovod.runner", "run"),),
     "horovod.torch": (
         ("ciranda.torch", _STATE + _BUILT + _PROCESS_SETS + _OPERATIONS + _FUNCTIONS),
-        ("horovod.torch._averages", _AVERAGES + "DistributedOptimizer"),
+        ("horovod.torch._averages", _AVERAGES),
+        ("horovod.torch._sentences", "DistributedOptimizer"),
         ("horovod.torch._needing_all", _NEEDING_ALL),
         ("horovod.torch._functions", "broadcast_optimizer_state"),
         ("ciranda.torch", "Compression SyncBatchNorm HorovodInternalError"),
@@ -71,7 +72,7 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ciranda.torch", _FUNCTIONS),
         ("horovod.torch._functions", "broadcast_optimizer_state"),
     ),
-    "horovod.torch.optimizer": (("horovod.torch._averages", "DistributedOptimizer"),),
+    "horovod.torch.optimizer": (("horovod.torch._sentences", "DistributedOptimizer"),),
     "horovod.torch.compression": (("ciranda.torch.compression", _COMPRESSION),),
     "horovod.torch.sync_batch_norm": (("ciranda.torch", "SyncBatchNorm"),),
     "horovod.torch.elastic": (("ciranda.torch.elastic", "ElasticSampler TorchState run"),),
