@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fitting import GRAPH, IS_KERAS_3, MODES, SOME_MODES, data, make_model, value_of
+from fitting import GRAPH, IS_KERAS_3, MODES, SOME_MODES, data, make_model, value_of, weights_of
 from ranks import Ranks
 
 pytestmark = pytest.mark.multiprocess
@@ -196,6 +196,51 @@ def test_ranks_whose_data_end_before_those_of_others_are_told(worlds: Any, mode:
             assert (f"MismatchError: rank 1 has come to the end of {which}" in text) == (rank == 1)
             assert "average on rank" in text
             assert "logical_or on rank 1" in text
+
+
+@pytest.mark.parametrize("name", [None, "named"])
+def test_metrics_that_only_some_ranks_average_are_told(two: Ranks, name: str | None) -> None:
+    """When training begins, on all ranks; the other one's step says so too, by the callback's name, or by its op."""
+
+    def train(name: str | None) -> None:
+        import keras
+
+        import ciranda.keras as hvd
+
+        x, y = data(16)
+        model = make_model(0)
+        model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), name=name), "mse", **MODES[GRAPH])
+        callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0)]
+        if hvd.rank() == 0:
+            callbacks.append(hvd.callbacks.MetricAverageCallback())
+        model.fit(x, y, batch_size=8, verbose=0, callbacks=callbacks)
+        weights_of(model)  # which raises what became of steps that were made in the background
+
+    with_it, without = (str(error) for error in two.errors(train, name))
+    assert "rank 0 has come to the start of training with MetricAverageCallback" in with_it
+    assert "the same callbacks" in with_it
+    assert ("but rank 0 has come to the start of training with MetricAverageCallback" in without) == (name is None)
+    assert ("logical_or on rank 0" in without) == (name is not None)
+
+
+def test_a_metric_that_only_one_rank_has_is_told(two: Ranks) -> None:
+    """As where one rank alone validates; the names are compared, since averages of other names would not meet."""
+
+    def train() -> None:
+        import keras
+
+        import ciranda.keras as hvd
+
+        x, y = data(16)
+        model = make_model(0)
+        model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse", **MODES[GRAPH])
+        average = hvd.callbacks.MetricAverageCallback()
+        validation = (x, y) if hvd.rank() == 1 else None
+        model.fit(x, y, batch_size=8, verbose=0, validation_data=validation, callbacks=[average])
+
+    for error in two.errors(train):
+        assert type(error).__name__ == "MismatchError"
+        assert "some ranks have metrics that others lack: 'val_loss' on rank 1. Give fit() validation" in str(error)
 
 
 def rates(

@@ -178,6 +178,42 @@ def test_partial_tape(two: Ranks) -> None:
 
 
 @pytest.mark.parametrize("how", ["eager", "graph"])
+def test_a_rank_all_of_whose_sources_are_local(two: Ranks, how: str) -> None:
+    """It has nothing to combine; the other, which has, is told, and does not wait for it: of tensors, of IndexedSlices,
+    and of both. Where neither has, both get their own."""
+
+    def gradients(how: str, which: list[str], on: list[int]) -> list[float]:
+        import tensorflow as tf
+
+        import ciranda.tensorflow as hvd
+
+        variables = {"dense": tf.Variable(tf.ones(2)), "table": tf.Variable(tf.ones((3, 1)))}
+        sources = [variables[name] for name in which]
+
+        def step() -> Any:
+            tape = hvd.DistributedGradientTape(tf.GradientTape(), scale_local_gradients=False)
+            if hvd.rank() in on:
+                for source in sources:
+                    tape.register_local_source(source)
+            with tape:
+                loss = tf.reduce_sum(variables["dense"]) + tf.reduce_sum(tf.gather(variables["table"], [1]))
+                loss *= hvd.rank() + 1.0
+            return [tf.reduce_sum(tf.convert_to_tensor(each)) for each in tape.gradient(loss, sources)]
+
+        try:
+            return [float(each) for each in (tf.function(step) if how == "graph" else step)()]
+        except tf.errors.OpError as error:
+            raise hvd.as_ciranda_error(error) from error
+
+    for which, other in ((["dense"], "average"), (["table"], "allgather"), (["table", "dense"], "average")):
+        for error in two.errors(gradients, how, which, [1]):
+            assert type(error).__name__ == "MismatchError"
+            assert "DistributedGradientTape.0" in str(error)
+            assert f"{other} on rank 0 but" in str(error)
+    assert two.run(gradients, how, ["table", "dense"], [0, 1]) == [[1.0, 2.0], [2.0, 4.0]]
+
+
+@pytest.mark.parametrize("how", ["eager", "graph"])
 def test_batch_normalization_of_all_ranks(world: Ranks, how: str) -> None:
     """Ranks have batches of different size; results, gradients and moving statistics are those of the whole batch."""
     generator = np.random.default_rng(3)

@@ -10,10 +10,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from ciranda._basics import rank, world
+from ciranda._frameworks.objects import allgather_object
 from ciranda._frameworks.options import PREFIX, Options
-from ciranda._ops import LogicalAnd, LogicalOr, Max, Min
+from ciranda._ops import LogicalAnd, LogicalOr, Min
 from ciranda.errors import InvalidArgumentError, MismatchError
-from ciranda.numpy.ops import allreduce, allreduce_async
+from ciranda.numpy.ops import allreduce_async
 from ciranda.process_sets import global_process_set, id_of
 
 #: A number of groups, or the groups themselves, as lists of variables.
@@ -163,15 +164,18 @@ class GradientCombiner:
             results[kept] = self._after(self._come_with_nothing, results[kept])
         return results
 
-    def end_together(self) -> None:
+    def meet_without(self, doing: str) -> None:
         """Check that no rank waits for gradients of this one, which has none for now. A collective.
+
+        Args:
+            doing: what this rank does instead, for the others' error if gradients have not been combined before.
 
         Raises:
             MismatchError: some ranks combine gradients instead, which fails for them, too.
         """
         if self._options.process_set.included() is False:
             return
-        self._check_number()
+        self._check_number(doing)
         how: Any = {"op": LogicalOr, "process_set": self._options.process_set}
         # All at once, and whichever fails first: of a graph's calls, others wait for some, and never make some.
         waiting = [allreduce_async(_NOTHING, name=self._named(nth), **how) for nth in range(self._n_groups)]
@@ -196,8 +200,8 @@ class GradientCombiner:
             flag, op=Min, name=self._named("least"), process_set=self._options.process_set
         )
 
-    def _check_number(self) -> None:
-        """Check, once in each world, that all ranks have numbered their optimizers alike.
+    def _check_number(self, doing: str = "combines gradients") -> None:
+        """Check, once in each world, that all ranks have numbered their optimizers alike, and do the same with them.
 
         Raises:
             MismatchError: on all ranks; otherwise each would wait for gradients with other names on the others.
@@ -205,9 +209,15 @@ class GradientCombiner:
         number = self._options.number
         if number is None or self._numbered_in == world.epoch:
             return
-        mine = np.array([number, [-part for part in number]])
-        most = allreduce(mine, op=Max, name=f"{PREFIX}.noname.number", process_set=self._options.process_set)
-        if not np.array_equal(most[0], -most[1]):
+        mine = (rank(), number, doing)
+        told = allgather_object(mine, f"{PREFIX}.noname.number", self._options.process_set)
+        other = next((each for each in told if each[2] != doing), None)
+        if other is not None:
+            raise MismatchError(
+                f"rank {mine[0]} {doing}, but rank {other[0]} {other[2]}: their programs differ. Give fit() the same "
+                "callbacks, in the same order, on all ranks"
+            )
+        if any(each[1] != number for each in told):
             raise MismatchError(
                 f"a DistributedOptimizer without a name is number {number.nth} of its process set on rank {rank()}, "
                 "counted from 0 in the order of wrapping, but another number on other ranks: a rank has wrapped one "

@@ -11,6 +11,7 @@ import numpy as np
 from ciranda import _basics
 from ciranda._frameworks.gradients import identity_of
 from ciranda._frameworks.naming import joined
+from ciranda._frameworks.objects import allgather_object
 from ciranda._ops import LogicalAnd
 from ciranda.errors import InvalidArgumentError, MismatchError
 from ciranda.keras import values
@@ -93,10 +94,11 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
 class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]
     """Averages the metrics of an epoch over all ranks, for the callbacks after it in the list.
 
-    Put it before ReduceLROnPlateau, EarlyStopping, TensorBoard and checkpoints. All ranks must have the same metrics.
-    If a DistributedOptimizer combines the gradients of each step, they must also make the same number of steps in an
-    epoch. If their data have a length, ranks that differ get a MismatchError on all ranks when training begins;
-    otherwise the rank that first reaches the end of an epoch or of training gets it, and the others' steps fail.
+    Put it before ReduceLROnPlateau, EarlyStopping, TensorBoard and checkpoints. All ranks must have it, and the same
+    metrics, also those of validation: otherwise they get a MismatchError. If a DistributedOptimizer combines the
+    gradients of each step, they must also make the same number of steps in an epoch. If their data have a length, ranks
+    that differ get a MismatchError on all ranks when training begins; otherwise the rank that first reaches the end of
+    an epoch or of training gets it, and the others' steps fail.
 
     Args:
         device: accepted for compatibility; without effect.
@@ -109,7 +111,11 @@ class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]
         self.weight = weight
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Check that no rank will average metrics while others still wait for its gradients."""
+        """Check that all ranks have this, and none will average metrics while others still wait for its gradients."""
+        self._meet_without_steps(
+            "has come to the start of training with MetricAverageCallback",
+            "give fit() the same callbacks, in the same order, on all ranks",
+        )
         steps = self.params.get("steps") if combines_every_step(self.model.optimizer) else None
         of_ranks = allgather(np.array([_UNKNOWN if steps is None else steps]), name="MetricAverageCallback.steps")
         if _UNKNOWN not in of_ranks and len(set(of_ranks.tolist())) > 1:
@@ -126,6 +132,7 @@ class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]
         # Raises errors of steps that the backend runs asynchronously.
         numbers_here = np.array([float(value) for value in own.values()])
         self._end_together(f"epoch {epoch}")
+        _require_same_metrics(list(own), epoch)
         if not own or logs is None:
             return
         averages = allreduce(numbers_here, name=f"MetricAverageCallback.{joined(list(own))}", weight=self.weight)
@@ -137,18 +144,38 @@ class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]
 
     def _end_together(self, what: str) -> None:
         """Raise MismatchError if other ranks still make steps, as data without a length allow."""
+        self._meet_without_steps(
+            f"has come to the end of {what}",
+            "use GlobalBatches, or give fit() the same steps_per_epoch, not more than any rank has data for, and the "
+            "same number of epochs; and put MetricAverageCallback before callbacks that end training, as EarlyStopping",
+        )
+
+    def _meet_without_steps(self, doing: str, remedy: str) -> None:
+        """Raise MismatchError if other ranks make steps meanwhile, which would wait for this rank's gradients."""
         combiner = combiner_of(self.model.optimizer)
         if combiner is None:
             return
         try:
-            combiner.end_together()
+            combiner.meet_without(doing)
         except MismatchError as error:
             raise MismatchError(
-                f"rank {_basics.rank()} has come to the end of {what} while other ranks still make steps, for which "
-                "they need its gradients: use GlobalBatches, or give fit() the same steps_per_epoch, not more than any "
-                "rank has data for, and the same number of epochs; and put MetricAverageCallback before callbacks that "
-                f"end training, as EarlyStopping ({error})"
+                f"rank {_basics.rank()} {doing} while other ranks still make steps, for which they need its gradients: "
+                f"{remedy} ({error})"
             ) from error
+
+
+def _require_same_metrics(own: list[str], epoch: int) -> None:
+    """Raise MismatchError on all ranks unless all have these metrics. A collective."""
+    of_ranks = dict(allgather_object((_basics.rank(), own), "MetricAverageCallback.metrics"))
+    differing = sorted(set().union(*of_ranks.values()) - set(own).intersection(*of_ranks.values()))
+    if differing:
+        having = {name: [rank for rank, names in of_ranks.items() if name in names] for name in differing}
+        told = ", ".join(f"'{name}' on rank {' and '.join(map(str, ranks))}" for name, ranks in having.items())
+        raise MismatchError(
+            f"MetricAverageCallback: at the end of epoch {epoch} some ranks have metrics that others lack: {told}. "
+            "Give fit() validation data, and the same validation_freq, on all ranks or on none, and compile() the "
+            "same metrics"
+        )
 
 
 def _is_number(value: Any) -> bool:

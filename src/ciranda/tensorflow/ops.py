@@ -141,18 +141,21 @@ def grouped_allreduce(
     call = Call(name, chosen, -1, prescale_factor, postscale_factor, process_set, divisor, ignore_name_scope)
     if weight is not None:
         return _weighted(tensors, weight, call, device_dense, compression)
-    is_sparse = [isinstance(tensor, tf.IndexedSlices) for tensor in tensors]
+    sparse_ones = [index for index, tensor in enumerate(tensors) if isinstance(tensor, tf.IndexedSlices)]
+    dense = [index for index in range(len(tensors)) if index not in sparse_ones]
     results = list(tensors)
-    for index in (index for index, it_is in enumerate(is_sparse) if it_is):
-        own = call if name is None else call._replace(name=f"{name}.{index}")
-        with _on(device_sparse):
-            results[index] = sparse.allreduce(tensors[index], own, compression)
-    dense = [index for index, it_is in enumerate(is_sparse) if not it_is]
-    if dense or not is_sparse:
+    if dense or not sparse_ones:
         with _on(device_dense):
             reduced = _compressed("CirandaAllreduce", [tensors[index] for index in dense], call, compression)
         for index, result in zip(dense, reduced, strict=True):
             results[index] = result
+    for index in sparse_ones:
+        # One call has the group's name, and the others begin behind it: if a rank has something else to combine, or
+        # nothing, that call fails, and a graph would go on to wait for the others, which that rank never makes.
+        first = None if index == sparse_ones[0] and not dense else results[(dense or sparse_ones)[0]]
+        own = call if name is None or first is None else call._replace(name=f"{name}.{index}")
+        with _on(device_sparse), tf.control_dependencies([] if first is None else tf.nest.flatten(first, True)):
+            results[index] = sparse.allreduce(tensors[index], own, compression)
     return results
 
 

@@ -16,7 +16,7 @@ from ciranda._ops import Adasum, Average, Divisor, choose_op, divides_by_all
 from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 from ciranda.tensorflow.accumulating import Accumulator
-from ciranda.tensorflow.combining import make_combiner
+from ciranda.tensorflow.combining import after, make_combiner
 
 Pairs = list[tuple[Any, Any]]
 
@@ -127,7 +127,7 @@ def _of_tensorflow_1(
 ) -> Any:
     number = next_number(options.process_set) if name is None else None
     known_as = name or f"Distributed{type(optimizer).__name__}"
-    combiner = make_combiner(f"{PREFIX}.{known_as}", replace(options, number=number), groups, *devices)
+    combiner = make_combiner(f"{PREFIX}.{known_as}", replace(options, number=number), groups, *devices, after=after)
     if options.op == Adasum:
         return _AdasumSteps(optimizer, known_as, use_locking, combiner, passes=options.passes)
     accumulator = None

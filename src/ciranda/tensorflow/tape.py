@@ -13,7 +13,7 @@ from ciranda._frameworks.options import Options, check_factor
 from ciranda._ops import Average, Divisor, choose_op, divides_by_all
 from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
-from ciranda.tensorflow.combining import make_combiner
+from ciranda.tensorflow.combining import after, make_combiner
 
 Pairs = list[tuple[Any, Any]]
 
@@ -25,7 +25,7 @@ class _CombiningTape:
     _generic: GradientCombiner
 
     def register_local_source(self, source: Any) -> None:
-        """Keep the gradient with regard to `source` local: it is not combined."""
+        """Keep the gradient with regard to `source` local: it is not combined. The same on all ranks."""
         from ciranda.keras.loss_scale import share_overflow
 
         self._combiner.keep_local(source)
@@ -127,9 +127,9 @@ def DistributedGradientTape(  # noqa: N802 (Horovod's name)
     derived: Any = type(base.__name__, (_CombiningTape, base), {"__module__": base.__module__, "__doc__": base.__doc__})
     tape = derived.__new__(derived)
     tape.__dict__.update(vars(gradtape), _recording=False)  # an open `with` block of `gradtape` is not this tape's
-    devices = (device_dense, device_sparse)
-    tape._combiner = make_combiner("DistributedGradientTape", options, checked, *devices, ignore_name_scope=False)
-    tape._generic = make_combiner("DistributedGradientTape.grad", options, checked, *devices)
+    how: dict[str, Any] = {"device_dense": device_dense, "device_sparse": device_sparse, "after": after}
+    tape._combiner = make_combiner("DistributedGradientTape", options, checked, ignore_name_scope=False, **how)
+    tape._generic = make_combiner("DistributedGradientTape.grad", options, checked, **how)
     return tape
 
 
