@@ -83,6 +83,41 @@ def test_after_failures_like_without(worlds: Any, n_ranks: int) -> None:
         assert (undisturbed["calls"], undisturbed["steps"]) == (1, STEPS)
 
 
+def _train_epochs(failing: int | None) -> tuple[torch.Tensor, list[int]]:
+    """As the guide's page shows; in epoch `failing` the last rank fails once, in the middle."""
+    model = mlp()
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters())
+    state = hvd.elastic.TorchState(model, optimizer, epoch=0)
+    trained = []
+    failures = [] if failing is None else [failing]
+
+    @hvd.elastic.run
+    def train(state: Any) -> None:
+        while state.epoch < 3:
+            for batch in range(2):
+                if batch and state.epoch in failures and hvd.rank() == hvd.size() - 1:
+                    failures.clear()
+                    raise hvd.HorovodInternalError("something has gone wrong on this rank")
+                optimizer.zero_grad()
+                loss_of(model, 2 * state.epoch + batch, Share(hvd.rank(), hvd.size())).backward()
+                optimizer.step()
+            trained.append(state.epoch)
+            state.epoch += 1
+            state.commit()
+
+    train(state)
+    return flat(model), trained
+
+
+def test_no_epoch_is_trained_twice(worlds: Any) -> None:
+    world = worlds.of(2)
+    expected, _ = world.run(_train_epochs, None)[0]
+    for failing in (0, 1):
+        for parameters, trained in world.run(_train_epochs, failing):
+            assert trained == [0, 1, 2]
+            assert torch.equal(parameters, expected)
+
+
 @pytest.mark.parametrize("n_ranks", [2, 3])
 def test_other_hosts_interrupt_without_loss(worlds: Any, n_ranks: int) -> None:
     """Rank 0 is told at step 3; the commit after it tells everybody."""

@@ -2,8 +2,9 @@
 
 @elastic.run
 def train(state):
-    for state.step in range(state.step, 1000):
+    while state.step < 1000:
         state.params, state.optimizer_state = step(state.params, state.optimizer_state, batch_of(state.step))
+        state.step += 1  # training goes on from what is committed
         if state.step % 100 == 0:
             state.commit()
 

@@ -130,7 +130,10 @@ class UpdateBatchStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
 
 
 class UpdateEpochStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
-    """Keeps `state.epoch`: the number of completed epochs, also those before a restart, when Keras counts from 0."""
+    """Keeps `state.epoch`: the number of completed epochs, also those before a restart, when Keras counts from 0.
+
+    Put it before CommitStateCallback, which would commit the epoch as one that is still to be trained.
+    """
 
     def __init__(self, state: Any) -> None:
         super().__init__()

@@ -2,9 +2,10 @@
 
 @elastic.run
 def train(state):
-    for state.epoch in range(state.epoch, 10):
+    while state.epoch < 10:
         for batch in loader:
             ...
+        state.epoch += 1  # training goes on from what is committed
         state.commit()
 
 train(elastic.TorchState(model, optimizer, epoch=0))
