@@ -264,3 +264,25 @@ def shared_gradient(is_old: bool) -> None:
         close(_trained(written(), [batch[hvd.rank()]], zeros), wanted)
         error = raised(lambda: written([1]))
         assert "have the same gradient" in str(error), error
+
+
+def saved_rnn(is_old: bool, folder: str) -> None:
+    """What is saved of an RNN is what it was trained to: its weights share memory in programs of the old IR."""
+    for make in (hvd.GradAllReduce, lambda: hvd.LocalSGD(k_steps=2)):
+        paddle.seed(20 + hvd.rank())
+        main, startup, _ = _written(LAYERS["lstm"], is_old, make().transpile)
+        path = f"{folder}/rnn.{hvd.rank()}"
+        with static(is_old) as (inference, its_startup):
+            out = paddle.mean(LAYERS["lstm"]())
+        batches = _batches()
+        with running(main) as exe:
+            exe.run(startup)
+            for step in batches:
+                exe.run(main, dict(step[hvd.rank()]), [])
+            (wanted,) = exe.run(inference, dict(batches[0][0]), [out])
+            paddle.static.save(main, path)
+        with running(inference) as exe:
+            exe.run(its_startup)
+            paddle.static.load(inference, path, exe)
+            (found,) = exe.run(inference, dict(batches[0][0]), [out])
+        close(found, wanted, 1e-7)

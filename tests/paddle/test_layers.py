@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import layer_ranks
 import pytest
 from ranks import Ranks
@@ -19,6 +21,11 @@ def test_layers(two: Ranks, is_old: bool) -> None:
     two.run(layer_ranks.clipped_layers, is_old)
     two.run(layer_ranks.gradients_that_are_not_combined, is_old)
     two.run(layer_ranks.shared_gradient, is_old)
+
+
+@pytest.mark.parametrize("is_old", IS_OLD)
+def test_saved_rnn(two: Ranks, is_old: bool, tmp_path: Path) -> None:
+    two.run(layer_ranks.saved_rnn, is_old, str(tmp_path))
 
 
 LOSS, RAW = Operator(Kind.SEED, ["loss"], ["d"]), Operator(Kind.OTHER, ["x", "d"], ["raw"])

@@ -248,7 +248,12 @@ class OldProgram:
             if name in distributed or is_distributed(parameter) or not block.has_var(name):
                 continue
             attributes = {"name": f"startup.{name}", "ring_id": 0, "root": 0}
-            block.append_op(**programs.description("broadcast", [name], [name], attributes))
+            received = block.create_var(
+                name=f"{name}.broadcast", shape=parameter.shape, dtype=parameter.dtype, persistable=False
+            )
+            block.append_op(**programs.description("broadcast", [name], [received.name], attributes))
+            # Into the memory that is there: parameters may share it, as the weights of an RNN do.
+            block.append_op(type="assign", inputs={"X": [received.name]}, outputs={"Out": [name]})
 
     # --- snapshots
 
