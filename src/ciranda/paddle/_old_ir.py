@@ -15,7 +15,7 @@ from ciranda._frameworks.planner import Bucket, Tensor
 from ciranda.errors import InvalidArgumentError
 from ciranda.paddle import programs
 from ciranda.paddle.passages import Key, Kind, Operator
-from ciranda.paddle.rewriting import FINITE, SNAPSHOT, Combining, Pair, require_optimizer
+from ciranda.paddle.rewriting import FINITE, LAZY, SNAPSHOT, Combining, Pair, lazy_error, require_optimizer
 
 _ROLE = core.op_proto_and_checker_maker.kOpRoleAttrName()
 _ROLE_VAR = core.op_proto_and_checker_maker.kOpRoleVarAttrName()
@@ -154,6 +154,8 @@ class OldProgram:
 
     def _make_dense(self, pair: Pair) -> None:
         """Make the embeddings of a parameter write its dense gradient, not only the rows of the batch."""
+        if any(op.has_attr(LAZY) and op.attr(LAZY) for op in self._steps() if pair.name in op.input("Param")):
+            raise lazy_error(pair.name)
         parts = {each for each in self._block.vars if each.startswith(pair.name + core.grad_var_suffix())}
         for op in self._ops:
             if op.has_attr("is_sparse") and pair.name in op.input_arg_names:

@@ -180,6 +180,18 @@ def is_own(pair: Pair, distributed: Collection[str]) -> bool:
 #: The operator that checks, for loss scaling, whether gradients are finite.
 FINITE = "check_finite_and_unscale"
 
+#: The attribute of optimizers' operators that update only the rows of a sparse gradient.
+LAZY = "lazy_mode"
+
+
+def lazy_error(name: str) -> InvalidArgumentError:
+    """Return the error for a parameter whose gradient is sparse, and its optimizer lazy."""
+    return InvalidArgumentError(
+        f"the gradient of {name} is sparse, and the optimizer updates only the rows that it has ({LAZY}=True); "
+        f"combined over the ranks it has all rows: use {LAZY}=False, or the embedding with sparse=False"
+    )
+
+
 #: Operators that compute one number from several gradients, which would differ between ranks; and the remedy.
 _MIXING = {
     "squared_l2_norm": "the norm by which gradients are clipped: leave the parameter out (need_clip=False)",
