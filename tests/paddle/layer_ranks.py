@@ -101,6 +101,13 @@ def _tied() -> Value:
         return paddle.cast(paddle.matmul(functional.embedding(rows, table), table, transpose_y=True), "float32")
 
 
+def _clipped_errors() -> Value:
+    """Its gradient is written twice in the old IR: clipped in its place, in the backward pass."""
+    weight = _parameter(6, 3)
+    weight.error_clip = nn.clip.ErrorClipByValue(0.1)
+    return paddle.matmul(_x(), weight)
+
+
 #: Whether programs of the old IR are written, which have no auto_cast().
 _IS_OLD = [False]
 
@@ -121,6 +128,7 @@ LAYERS: dict[str, Callable[[], Value]] = {
     "loop": _loop,
     "penalized": _penalized,
     "tied": _tied,
+    "clipped": _clipped_errors,
     "lstm": lambda: nn.LSTM(6, 5)(_sequence())[0],
     "gru": lambda: nn.GRU(6, 5, direction="bidirect")(_sequence())[0],
     "cell": lambda: nn.RNN(nn.LSTMCell(6, 5))(_sequence())[0],
