@@ -234,6 +234,37 @@ def _clipped_sparse(is_old: bool) -> None:
             assert all(part in str(error) for part in ("table", "sparse=False")), error
 
 
+def lazy_optimizers(is_old: bool) -> None:
+    """An optimizer that updates only the rows of a sparse gradient is refused; one of dense gradients is not."""
+
+    def lazy(**more: Any) -> Any:
+        return paddle.optimizer.Adam(0.1, lazy_mode=True, **more)
+
+    def attempt(sparse: bool, wrapped: bool) -> None:
+        with static(is_old) as (main, startup):
+            embedding = paddle.nn.Embedding(5, 3, sparse=sparse, weight_attr=paddle.ParamAttr(name="table"))
+            optimizer = hvd.DistributedOptimizer(lazy()) if wrapped else lazy()
+            optimizer.minimize(paddle.mean(embedding(paddle.static.data("rows", [None], "int64"))), startup)
+            if not wrapped:
+                hvd.GradAllReduce().transpile(startup, main)
+
+    def in_dygraph() -> None:
+        embedding = paddle.nn.Embedding(5, 3, sparse=True, weight_attr=paddle.ParamAttr(name="table"))
+        optimizer = hvd.DistributedOptimizer(lazy(parameters=embedding.parameters()))
+        embedding(paddle.to_tensor([0, 3])).sum().backward()
+        optimizer.step()
+
+    attempts: list[Callable[[], None]] = [in_dygraph]
+    for wrapped in (False, True):
+        attempt(False, wrapped)
+        if is_old:  # PIR makes them dense
+            attempts.append(lambda wrapped=wrapped: attempt(True, wrapped))  # type: ignore[misc]
+    for each in attempts:
+        error = raised(each)
+        assert isinstance(error, InvalidArgumentError), error
+        assert all(part in str(error) for part in ("table", "lazy_mode=False", "sparse=False")), error
+
+
 def norms_that_would_differ(is_old: bool) -> None:
     """A gradient that is a rank's own must not decide how those of all are clipped."""
 

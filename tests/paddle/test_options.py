@@ -23,6 +23,7 @@ def test_other_optimizers(two: Ranks, is_old: bool) -> None:
     two.run(option_ranks.recomputed, is_old)
     two.run(option_ranks.accumulated, is_old)
     two.run(option_ranks.sparse_gradients, is_old)
+    two.run(option_ranks.lazy_optimizers, is_old)
     two.run(option_ranks.norms_that_would_differ, is_old)
 
 

@@ -14,7 +14,8 @@ from ciranda._frameworks.marks import is_distributed
 from ciranda._frameworks.planner import Bucket, Tensor
 from ciranda.errors import InvalidArgumentError
 from ciranda.paddle import programs
-from ciranda.paddle.rewriting import FINITE, SNAPSHOT, Combining, Pair
+from ciranda.paddle.passages import Key, Kind, Operator
+from ciranda.paddle.rewriting import FINITE, LAZY, SNAPSHOT, Combining, Pair, lazy_error, require_optimizer
 
 _ROLE = core.op_proto_and_checker_maker.kOpRoleAttrName()
 _ROLE_VAR = core.op_proto_and_checker_maker.kOpRoleVarAttrName()
@@ -23,10 +24,21 @@ _SPARSE = core.VarDesc.VarType.SELECTED_ROWS
 _OF_SPARSE = ("merge_selected_rows", "get_tensor_from_selected_rows")
 _BACKWARD = int(core.op_proto_and_checker_maker.OpRole.Backward)
 _OPTIMIZE = int(core.op_proto_and_checker_maker.OpRole.Optimize)
+#: What an operator writes whose result nobody wants.
+_NOTHING = core.empty_var_name()
+#: Operators on lists: each of `Out` is computed from that of `X` at its position.
+_ON_LISTS = (FINITE, "update_loss_scaling")
 
 
 def _role(op: Any) -> int:
     return int(op.attr(_ROLE)) if op.has_attr(_ROLE) else 0
+
+
+def _arguments(op: Any) -> tuple[list[str], list[str]]:
+    """Return the names of what an operator reads and writes: of one on lists, those of the lists."""
+    if op.type in _ON_LISTS:
+        return op.input("X"), op.output("Out")
+    return op.input_arg_names, op.output_arg_names
 
 
 class OldProgram:
@@ -59,12 +71,7 @@ class OldProgram:
                 "the program's optimizer is within control flow, as where gradients are accumulated: have it write "
                 "the collectives itself, by GradientMergeOptimizer(DistributedOptimizer(optimizer), ...)"
             )
-        if not pairs:
-            raise InvalidArgumentError(
-                "the program has no optimizer that is known: call optimizer.minimize(loss) first, and give the program "
-                "that contains it"
-            )
-        return list(pairs.values())
+        return require_optimizer(pairs)
 
     def _steps(self) -> list[Any]:
         """Return the operators that step a parameter."""
@@ -74,9 +81,9 @@ class OldProgram:
     def _is_step(op: Any) -> bool:
         return bool(_role(op) & _OPTIMIZE and {"Param", "Grad"} <= set(op.input_names) and op.input("Param"))
 
-    def updated(self, pairs: list[Pair]) -> list[Pair]:
+    def updated(self) -> list[Pair]:
         """See `Rewritable`."""
-        return [pair._replace(gradient=pair.parameter) for pair in pairs]
+        return [pair._replace(gradient=pair.parameter) for pair in self.updates()]
 
     def states(self, pairs: list[Pair]) -> list[Pair]:
         """See `Rewritable`."""
@@ -94,10 +101,38 @@ class OldProgram:
         kinds = [programs.kind_of(op) for op in self._ops]
         return [programs.PREFIX + kind if kind else op.type for kind, op in zip(kinds, self._ops, strict=True)]
 
+    def key(self, pair: Pair) -> Key:
+        """See `Rewritable`."""
+        return str(pair.gradient.name)
+
+    def is_sparse(self, pair: Pair) -> bool:
+        """See `Rewritable`."""
+        return bool(pair.gradient.type == _SPARSE)
+
+    def trace(self) -> Iterator[Operator]:
+        """See `Rewritable`."""
+        derived: set[str] = set()
+        for op in self._block.ops:
+            reads, writes = ([each for each in names if each != _NOTHING] for names in _arguments(op))
+            kind = self._kind(op)
+            if _role(op) & _BACKWARD:
+                kind = Kind.SEED if derived.isdisjoint(reads) else kind
+                derived.update(writes)
+            updates = list(zip(op.input("Param"), op.input("Grad"), strict=True)) if kind is Kind.STEP else []
+            yield Operator(kind, reads, writes, updates)
+
+    def _kind(self, op: Any) -> Kind:
+        kind = programs.kind_of(op)
+        if kind == "allreduce_start":
+            return Kind.COMBINE
+        if kind == "sync_comm" or op.type in _ON_LISTS:
+            return Kind.EACH
+        return Kind.STEP if self._is_step(op) else Kind.OTHER
+
     def tensor(self, pair: Pair, is_own: bool) -> Tensor:
         """See `Rewritable`."""
-        variable, name = pair.gradient, pair.gradient.name
-        if not is_own and variable.type == _SPARSE:
+        name = pair.gradient.name
+        if not is_own and self.is_sparse(pair):
             self._make_dense(pair)
         writers = [
             index
@@ -109,17 +144,18 @@ class OldProgram:
                 f"the gradient {name} is not written in the program's first block: control flow around it is not "
                 "supported"
             )
-        ready = writers[-1] + 1
-        if self._ops[ready - 1].has_attr("sub_block"):
-            raise InvalidArgumentError(
-                f"the gradient {name} is written by {self._ops[ready - 1].type}, a block of control flow, which is not "
-                "supported"
-            )
+        # The backward pass may go on from a gradient, as where a parameter is made of another.
+        passed_on = [
+            index for index, op in enumerate(self._ops) if _role(op) & _BACKWARD and name in op.input_arg_names
+        ]
+        ready = max([*writers, *passed_on]) + 1
         readers = [index for index in range(ready, len(self._ops)) if name in self._ops[index].input_arg_names]
         return Tensor(pair.name, self._n_bytes(pair.parameter), ready, tuple(readers), None, is_own)
 
     def _make_dense(self, pair: Pair) -> None:
         """Make the embeddings of a parameter write its dense gradient, not only the rows of the batch."""
+        if any(op.has_attr(LAZY) and op.attr(LAZY) for op in self._steps() if pair.name in op.input("Param")):
+            raise lazy_error(pair.name)
         parts = {each for each in self._block.vars if each.startswith(pair.name + core.grad_var_suffix())}
         for op in self._ops:
             if op.has_attr("is_sparse") and pair.name in op.input_arg_names:
@@ -214,7 +250,12 @@ class OldProgram:
             if name in distributed or is_distributed(parameter) or not block.has_var(name):
                 continue
             attributes = {"name": f"startup.{name}", "ring_id": 0, "root": 0}
-            block.append_op(**programs.description("broadcast", [name], [name], attributes))
+            received = block.create_var(
+                name=f"{name}.broadcast", shape=parameter.shape, dtype=parameter.dtype, persistable=False
+            )
+            block.append_op(**programs.description("broadcast", [name], [received.name], attributes))
+            # Into the memory that is there: parameters may share it, as the weights of an RNN do.
+            block.append_op(type="assign", inputs={"X": [received.name]}, outputs={"Out": [name]})
 
     # --- snapshots
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import paddle
@@ -13,7 +13,9 @@ from ciranda._frameworks.marks import is_distributed
 from ciranda._frameworks.planner import Bucket, Tensor
 from ciranda.errors import InvalidArgumentError
 from ciranda.paddle import programs
-from ciranda.paddle.rewriting import FINITE, SNAPSHOT, Combining, Pair
+from ciranda.paddle._pir_flow import Flow, source_of, steps, trace
+from ciranda.paddle.passages import INSTEAD, Key, Operator
+from ciranda.paddle.rewriting import FINITE, SNAPSHOT, Combining, Pair, require_optimizer
 
 _SIZES = {
     **dict.fromkeys(("FLOAT64", "INT64", "COMPLEX64"), 8),
@@ -21,22 +23,11 @@ _SIZES = {
     **dict.fromkeys(("BOOL", "INT8", "UINT8"), 1),
     "COMPLEX128": 16,
 }
-_SUMS = ("pd_op.add_n", "pd_op.add")
-#: Operators on lists: each result is that of the tensor at its position.
-_ELEMENTWISE_LISTS = ("pd_op.check_finite_and_unscale_", programs.PIR_PREFIX + programs.PREFIX + "sync_comm")
 
 
 def name_of(parameter: Any) -> str:
     """Return the name of a parameter."""
     return str(parameter.name)
-
-
-def _source(value: Any) -> Any:
-    return value.get_defining_op()
-
-
-def _is_backward(op: Any) -> bool:
-    return str(programs.kind_of(op) or op.name()).rstrip("_").endswith("_grad")
 
 
 class PirProgram:
@@ -46,8 +37,9 @@ class PirProgram:
         self._program = program
         self._ops = list(program.global_block().ops)
         self._index = {op.id(): index for index, op in enumerate(self._ops)}
-        #: The current value of a gradient: the result of its last start, sync or cast.
-        self._current: dict[str, Any] = {}
+        self._steps = list(steps(self._ops))
+        #: The current value of a gradient, by its key: the result of its last start, sync or cast.
+        self._current: dict[Key, Any] = {}
         #: The last sync's first result.
         self._token: Any = None
 
@@ -55,79 +47,30 @@ class PirProgram:
 
     def updates(self) -> list[Pair]:
         """See `Rewritable`."""
+        flow = Flow(self._ops)
         pairs: dict[str, Pair] = {}
-        for op, parameter in self._steps():
+        for op, parameter, gradient in self._steps:
             name = name_of(parameter)
-            raw = self._raw(op.operand_source(op.get_input_names().index("grad")), parameter)
+            raw = flow.raw(gradient, parameter.shape)
             if raw is None:
                 raise InvalidArgumentError(
-                    f"the raw gradient of {name} was not found behind {op.name()}: between the backward pass and "
-                    "the optimizer there is another operation than clipping, regularization and loss scaling"
+                    f"the gradient of {name} was not found behind {op.name()}: as far as the program shows, what this "
+                    "reads is not the derivative of a loss, clipped, regularized or scaled. Write the program with "
+                    f"{INSTEAD}"
                 )
             pairs[name] = Pair(name, parameter, raw)
-        if not pairs:
-            raise InvalidArgumentError(
-                "the program has no optimizer that is known: call optimizer.minimize(loss) first, and give the program "
-                "that contains it"
-            )
-        return list(pairs.values())
+        return require_optimizer(pairs)
 
-    def _steps(self) -> list[tuple[Any, Any]]:
-        """Return the operators that step a parameter, and the parameters."""
-        found = []
-        for op in self._ops:
-            is_plain = op.name().startswith("pd_op.") and not list(op.blocks())
-            inputs = op.get_input_names() if is_plain else []
-            if "param" in inputs and "grad" in inputs:
-                found.append((op, op.operand_source(inputs.index("param"))))
-        return found
-
-    def _raw(self, value: Any, parameter: Any) -> Any:
-        """Return the gradient of the backward pass from which `value` is computed, or None."""
-        op = _source(value)
-        if op is None or list(value.shape) != list(parameter.shape):
-            return None
-        if _is_backward(op):
-            return value
-        if op.name() == "builtin.split":
-            return self._raw_of_list(op.operand_source(0), value.index() if callable(value.index) else 0, parameter)
-        if op.name() in _SUMS and self._is_sum_of_gradients(op):
-            return value
-        operands = [each for each in op.operands_source() if each is not None and each.initialized()]
-        if op.name() == "pd_op.add_n":
-            operands = [each for vector in operands for each in _source(vector).operands_source()]
-        found = [self._raw(each, parameter) for each in operands if each.is_dense_tensor_type()]
-        found = [each for each in found if each is not None]
-        return found[0] if found else None
-
-    def _raw_of_list(self, vector: Any, index: int, parameter: Any) -> Any:
-        op = _source(vector)
-        if op.name() == "builtin.combine":
-            return self._raw(op.operand_source(index), parameter)
-        if op.name() in _ELEMENTWISE_LISTS:
-            return self._raw_of_list(op.operand_source(0), index, parameter)
-        return None
-
-    def _is_sum_of_gradients(self, op: Any) -> bool:
-        """Whether a sum is part of the backward pass: the gradient of a parameter that is used twice is such a sum."""
-        values = op.operands_source()
-        if op.name() == "pd_op.add_n":
-            values = _source(values[0]).operands_source()
-        return all(self._is_gradient(_source(value)) for value in values)
-
-    def _is_gradient(self, op: Any) -> bool:
-        return op is not None and (_is_backward(op) or (op.name() in _SUMS and self._is_sum_of_gradients(op)))
-
-    def updated(self, pairs: list[Pair]) -> list[Pair]:
+    def updated(self) -> list[Pair]:
         """See `Rewritable`."""
-        results = {name_of(parameter): op.result(0) for op, parameter in self._steps()}
-        return [pair._replace(gradient=results[pair.name]) for pair in pairs]
+        steps_of = {name_of(parameter): (parameter, op) for op, parameter, _ in self._steps}
+        return require_optimizer({name: Pair(name, each, op.result(0)) for name, (each, op) in steps_of.items()})
 
     def states(self, pairs: list[Pair]) -> list[Pair]:
         """See `Rewritable`."""
         shapes = {pair.name: list(pair.parameter.shape) for pair in pairs}
         found = []
-        for op, parameter in self._steps():
+        for op, parameter, _ in self._steps:
             name = name_of(parameter)
             for index, value in enumerate(op.results()):
                 # States that this optimizer does not use are results without a type.
@@ -141,20 +84,28 @@ class PirProgram:
         ours = programs.PIR_PREFIX + programs.PREFIX
         return [ours + kind if kind else op.name() for kind, op in zip(kinds, self._ops, strict=True)]
 
+    def key(self, pair: Pair) -> Key:
+        """See `Rewritable`."""
+        return str(pair.gradient.id)
+
+    def is_sparse(self, pair: Pair) -> bool:
+        """See `Rewritable`."""
+        return bool(pair.gradient.is_selected_row_type())
+
+    def trace(self) -> Iterator[Operator]:
+        """See `Rewritable`."""
+        yield from trace(list(self._program.global_block().ops))
+
     def tensor(self, pair: Pair, is_own: bool) -> Tensor:
         """See `Rewritable`."""
         value = pair.gradient
-        if not is_own and value.is_selected_row_type():
+        if not is_own and self.is_sparse(pair):
             raise InvalidArgumentError(f"the gradient of {pair.name} is sparse: use the embedding with sparse=False")
-        op = _source(value)
+        op = source_of(value)
         if op is None or op.id() not in self._index:
             raise InvalidArgumentError(
                 f"the gradient of {pair.name} is not written in the program's first block: control flow around it is "
                 "not supported"
-            )
-        if list(op.blocks()) and programs.kind_of(op) is None:
-            raise InvalidArgumentError(
-                f"the gradient of {pair.name} is written by {op.name()}, a block of control flow: not supported"
             )
         ready = self._index[op.id()] + 1
         users = {user.id() for user in value.all_used_ops_in_same_block()}
@@ -182,13 +133,13 @@ class PirProgram:
         with self._at(position):
             sent = [_cast(pair.gradient, combining.wire) for pair in pairs]
             started = self._add("allreduce_start", sent, combining.start(bucket))
-        self._current.update({pair.name: value for pair, value in zip(pairs, started, strict=True)})
+        self._current.update({self.key(pair): value for pair, value in zip(pairs, started, strict=True)})
 
     def sync(self, position: int, pairs: Sequence[Pair], names: Sequence[str], ring: int, wire: Any) -> None:
         """See `Rewritable`."""
         with self._at(position):
             tokens = [] if self._token is None else [self._token]
-            values = [*tokens, *(self._current[pair.name] for pair in pairs)]
+            values = [*tokens, *(self._current[self.key(pair)] for pair in pairs)]
             synced = self._add("sync_comm", values, {"names": list(names), "ring_id": ring})
             self._token, results = synced[0], synced[len(tokens) :]
             results = [
@@ -196,7 +147,7 @@ class PirProgram:
                 for pair, value in zip(pairs, results, strict=True)
             ]
         for pair, value in zip(pairs, results, strict=True):
-            self._current[pair.name] = value
+            self._current[self.key(pair)] = value
             self._replace(pair.gradient, value, position)
 
     def _replace(self, value: Any, by: Any, position: int) -> None:
@@ -221,7 +172,7 @@ class PirProgram:
 
     def current(self, pair: Pair) -> Any:
         """See `Rewritable`."""
-        return self._current.get(pair.name, pair.gradient)
+        return self._current.get(self.key(pair), pair.gradient)
 
     def broadcast_startup(self, startup: Any, distributed: Collection[str]) -> None:
         """See `Rewritable`."""

@@ -15,7 +15,7 @@ from ciranda._ops import Handle, Max
 from ciranda.errors import InvalidArgumentError
 from ciranda.numpy.ops import allreduce as allreduce_numpy
 from ciranda.paddle import ops
-from ciranda.paddle.rewriting import Combining, Pair, check_names
+from ciranda.paddle.rewriting import Combining, Pair, check_names, lazy_error
 from ciranda.process_sets import global_process_set
 
 
@@ -51,6 +51,7 @@ class EagerGradients:
         nrings: the number of lanes.
         bucket_mb: the largest MiB of gradients in one operation.
         distributed: names of parameters whose gradients stay local.
+        is_lazy: whether the optimizer updates only the rows of sparse gradients, which are refused then.
     """
 
     def __init__(
@@ -60,12 +61,14 @@ class EagerGradients:
         nrings: int,
         bucket_mb: float,
         distributed: Collection[str],
+        is_lazy: bool = False,
     ) -> None:
         trained = [each for each in flat(parameters) if not each.stop_gradient]
         if not trained:
             raise InvalidArgumentError("in dygraph the optimizer needs its parameters: give it parameters=...")
         check_names(distributed, [Pair(each.name, each, None) for each in trained])
         self._combining = combining
+        self._is_lazy = is_lazy
         self._is_syncing = True
         self._is_synchronized = False
         #: The exception of a hook in the backward pass.
@@ -113,7 +116,7 @@ class EagerGradients:
     def _start(self, travelling: _Travelling) -> None:
         combining = self._combining
         gradients = [
-            _dense(parameter) if parameter.grad.is_selected_rows() else parameter.grad
+            self._dense(parameter) if parameter.grad.is_selected_rows() else parameter.grad
             for parameter in travelling.members
         ]
         with paddle.no_grad():
@@ -127,6 +130,20 @@ class EagerGradients:
                 process_set=global_process_set.lane(travelling.bucket.lane),
             )
         travelling.versions = [_version(parameter.grad) for parameter in travelling.members]
+
+    def _dense(self, parameter: Any) -> Any:
+        """Return the dense form of a parameter's sparse gradient."""
+        if self._is_lazy:
+            raise lazy_error(parameter.name)
+        gradient = parameter.grad
+        if gradient.dtype == paddle.bfloat16:
+            raise InvalidArgumentError(
+                f"the gradient of {parameter.name} is sparse: use the embedding with sparse=False"
+            )
+        values = gradient.numpy()
+        dense = np.zeros(list(parameter.shape), values.dtype)
+        np.add.at(dense, np.array(gradient.rows(), np.int64), values)
+        return paddle.to_tensor(dense, place=paddle.CPUPlace())
 
     @property
     def has_started(self) -> bool:
@@ -201,17 +218,6 @@ def flat(parameters: Iterable[Any] | None) -> list[Any]:
 def _version(gradient: Any) -> int:
     """Return how often it was changed in place; Paddle does not count that of sparse ones."""
     return 0 if gradient.is_selected_rows() else int(gradient.inplace_version)
-
-
-def _dense(parameter: Any) -> Any:
-    """Return the dense form of a parameter's sparse gradient."""
-    gradient = parameter.grad
-    if gradient.dtype == paddle.bfloat16:
-        raise InvalidArgumentError(f"the gradient of {parameter.name} is sparse: use the embedding with sparse=False")
-    values = gradient.numpy()
-    dense = np.zeros(list(parameter.shape), values.dtype)
-    np.add.at(dense, np.array(gradient.rows(), np.int64), values)
-    return paddle.to_tensor(dense, place=paddle.CPUPlace())
 
 
 def _set_all_rows(gradient: Any, dense: Any) -> None:

@@ -13,7 +13,7 @@ from ciranda._ops import Average, Sum
 from ciranda.errors import InvalidArgumentError
 from ciranda.paddle.compression import BF16Compressor, Compressor, FP16Compressor, NoneCompressor
 from ciranda.paddle.eager import EagerGradients, flat
-from ciranda.paddle.rewriting import BUCKET_MB, Combining, Pair, combine, is_own, open_program
+from ciranda.paddle.rewriting import BUCKET_MB, LAZY, Combining, Pair, combine, is_own, lazy_error, open_program
 
 _WIRES: dict[type[Compressor], Any] = {
     NoneCompressor: None,
@@ -69,7 +69,7 @@ class DistributedOptimizer:
         if paddle.in_dynamic_mode():
             self._check_clipping(optimizer._parameter_list)
             self._gradients = EagerGradients(
-                optimizer._parameter_list, self._combining, nrings, bucket_mb, self._distributed
+                optimizer._parameter_list, self._combining, nrings, bucket_mb, self._distributed, self._is_lazy
             )
 
     def __getattr__(self, name: str) -> Any:
@@ -77,10 +77,19 @@ class DistributedOptimizer:
             raise AttributeError(name)
         return getattr(self._optimizer, name)
 
+    @property
+    def _inner(self) -> Any:
+        """The optimizer within that of `paddle.static.amp.decorate()`."""
+        return getattr(self._optimizer, "_optimizer", self._optimizer)
+
+    @property
+    def _is_lazy(self) -> bool:
+        """Whether it updates only the rows of sparse gradients."""
+        return bool(getattr(self._inner, f"_{LAZY}", False))
+
     def _check_clipping(self, parameters: Iterable[Any] | None) -> None:
         """Raise InvalidArgumentError if local gradients are part of the norm of all: it would differ between ranks."""
-        inner = getattr(self._optimizer, "_optimizer", self._optimizer)  # of paddle.static.amp.decorate()
-        if not isinstance(getattr(inner, "_grad_clip", None), paddle.nn.ClipGradByGlobalNorm):
+        if not isinstance(getattr(self._inner, "_grad_clip", None), paddle.nn.ClipGradByGlobalNorm):
             return
         for each in flat(parameters):
             if (is_distributed(each) or each.name in self._distributed) and getattr(each, "need_clip", True):
@@ -122,6 +131,9 @@ class DistributedOptimizer:
         self._check_loss_scaling(pairs)
         if not pairs:
             raise InvalidArgumentError("the program has no gradients: no parameter of it is trained by this loss")
+        for pair in pairs if self._is_lazy else []:
+            if rewritten.is_sparse(pair) and not is_own(pair, self._distributed):
+                raise lazy_error(pair.name)
         combine(rewritten, pairs, self._combining, self._nrings, self._bucket_mb, self._distributed)
         rewritten.broadcast_startup(startup, self._distributed)
         return [(pair.parameter, rewritten.current(pair)) for pair in pairs]

@@ -7,7 +7,7 @@ operators in any order that their inputs allow: so no thread blocks in a sync be
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
@@ -20,6 +20,7 @@ from ciranda._frameworks.planner import Bucket, Plan, Sync, Tensor, plan
 from ciranda._ops import Average
 from ciranda.errors import InvalidArgumentError, MismatchError
 from ciranda.paddle import _plugin, programs
+from ciranda.paddle.passages import Key, Operator
 
 _NAME_OF = {number: name for name, number in REDUCE_OPS.items()}
 
@@ -84,14 +85,23 @@ class Rewritable(Protocol):
             InvalidArgumentError: it has no known optimizer, or a gradient cannot be found.
         """
 
-    def updated(self, pairs: list[Pair]) -> list[Pair]:
-        """Return pairs of each parameter and its updated value."""
+    def updated(self) -> list[Pair]:
+        """Return pairs of each parameter that the optimizer updates, and its updated value."""
 
     def states(self, pairs: list[Pair]) -> list[Pair]:
         """Return pairs of the updated optimizer states of each element of these parameters, as momenta."""
 
     def tensor(self, pair: Pair, is_own: bool) -> Tensor:
         """Return where a gradient is written and read. Raises InvalidArgumentError for what cannot be combined."""
+
+    def key(self, pair: Pair) -> Key:
+        """Return what identifies the gradient in the program."""
+
+    def is_sparse(self, pair: Pair) -> bool:
+        """Whether a gradient has only some rows of the parameter."""
+
+    def trace(self) -> Iterator[Operator]:
+        """Return the operators of the program as it is now, for `check_combined()`."""
 
     def operators(self) -> list[str]:
         """Return the names of the operators, to be compared over the ranks."""
@@ -144,6 +154,16 @@ def open_program(program: Any) -> Rewritable:
     return PirProgram(program)
 
 
+def require_optimizer(pairs: Mapping[str, Pair]) -> list[Pair]:
+    """Return the pairs of a program's optimizer. Raises InvalidArgumentError if there are none."""
+    if not pairs:
+        raise InvalidArgumentError(
+            "the program has no optimizer that is known: call optimizer.minimize(loss) first, and give the program "
+            "that contains it"
+        )
+    return list(pairs.values())
+
+
 def check_names(distributed: Iterable[str], pairs: Iterable[Pair]) -> None:
     """Raise InvalidArgumentError for a name of a distributed parameter that does not exist."""
     known = {pair.name for pair in pairs}
@@ -159,6 +179,18 @@ def is_own(pair: Pair, distributed: Collection[str]) -> bool:
 
 #: The operator that checks, for loss scaling, whether gradients are finite.
 FINITE = "check_finite_and_unscale"
+
+#: The attribute of optimizers' operators that update only the rows of a sparse gradient.
+LAZY = "lazy_mode"
+
+
+def lazy_error(name: str) -> InvalidArgumentError:
+    """Return the error for a parameter whose gradient is sparse, and its optimizer lazy."""
+    return InvalidArgumentError(
+        f"the gradient of {name} is sparse, and the optimizer updates only the rows that it has ({LAZY}=True); "
+        f"combined over the ranks it has all rows: use {LAZY}=False, or the embedding with sparse=False"
+    )
+
 
 #: Operators that compute one number from several gradients, which would differ between ranks; and the remedy.
 _MIXING = {
@@ -196,6 +228,7 @@ def combine(
     if isinstance(bucket_mb, bool) or not isinstance(bucket_mb, (int, float)) or not 0 <= bucket_mb < float("inf"):
         raise InvalidArgumentError(f"bucket_mb must be a number from 0; got {bucket_mb!r}")
     check_names(distributed, pairs)
+    pairs = _distinct(program, pairs, distributed)
     by_name = {pair.name: pair for pair in pairs}
     own = {pair.name for pair in pairs if is_own(pair, distributed)}
     tensors = [combining.planned(program.tensor(pair, pair.name in own)) for pair in pairs]
@@ -217,6 +250,18 @@ def combine(
     if any(FINITE in program.readers(pair) for pair in own_pairs):
         program.agree_on_finite(f"{combining.prefix}.found_infinite")
     return made
+
+
+def _distinct(program: Rewritable, pairs: Iterable[Pair], distributed: Collection[str]) -> list[Pair]:
+    """Return the pairs without those whose gradient is another's, too: what reads it reads what is combined once."""
+    found: dict[Key, Pair] = {}
+    for pair in pairs:
+        first = found.setdefault(program.key(pair), pair)
+        if is_own(first, distributed) != is_own(pair, distributed):
+            raise InvalidArgumentError(
+                f"{first.name} and {pair.name} have the same gradient, but only one of them is each rank's own"
+            )
+    return list(found.values())
 
 
 def compare_with_other_ranks(lines: list[str]) -> None:

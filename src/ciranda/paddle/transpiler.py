@@ -15,6 +15,7 @@ from ciranda.errors import InvalidArgumentError
 from ciranda.numpy.ops import allreduce as allreduce_numpy
 from ciranda.paddle import _plugin, differences, programs
 from ciranda.paddle.differences import FLAG
+from ciranda.paddle.passages import check_combined
 from ciranda.paddle.rewriting import BUCKET_MB, Combining, Rewritable, check_names, combine, is_own, open_program
 
 
@@ -78,7 +79,10 @@ class GradAllReduce(_Transpiler):
     """
 
     def _rewrite(self, program: Rewritable, main: Any) -> Plan:
-        return combine(program, program.updates(), Combining(), self.nrings, self.bucket_mb, self.distributed)
+        pairs = program.updates()
+        made = combine(program, pairs, Combining(), self.nrings, self.bucket_mb, self.distributed)
+        check_combined(program.trace(), [pair.name for pair in pairs if is_own(pair, self.distributed)])
+        return made
 
 
 class LocalSGD(_Transpiler):
@@ -125,9 +129,8 @@ class LocalSGD(_Transpiler):
         return self._interval.k
 
     def _rewrite(self, program: Rewritable, main: Any) -> Plan:
-        pairs = program.updates()
-        averaged = program.updated(pairs)
-        states = [pair for pair in pairs if not is_own(pair, self.distributed)] if self.average_state else []
+        averaged = program.updated()
+        states = [pair for pair in averaged if not is_own(pair, self.distributed)] if self.average_state else []
         kept = program.states(states)
         if self.differences:
             check_names(self.distributed, averaged)
