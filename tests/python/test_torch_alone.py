@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -72,6 +73,35 @@ def test_views_and_parameters() -> None:
     assert torch.equal(hvd.allreduce(channels_last), channels_last)
 
 
+class _Wrapper(torch.Tensor):
+    """A tensor whose values are another's."""
+
+    @staticmethod
+    def __new__(cls, inner: torch.Tensor) -> _Wrapper:
+        made: _Wrapper = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, function: Any, *_: Any) -> Any:
+        if function is torch.ops.aten.detach.default:
+            return cls(torch.ones(2))
+        raise NotImplementedError(function)
+
+
+def _fake() -> torch.Tensor:
+    from torch._subclasses import FakeTensorMode
+
+    with FakeTensorMode():
+        return torch.ones(2)
+
+
+def _jagged() -> torch.Tensor:
+    if not hasattr(torch, "jagged"):
+        pytest.skip("this torch has no jagged tensors")
+    return torch.nested.nested_tensor([torch.ones(2), torch.ones(1)], layout=torch.jagged)
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor", "ignore:The PyTorch API of nested tensors")
 @pytest.mark.usefixtures("handover")
 @pytest.mark.parametrize(
     ("make", "pattern"),
@@ -81,7 +111,18 @@ def test_views_and_parameters() -> None:
             lambda: torch.ones(2).to_sparse(),
             r"torch\.sparse_coo cannot be communicated; .* sparse_allreduce_async",
         ),
-        (lambda: torch.ones(2).to_mkldnn(), r"torch\._mkldnn cannot be communicated"),
+        (lambda: torch.ones(2).to_mkldnn(), r"torch\._mkldnn cannot be communicated; .* to_dense\(\)"),
+        (_fake, r"a FakeTensor cannot be communicated: .* no values"),
+        (lambda: _Wrapper(torch.ones(2)), r"a _Wrapper cannot be communicated: it wraps other tensors"),
+        (
+            lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8),
+            r"a quantized tensor of dtype torch.qint8 .* dequantize",
+        ),
+        (
+            lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(1)]),
+            r"a nested tensor cannot be communicated: .* unbind\(\)",
+        ),
+        (_jagged, r"a nested tensor cannot be communicated: .* values\(\) and offsets\(\)"),
         (lambda: torch.ones(2, device="meta"), "meta.* only tensors in CPU memory|communicated: .* on meta"),
         (lambda: [1.0, 2.0], "expected a torch tensor, got list"),
     ],
@@ -91,6 +132,9 @@ def test_tensors_that_cannot_be_communicated(make: Callable[[], torch.Tensor], p
         hvd.allreduce(make())
     with pytest.raises(InvalidArgumentError, match=pattern):
         hvd.grouped_allreduce_([torch.ones(2), make()])
+    if "float8" not in pattern:  # which is moved
+        with pytest.raises(InvalidArgumentError, match=pattern):
+            hvd.broadcast_(make(), 0)
 
 
 @pytest.mark.usefixtures("handover")

@@ -43,7 +43,8 @@ std::string class_of(nb::handle tensor) { return nb::inst_name(tensor).c_str(); 
   const std::string dtype = nb::hasattr(tensor, "dtype") ? text_of(nb::object(tensor.attr("dtype"))) : "unknown";
   std::string known;
   for (const DataTypeInfo& row : kDataTypes) known += (known.empty() ? "" : ", ") + std::string(row.name);
-  raise_invalid_argument(class_of(tensor) + " of dtype " + dtype + " cannot be communicated; supported: " + known);
+  raise_invalid_argument(class_of(tensor) + " of dtype " + dtype + " cannot be combined; supported: " + known +
+                         "; cast it, or view it as bytes to move it");
 }
 
 // The library refused to lend the tensor, and has set a Python error with the reason on its first line.

@@ -74,6 +74,9 @@ class Adapter(Generic[Given, Tensor, Splits]):
     counts: Callable[[Any, Splits | None], Tensor]
     #: None for a framework that does not differentiate.
     gradients: Gradients[Tensor] | None = None
+    #: The same as `for_engine` for collectives that only move tensors, if these take more of them. `from_engine` gets
+    #: what they return for such.
+    for_moving: Callable[[Tensor], object] | None = None
 
     #: (given, output): a new tensor from `like` with the strides of what the caller has given, where the framework's
     #: own functions keep them. None where tensors have none.
@@ -82,4 +85,5 @@ class Adapter(Generic[Given, Tensor, Splits]):
     #: The same for several tensors, if a framework has a faster function than one after the other.
     all_readable: Callable[[Sequence[Given]], list[Tensor]] | None = None
     all_for_engine: Callable[[Sequence[Tensor]], Sequence[object]] | None = None
+    all_for_moving: Callable[[Sequence[Tensor]], Sequence[object]] | None = None
     all_brought_back: Callable[[Sequence[Tensor], Sequence[Tensor]], list[Tensor]] | None = None

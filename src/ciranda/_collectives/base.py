@@ -35,6 +35,7 @@ class Base(Generic[Given, Tensor, Splits]):
         self._readable = adapter.readable
         self._writable = adapter.writable
         self._for_engine = adapter.for_engine
+        self._for_moving = adapter.for_moving or adapter.for_engine
         self._like = adapter.like
         self._laid_out_like = adapter.laid_out_like
         self._bring_back = adapter.bring_back
@@ -42,6 +43,9 @@ class Base(Generic[Given, Tensor, Splits]):
         self._gradients = adapter.gradients
         self._all_readable = adapter.all_readable or partial(_each, adapter.readable)
         self._all_for_engine = adapter.all_for_engine or partial(_each, adapter.for_engine)
+        self._all_for_moving = adapter.all_for_moving or (
+            self._all_for_engine if adapter.for_moving is None else partial(_each, adapter.for_moving)
+        )
         self._all_brought_back = adapter.all_brought_back or partial(_each_pair, adapter.bring_back)
         self._submit_move: Any = submit_move
         self._submit_reduction: Any = submit_reduction

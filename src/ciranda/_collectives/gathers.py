@@ -20,7 +20,7 @@ class Gathers(Reductions[Given, Tensor, Splits]):
     ) -> Handle[Tensor]:
         """Start `allgather()`. `synchronize(handle)` returns the result."""
         work = self._readable(tensor)
-        operation = self._submit_move(ALLGATHER, self._for_engine(work), None, name, process_set)
+        operation = self._submit_move(ALLGATHER, self._for_moving(work), None, name, process_set)
         return Handle(operation, lambda done: self._from_engine(done.outputs()[0], work))
 
     def allgather(self, tensor: Given, name: str | None = None, process_set: ProcessSet = global_process_set) -> Tensor:
@@ -32,7 +32,7 @@ class Gathers(Reductions[Given, Tensor, Splits]):
             return self.grouped_allgather([tensor], name, process_set)[0]
         work = self._readable(tensor)
         outputs = (world.engine or engine()).run(
-            ALLGATHER, self._for_engine(work), None, name, Sum, -1, 1.0, 1.0, None, id_of(process_set)
+            ALLGATHER, self._for_moving(work), None, name, Sum, -1, 1.0, 1.0, None, id_of(process_set)
         )
         return self._from_engine(outputs[0], work)
 
@@ -41,7 +41,7 @@ class Gathers(Reductions[Given, Tensor, Splits]):
     ) -> Handle[list[Tensor]]:
         """Start `grouped_allgather()`. `synchronize(handle)` returns the list of results."""
         work = self._all_readable(tensors)
-        operation = self._submit_move(ALLGATHER, self._all_for_engine(work), None, name, process_set)
+        operation = self._submit_move(ALLGATHER, self._all_for_moving(work), None, name, process_set)
         return Handle(operation, lambda done: self._all_from_engine(done.outputs(), work))
 
     def grouped_allgather(
@@ -58,7 +58,7 @@ class Gathers(Reductions[Given, Tensor, Splits]):
         """Start `broadcast()`. `synchronize(handle)` returns the result."""
         work = self._readable(tensor)
         output = self._like(work)
-        source, target = self._for_engine(work), self._for_engine(output)
+        source, target = self._for_moving(work), self._for_moving(output)
         operation = self._submit_move(BROADCAST, source, target, name, process_set, root_rank)
         return Handle(operation, lambda _: self._as_given(tensor, work, output))
 
@@ -75,7 +75,7 @@ class Gathers(Reductions[Given, Tensor, Splits]):
     ) -> Handle[Tensor]:
         """Start `broadcast_()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
         work = self._writable(tensor)
-        target = self._for_engine(work)
+        target = self._for_moving(work)
         operation = self._submit_move(BROADCAST, target, target, name, process_set, root_rank)
         return InPlaceHandle(operation, self._bring_back, work, tensor)
 
@@ -90,7 +90,7 @@ class Gathers(Reductions[Given, Tensor, Splits]):
     ) -> Tensor:
         """Return `tensor` with the result of a broadcast or an alltoall of equal parts."""
         work = self._writable(tensor)
-        target = self._for_engine(work)
+        target = self._for_moving(work)
         (world.engine or engine()).run(collective, target, target, name, Sum, root, 1.0, 1.0, None, id_of(process_set))
         return self._bring_back(work, tensor)
 
@@ -104,7 +104,7 @@ class Gathers(Reductions[Given, Tensor, Splits]):
         """Start `grouped_broadcast()`. `synchronize(handle)` returns the list of results."""
         work = self._all_readable(tensors)
         outputs = [self._like(tensor) for tensor in work]
-        sources, targets = self._all_for_engine(work), self._all_for_engine(outputs)
+        sources, targets = self._all_for_moving(work), self._all_for_moving(outputs)
         operation = self._submit_move(BROADCAST, sources, targets, name, process_set, root_rank)
         return Handle(operation, self._all_as_given(tensors, work, outputs))
 
@@ -129,7 +129,7 @@ class Gathers(Reductions[Given, Tensor, Splits]):
     ) -> Handle[list[Tensor]]:
         """Start `grouped_broadcast_()`. `synchronize(handle)` returns the list of the same tensors."""
         work = self._all_writable(tensors)
-        targets = self._all_for_engine(work)
+        targets = self._all_for_moving(work)
         operation = self._submit_move(BROADCAST, targets, targets, name, process_set, root_rank)
         return Handle(operation, lambda _: self._all_brought_back(work, tensors))
 

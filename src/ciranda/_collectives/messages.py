@@ -18,7 +18,7 @@ class Messages(Base[Given, Tensor, Splits]):
 
     def grouped_send_async(self, tensors: Sequence[Given], dest: int, name: str | None = None) -> Handle[None]:
         """Start `grouped_send()`. Do not write to the tensors before `synchronize(handle)`."""
-        work = self._all_for_engine(self._all_readable(tensors))
+        work = self._all_for_moving(self._all_readable(tensors))
         return Handle(submit_transfer(work, dest, _basics.rank(), name), lambda _: None)
 
     def grouped_send(self, tensors: Sequence[Given], dest: int, name: str | None = None) -> None:
@@ -27,7 +27,7 @@ class Messages(Base[Given, Tensor, Splits]):
 
     def send_async(self, tensor: Given, dest: int, name: str | None = None) -> Handle[None]:
         """Start `send()`. Do not write to `tensor` before `synchronize(handle)`."""
-        work = self._for_engine(self._readable(tensor))
+        work = self._for_moving(self._readable(tensor))
         return Handle(submit_transfer(work, dest, _basics.rank(), name), lambda _: None)
 
     def send(self, tensor: Given, dest: int, name: str | None = None) -> None:
@@ -50,7 +50,7 @@ class Messages(Base[Given, Tensor, Splits]):
     ) -> Handle[list[Tensor]]:
         """Start `grouped_recv()`. `synchronize(handle)` returns the list of the same tensors."""
         work = self._all_writable(tensors)
-        operation = submit_transfer(self._all_for_engine(work), source, source, name)
+        operation = submit_transfer(self._all_for_moving(work), source, source, name)
         return Handle(operation, lambda _: self._all_brought_back(work, tensors))
 
     def grouped_recv(self, tensors: Sequence[Tensor], source: int, name: str | None = None) -> list[Tensor]:
@@ -60,7 +60,7 @@ class Messages(Base[Given, Tensor, Splits]):
     def recv_async(self, tensor: Tensor, source: int, name: str | None = None) -> Handle[Tensor]:
         """Start `recv()`. Neither read nor write `tensor` before `synchronize(handle)`, which returns it."""
         work = self._writable(tensor)
-        operation = submit_transfer(self._for_engine(work), source, source, name)
+        operation = submit_transfer(self._for_moving(work), source, source, name)
         return Handle(operation, lambda _: self._bring_back(work, tensor))
 
     def recv(self, tensor: Tensor, source: int, name: str | None = None) -> Tensor:

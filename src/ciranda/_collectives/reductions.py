@@ -8,7 +8,7 @@ from ciranda._basics import engine, world
 from ciranda._collectives import rules
 from ciranda._collectives.adapter import Given, Splits, Tensor
 from ciranda._collectives.base import Base
-from ciranda._ops import ALLREDUCE, Divisor, Handle, InPlaceHandle, choose_op, divides_by_all
+from ciranda._ops import ALLREDUCE, BROADCAST, Divisor, Handle, InPlaceHandle, choose_op, divides_by_all
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 
 
@@ -213,11 +213,12 @@ class Reductions(Base[Given, Tensor, Splits]):
         """Return the result of an allreduce, a scan or a broadcast in a new tensor, without gradients."""
         work = self._readable(tensor)
         output = self._like(work)
-        source = self._for_engine(work)
+        handed_over = self._for_moving if collective == BROADCAST else self._for_engine
+        source = handed_over(work)
         (world.engine or engine()).run(
             collective,
             source,
-            output if source is work else self._for_engine(output),  # which are alike, and handed over alike
+            output if source is work else handed_over(output),  # which are alike, and handed over alike
             name,
             op,
             root,

@@ -223,7 +223,7 @@ class Rooted(Rows[Given, Tensor, Splits]):
     ) -> Handle[list[Tensor] | None]:
         """Start `grouped_gather()`. `synchronize(handle)` returns the list of results on the root, None elsewhere."""
         work = self._all_readable(tensors)
-        operation = self._submit_move(GATHER, self._all_for_engine(work), None, name, process_set, root_rank)
+        operation = self._submit_move(GATHER, self._all_for_moving(work), None, name, process_set, root_rank)
         is_root = _basics.rank() == root_rank
         return Handle(operation, lambda done: self._all_from_engine(done.outputs(), work) if is_root else None)
 
@@ -270,7 +270,7 @@ class Rooted(Rows[Given, Tensor, Splits]):
         """Start `grouped_scatter()`. `synchronize(handle)` returns the list of results."""
         work = self._all_readable(tensors)
         numbers = self._splits_lists(len(work), splits) if _basics.rank() == root_rank else None
-        operation = self._submit_move(SCATTER, self._all_for_engine(work), None, name, process_set, root_rank, numbers)
+        operation = self._submit_move(SCATTER, self._all_for_moving(work), None, name, process_set, root_rank, numbers)
         return Handle(operation, lambda done: self._all_from_engine(done.outputs(), work))
 
     def grouped_scatter(

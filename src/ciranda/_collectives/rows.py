@@ -36,7 +36,7 @@ class Rows(Gathers[Given, Tensor, Splits]):
         """Start `grouped_alltoall()`. `synchronize(handle)` returns the list of pairs."""
         work = self._all_readable(tensors)
         numbers = self._splits_lists(len(work), splits)
-        operation = self._submit_move(ALLTOALL, self._all_for_engine(work), None, name, process_set, splits=numbers)
+        operation = self._submit_move(ALLTOALL, self._all_for_moving(work), None, name, process_set, splits=numbers)
 
         def finish(done: _core.Operation) -> list[tuple[Tensor, Tensor]]:
             outputs: list[Any] = done.outputs()
@@ -134,7 +134,7 @@ class Rows(Gathers[Given, Tensor, Splits]):
     ) -> Handle[list[Tensor]]:
         """Start `grouped_alltoall_()`. `synchronize(handle)` returns the list of the same tensors."""
         work = self._all_writable(tensors)
-        targets = self._all_for_engine(work)
+        targets = self._all_for_moving(work)
         operation = self._submit_move(ALLTOALL, targets, targets, name, process_set)
         return Handle(operation, lambda _: self._all_brought_back(work, tensors))
 

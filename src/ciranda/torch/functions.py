@@ -14,7 +14,7 @@ from ciranda._ops import Handle
 from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet, global_process_set
 from ciranda.torch.ops import broadcast_async_
-from ciranda.torch.tensors import allocate_shared, contiguous, for_engine, laid_out_like, strides_like
+from ciranda.torch.tensors import allocate_shared, contiguous, for_moving, laid_out_like, strides_like
 
 __all__ = [
     "allgather_object",
@@ -95,7 +95,7 @@ def check_consistency(params: NamedTensors, process_set: ProcessSet = global_pro
     named = []
     for name, tensor in _named_tensors(params):
         work = contiguous(tensor.detach())
-        named.append(_consistency.Named(name, f"{tensor.dtype} {list(tensor.shape)}", for_engine(work)))
+        named.append(_consistency.Named(name, f"{tensor.dtype} {list(tensor.shape)}", for_moving(work)))
     _consistency.compare(named, process_set)
 
 

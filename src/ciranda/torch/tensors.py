@@ -14,6 +14,8 @@ from ciranda._basics import engine
 from ciranda._collectives import Adapter
 from ciranda.errors import InvalidArgumentError
 from ciranda.torch.autograd import Autograd
+from ciranda.torch.kinds import explain
+from ciranda.torch.moved import CARRIERS, carried, delivered
 
 #: Whether this torch hands over tensors by DLPack's C exchange table (2.10 and newer do). Otherwise by address.
 HAS_EXCHANGE_TABLE = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
@@ -43,6 +45,13 @@ def _increments_many() -> bool:
 #: Whether it takes several tensors, and those without a version too.
 _INCREMENTS_MANY = _increments_many()
 _layout_of = attrgetter("layout")
+_dtype_of = attrgetter("dtype")
+_is_nested = attrgetter("is_nested")
+
+#: Of the tensors that are nothing but memory; others are looked at.
+_PLAIN_TYPES = {_Tensor, torch.nn.Parameter}
+#: What is neither is no type of numbers.
+_DTYPES = {*_NUMBER_OF, *CARRIERS}
 
 
 def number_of(dtype: torch.dtype) -> int:
@@ -50,7 +59,7 @@ def number_of(dtype: torch.dtype) -> int:
     number = _NUMBER_OF.get(dtype)
     if number is None:
         known = ", ".join(_core.DATA_TYPES)
-        raise InvalidArgumentError(f"a tensor of dtype {dtype} cannot be communicated; supported: {known}")
+        raise InvalidArgumentError(f"a tensor of dtype {dtype} cannot be combined; supported: {known}; cast it")
     return number
 
 
@@ -69,15 +78,27 @@ def for_engine(tensor: torch.Tensor) -> torch.Tensor | _core.TensorDescription:
     return tensor if HAS_EXCHANGE_TABLE else describe(tensor)
 
 
+def for_moving(tensor: torch.Tensor) -> torch.Tensor | _core.TensorDescription:
+    """`for_engine()` of a tensor that is moved without a look at its values: of more types."""
+    return for_engine(carried(tensor) if tensor.dtype in CARRIERS else tensor)
+
+
+def check_kind(tensor: torch.Tensor) -> None:
+    """Raise InvalidArgumentError if the values of `tensor` are not in memory of its own, and say what to do."""
+    is_usual = type(tensor) in _PLAIN_TYPES and tensor.layout is _strided and tensor.dtype in _DTYPES
+    if not is_usual or tensor.is_nested:
+        why = explain(tensor)
+        if why is not None:
+            raise InvalidArgumentError(why)
+
+
 def contiguous(tensor: torch.Tensor) -> torch.Tensor:
-    """Return `tensor` if it is contiguous, else a contiguous copy."""
-    if not isinstance(tensor, _Tensor):
-        raise InvalidArgumentError(f"expected a torch tensor, got {type(tensor).__name__}")
-    if tensor.layout is not _strided:
-        raise InvalidArgumentError(
-            f"a tensor with layout {tensor.layout} cannot be communicated; make it dense first, or use "
-            "sparse_allreduce_async()"
-        )
+    """Return `tensor` if it is contiguous, else a contiguous copy.
+
+    Raises:
+        InvalidArgumentError: as of `check_kind()`.
+    """
+    check_kind(tensor)
     if tensor.is_conj() or tensor.is_neg():  # flags of a view; the memory holds something else
         tensor = tensor.detach().resolve_conj().resolve_neg()
     return tensor if tensor.is_contiguous() else tensor.detach().contiguous()
@@ -88,7 +109,9 @@ def all_contiguous(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
     work = list(tensors)
     try:
         is_any_other = (
-            any(layout is not _strided for layout in set(map(_layout_of, work)))
+            not (_PLAIN_TYPES.issuperset(map(type, work)) and _DTYPES.issuperset(map(_dtype_of, work)))
+            or any(layout is not _strided for layout in set(map(_layout_of, work)))
+            or any(map(_is_nested, work))
             or not all(map(_Tensor.is_contiguous, work))
             or any(map(_Tensor.is_conj, work))
             or any(map(_Tensor.is_neg, work))
@@ -101,6 +124,12 @@ def all_contiguous(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
 def all_for_engine(tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor | _core.TensorDescription]:
     """`for_engine()` of several tensors."""
     return tensors if HAS_EXCHANGE_TABLE else [describe(tensor) for tensor in tensors]
+
+
+def all_for_moving(tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor | _core.TensorDescription]:
+    """`for_moving()` of several tensors."""
+    are_numbers = CARRIERS.keys().isdisjoint(map(_dtype_of, tensors))
+    return all_for_engine(tensors) if are_numbers else [for_moving(tensor) for tensor in tensors]
 
 
 def empty_like(tensor: torch.Tensor) -> torch.Tensor:
@@ -158,7 +187,9 @@ def like_input(output: Any, tensor: torch.Tensor) -> torch.Tensor:
         result = output
     else:  # NumPy has two types for integers of 64 bits, and torch knows one of them; older versions no unsigned ones
         result = torch.from_numpy(output.view(output.dtype.str.replace("u", "i")))
-    return result if result.dtype == tensor.dtype else result.view(tensor.dtype)
+    if result.dtype == tensor.dtype:
+        return result
+    return delivered(result, tensor.dtype) if tensor.dtype in CARRIERS else result.view(tensor.dtype)
 
 
 def _share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -180,6 +211,7 @@ ADAPTER: Adapter[torch.Tensor, torch.Tensor, Splits] = Adapter(
     readable=contiguous,
     writable=contiguous,
     for_engine=for_engine,
+    for_moving=for_moving,
     like=empty_like,
     bring_back=bring_back,
     from_engine=like_input,
@@ -190,5 +222,6 @@ ADAPTER: Adapter[torch.Tensor, torch.Tensor, Splits] = Adapter(
     laid_out_like=laid_out_like,
     all_readable=all_contiguous,
     all_for_engine=all_for_engine,
+    all_for_moving=all_for_moving,
     all_brought_back=bring_all_back,
 )

@@ -39,7 +39,7 @@ from ciranda.torch.distributed.any_source import AnySourceWork
 from ciranda.torch.distributed.offers import Offers
 from ciranda.torch.distributed.recording import recorded
 from ciranda.torch.distributed.work import Work, is_called_by_backward
-from ciranda.torch.tensors import contiguous, for_engine
+from ciranda.torch.tensors import check_kind, contiguous, for_engine, for_moving, like_input
 
 Tensor = torch.Tensor
 
@@ -79,8 +79,10 @@ def _is_plain(tensor: Tensor, dtype: torch.dtype) -> bool:
 
 
 def _check_types(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
-    """Raise InvalidArgumentError if a result would need a conversion."""
+    """Raise InvalidArgumentError if a result would need a conversion, or one of them has no memory of its own."""
     for output, tensor in zip(outputs, inputs, strict=True):
+        check_kind(output)
+        check_kind(tensor)
         if output.dtype != tensor.dtype:
             raise InvalidArgumentError(f"the input is of type {tensor.dtype}, but the output of {output.dtype}")
 
@@ -96,12 +98,12 @@ def _write_back(work: Sequence[Tensor], tensors: Sequence[Tensor]) -> Callable[[
     return finish
 
 
-def _delivery(outputs: list[Tensor]) -> Callable[[_core.Operation], None]:
-    """Return the function that copies the results of an operation into `outputs`, one each."""
+def _delivery(outputs: list[Tensor], inputs: list[Tensor]) -> Callable[[_core.Operation], None]:
+    """Return the function that copies the results of an operation on `inputs` into `outputs`, one each."""
 
     def finish(done: _core.Operation) -> None:
-        for whole, output in zip(done.outputs(), outputs, strict=True):
-            output.detach().copy_(torch.as_tensor(whole, device="cpu").reshape(output.shape))
+        for whole, output, tensor in zip(done.outputs(), outputs, inputs, strict=True):
+            output.detach().copy_(like_input(whole, tensor).reshape(output.shape))
 
     return finish
 
@@ -213,7 +215,8 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
         is_early: bool = False,
     ) -> Work:
         work = [contiguous(tensor.detach()) for tensor in tensors]
-        targets = [for_engine(each) for each in work]
+        handed_over = for_moving if collective == BROADCAST else for_engine
+        targets = [handed_over(each) for each in work]
         operation = self._submit(collective, targets, targets, op, root, opts=opts, is_early=is_early)
         return self._work(operation, tensors, _write_back(work, tensors))
 
@@ -227,8 +230,8 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
     ) -> _core.Operation:
         """Submit each tensor as one row, so that the results are tables with a row a rank: in `outputs`, if given."""
         rows = [contiguous(tensor.detach()).reshape(1, -1) for tensor in inputs]
-        tables = None if outputs is None else [for_engine(output.detach().view(self.size(), -1)) for output in outputs]
-        return self._submit(collective, [for_engine(row) for row in rows], tables, root=root, opts=opts)
+        tables = None if outputs is None else [for_moving(output.detach().view(self.size(), -1)) for output in outputs]
+        return self._submit(collective, [for_moving(row) for row in rows], tables, root=root, opts=opts)
 
     def _can_receive(self, outputs: list[Tensor], inputs: list[Tensor]) -> bool:
         """Whether the engine can write its results into `outputs`."""
@@ -238,8 +241,10 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
         )
 
     def _check_lists(self, lists: Sequence[Sequence[Tensor]]) -> None:
-        """Raise InvalidArgumentError unless each has a tensor a rank."""
+        """Raise InvalidArgumentError unless each has a tensor a rank, with memory of its own."""
         for each in lists:
+            for tensor in each:
+                check_kind(tensor)
             if len(each) != self.size():
                 raise InvalidArgumentError(f"a list of {len(each)} tensors was given in a group of {self.size()} ranks")
 
@@ -296,8 +301,8 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
 
         def finish(done: _core.Operation) -> None:
             if outputs:
-                for whole, parts in zip(done.outputs(), outputs, strict=True):
-                    table = torch.as_tensor(whole, device="cpu")
+                for whole, parts, tensor in zip(done.outputs(), outputs, inputs, strict=True):
+                    table = like_input(whole, tensor)
                     for position, index in enumerate(self._order):
                         parts[index].detach().copy_(table[position].reshape(parts[index].shape))
 
@@ -327,11 +332,11 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
         operation = self._submit_rows(ALLGATHER, inputs, tables, opts=opts)
 
         def finish(done: _core.Operation) -> None:
-            for whole, output in zip(done.outputs(), outputs, strict=True):
-                table = torch.as_tensor(whole, device="cpu")
+            for whole, output, tensor in zip(done.outputs(), outputs, inputs, strict=True):
+                table = like_input(whole, tensor)
                 if table.data_ptr() == output.data_ptr():
                     continue  # it came to where it is wanted
-                ordered = table if self._is_ordered else table[self._place]
+                ordered = table if self._is_ordered else torch.stack([table[place] for place in self._place])
                 output.detach().copy_(ordered.reshape(output.shape))
 
         return self._work(operation, outputs, finish)
@@ -351,6 +356,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
         return self._reduce_scatter_tables([output], [tensor], opts)
 
     def _reduce_scatter_tables(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any) -> Work:
+        _check_types(outputs, inputs)
         tables = [tensor.detach().reshape(self.size(), -1) for tensor in inputs]
         return self._reduce_scatter(outputs, [self._by_world_rank(table) for table in tables], opts)
 
@@ -367,7 +373,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
         ):
             rows = [for_engine(output.detach().view(1, -1)) for output in outputs]
             return self._work(self._submit(REDUCESCATTER, work, rows, op, opts=opts), outputs, _nothing)
-        return self._work(self._submit(REDUCESCATTER, work, None, op, opts=opts), outputs, _delivery(outputs))
+        return self._work(self._submit(REDUCESCATTER, work, None, op, opts=opts), outputs, _delivery(outputs, tables))
 
     @recorded("all_to_all")
     def all_to_all_single(
@@ -378,6 +384,8 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
         input_splits: list[int],
         opts: Any = None,
     ) -> Work:
+        check_kind(output)
+        check_kind(tensor)
         size = self.size()
         sent = list(input_splits) or [tensor.shape[0] // size] * size
         received = list(output_splits) or [output.shape[0] // size] * size
@@ -392,10 +400,11 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
         self._check_lists((outputs, inputs))
         flat = torch.cat([contiguous(inputs[index].detach()).reshape(-1) for index in self._order])
         splits = [inputs[index].numel() for index in self._order]
-        operation = self._submit(ALLTOALL, [for_engine(flat)], None, splits=[splits], opts=opts)
+        operation = self._submit(ALLTOALL, [for_moving(flat)], None, splits=[splits], opts=opts)
 
         def finish(done: _core.Operation) -> None:
-            whole, sent = (torch.as_tensor(each, device="cpu") for each in done.outputs())
+            outcome, counts_sent = done.outputs()
+            whole, sent = like_input(outcome, flat), torch.as_tensor(counts_sent, device="cpu")
             counts = [outputs[index].numel() for index in self._order]
             for index, n_sent, n_wanted in zip(self._order, sent.tolist(), counts, strict=True):
                 if n_sent != n_wanted:
@@ -424,9 +433,9 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
         else:
             tables = [output.new_empty((0, output.numel())) for output in outputs]
         splits = [[1] * self.size()] * len(tables) if self.rank() == opts.rootRank else None
-        rows = [for_engine(table) for table in tables]
+        rows = [for_moving(table) for table in tables]
         operation = self._submit(SCATTER, rows, None, root=self._ranks[opts.rootRank], splits=splits, opts=opts)
-        return self._work(operation, outputs, _delivery(outputs))
+        return self._work(operation, outputs, _delivery(outputs, tables))
 
     # --- between two ranks
 
@@ -434,7 +443,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
         (tensor,) = tensors
         work = contiguous(tensor.detach())
         name = f"tag {tag}" if self._set == 0 else f"tag {tag} of group {self._set}"
-        operation = submit_transfer(for_engine(work), self._ranks[peer], sender, name, is_numbered=True)
+        operation = submit_transfer(for_moving(work), self._ranks[peer], sender, name, is_numbered=True)
         return self._work(operation, tensors, _write_back([work], tensors))
 
     @recorded("send")

@@ -10,6 +10,7 @@ from ciranda import _core
 from ciranda._ops import Average, Sum
 from ciranda.errors import MismatchError, NotSupportedError
 from ciranda.torch import sparse_rows
+from ciranda.torch.kinds import explain
 from ciranda.torch.tensors import contiguous
 
 Tensor = torch.Tensor
@@ -19,7 +20,8 @@ def parts_of(tensor: Tensor, op: int) -> list[Tensor]:
     """Return the parts of a sparse tensor to gather: an index a row, a value a row, and its shape."""
     if tensor.layout is not torch.sparse_coo:
         raise NotSupportedError(
-            f"all_reduce() of a tensor with layout {tensor.layout}; dense and COO tensors are supported"
+            f"all_reduce() of a tensor with layout {tensor.layout}; dense and COO tensors are supported: "
+            f"{explain(tensor)}"
         )
     if op not in (Sum, Average):
         raise NotSupportedError("all_reduce() of sparse tensors sums or averages; for other operations make them dense")
