@@ -1,6 +1,10 @@
 #include "engine/engine.hpp"
 
+#include <filesystem>
 #include <mutex>
+#include <optional>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "base/block_signals.hpp"
@@ -34,6 +38,13 @@ Status duplicate(const Request& request, int rank) {
 }
 
 }  // namespace
+// The same of one file, however it is called from here.
+std::string whole_path(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::absolute(path, error);
+  return error ? path : whole.lexically_normal().string();
+}
+
 
 // Threads run in `progress` alone, which is ended before any of this is gone.
 struct Engine::Parts {
@@ -53,7 +64,8 @@ struct Engine::Parts {
   WorldParts world;
   const std::shared_ptr<Wake> wake = std::make_shared<Wake>(*mesh);
   std::mutex timeline_mutex;
-  std::unique_ptr<Timeline> timeline;
+  std::unique_ptr<Timeline> timeline;        // rank 0's
+  std::optional<std::string> timeline_path;  // on all ranks, so that all refuse another
   ProgressThreads progress{world};
 };
 
@@ -222,15 +234,21 @@ bool Engine::poll(const OperationPtr& operation) {
 std::unique_ptr<Recording> Engine::record() const { return std::make_unique<Recording>(parts_->recorder); }
 
 Status Engine::start_timeline(const std::string& path, bool marks_cycles) {
-  if (rank() != 0) return Status::ok_status();
   const std::lock_guard lock(parts_->timeline_mutex);
-  if (parts_->timeline) {
-    return Status::invalid_argument("a timeline is being recorded already; call stop_timeline() first");
+  std::optional<std::string>& begun = parts_->timeline_path;
+  const std::string file = whole_path(path);
+  if (begun) {
+    return *begun == file ? Status::ok_status()
+                          : Status::invalid_argument("a timeline is being recorded already, in '" + *begun +
+                                                     "'; call stop_timeline() before you start one in '" + path + "'");
   }
-  const BlockSignals blocked;  // inherited by its thread
-  auto timeline = Timeline::create({path, marks_cycles, rank()}, parts_->recorder, parts_->world.logger);
-  if (!timeline.ok()) return timeline.status();
-  parts_->timeline = std::move(timeline).value();
+  if (rank() == 0) {
+    const BlockSignals blocked;  // inherited by its thread
+    auto timeline = Timeline::create({path, marks_cycles, rank()}, parts_->recorder, parts_->world.logger);
+    if (!timeline.ok()) return timeline.status();
+    parts_->timeline = std::move(timeline).value();
+  }
+  begun = file;
   return Status::ok_status();
 }
 
@@ -254,3 +272,4 @@ void Engine::Parts::leave() {
 }
 
 }  // namespace ciranda
+  parts_->timeline_path.reset();
