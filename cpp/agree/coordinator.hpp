@@ -66,7 +66,7 @@ class Coordinator {
   bool has_priorities() const { return ready_.has_priorities(); }
 
   // --- ranks that never come
-  // Names that have waited longer than the warning time since the last report; fails those over the shutdown time.
+  // Names that have waited for long (see OpenRounds::check()); fails those over the shutdown time.
   std::vector<StallReport> check_stalls(TimePoint now);
   // When check_stalls should next be called; none while nothing waits.
   std::optional<TimePoint> next_stall_check() const { return open_.due(); }

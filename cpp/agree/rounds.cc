@@ -130,6 +130,7 @@ void Rounds::open(Round& round, TimePoint now) {
   round.opened = now;
   round.n_failed_before = failures_.n_failed();
   round.next_report = now + options_.stall.warning;
+  round.is_told = false;
   open_.opened(now);
 }
 
@@ -184,7 +185,7 @@ void Rounds::fail_all(const Status& why) {
 std::vector<StallReport> Rounds::check_stalls(std::optional<TimePoint> groups_due, TimePoint now) {
   Stalls found = open_.check(names_, members_, groups_due, now);
   cancelled_.insert(cancelled_.end(), found.cancelled.begin(), found.cancelled.end());
-  for (const auto& [name, kind, text] : found.failing) fail(*name, kind, text + " It has failed now.");
+  for (const auto& [name, kind, text] : found.failing) fail(*name, kind, text);
   return std::move(found.reports);
 }
 
