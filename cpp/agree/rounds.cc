@@ -184,9 +184,17 @@ void Rounds::fail_all(const Status& why) {
 
 std::vector<StallReport> Rounds::check_stalls(std::optional<TimePoint> groups_due, TimePoint now) {
   Stalls found = open_.check(names_, members_, groups_due, now);
+  end(found);
+  return std::move(found.reports);
+}
+
+void Rounds::check_standstill(const Standstill& standstill) {
+  if (standstill.holds(names_, members_)) end(end_standstill(names_, members_));
+}
+
+void Rounds::end(const Stalls& found) {
   cancelled_.insert(cancelled_.end(), found.cancelled.begin(), found.cancelled.end());
   for (const auto& [name, kind, text] : found.failing) fail(*name, kind, text);
-  return std::move(found.reports);
 }
 
 void Rounds::take_ended(std::vector<LogEntry>& entries) {

@@ -28,6 +28,7 @@
 #include "call/operation.hpp"
 #include "call/request.hpp"
 #include "observe/recording.hpp"
+#include "progress/long_waits.hpp"
 #include "transport/mesh.hpp"
 
 namespace ciranda {
@@ -46,9 +47,12 @@ class Engine {
   using Interrupted = std::function<bool()>;
 
   // The engine owns the mesh and starts its background thread.
-  // `backends`: for host memory and for devices; they outlive it.
+  // `backends`: for host memory and for devices; they outlive it. `may_others_call` is asked by a thread that has
+  // waited for a second, without the progress lock. Only where it says no is the rank known to stand
+  // (agree/standstill.hpp); without it that is known of none.
   static std::unique_ptr<Engine> create(std::unique_ptr<Mesh> mesh, const Config& config,
-                                        std::span<const BackendRow> backends = all_backends());
+                                        std::span<const BackendRow> backends = all_backends(),
+                                        MayOthersCall may_others_call = nullptr);
   ~Engine();  // shutdown(), if that was not called
 
   Engine(const Engine&) = delete;
@@ -146,7 +150,8 @@ class Engine {
   std::shared_ptr<SharedRegions> shared_regions() const;
 
   struct Parts;
-  Engine(std::unique_ptr<Mesh> mesh, const Config& config, std::span<const BackendRow> backends);
+  Engine(std::unique_ptr<Mesh> mesh, const Config& config, std::span<const BackendRow> backends,
+         MayOthersCall may_others_call);
   std::unique_ptr<Parts> parts_;
 };
 
