@@ -64,6 +64,7 @@ void code(auto& io, Is<DuplicateMessage> auto& m) { code_name(io, m.name); }
 void code(auto& io, Is<JoinMessage> auto& m) { io(m.nth); }
 void code(auto& io, Is<InputMessage> auto& m) { io(m.cache_id, m.round, m.input); }
 void code(auto& io, Is<ForgottenMessage> auto& m) { io(m.kept); }
+void code(auto& io, Is<StandingMessage> auto& m) { io(m.log_index, m.n_pending); }
 void code(auto& io, Is<NoInputMessage> auto& m) { io(m.cache_id, m.round); }
 void code(auto& io, Is<RelayedMessage::Item> auto& m) { io(m.ranks, m.report); }
 void code(auto& io, Is<RelayedMessage> auto& m) { io(m.items, m.is_waiting); }

@@ -21,7 +21,8 @@ Coordinator::Coordinator(CoordinatorOptions options)
       ready_(options_),
       open_(options_),
       rounds_(options_, members_, cache_ids_, ready_, open_),
-      groups_(options_, members_, ready_, rounds_, open_) {}
+      groups_(options_, members_, ready_, rounds_, open_),
+      standstill_(options_.size) {}
 
 // --- reports
 
@@ -37,7 +38,10 @@ Status Coordinator::on_request(int rank, RequestMessage message, TimePoint now) 
 Status Coordinator::on_message(int rank, Message&& message, TimePoint now) {
   if (auto* request = std::get_if<RequestMessage>(&message)) return on_request(rank, std::move(*request), now);
   if (const auto* ready = std::get_if<ReadyMessage>(&message)) return on_ready(rank, *ready, now);
-  if (const auto* groups = std::get_if<GroupsMessage>(&message)) return groups_.report(*groups, rank, now);
+  if (const auto* groups = std::get_if<GroupsMessage>(&message)) {
+    if (!groups->groups.empty()) standstill_.moves(rank);
+    return groups_.report(*groups, rank, now);
+  }
   if (const auto* duplicate = std::get_if<DuplicateMessage>(&message)) {
     Reported reported{rank, now};
     reported.is_duplicate = true;
@@ -47,6 +51,7 @@ Status Coordinator::on_message(int rank, Message&& message, TimePoint now) {
   if (const auto* no_input = std::get_if<NoInputMessage>(&message)) return on_no_input(rank, *no_input);
   if (const auto* join = std::get_if<JoinMessage>(&message)) return on_join(rank, *join);
   if (const auto* forgotten = std::get_if<ForgottenMessage>(&message)) return on_forgotten(rank, *forgotten);
+  if (const auto* standing = std::get_if<StandingMessage>(&message)) on_standing(rank, *standing);
   if (std::holds_alternative<WaitingMessage>(message)) on_waiting(rank);
   return Status::ok_status();
 }
@@ -99,6 +104,7 @@ Status Coordinator::on_join(int rank, const JoinMessage& message) {
   }
   if (members_.has_joined(rank)) return Status::ok_status();
   groups_.disperse_all();
+  standstill_.moves(rank);
   rounds_.join(rank);
   return Status::ok_status();
 }
@@ -121,6 +127,7 @@ Status Coordinator::on_relayed(const RelayedMessage& relayed, TimePoint now) {
 
 Status Coordinator::report(NamedRounds& name, Reported reported) {
   groups_.touch(name);
+  standstill_.moves(reported.rank);
   return rounds_.report(name, std::move(reported));
 }
 
@@ -151,6 +158,12 @@ std::vector<LogEntry> Coordinator::take_entries(bool wire_is_idle, std::size_t n
   }
   if (auto plan = groups_.publish(ready_.order(), cache_ids_.names())) entries.emplace_back(std::move(*plan));
   if (auto forget = cache_ids_.forget_some(!groups_.is_previous_in_use())) entries.emplace_back(std::move(*forget));
+  if (entries.empty() && ready_.is_empty() && standstill_.may_hold(members_, n_entries_)) {
+    groups_.disperse_all();
+    rounds_.check_standstill(standstill_);
+    rounds_.take_ended(entries);
+  }
+  n_entries_ += entries.size();
   return entries;
 }
 

@@ -24,6 +24,7 @@
 #include "agree/planned_groups.hpp"
 #include "agree/ready_queue.hpp"
 #include "agree/rounds.hpp"
+#include "agree/standstill.hpp"
 
 namespace ciranda {
 
@@ -39,6 +40,9 @@ class Coordinator {
   Status on_forgotten(int rank, const ForgottenMessage& message);
   Status on_join(int rank, const JoinMessage& message);
   void on_waiting(int rank) { members_.waits(rank); }
+  void on_standing(int rank, const StandingMessage& message) {
+    if (!members_.has_joined(rank)) standstill_.stands(rank, message);
+  }
   // Whichever of these the message is, a report of groups, or a duplicate; any other is nothing to the coordinator.
   Status on_message(int rank, Message&& message, TimePoint now);
   // All of this at once, from the first of the relays (relay.hpp). Then nothing comes from ranks themselves.
@@ -66,7 +70,7 @@ class Coordinator {
   bool has_priorities() const { return ready_.has_priorities(); }
 
   // --- ranks that never come
-  // Names that have waited longer than the warning time since the last report; fails those over the shutdown time.
+  // Names that have waited for long (see OpenRounds::check()); fails those over the shutdown time.
   std::vector<StallReport> check_stalls(TimePoint now);
   // When check_stalls should next be called; none while nothing waits.
   std::optional<TimePoint> next_stall_check() const { return open_.due(); }
@@ -87,8 +91,10 @@ class Coordinator {
   OpenRounds open_;
   Rounds rounds_;
   PlannedGroups groups_;
+  Standstill standstill_;
   bool is_waited_for_ = false;  // as the relays say
   std::uint64_t n_times_all_joined_ = 0;
+  std::uint64_t n_entries_ = 0;    // of the log
   std::uint64_t n_unchecked_ = 0;  // entries since results were last compared
 };
 

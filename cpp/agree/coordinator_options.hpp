@@ -35,8 +35,8 @@ struct CoordinatorOptions {
   AgreementLimits limits;
   std::uint64_t check_interval = 0;  // after how many entries results are compared; 0: never
   StallLimits stall;
-  // Every call is waited for before the next: ranks that make theirs in different orders wait for each other for ever,
-  // which is told by failing them when the warning is due.
+  // Every call is waited for before the next, whatever threads there are: ranks that make theirs in different orders
+  // wait for each other for ever, which is told by failing them when the warning is due.
   bool fails_other_orders = false;
 
   bool has_buffers() const { return size == 2; }  // as for room_for() (agree/round_places.hpp)

@@ -38,6 +38,7 @@ class Members {
   void join(int member);
   bool has_joined(int member) const { return has_joined_[static_cast<std::size_t>(member)]; }
   bool has_any_joined() const { return n_joined_ > 0; }
+  int n_joined() const { return n_joined_; }
   // All have joined, this one as the last.
   std::optional<int> last_joined() const;
   // REQUIRES: all have joined. None has, then.

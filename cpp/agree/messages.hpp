@@ -81,10 +81,18 @@ struct NoInputMessage {
   std::uint64_t round = 0;
 };
 
+// No thread of this rank makes another call before one of its pending ones is answered, and all of these are in this
+// lane (standstill.hpp). So it is until the rank reports anything else, or is answered.
+struct StandingMessage {
+  std::uint64_t log_index = 0;  // the entries of the log before this one are executed
+  std::uint32_t n_pending = 0;  // calls, all of them reported; 0: it stands no longer
+  bool operator==(const StandingMessage&) const = default;
+};
+
 // --- relay -> relay: what the ranks of a subtree report (relay.hpp), in the order in which each did
 
-using ReadyReport =
-    std::variant<RequestMessage, ReadyMessage, GroupsMessage, DuplicateMessage, JoinMessage, ForgottenMessage>;
+using ReadyReport = std::variant<RequestMessage, ReadyMessage, GroupsMessage, DuplicateMessage, JoinMessage,
+                                 ForgottenMessage, StandingMessage>;
 
 struct RelayedMessage {
   struct Item {
@@ -209,9 +217,10 @@ struct LogMessage {
   std::vector<LogEntry> entries;
 };
 
-using Message = std::variant<RequestMessage, ReadyMessage, DuplicateMessage, WaitingMessage, ByeMessage, ByeAckMessage,
-                             AbortMessage, PingMessage, PongMessage, LogMessage, JoinMessage, GroupsMessage,
-                             RelayedMessage, InputMessage, NoInputMessage, NoMoreInputsMessage, ForgottenMessage>;
+using Message =
+    std::variant<RequestMessage, ReadyMessage, DuplicateMessage, WaitingMessage, ByeMessage, ByeAckMessage,
+                 AbortMessage, PingMessage, PongMessage, LogMessage, JoinMessage, GroupsMessage, RelayedMessage,
+                 InputMessage, NoInputMessage, NoMoreInputsMessage, ForgottenMessage, StandingMessage>;
 
 // What travels: a message and the lane that it concerns (0 where it concerns no lane).
 struct Envelope {

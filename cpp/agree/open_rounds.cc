@@ -1,6 +1,7 @@
 #include "agree/open_rounds.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "base/earliest.hpp"
@@ -9,6 +10,7 @@ namespace ciranda {
 
 namespace {
 
+constexpr const char* kFailed = " It has failed now.";
 // How many of the missing ranks are checked for another order: a report stays cheap where hundreds are missing.
 constexpr std::size_t kMissingAsked = 4;
 // In how many reports of one check: each passes over all names.
@@ -54,9 +56,9 @@ Stalls OpenRounds::check(const RoundsByName& names, const Members& members, std:
                          TimePoint now) {
   Stalls found;
   std::size_t n_told = 0;
-  const auto report_of = [&](const NamedRounds& name) {
-    StallReport report = name.stall_report(members, now);
-    if (n_told++ < kReportsOfOrder) note_other_order(names, members, name.round, report);
+  const auto report_of = [&](const NamedRounds& name, bool is_told = false) {
+    StallReport report = name.stall_report(members, now, is_told);
+    if (!is_told && n_told++ < kReportsOfOrder) note_other_order(names, members, name.round, report);
     return report;
   };
   const auto fail = [&](NamedRounds& name, ErrorKind kind, const std::string& text) {
@@ -70,14 +72,15 @@ Stalls OpenRounds::check(const RoundsByName& names, const Members& members, std:
     bool is_over = options_.stall.shutdown.count() > 0 && now - round.opened >= options_.stall.shutdown;
     const bool is_due = options_.stall.warning.count() > 0 && now >= round.next_report;
     StallReport report;
-    if (is_due || (is_over && !round.is_direct())) report = report_of(*name);
+    const bool is_told = round.is_told && !is_over && !options_.fails_other_orders;
+    if (is_due || (is_over && !round.is_direct())) report = report_of(*name, is_told);
     const bool is_in_vain = options_.fails_other_orders && is_due && report.crossed != nullptr;
     const ErrorKind kind = is_over ? ErrorKind::kTimeout : ErrorKind::kMismatch;
     is_over = is_over || is_in_vain;
     if (is_over && !round.is_direct()) {
-      fail(*name, kind, report.text);
+      fail(*name, kind, report.text + kFailed);
       if (is_in_vain && !report.crossed->round.is_direct()) {
-        fail(*report.crossed, kind, report_of(*report.crossed).text);
+        fail(*report.crossed, kind, report_of(*report.crossed).text + kFailed);
       }
       continue;
     }
@@ -86,7 +89,8 @@ Stalls OpenRounds::check(const RoundsByName& names, const Members& members, std:
     }
     if (is_due) {
       found.reports.push_back(report);
-      round.next_report = now + options_.stall.warning;
+      round.is_told = true;
+      round.next_report = now + std::max<std::chrono::nanoseconds>(options_.stall.warning, now - round.opened);
     }
     if (!is_over) due_ = earliest(due_, first_due(round.opened, round.next_report));
     if (is_over && options_.stall.warning.count() > 0) due_ = earliest(due_, round.next_report);

@@ -48,8 +48,9 @@ class OpenRounds {
     return first_due(opened, opened + options_.stall.warning);
   }
 
-  // Rounds that have waited longer than the warning time since they were last reported; those over the shutdown time
-  // are to fail. `groups_due`: when planned groups must be looked at.
+  // Rounds that have waited for the warning time, and again whenever they have waited twice as long as they had when
+  // they were last reported; those over the shutdown time are to fail. `groups_due`: when planned groups must be looked
+  // at.
   Stalls check(const RoundsByName& names, const Members& members, std::optional<TimePoint> groups_due, TimePoint now);
 
  private:

@@ -46,9 +46,10 @@ Status Relay::hear(int from, Message message) {
     return Status::ok_status();
   }
   const auto* groups = std::get_if<GroupsMessage>(&message);
-  const bool is_no_work =
-      (groups != nullptr && groups->groups.empty()) || std::holds_alternative<ForgottenMessage>(message);
-  if (!is_no_work) set_waiting(*found, false);  // but that it knows a plan, or has forgotten names
+  const bool is_no_work = (groups != nullptr && groups->groups.empty()) ||
+                          std::holds_alternative<ForgottenMessage>(message) ||
+                          std::holds_alternative<StandingMessage>(message);
+  if (!is_no_work) set_waiting(*found, false);  // but that it knows a plan, has forgotten names, or stands
   std::optional<ReadyReport> report = report_in(std::move(message));
   if (!report) return Status::internal("rank " + std::to_string(from) + " reported what no rank reports");
   hear_report(child, {}, std::move(*report));

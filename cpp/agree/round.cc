@@ -129,7 +129,7 @@ void NamedRounds::update_agreed() {
 
 // --- for people
 
-StallReport NamedRounds::stall_report(const Members& members, TimePoint now) const {
+StallReport NamedRounds::stall_report(const Members& members, TimePoint now, bool is_told) const {
   StallReport report;
   std::vector<std::string> missing;
   std::vector<std::string> present;
@@ -141,7 +141,12 @@ StallReport NamedRounds::stall_report(const Members& members, TimePoint now) con
       missing.push_back(members.last_text(member, now));
     }
   }
-  report.text = "'" + name + "' has waited " + seconds_text(now - round.opened) + " for " + join_texts(missing) +
+  const std::string waited = seconds_text(now - round.opened);
+  if (is_told) {
+    report.text = "'" + name + "' still waits, after " + waited + ", for " + join_texts(missing) + ".";
+    return report;
+  }
+  report.text = "'" + name + "' has waited " + waited + " for " + join_texts(missing) +
                 ". Ranks that submitted it: " + join_texts(present) +
                 ". All ranks must make the same calls; if one works long on its own, raise "
                 "CIRANDA_STALL_WARNING_SECONDS and CIRANDA_STALL_SHUTDOWN_SECONDS.";

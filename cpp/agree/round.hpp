@@ -48,6 +48,7 @@ struct Round {
   std::uint64_t n_failed_before = 0;  // failed rounds of all names when this one opened
   TimePoint opened;
   TimePoint next_report;  // if it stalls
+  bool is_told = false;   // that it has
 
   bool is_open() const { return stage != Stage::kClosed; }
   bool is_ready() const { return stage == Stage::kReady; }
@@ -133,7 +134,8 @@ struct NamedRounds {
   bool is_root_absent(const Members& members) const;
   // What was sent in full replaces what was agreed before. REQUIRES: the round is open.
   void update_agreed();
-  StallReport stall_report(const Members& members, TimePoint now) const;
+  // `is_told`: people know more of it already.
+  StallReport stall_report(const Members& members, TimePoint now, bool is_told) const;
 
  private:
   Signature shown_signature_of(int member) const;

@@ -130,6 +130,7 @@ void Rounds::open(Round& round, TimePoint now) {
   round.opened = now;
   round.n_failed_before = failures_.n_failed();
   round.next_report = now + options_.stall.warning;
+  round.is_told = false;
   open_.opened(now);
 }
 
@@ -183,9 +184,17 @@ void Rounds::fail_all(const Status& why) {
 
 std::vector<StallReport> Rounds::check_stalls(std::optional<TimePoint> groups_due, TimePoint now) {
   Stalls found = open_.check(names_, members_, groups_due, now);
-  cancelled_.insert(cancelled_.end(), found.cancelled.begin(), found.cancelled.end());
-  for (const auto& [name, kind, text] : found.failing) fail(*name, kind, text + " It has failed now.");
+  end(found);
   return std::move(found.reports);
+}
+
+void Rounds::check_standstill(const Standstill& standstill) {
+  if (standstill.holds(names_, members_)) end(end_standstill(names_, members_));
+}
+
+void Rounds::end(const Stalls& found) {
+  cancelled_.insert(cancelled_.end(), found.cancelled.begin(), found.cancelled.end());
+  for (const auto& [name, kind, text] : found.failing) fail(*name, kind, text);
 }
 
 void Rounds::take_ended(std::vector<LogEntry>& entries) {

@@ -27,6 +27,7 @@
 #include "agree/open_rounds.hpp"
 #include "agree/ready_queue.hpp"
 #include "agree/round.hpp"
+#include "agree/standstill.hpp"
 
 namespace ciranda {
 
@@ -63,6 +64,8 @@ class Rounds {
   void fail_all(const Status& why);
   // As OpenRounds::check().
   std::vector<StallReport> check_stalls(std::optional<TimePoint> groups_due, TimePoint now);
+  // Ends all of them, if the members wait for each other for ever. REQUIRES: as of Standstill::holds().
+  void check_standstill(const Standstill& standstill);
 
   // What failed or is cancelled; it goes into the log before what is carried out.
   void take_ended(std::vector<LogEntry>& entries);
@@ -73,6 +76,7 @@ class Rounds {
   Status end_direct_round(NamedRounds& name);
   void arrive(NamedRounds& name, const Reported& reported);
   void complete(NamedRounds& name);
+  void end(const Stalls& found);
   void fail(NamedRounds& name, ErrorKind kind, const std::string& text,
             const std::optional<DuplicateCall>& duplicate = std::nullopt);
 

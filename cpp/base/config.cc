@@ -153,8 +153,8 @@ constexpr std::array kSettings{
     real("STALL_SHUTDOWN_SECONDS", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", &Config::stall_shutdown_seconds, 0,
          kMaxSeconds, "Seconds after which a tensor fails that some rank has not submitted; 0 for never."),
     boolean("FAIL_OTHER_ORDERS", "", &Config::fail_other_orders,
-            "Fail calls that ranks make in different orders after CIRANDA_STALL_WARNING_SECONDS, instead of telling of "
-            "them: where a rank does nothing else until its call has ended. The lowest rank's value counts."),
+            "Fail calls that ranks make in different orders after CIRANDA_STALL_WARNING_SECONDS, also where threads of "
+            "the ranks might still make others. The lowest rank's value counts."),
     word("LOG_LEVEL", "HOROVOD_LOG_LEVEL", &Config::log_level, kLogLevels,
          "Least severe messages to show: trace, debug, info, warning, error or fatal."),
     text("TIMELINE", "HOROVOD_TIMELINE", &Config::timeline,

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/block_signals.hpp"
+#include "base/own_thread.hpp"
 #include "call/callbacks.hpp"
 
 namespace ciranda {
@@ -33,6 +34,11 @@ class CallbackThreads::State : public std::enable_shared_from_this<State> {
     std::unique_lock lock(mutex_);
     is_unflushed_.store(false, std::memory_order_relaxed);
     if (!queue_.empty() && !call_a_thread()) run_all_directly(lock);
+  }
+
+  bool are_idle() {
+    const std::lock_guard lock(mutex_);
+    return queue_.empty() && n_running_ == 0;
   }
 
   void finish() {
@@ -77,6 +83,7 @@ class CallbackThreads::State : public std::enable_shared_from_this<State> {
   }
 
   void run() {
+    const OwnThread own;
     Lock lock(mutex_);
     while (is_called(lock)) {
       stand_by(lock);
@@ -185,6 +192,7 @@ CallbackThreads::~CallbackThreads() { finish(); }
 
 void CallbackThreads::post(Callback callback) { state_->post(std::move(callback)); }
 void CallbackThreads::flush() { state_->flush(); }
+bool CallbackThreads::are_idle() const { return state_->are_idle(); }
 void CallbackThreads::finish() { state_->finish(); }
 
 }  // namespace ciranda

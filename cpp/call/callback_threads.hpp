@@ -28,6 +28,8 @@ class CallbackThreads {
   // Has a thread run it; which is woken by the next flush(), one for all that was posted before. Never blocks.
   void post(Callback callback);
   void flush();
+  // No callback runs, or is to.
+  bool are_idle() const;
 
   // Returns once all that was posted has run and all threads have ended. A callback that calls this does not count, nor
   // does its thread, which ends with it.

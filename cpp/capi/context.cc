@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/other_launchers.hpp"
+#include "capi/callers.hpp"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
 #include "capi/translate.hpp"
@@ -54,6 +55,7 @@ ciranda_status ciranda_init(const ciranda_options* options, ciranda_context** co
     return CIRANDA_INVALID_ARGUMENT;
   }
   *context = nullptr;
+  ciranda::capi::note_native_callers();
   return ciranda::capi::guarded([&] {
     auto result = ciranda::capi::init(options);
     if (result.ok()) {
@@ -76,6 +78,7 @@ ciranda_status ciranda_shutdown(ciranda_context* context) noexcept {
 
 ciranda_context* ciranda_current(void) noexcept {
   ciranda_context* found = nullptr;
+  ciranda::capi::note_native_callers();
   ciranda::capi::guarded([&] {
     found = ciranda::capi::current();
     return CIRANDA_OK;

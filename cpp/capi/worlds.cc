@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "capi/callers.hpp"
 #include "engine/connect.hpp"
 
 namespace ciranda::capi {
@@ -99,7 +100,7 @@ Result<ciranda_context*> join_world(Config config, std::optional<std::uint64_t> 
                                     const Engine::Interrupted& interrupted) {
   BeingJoined being_joined(here());
   if (Status status = refuse_other_engines(); !status.ok()) return status;
-  auto engine = connect(config, being_joined.take_epoch(epoch), interrupted);
+  auto engine = connect(config, being_joined.take_epoch(epoch), interrupted, &others_may_call);
   if (!engine.ok()) return engine.status();
   return being_joined.open(std::move(config), std::move(engine).value());
 }

@@ -76,9 +76,10 @@ Result<BootstrapOptions> bootstrap_options(const Config& config, std::uint64_t e
   return options;
 }
 
-Result<std::unique_ptr<Engine>> start_engine(std::unique_ptr<Mesh> mesh, const Config& config) {
+Result<std::unique_ptr<Engine>> start_engine(std::unique_ptr<Mesh> mesh, const Config& config,
+                                             MayOthersCall may_others_call) {
   try {
-    return Engine::create(std::move(mesh), config);
+    return Engine::create(std::move(mesh), config, all_backends(), std::move(may_others_call));
   } catch (const std::system_error& error) {
     return Status::internal("cannot start the engine's thread: " + error.code().message() +
                             ": is the number of processes limited (ulimit -u, or the cgroup's pids.max)?");
@@ -88,7 +89,7 @@ Result<std::unique_ptr<Engine>> start_engine(std::unique_ptr<Mesh> mesh, const C
 }  // namespace
 
 Result<std::unique_ptr<Engine>> connect(const Config& config, std::uint64_t epoch,
-                                        const Engine::Interrupted& interrupted) {
+                                        const Engine::Interrupted& interrupted, MayOthersCall may_others_call) {
   if (Status status = limit_simd(config.simd); !status.ok()) return status;
   Result<BootstrapOptions> options = bootstrap_options(config, epoch);
   if (!options.ok()) return options.status();
@@ -96,7 +97,7 @@ Result<std::unique_ptr<Engine>> connect(const Config& config, std::uint64_t epoc
   Result<std::unique_ptr<Mesh>> mesh = join_world(options.value());
   if (!mesh.ok()) return mesh.status();
   staging_choice().prescribe(staging_copy_named(config.staging_copy));
-  auto engine = start_engine(std::move(mesh).value(), config);
+  auto engine = start_engine(std::move(mesh).value(), config, std::move(may_others_call));
   if (!engine.ok()) return engine;
   // DYNAMIC is how scripts for Horovod say that they start it later.
   if (!config.timeline.empty() && config.timeline != "DYNAMIC") {

@@ -1,6 +1,10 @@
 #include "engine/engine.hpp"
 
+#include <filesystem>
 #include <mutex>
+#include <optional>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "base/block_signals.hpp"
@@ -14,7 +18,8 @@
 namespace ciranda {
 namespace {
 
-constexpr auto kSignalTimeout = std::chrono::seconds(1);
+// In which a waiting thread looks for signals, and whether all others wait as well.
+constexpr auto kLookInterval = std::chrono::seconds(1);
 
 // Calls back on a thread that is there for callbacks; which the next flush wakes.
 Operation::Callback on_own_thread(CallbackThreads& threads, Operation::Callback callback) {
@@ -33,12 +38,22 @@ Status duplicate(const Request& request, int rank) {
       ": its first use is still pending. Wait for the first one, or give each its own name.");
 }
 
+// The same of one file, however it is called from here.
+std::string whole_path(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::absolute(path, error);
+  return error ? path : whole.lexically_normal().string();
+}
+
 }  // namespace
 
 // Threads run in `progress` alone, which is ended before any of this is gone.
 struct Engine::Parts {
-  Parts(std::unique_ptr<Mesh> mesh_of_world, const Config& config, std::span<const BackendRow> backends)
-      : mesh(std::move(mesh_of_world)), world{*mesh, config, *recorder, backends} {}
+  Parts(std::unique_ptr<Mesh> mesh_of_world, const Config& config, std::span<const BackendRow> backends,
+        MayOthersCall may_others_call)
+      : mesh(std::move(mesh_of_world)),
+        world{*mesh, config, *recorder, backends},
+        progress(world, std::move(may_others_call)) {}
   ~Parts() {
     leave();  // also if another thread has begun to
     wake->end();
@@ -53,17 +68,19 @@ struct Engine::Parts {
   WorldParts world;
   const std::shared_ptr<Wake> wake = std::make_shared<Wake>(*mesh);
   std::mutex timeline_mutex;
-  std::unique_ptr<Timeline> timeline;
-  ProgressThreads progress{world};
+  std::unique_ptr<Timeline> timeline;        // rank 0's
+  std::optional<std::string> timeline_path;  // on all ranks, so that all refuse another
+  ProgressThreads progress;
 };
 
 std::unique_ptr<Engine> Engine::create(std::unique_ptr<Mesh> mesh, const Config& config,
-                                       std::span<const BackendRow> backends) {
-  return std::unique_ptr<Engine>(new Engine(std::move(mesh), config, backends));
+                                       std::span<const BackendRow> backends, MayOthersCall may_others_call) {
+  return std::unique_ptr<Engine>(new Engine(std::move(mesh), config, backends, std::move(may_others_call)));
 }
 
-Engine::Engine(std::unique_ptr<Mesh> mesh, const Config& config, std::span<const BackendRow> backends)
-    : parts_(std::make_unique<Parts>(std::move(mesh), config, backends)) {}
+Engine::Engine(std::unique_ptr<Mesh> mesh, const Config& config, std::span<const BackendRow> backends,
+               MayOthersCall may_others_call)
+    : parts_(std::make_unique<Parts>(std::move(mesh), config, backends, std::move(may_others_call))) {}
 Engine::~Engine() = default;
 
 // --- the world
@@ -183,15 +200,31 @@ std::optional<Engine::OperationPtr> Engine::repeat(const Call& call, OpHandle* h
 Status Engine::wait(const OperationPtr& operation, const Interrupted& interrupted, Deadline deadline) {
   if (Status status = may("wait"); !status.ok()) return status;
   if (operation->is_done()) return operation->status();
-  Waiting waiting(parts_->progress.waits());
+  ProgressThreads& progress = parts_->progress;
+  Waiting waiting(progress.waits());
+  LongWait long_wait(progress.long_waits());
   // Asked before each sleep: a signal that comes while this thread runs the progress loop cuts no system call short.
   // One that comes just before the system call is noticed when that ends.
   bool is_late = false;
-  while (!parts_->progress.run_until_done(*operation, deadline, waiting)) {
-    is_late = deadline && std::chrono::steady_clock::now() >= *deadline;
+  // The end that a call without an answer finds: before that the thread does not go on by itself.
+  const auto comes_before = [&](const Deadline& time) {
+    const auto patience = stall_limits(parts_->world.config).shutdown;
+    return !time || (patience.count() > 0 && std::chrono::steady_clock::now() + patience < *time);
+  };
+  std::chrono::nanoseconds slept{0};
+  while (!progress.run_until_done(*operation, deadline, waiting)) {
+    const auto asleep = std::chrono::steady_clock::now();
+    is_late = deadline && asleep >= *deadline;
     if (is_late || (interrupted && interrupted())) break;
-    if (operation->sleep_until_done(interrupted ? at_most(kSignalTimeout, deadline) : time_to(deadline))) break;
+    if (operation->sleep_until_done(at_most(kLookInterval, deadline))) break;
+    slept += std::chrono::steady_clock::now() - asleep;
+    if (slept < kLookInterval || !comes_before(deadline)) continue;
+    long_wait.begin();
+    progress.look_whether_all_wait();
   }
+  const bool is_given_up = long_wait.is_long() && !operation->is_done();
+  long_wait.end();
+  if (is_given_up) progress.wait_no_longer();
   if (operation->is_done()) return operation->status();
   return is_late ? Status::timeout("the operation was not done in time") : Status::aborted("the wait was interrupted");
 }
@@ -222,21 +255,28 @@ bool Engine::poll(const OperationPtr& operation) {
 std::unique_ptr<Recording> Engine::record() const { return std::make_unique<Recording>(parts_->recorder); }
 
 Status Engine::start_timeline(const std::string& path, bool marks_cycles) {
-  if (rank() != 0) return Status::ok_status();
   const std::lock_guard lock(parts_->timeline_mutex);
-  if (parts_->timeline) {
-    return Status::invalid_argument("a timeline is being recorded already; call stop_timeline() first");
+  std::optional<std::string>& begun = parts_->timeline_path;
+  const std::string file = whole_path(path);
+  if (begun) {
+    return *begun == file ? Status::ok_status()
+                          : Status::invalid_argument("a timeline is being recorded already, in '" + *begun +
+                                                     "'; call stop_timeline() before you start one in '" + path + "'");
   }
-  const BlockSignals blocked;  // inherited by its thread
-  auto timeline = Timeline::create({path, marks_cycles, rank()}, parts_->recorder, parts_->world.logger);
-  if (!timeline.ok()) return timeline.status();
-  parts_->timeline = std::move(timeline).value();
+  if (rank() == 0) {
+    const BlockSignals blocked;  // inherited by its thread
+    auto timeline = Timeline::create({path, marks_cycles, rank()}, parts_->recorder, parts_->world.logger);
+    if (!timeline.ok()) return timeline.status();
+    parts_->timeline = std::move(timeline).value();
+  }
+  begun = file;
   return Status::ok_status();
 }
 
 void Engine::stop_timeline() {
   const std::lock_guard lock(parts_->timeline_mutex);
   parts_->timeline.reset();
+  parts_->timeline_path.reset();
 }
 
 // --- the end

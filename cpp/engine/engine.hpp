@@ -28,6 +28,7 @@
 #include "call/operation.hpp"
 #include "call/request.hpp"
 #include "observe/recording.hpp"
+#include "progress/long_waits.hpp"
 #include "transport/mesh.hpp"
 
 namespace ciranda {
@@ -46,9 +47,12 @@ class Engine {
   using Interrupted = std::function<bool()>;
 
   // The engine owns the mesh and starts its background thread.
-  // `backends`: for host memory and for devices; they outlive it.
+  // `backends`: for host memory and for devices; they outlive it. `may_others_call` is asked by a thread that has
+  // waited for a second, without the progress lock. Only where it says no is the rank known to stand
+  // (agree/standstill.hpp); without it that is known of none.
   static std::unique_ptr<Engine> create(std::unique_ptr<Mesh> mesh, const Config& config,
-                                        std::span<const BackendRow> backends = all_backends());
+                                        std::span<const BackendRow> backends = all_backends(),
+                                        MayOthersCall may_others_call = nullptr);
   ~Engine();  // shutdown(), if that was not called
 
   Engine(const Engine&) = delete;
@@ -130,8 +134,9 @@ class Engine {
   // What this rank's calls do, from here on, for as long as the recording lives; it may outlive the engine. No call
   // goes another way because of it.
   std::unique_ptr<Recording> record() const;
-  // Writes the calls of rank 0 to a file; on the others it does nothing. InvalidArgument: there is a timeline already,
-  // or the file cannot be made. Any thread's, as is stop_timeline(), which completes the file.
+  // Writes the calls of rank 0 to a file; on the others it only notes that. Does nothing while there is a timeline in this
+  // file. InvalidArgument: there is one in another, on all ranks alike; or the file cannot be made. Any thread's, as is
+  // stop_timeline(), which completes the file.
   Status start_timeline(const std::string& path, bool marks_cycles);
   void stop_timeline();
 
@@ -145,7 +150,8 @@ class Engine {
   std::shared_ptr<SharedRegions> shared_regions() const;
 
   struct Parts;
-  Engine(std::unique_ptr<Mesh> mesh, const Config& config, std::span<const BackendRow> backends);
+  Engine(std::unique_ptr<Mesh> mesh, const Config& config, std::span<const BackendRow> backends,
+         MayOthersCall may_others_call);
   std::unique_ptr<Parts> parts_;
 };
 

@@ -242,6 +242,17 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
   return Status::ok_status();
 }
 
+std::optional<StandingMessage> Lane::standing() const {
+  if (parting_ || has_ended_ || has_joined() || !data_.is_idle() || !in_memory_.empty()) return std::nullopt;
+  return StandingMessage{n_logged_, static_cast<std::uint32_t>(in_flight_.size())};
+}
+
+// Behind what is held.
+void Lane::say(const StandingMessage& standing, TimePoint now) {
+  parts_.control.hurry();
+  reports_.add(standing, now);
+}
+
 // --- executing
 
 Result<bool> Lane::execute(TimePoint now) {

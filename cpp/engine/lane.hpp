@@ -66,6 +66,11 @@ class Lane {
   // Whether lazy news may be what this lane waits for: data for what it executes, or a report.
   bool awaits_lazy_news() const { return !data_.is_idle() || log_.awaits_reports(in_flight_.has_undeferrable()); }
 
+  // What this rank could say while all of its threads wait, and only answers of this lane wake them. None: it has
+  // joined here, something is not reported yet, or is being carried out.
+  std::optional<StandingMessage> standing() const;
+  void say(const StandingMessage& standing, TimePoint now);
+
   // A rank has left. What a member took part in is still carried out, nothing else can be.
   void heed(const Departure& departure);
   void fail_what_cannot_come();

@@ -36,6 +36,13 @@ Lane* Lanes::find(LaneId id) const {
   return found == by_id_.end() ? nullptr : found->second;
 }
 
+Lane* Lanes::find_only_pending() const {
+  const auto is_pending = [](const auto& lane) { return lane->has_pending(); };
+  const auto first = std::find_if(lanes_.begin(), lanes_.end(), is_pending);
+  if (first == lanes_.end() || !kept_.empty() || std::any_of(first + 1, lanes_.end(), is_pending)) return nullptr;
+  return first->get();
+}
+
 // Of a call that nothing has looked at. It must not come before those that are kept, nor after the join of its set,
 // which the set's first lane knows.
 Lane* Lanes::find_further(std::uint32_t process_set, std::uint32_t number) const {

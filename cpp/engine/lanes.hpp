@@ -37,6 +37,10 @@ class Lanes final : public LaneMessages {
     return false;
   }
 
+  Lane* find(LaneId id) const;
+  // The one in which all pending calls of this rank are; null if there is none.
+  Lane* find_only_pending() const;
+
   Status on_message(int peer, LaneId id, Message message, TimePoint now) override;
   // The messages that lanes can take by now.
   Status hear_kept(TimePoint now);
@@ -67,7 +71,6 @@ class Lanes final : public LaneMessages {
   Status remove_set(const Request& request, std::int64_t& result);
   Status add_lane(const Request& request);
 
-  Lane* find(LaneId id) const;
   Lane* find_further(std::uint32_t process_set, std::uint32_t number) const;
   Lane* find_or_make(LaneId id);
   Lane& make(LaneId id, const std::vector<int>& ranks);

@@ -91,6 +91,7 @@ bool ProgressLoop::submit(Submission&& submission, int n_looks) {
 
 // Returns the lane that has it; null if it is not for one.
 Lane* ProgressLoop::take(Submission&& submission, TimePoint now) {
+  said_.reset();
   if (is_numbered(*submission.request)) submission.op = world_.names.number(*submission.request);
   if (!failure_) return lanes_.submit(std::move(submission), now);
   submission.fail(*failure_);
@@ -139,6 +140,30 @@ std::optional<TimePoint> ProgressLoop::next_deadline() const {
   std::optional<TimePoint> next;
   for (const auto& lane : lanes_.all()) next = earliest(next, lane->next_deadline());
   return next;
+}
+
+// --- while all threads wait
+
+bool ProgressLoop::has_to_stand() const {
+  const Lane* const lane = failure_ ? nullptr : lanes_.find_only_pending();
+  const auto standing = lane == nullptr ? std::nullopt : lane->standing();
+  if (!standing) return false;
+  return !said_ || said_->lane != lane->id() || said_->standing != *standing;
+}
+
+void ProgressLoop::say_standing() {
+  Lane& lane = *lanes_.find_only_pending();
+  said_ = Said{lane.id(), *lane.standing()};
+  lane.say(said_->standing, std::chrono::steady_clock::now());
+  run();
+}
+
+void ProgressLoop::say_moving() {
+  const auto said = std::exchange(said_, std::nullopt);
+  Lane* const lane = said && !failure_ ? lanes_.find(said->lane) : nullptr;
+  if (lane == nullptr) return;
+  lane->say(StandingMessage{}, std::chrono::steady_clock::now());
+  run();
 }
 
 // --- the end

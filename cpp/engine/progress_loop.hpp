@@ -43,6 +43,14 @@ class ProgressLoop {
   // this rank: lazy news, too, if somebody, here or elsewhere, waits for what comes of it. Cheap to call again.
   Sleeper stop_looking(bool is_any_waiting);
 
+  // Whether this rank could say that it stands (agree/standstill.hpp), if none of its threads can make a call, and has
+  // not said so yet: there is a lane in which all wait.
+  bool has_to_stand() const;
+  // REQUIRES: has_to_stand(), and none of its threads can.
+  void say_standing();
+  // One of them can again.
+  void say_moving();
+
   // Ends everything: pending requests fail with Aborted, the peers are told.
   void say_bye();
   bool is_bye_known() const;
@@ -73,6 +81,11 @@ class ProgressLoop {
   std::vector<Submission> taken_;  // empty but while they are taken in
   std::optional<Status> failure_;  // the world is broken: every request fails with this
   std::size_t n_departures_heeded_ = 0;
+  struct Said {
+    LaneId lane;
+    StandingMessage standing;
+  };
+  std::optional<Said> said_;    // what this rank has said last of standing, while it has made no call since
   bool has_lazy_news_ = false;  // the last that the others were told may wait until they wake
 };
 

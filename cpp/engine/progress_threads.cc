@@ -9,6 +9,7 @@
 
 #include "base/block_signals.hpp"
 #include "base/earliest.hpp"
+#include "base/own_thread.hpp"
 
 namespace ciranda {
 namespace {
@@ -24,14 +25,15 @@ constexpr auto kGoodbyeTimeout = std::chrono::seconds(2);
 
 }  // namespace
 
-ProgressThreads::ProgressThreads(WorldParts& world)
+ProgressThreads::ProgressThreads(WorldParts& world, MayOthersCall may_others_call)
     : mesh_(world.mesh),
       spin_(std::chrono::duration_cast<Clock::duration>(
           std::chrono::duration<double, std::micro>(world.config.spin_microseconds))),
       is_oversubscribed_(is_oversubscribed(mesh_)),
       n_looks_at_once_(is_oversubscribed_ ? 1 : kLooksAtOnce),
       loop_(world),
-      sharing_(mesh_.rank()) {
+      sharing_(mesh_.rank()),
+      may_others_call_(std::move(may_others_call)) {
   const BlockSignals blocked;  // inherited by the thread
   mesh_.arm();
   background_ = std::thread([this] { run_background(); });
@@ -46,15 +48,20 @@ template <typename Run>
 bool ProgressThreads::with_lock(Run run) {
   if (!lock_.try_take()) return false;
   const Holder holder(*this);
-  if (has_ended_.load()) return true;
+  run_and_arm(run);
+  return true;
+}
+
+template <typename Run>
+void ProgressThreads::run_and_arm(Run run) {
+  if (has_ended_.load()) return;
   mesh_.disarm();
   run();
   if (coalescing_.is_watched() && !loop_.is_at_round()) {
     waits_.heed();
-    if (!waits_.are_any()) return true;
+    if (!waits_.are_any()) return;
   }
   if (!arm_when_nothing_moves() || comes_before_background_wakes(loop_.next_deadline())) mesh_.kick();
-  return true;
 }
 
 // One iteration, and one wake for all callbacks of what was done in it.
@@ -156,9 +163,33 @@ bool ProgressThreads::run_until_done(const Operation& operation, const std::opti
   return operation.is_done();
 }
 
+// None of its threads comes between what is seen and what is said: whoever is woken from a long wait is seen no more.
+void ProgressThreads::look_whether_all_wait() {
+  if (!may_others_call_) return;
+  const LongWaits::Seen seen = long_waits_.see();
+  bool is_news = false;
+  at_once([&](ProgressLoop& loop, int) { is_news = loop.has_to_stand(); });
+  if (!is_news || !callbacks_.are_idle() || may_others_call_(seen.threads)) return;
+  with_lock([&] {
+    const bool is_so = loop_.submissions().is_empty() && callbacks_.are_idle() && long_waits_.are_still(seen);
+    if (is_so && loop_.has_to_stand()) loop_.say_standing();
+  });
+  see_what_came_late();
+}
+
+void ProgressThreads::wait_no_longer() {
+  {
+    lock_.take();
+    const Holder holder(*this);
+    run_and_arm([&] { loop_.say_moving(); });
+  }
+  see_what_came_late();
+}
+
 // --- the background thread
 
 void ProgressThreads::run_background() {
+  const OwnThread own;
   prctl(PR_SET_TIMERSLACK, 1UL);  // nanoseconds, not 50 microseconds
   while (!has_ended_.load()) {
     if (!is_something_unseen() && !coalescing_.is_watched()) {

@@ -21,6 +21,7 @@
 #include "engine/progress_loop.hpp"
 #include "engine/world_parts.hpp"
 #include "progress/back_off.hpp"
+#include "progress/long_waits.hpp"
 #include "progress/progress_lock.hpp"
 #include "progress/submission_coalescing.hpp"
 #include "progress/waits.hpp"
@@ -29,8 +30,8 @@ namespace ciranda {
 
 class ProgressThreads {
  public:
-  // Starts the background thread. `world` outlives this.
-  explicit ProgressThreads(WorldParts& world);
+  // Starts the background thread. `world` outlives this. Without `may_others_call` a thread may always come.
+  ProgressThreads(WorldParts& world, MayOthersCall may_others_call);
 
   // Tells the others, fails what is pending, ends the background thread. Returns once every living peer knows, or after
   // two seconds; false at once if a thread has called it before. REQUIRES: called before the end of this object's life.
@@ -38,6 +39,7 @@ class ProgressThreads {
 
   CallbackThreads& callbacks() { return callbacks_; }
   Waits& waits() { return waits_; }
+  LongWaits& long_waits() { return long_waits_; }
 
   // Takes it in, and goes on with it, or leaves that to a thread that waits, to a later submission, or the background.
   void submit(Submission&& submission);
@@ -76,6 +78,12 @@ class ProgressThreads {
   // nothing has moved for the spin time: then the background thread, woken by whatever comes next, goes on.
   bool run_until_done(const Operation& operation, const std::optional<TimePoint>& deadline, Waiting& waiting);
 
+  // From time to time, while this thread is in a long wait: if no other thread of the process can make a call, the
+  // other ranks hear of it.
+  void look_whether_all_wait();
+  // A thread was in a long wait, and has given it up.
+  void wait_no_longer();
+
  private:
   // Gives the lock back, then wakes a thread for the callbacks of what this thread has completed. REQUIRES: the lock.
   struct Holder {
@@ -100,6 +108,9 @@ class ProgressThreads {
   template <typename Run>
   bool with_lock(Run run);
   // REQUIRES: the lock.
+  template <typename Run>
+  void run_and_arm(Run run);
+  // REQUIRES: the lock.
   bool iterate();
   bool arm_when_nothing_moves();
   bool comes_before_background_wakes(std::optional<TimePoint> deadline);
@@ -119,6 +130,8 @@ class ProgressThreads {
   ProgressLock lock_;
   SubmissionCoalescing coalescing_;
   Waits waits_;
+  LongWaits long_waits_;
+  const MayOthersCall may_others_call_;
   std::atomic<int> n_runners_{0};          // threads that wait and run the loop, or try to
   std::atomic<int> n_waiters_running_{0};  // of those, who have the lock, and have yet to arm the mesh
   std::atomic<bool> has_ended_{false};

@@ -34,7 +34,7 @@ class InFlight {
   // Whether a request that may be held back has not begun to execute.
   bool has_deferrable() const { return n_deferrable_ > 0; }
   // Whether there is any other request, or one that executes.
-  bool has_undeferrable() const { return entries_.size() - free_.size() > n_deferrable_; }
+  bool has_undeferrable() const { return size() > n_deferrable_; }
   void begin(Ticket ticket) {
     entries_[ticket].is_executing = true;
     if (entries_[ticket].request->is_deferrable) --n_deferrable_;
@@ -75,6 +75,7 @@ class InFlight {
   }
 
   bool empty() const { return free_.size() == entries_.size(); }
+  std::size_t size() const { return entries_.size() - free_.size(); }
 
  private:
   Ticket take_ticket() {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/own_thread.hpp"
 #include "observe/ticks.hpp"
 
 namespace ciranda {
@@ -67,6 +68,7 @@ Timeline::~Timeline() {
 }
 
 void Timeline::run() {
+  const OwnThread own;
   std::unique_lock lock(mutex_);
   while (!ends_.wait_for(lock, kBetweenLooks, [this] { return is_ending_; })) {
     lock.unlock();

@@ -11,7 +11,10 @@ namespace ciranda {
 Silence::Sight Silence::sight_of(int fd) {
   tcp_info info{};
   socklen_t n_bytes = sizeof(info);
-  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n_bytes) != 0) return {};
+  return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n_bytes) == 0 ? sight_in(info) : Sight{};
+}
+
+Silence::Sight Silence::sight_in(const tcp_info& info) {
   // A peer without room is sent nothing but probes; so is one to which nothing was to be sent for long.
   const bool was_sent_in_vain = info.tcpi_retransmits > 0 || info.tcpi_probes > 0;
   return {was_sent_in_vain, std::chrono::milliseconds(info.tcpi_last_ack_recv)};

@@ -9,6 +9,8 @@
 #include <chrono>
 #include <optional>
 
+struct tcp_info;
+
 namespace ciranda {
 
 class Silence {
@@ -21,6 +23,7 @@ class Silence {
     std::chrono::milliseconds last_answer_ago{};
   };
   static Sight sight_of(int fd);
+  static Sight sight_in(const tcp_info& info);
 
   // How long it has lasted at `now`, as far as it was seen.
   Clock::duration lasts(const Sight& sight, Clock::time_point now);

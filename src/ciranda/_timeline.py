@@ -14,14 +14,16 @@ __all__ = ["start_timeline", "stop_timeline"]
 
 
 def start_timeline(file_path: str | os.PathLike[str], mark_cycles: bool = False) -> None:
-    """Start to record the collectives of rank 0 in a file; on other ranks this does nothing.
+    """Start to record the collectives of rank 0 in a file; other ranks record nothing.
 
     The file has all calls but those of the last hundredths of a second, and is complete after `stop_timeline()` or
-    `shutdown()`. With `mark_cycles` it also marks each time at which the ranks agreed on entries to execute.
+    `shutdown()`. With `mark_cycles` it also marks each time at which the ranks agreed on entries to execute. While the
+    same file is being recorded this does nothing.
 
     Raises:
         NotInitializedError: (a ValueError) before init().
-        InvalidArgumentError: (a ValueError) a timeline is being recorded already, or the file cannot be written.
+        InvalidArgumentError: (a ValueError) a timeline is being recorded in another file, on every rank alike; or, on
+            rank 0, the file cannot be written.
     """
     _basics.engine().start_timeline(os.fspath(file_path), mark_cycles)
 

@@ -6,6 +6,7 @@ void CompletionQueue::expect(std::uint64_t key, const Deadline& deadline) {
   const std::lock_guard lock(mutex_);
   const auto at = deadline ? by_deadline_.emplace(*deadline, key) : by_deadline_.end();
   expected_.emplace(key, at);
+  n_expected_.fetch_add(1);
   if (deadline && at == by_deadline_.begin()) changed_.notify_all();  // they sleep until a later one
 }
 
@@ -32,6 +33,7 @@ std::optional<std::uint64_t> CompletionQueue::next() {
   if (ready_.empty()) return std::nullopt;
   const std::uint64_t key = ready_.front();
   ready_.pop_front();
+  n_expected_.fetch_sub(1);
   return key;
 }
 

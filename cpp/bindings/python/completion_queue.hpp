@@ -4,6 +4,7 @@
 // Threads: any. Whoever tells it that an operation is done never waits for those that sleep in next().
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -28,10 +29,15 @@ class CompletionQueue {
   std::optional<std::uint64_t> next();
   void close();
 
+  // Whether next() of any queue has yet to return something.
+  static bool are_any_expected() { return n_expected_.load() > 0; }
+
  private:
   using ByDeadline = std::multimap<Clock::time_point, std::uint64_t>;
 
   void take_what_is_late(Clock::time_point now);
+
+  static inline std::atomic<int> n_expected_{0};
 
   std::mutex mutex_;
   std::condition_variable changed_;

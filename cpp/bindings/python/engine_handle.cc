@@ -19,6 +19,7 @@
 #include "bindings/python/loan.hpp"
 #include "bindings/python/outputs.hpp"
 #include "bindings/python/recording_handle.hpp"
+#include "capi/callers.hpp"
 #include "capi/worlds.hpp"
 #include "ciranda/table.h"
 
@@ -409,7 +410,11 @@ void bind_engine_handle(nb::module_& m) {
   m.def("attach", &attach, "The world that this process is in already, which C or C++ has joined; None without one.");
   m.def("next_epoch", &capi::next_epoch, "The number after the highest of the worlds that this process has tried.");
   m.def(
-      "table_address", [] { return reinterpret_cast<std::uintptr_t>(ciranda_get_table()); },
+      "table_address",
+      [] {
+        capi::note_native_callers();
+        return reinterpret_cast<std::uintptr_t>(ciranda_get_table());
+      },
       "Where the functions of the C ABI are: a ciranda_table of ciranda/table.h.");
   m.attr("TABLE") =
       nb::steal(PyCapsule_New(const_cast<ciranda_table*>(ciranda_get_table()), CIRANDA_TABLE_CAPSULE, nullptr));

@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 
 #include "bindings/python/bindings.hpp"
+#include "bindings/python/callers.hpp"
 #include "bindings/python/engine_handle.hpp"
 #include "bindings/python/gil.hpp"
 #include "bindings/python/operation_handle.hpp"
@@ -12,6 +13,7 @@ NB_MODULE(_core, m) {
   // Objects that modules hold at exit are not leaks.
   nanobind::set_leak_warnings(false);
   m.attr("__version__") = CIRANDA_VERSION;
+  ciranda::python::answer_for_threads();
   ciranda::python::bind_gil(m);
   ciranda::python::bind_tables(m);
   ciranda::python::bind_tensor_description(m);

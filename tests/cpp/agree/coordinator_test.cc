@@ -776,5 +776,22 @@ TEST(BadReport, OfACacheIdThatIsNotThereIsRefused) {
   EXPECT_EQ(status.message(), "rank 1 reported cache id 3 of only 0");
 }
 
+// It reports nothing but that it has come, and of the log there is nothing: yet the name is in use.
+TEST(CacheIds, AreUsedByDirectRounds) {
+  CoordinatorOptions options = capacity(2);
+  options.direct = Direct::kByMessages;
+  Desk desk(2, options);
+  for (const char* name : {"a", "b"}) {
+    desk.request_by_all(name, allreduce({4}));
+    (void)desk.coordinator().take_entries(true);
+  }
+  for (const int rank : {0, 1}) EXPECT_TRUE(desk.coordinator().on_input(rank, {0, 1, {}}, kNow).ok());
+  EXPECT_TRUE(desk.coordinator().take_entries(true).empty());
+  desk.request_by_all("c", allreduce({4}));
+  const auto entries = desk.coordinator().take_entries(true);
+  ASSERT_EQ(entries.size(), 2U);
+  EXPECT_EQ(std::get<ForgetEntry>(entries[1]).cache_ids, (std::vector<std::uint32_t>{1}));
+}
+
 }  // namespace
 }  // namespace ciranda::testing

@@ -70,6 +70,7 @@ class Maker {
     m.round = number<std::uint64_t>();
   }
   void fill(ForgottenMessage& m) { m.kept = numbers(); }
+  void fill(StandingMessage& m) { m = {number<std::uint64_t>(), number<std::uint32_t>()}; }
   void fill(NoMoreInputsMessage& /*m*/) {}
   void fill(WaitingMessage& /*m*/) {}
   void fill(JoinMessage& m) { m.nth = number<std::uint64_t>(); }
@@ -108,12 +109,13 @@ class Maker {
     return message;
   }
   ReadyReport report() {
-    switch (up_to(5)) {
+    switch (up_to(6)) {
       case 0: return filled<RequestMessage>();
       case 1: return filled<ReadyMessage>();
       case 2: return filled<GroupsMessage>();
       case 3: return filled<DuplicateMessage>();
       case 4: return filled<ForgottenMessage>();
+      case 5: return filled<StandingMessage>();
       default: return JoinMessage{number<std::uint64_t>()};
     }
   }
@@ -212,6 +214,9 @@ bool same(const InputMessage& a, const InputMessage& b) {
   return a.cache_id == b.cache_id && a.round == b.round && std::ranges::equal(a.input.bytes(), b.input.bytes());
 }
 bool same(const NoInputMessage& a, const NoInputMessage& b) { return a.cache_id == b.cache_id && a.round == b.round; }
+bool same(const StandingMessage& a, const StandingMessage& b) {
+  return a.log_index == b.log_index && a.n_pending == b.n_pending;
+}
 bool same(const NoMoreInputsMessage& /*a*/, const NoMoreInputsMessage& /*b*/) { return true; }
 bool same(const ForgottenMessage& a, const ForgottenMessage& b) { return a.kept == b.kept; }
 bool same(const ForgetEntry& a, const ForgetEntry& b) { return a.cache_ids == b.cache_ids; }

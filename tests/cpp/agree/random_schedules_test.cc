@@ -35,7 +35,8 @@ struct Training {
   bool changes_its_mind = false;  // whether a call is waited for at once
   bool changes_calls = false;     // what names stand for
   bool calls_without_name = false;
-  int ranks_per_host = 0;  // more than 0: through relays
+  bool says_standing = false;  // that a rank waits
+  int ranks_per_host = 0;      // more than 0: through relays
   int fan_out = 0;
 };
 
@@ -188,6 +189,7 @@ WorldOptions world_options(const Training& training, Random& random) {
   WorldOptions options;
   options.uses_codec = true;
   options.takes_eagerly = chance(random, 30);
+  options.tells_standing = training.says_standing;
   options.coordinator.cache_capacity = training.cache_capacity;
   options.coordinator.learned_order = training.learned_order;
   options.coordinator.fusion_threshold_bytes = std::size_t{1} << pick(random, 10, 24);
@@ -203,6 +205,7 @@ WorldOptions world_options(const Training& training, Random& random) {
 
 std::string verdict(const SimulatedWorld& world, Groups* groups) {
   if (world.n_executed() == 0) return "nothing was executed";
+  if (world.n_standstills() > 0) return "the coordinator took ranks that go on for ranks that stand";
   if (groups != nullptr) groups->n_met += world.n_met();
   if (groups != nullptr) groups->n_entries += world.n_group_entries();
   if (groups != nullptr) groups->n_of_all += world.n_groups_of_all();
@@ -352,6 +355,33 @@ TEST(RandomSchedules, RoundsByMessages) {
       ASSERT_EQ(run(training, seed, &seen), "") << n_ranks << " ranks with groups, seed " << seed;
     }
     EXPECT_GT(seen.n_met, repetitions(1000));
+  }
+}
+
+// Ranks that wait may say that they stand; but in no training do all wait for each other.
+TEST(RandomSchedules, RanksThatStandAndGoOn) {
+  for (const int n_ranks : {2, 3, 4, 7}) {
+    for (std::uint64_t seed = 1; seed <= repetitions(15); ++seed) {
+      Training training{.n_ranks = n_ranks, .says_standing = true};
+      const auto expect_kept_with = [&](const std::string& what) {
+        for (const int n_epochs : {1, 2}) {
+          training.n_epochs = n_epochs;
+          training.has_errors = n_epochs == 1;
+          ASSERT_EQ(run(training, seed), "") << n_ranks << " ranks, seed " << seed << ", " << what;
+        }
+      };
+      expect_kept_with("the log");
+      training.direct = Direct::kInMemory;
+      expect_kept_with("rounds in memory");
+      training.direct = Direct::kByMessages;
+      expect_kept_with("rounds by messages");
+      training.direct = Direct::kNot;
+      training.reports_groups = true;
+      training.ranks_per_host = 2;
+      training.fan_out = 1;
+      expect_kept_with("groups and relays");
+      if (::testing::Test::HasFatalFailure()) return;
+    }
   }
 }
 

@@ -50,6 +50,7 @@ std::string to_string(const Event& event) {
     case Event::Kind::kLook: return "rank " + rank + " looks at its rounds";
     case Event::Kind::kLeaveRounds: return "rank " + rank + " leaves its rounds";
     case Event::Kind::kHear: return "rank " + rank + " hears rank " + std::to_string(event.from);
+    case Event::Kind::kStand: return "rank " + rank + " says that it stands";
     case Event::Kind::kStall: return "what is open has waited for too long";
   }
   return "?";
@@ -106,6 +107,9 @@ std::vector<Event> SimulatedWorld::possible_events() const {
       if (rank.incoming[from].empty()) continue;
       events.push_back({Event::Kind::kHear, static_cast<int>(at), static_cast<int>(from)});
     }
+    if (const auto said = standing(rank); said && *said != rank.said) {
+      events.push_back({Event::Kind::kStand, static_cast<int>(at)});
+    }
     if (!rank.relay) continue;
     if (rank.relay->has_news()) events.push_back({Event::Kind::kPassOn, static_cast<int>(at)});
     if (rank.n_passed_down < n_known_above(rank)) events.push_back({Event::Kind::kPassLog, static_cast<int>(at)});
@@ -143,6 +147,7 @@ bool SimulatedWorld::is_possible(const Event& event) const {
     case Event::Kind::kPassLog: return !rank.has_left && rank.n_passed_down < n_known_above(rank);
     case Event::Kind::kRelease: return !rank.has_left && rank.participant.held().any();
     case Event::Kind::kLetGo: return !rank.has_left && relay_holds_any(event.rank);
+    case Event::Kind::kStand: return !rank.has_left && standing(rank).has_value();
     default: return true;
   }
 }
@@ -166,7 +171,7 @@ Footprint SimulatedWorld::footprint(const Event& event) const {
                                 ? relay_bit(event.rank)
                             : goes_by_messages() && event.rank == 0 ? kCoordinator
                                                                     : 0;  // which hears at once
-  if (event.kind == Event::Kind::kRelease) return {own, event.rank, kAllNames};
+  if (event.kind == Event::Kind::kRelease || event.kind == Event::Kind::kStand) return {own, event.rank, kAllNames};
   const auto names_of = [this](const Rank& rank, const Message& message) {
     const auto* input = std::get_if<InputMessage>(&message);
     return input == nullptr || rank.is_waiting ? kAllNames : name_of_id_.at(input->cache_id);
@@ -220,6 +225,7 @@ void SimulatedWorld::perform(const Event& event) {
     case Event::Kind::kPassLog: return pass_log(ranks_[static_cast<std::size_t>(event.rank)]);
     case Event::Kind::kEnd: return end();
     case Event::Kind::kStall: return stall();
+    case Event::Kind::kStand: return stand(ranks_[static_cast<std::size_t>(event.rank)]);
     case Event::Kind::kHear: {
       Rank& rank = ranks_[static_cast<std::size_t>(event.rank)];
       std::deque<Message>& incoming = rank.incoming[static_cast<std::size_t>(event.from)];
@@ -257,6 +263,7 @@ void SimulatedWorld::step(Rank& rank) {
     return;
   }
   const Call& call = std::get<Call>(next);
+  rank.said = {};
   if (rank.has_ended) return;  // it would be refused at once
   Request request;
   request.name = call.name;
@@ -447,6 +454,7 @@ void SimulatedWorld::take(bool wire_is_idle) {
   LogMessage written{coordinator_.take_entries(wire_is_idle)};
   if (wire_is_idle) has_news_ = false;
   if (written.entries.empty()) return;
+  judge_standstill(written);
   Message carried = carry(written);
   for (LogEntry& entry : std::get<LogMessage>(carried).entries) append(std::move(entry));
 }

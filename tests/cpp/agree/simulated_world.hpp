@@ -6,6 +6,7 @@
 // other, and shares its fate; ranks that have joined are not missed. A rank that leaves takes part in what it has
 // executed, and in nothing else. Where the coordinator lets ranks meet, they do for every call that is not deferrable,
 // and may leave a round at any moment. Where they come by messages, they do too, and then hear of it when one leaves.
+// A rank that waits may say that it stands, at any moment; if the coordinator finds a standstill, it must be one.
 // One message may be lost on its way, which no transport does: then time must bring an end to all that waits.
 // Everything is deterministic: the same scripts and events give the same world. One thread.
 #pragma once
@@ -52,6 +53,7 @@ struct WorldOptions {
   int fan_out = 0;                       // of the relays
   bool is_taken_down = false;            // the lane is, sooner or later
   std::size_t n_stalls = 0;              // so often the coordinator may find that what is open has waited for too long
+  bool tells_standing = false;           // ranks that wait say so, sooner or later
   std::optional<std::size_t> lost = {};  // of the messages, in the order in which they arrive
 };
 
@@ -70,7 +72,8 @@ struct Event {
     kLook,
     kLeaveRounds,
     kHear,
-    kStall
+    kStall,
+    kStand
   };
   Kind kind;
   int rank = -1;
@@ -115,6 +118,8 @@ class SimulatedWorld {
   // REQUIRES: nothing can happen any more. What is wrong with what became of the calls; empty if nothing is.
   std::string violation() const;
 
+  // How often the coordinator has found that all wait for each other.
+  std::size_t n_standstills() const { return n_standstills_; }
   bool holds_any(int rank) const { return ranks_[static_cast<std::size_t>(rank)].participant.held().any(); }
   bool relay_holds_any(int rank) const {
     const auto& relay = ranks_[static_cast<std::size_t>(rank)].relay;
@@ -156,6 +161,7 @@ class SimulatedWorld {
     bool has_deferrable = false;    // has made a call that is
     std::deque<Message> reported;   // on the way to the coordinator
     std::size_t n_applied = 0;      // entries of the log
+    StandingMessage said;           // since its last call
     std::optional<Relay> relay;     // if it is one
     std::size_t n_passed_down = 0;  // entries of the log, to its host and the relays below
     std::set<std::size_t> lost;     // entries of the log that have not come to it as a relay
@@ -196,6 +202,10 @@ class SimulatedWorld {
   void report_late(Rank& rank);
   void give_up_lost_rounds(Rank& rank);
   void stall();
+  std::optional<StandingMessage> standing(const Rank& rank) const;
+  void stand(Rank& rank);
+  void judge_standstill(const LogMessage& written);
+  bool is_at_standstill() const;
   void report(Rank& rank, Message message);
   void send(Rank& rank, Message message);
   void release(Rank& rank);
@@ -242,6 +252,8 @@ class SimulatedWorld {
   std::map<std::uint32_t, std::uint64_t> name_of_id_;
   std::vector<std::uint64_t> names_in_group_;  // of the plan
   std::size_t n_stalls_ = 0;
+  std::size_t n_standstills_ = 0;
+  std::set<std::string> told_;  // of these
   std::size_t n_group_entries_ = 0;
   std::size_t n_groups_of_all_ = 0;
   bool has_news_ = false;  // reports since the log was last written

@@ -121,13 +121,20 @@ TEST(Stall, DoesNotTellSoOfARankThatIsOnlyAhead) {
   }
 }
 
-TEST(Stall, IsReportedAgainEveryWarningTime) {
+TEST(Stall, IsReportedAgainInShortAfterTwiceTheTime) {
   Coordinator coordinator(three_ranks(seconds(10), seconds(0)));
   request(coordinator, 0, "grad", kStart);
-  for (int i = 1; i <= 3; ++i) {
-    EXPECT_TRUE(coordinator.check_stalls(kStart + seconds(10 * i) - milliseconds(1)).empty());
-    EXPECT_EQ(coordinator.check_stalls(kStart + seconds(10 * i)).size(), 1U);
+  for (const int waited : {10, 20, 40, 80}) {
+    EXPECT_TRUE(coordinator.check_stalls(kStart + seconds(waited) - milliseconds(1)).empty());
+    const auto reports = coordinator.check_stalls(kStart + seconds(waited));
+    ASSERT_EQ(reports.size(), 1U);
+    EXPECT_EQ(has(reports[0].text, "All ranks must make the same calls"), waited == 10) << reports[0].text;
+    EXPECT_TRUE(has(reports[0].text, "rank 1 (host beta), which has submitted nothing yet")) << reports[0].text;
   }
+  for (const int rank : {1, 2}) request(coordinator, rank, "grad", kStart + seconds(90));
+  EXPECT_EQ(coordinator.take_entries(true).size(), 1U);
+  request(coordinator, 0, "grad", kStart + seconds(100));  // another use
+  EXPECT_TRUE(has(coordinator.check_stalls(kStart + seconds(110)).at(0).text, "'grad' has waited 10.0 s"));
 }
 
 TEST(Stall, IsNeverReportedWhenBothTimesAreZero) {

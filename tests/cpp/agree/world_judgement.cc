@@ -29,6 +29,7 @@ bool has_duplicate(const std::vector<const Use*>& uses) {
 
 std::string SimulatedWorld::violation() const {
   if (!broken().empty()) return broken();
+  if (is_at_standstill()) return "ranks wait for each other for ever, and were not told";
   Rounds rounds;
   for (std::size_t at = 0; at < ranks_.size(); ++at) {
     for (const Use& use : ranks_[at].uses) {
@@ -109,7 +110,7 @@ std::string SimulatedWorld::judge(std::size_t epoch, const std::string& name, st
   const std::string which = "use " + std::to_string(nth) + " of '" + name + "'";
   bool is_complete = true;
   bool is_bad = false;
-  bool may_fail = has_ended_ || is_repeated || n_stalls_ > 0;
+  bool may_fail = has_ended_ || is_repeated || n_stalls_ > 0 || n_standstills_ > 0;
   const Use* first = nullptr;
   for (std::size_t at = 0; at < uses.size(); ++at) {
     const Use* use = uses[at];

@@ -317,6 +317,25 @@ TEST(ProcessSetsTest, WereMadeOnlyByTheLog) {
   EXPECT_TRUE(sets.was_made(added));
 }
 
+// Of the number after the last, the id would be that of another first rank's set.
+TEST(ProcessSetsTest, AreFormedByNumbersThatIdsHaveRoomFor) {
+  ProcessSets sets(4);
+  EXPECT_TRUE(sets.form(1, {1, 2}, kMaxFormed - 1).ok());
+  const auto refused = sets.form(1, {1, 2}, kMaxFormed);
+  ASSERT_EQ(refused.status().kind(), ErrorKind::kInvalidArgument);
+  EXPECT_NE(refused.status().message().find("a number below 32768"), std::string::npos);
+  EXPECT_TRUE(sets.form(2, {2, 3}, 0).ok());
+}
+
+// Some ranks have formed it, and others know nothing of it: to all together it is not there.
+TEST(ProcessSetsTest, ThatAreFormedAreNotFoundByTheirRanks) {
+  ProcessSets sets(4);
+  ASSERT_TRUE(sets.form(2, {2, 3}, 0).ok());
+  EXPECT_FALSE(sets.find({2, 3}));
+  const std::uint32_t added = sets.add({2, 3});
+  EXPECT_EQ(sets.find({2, 3}), added);
+}
+
 TEST_P(SetsTest, PairsSendInBothDirectionsInAnyOrder) {
   World world(4, options(4));
   world.run([&](Engine& engine) {

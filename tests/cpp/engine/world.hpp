@@ -40,6 +40,7 @@ struct WorldOptions {
   LoopbackOptions fabric;
   Config config = impatient_config();
   Homes homes = Homes::kHost;
+  MayOthersCall may_others_call = nullptr;  // unless it says no, a rank is never known to stand
 };
 
 // What the ranks have in common.
@@ -117,7 +118,9 @@ class World {
   World(int size, OptionsOf options_of)
       : fabric_(size, options_of(0).fabric), homes_(options_of(0).homes), threads_(size) {
     for (int rank = 0; rank < size; ++rank) {
-      engines_.push_back(Engine::create(fabric_.take_mesh(rank), options_of(rank).config, backends_with_paged()));
+      const WorldOptions& options = options_of(rank);
+      engines_.push_back(
+          Engine::create(fabric_.take_mesh(rank), options.config, backends_with_paged(), options.may_others_call));
     }
   }
 

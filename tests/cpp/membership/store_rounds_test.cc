@@ -57,6 +57,17 @@ TEST(StoreRounds, KeysAreIndependent) {
   EXPECT_EQ(come(rounds, request(0, 2, "epoch 2")).size(), 2U);
 }
 
+TEST(StoreRounds, EndWhenTheFirstOfThoseWhoWaitLosesPatience) {
+  StoreRounds rounds(3);
+  EXPECT_TRUE(come(rounds, request(0, 3, "epoch 1", seconds(30))).empty());
+  EXPECT_TRUE(come(rounds, request(1, 3, "epoch 1", seconds(5)), kStart + seconds(10)).empty());
+  EXPECT_EQ(rounds.next_deadline(), kStart + seconds(15));
+  EXPECT_TRUE(rounds.expire(kStart + seconds(15) - milliseconds(1)).empty());
+  const auto replies = rounds.expire(kStart + seconds(15));
+  ASSERT_EQ(told(replies), (std::vector<ConnectionId>{100, 101}));
+  EXPECT_TRUE(contains(read(replies[0]).status().message(), "did not come within 5 s"));
+}
+
 TEST(StoreRounds, TheMissingAreNamedWhenPatienceEnds) {
   StoreRounds rounds(4);
   come(rounds, request(0, 4));

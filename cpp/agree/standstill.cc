@@ -1,0 +1,114 @@
+#include "agree/standstill.hpp"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "base/list_ranks.hpp"
+
+namespace ciranda {
+namespace {
+
+constexpr std::size_t kMostNames = 3;   // that are named of a member
+constexpr std::size_t kMostGroups = 8;  // of members that wait for the same
+
+using Names = std::vector<NamedRounds*>;
+
+// The oldest first.
+Names waiting_names(const RoundsByName& names) {
+  Names waiting;
+  for (const auto& [key, name] : names) {
+    if (name->round.is_waiting()) waiting.push_back(name.get());
+  }
+  std::sort(waiting.begin(), waiting.end(), [](const NamedRounds* a, const NamedRounds* b) {
+    return std::tie(a->round.opened, a->name) < std::tie(b->round.opened, b->name);
+  });
+  return waiting;
+}
+
+// "'a', 'b', 'c' and 4 more"
+std::string what_awaits(int member, const Names& waiting) {
+  std::string text;
+  std::size_t n = 0;
+  for (const NamedRounds* name : waiting) {
+    if (!name->round.has_arrived(member) || ++n > kMostNames) continue;
+    text += (n == 1 ? "'" : ", '") + name->name + "'";
+  }
+  return n > kMostNames ? text + " and " + std::to_string(n - kMostNames) + " more" : text;
+}
+
+// "rank 0 waits for 'a'; ranks 1, 2 wait for 'b'; rank 3 has joined"
+std::string who_awaits_what(const Names& waiting, const Members& members) {
+  std::map<std::string, std::vector<int>> ranks_by_text;
+  std::vector<std::string> texts;  // in the order of the first that waits for each
+  for (int member = 0; member < members.size(); ++member) {
+    if (members.has_joined(member)) continue;
+    const std::string text = what_awaits(member, waiting);
+    std::vector<int>& ranks = ranks_by_text[text];
+    if (ranks.empty()) texts.push_back(text);
+    ranks.push_back(members.rank(member));
+  }
+  std::string all;
+  for (std::size_t i = 0; i < std::min(texts.size(), kMostGroups); ++i) {
+    const std::vector<int>& ranks = ranks_by_text[texts[i]];
+    all += (i == 0 ? "" : "; ") + list_ranks(ranks) + (ranks.size() == 1 ? " waits for " : " wait for ") + texts[i];
+  }
+  if (texts.size() > kMostGroups) all += "; others for other calls";
+  if (members.has_any_joined()) all += "; " + members.joined_text() + " joined";
+  return all;
+}
+
+}  // namespace
+
+void Standstill::stands(int member, const StandingMessage& said) {
+  StandingMessage& last = said_[static_cast<std::size_t>(member)];
+  n_standing_ += (said.n_pending > 0 ? 1 : 0) - (last.n_pending > 0 ? 1 : 0);
+  last = said;
+}
+
+bool Standstill::may_hold(const Members& members, std::uint64_t n_entries) const {
+  if (n_standing_ == 0 || n_standing_ + members.n_joined() < members.size()) return false;
+  return std::all_of(said_.begin(), said_.end(), [n_entries](const StandingMessage& said) {
+    return said.n_pending == 0 || said.log_index == n_entries;
+  });
+}
+
+bool Standstill::holds(const RoundsByName& names, const Members& members) const {
+  std::vector<std::uint32_t> n_open(said_.size());
+  for (const auto& [key, name] : names) {
+    if (!name->round.is_open()) continue;
+    if (!name->round.is_waiting() || !name->later.empty()) return false;
+    for (int member = 0; member < members.size(); ++member) {
+      if (name->round.has_arrived(member)) ++n_open[static_cast<std::size_t>(member)];
+    }
+  }
+  for (int member = 0; member < members.size(); ++member) {
+    const auto at = static_cast<std::size_t>(member);
+    if (!members.has_joined(member) && said_[at].n_pending != n_open[at]) return false;
+  }
+  return true;
+}
+
+Stalls end_standstill(const RoundsByName& names, const Members& members) {
+  Stalls found;
+  const Names waiting = waiting_names(names);
+  for (NamedRounds* name : waiting) {
+    if (!name->round.is_direct()) continue;
+    name->round.stage = Round::Stage::kCancelled;
+    found.cancelled.push_back({name->cache_id, name->round.direct_round});
+  }
+  if (!found.cancelled.empty()) return found;
+  const std::string text =
+      " can never be done, as ranks wait for each other: " + who_awaits_what(waiting, members) +
+      ". Each of these calls lacks a rank, and no rank makes another before one of them is done. All ranks must make "
+      "the same calls, those that they wait for in the same order. Mostly, ranks have different numbers of batches "
+      "(join() lets the others finish), some leave a call out (a metric, a validation, one under 'if rank() == 0'), or "
+      "they run different programs.";
+  for (NamedRounds* name : waiting)
+    found.failing.push_back({name, ErrorKind::kMismatch, "'" + name->name + "'" + text});
+  return found;
+}
+
+}  // namespace ciranda
