@@ -9,6 +9,7 @@
 
 #include "base/block_signals.hpp"
 #include "base/earliest.hpp"
+#include "progress/short_slices.hpp"
 
 namespace ciranda {
 namespace {
@@ -160,6 +161,7 @@ bool ProgressThreads::run_until_done(const Operation& operation, const std::opti
 
 void ProgressThreads::run_background() {
   prctl(PR_SET_TIMERSLACK, 1UL);  // nanoseconds, not 50 microseconds
+  take_short_slices();            // whoever is busy here may not keep it from waking for milliseconds
   while (!has_ended_.load()) {
     if (!is_something_unseen() && !coalescing_.is_watched()) {
       const TimePoint deadline = deadline_;
