@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -159,6 +161,7 @@ def test_the_guard_measures_a_loss_once_more(
     found = iter([_near(k1=10.0), _near(k1=4.0), second])
     monkeypatch.setattr(guard, "measure", lambda _seconds: next(found))
     monkeypatch.setattr(guard, "ratio_by", lambda _script: 1.0)
+    monkeypatch.setattr(guard, "measure_beside_work", lambda _seconds: guard.LEAST_BESIDE_WORK)
     monkeypatch.setattr(sys, "argv", ["guard.py", "--write", "--baselines", str(tmp_path / "b")])
     assert guard.main() == 0
     monkeypatch.setattr(sys, "argv", ["guard.py", "--baselines", str(tmp_path / "b")])
@@ -260,6 +263,32 @@ def test_the_guard_runs_a_script_once_more_before_it_fails(
     assert guard.exceeds("a.py", "a call, beside another", 2.0) == exceeds
     assert ("guard: a call, beside another: more than 2 times as long" in capsys.readouterr().out) == exceeds
     assert next(found, None) is None
+
+
+# Slower than the peer with 1 MiB, once or both times.
+@pytest.mark.parametrize(("again", "is_behind"), [(1.5, False), (0.9, True)])
+def test_the_guard_measures_beside_work_once_more_before_it_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], again: float, is_behind: bool
+) -> None:
+    found = iter([{64: 3.0, 8192: 3.0, 1 << 20: 0.8}, {64: 1.0, 8192: 1.0, 1 << 20: again}])
+    monkeypatch.setattr(guard, "measure_beside_work", lambda _seconds: next(found))
+    assert guard.falls_behind_beside_work(1.0) == is_behind
+    said = capsys.readouterr().out
+    assert ("guard: allreduce 1 MiB, beside work: less than 1 times as fast as gloo" in said) == is_behind
+    assert "guard: allreduce 64 B" not in said
+    assert next(found, None) is None
+
+
+def test_medians_beside_work_are_those_of_the_better_distance() -> None:
+    near, far = ({"n_bytes": 64, "systems": {"ciranda": _found(2.0), "gloo": _found(us)}} for us in (6.0, 3.0))
+    assert guard.median_ratios({"rows": [far, near]}) == {64: 3.0}
+
+
+def test_other_work_ends_with_its_context() -> None:
+    with guard.other_work():
+        workers = psutil.Process().children()
+        assert len(workers) == os.cpu_count()
+    assert not any(worker.is_running() for worker in workers)
 
 
 def test_callbacks_are_timed_beside_waits() -> None:
