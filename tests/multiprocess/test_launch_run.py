@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -100,6 +102,21 @@ def test_impossible_requests_are_refused(
 ) -> None:
     with pytest.raises(error):
         call(options)
+
+
+@pytest.mark.parametrize("hosts", ["localhost", "user@elsewhere"])
+def test_a_system_that_starts_no_program_is_said_in_a_sentence(
+    hosts: str, options: RunOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent, and the ssh that is asked where a host is."""
+
+    def refuse(*_arguments: object, **_options: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    monkeypatch.setattr(subprocess, "run", refuse)
+    with pytest.raises(LaunchError, match=r"^cannot start .*: this user, .* raise 'ulimit -u'.*$"):
+        run(int, np=1, hosts=hosts, options=options)
 
 
 def test_it_runs_in_a_thread_and_leaves_signal_handlers_alone(options: RunOptions) -> None:

@@ -48,4 +48,4 @@ class Outbox:
 def widen(fd: int) -> None:
     """Let a pipe hold a whole chunk, so that large messages take few turns. Otherwise, if the system refuses, as is."""
     with suppress(OSError):  # no pipe, or this user has as many wide ones as allowed
-        fcntl.fcntl(fd, getattr(fcntl, "F_SETPIPE_SZ", 1031), protocol.CHUNK_BYTES)
+        fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, protocol.CHUNK_BYTES)

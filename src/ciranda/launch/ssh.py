@@ -74,10 +74,16 @@ def _ssh(options: SshOptions) -> list[str]:
 
 
 def resolved_name(host: str, options: SshOptions) -> tuple[str, bool]:
-    """The name or address that ssh would connect to for ``host``, and whether it goes there directly (no jump host)."""
-    done = subprocess.run(
-        [*_ssh(options), "-G", "--", host], capture_output=True, stdin=subprocess.DEVNULL, check=False
-    )
+    """The name or address that ssh would connect to for ``host``, and whether it goes there directly (no jump host).
+
+    Raises:
+        LaunchError: ssh cannot be started.
+    """
+    command = [*_ssh(options), "-G", "--", host]
+    try:
+        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    except OSError as error:
+        raise LaunchError(f"cannot start {command[0]}: {why_not_started(error)}") from None
     settings = dict(line.partition(" ")[::2] for line in os.fsdecode(done.stdout).splitlines())
     jumps = [settings.get(key, "none") for key in ("proxyjump", "proxycommand")]
     return settings.get("hostname", host.rpartition("@")[2]), all(jump == "none" for jump in jumps)
