@@ -21,6 +21,7 @@ import ciranda.torch as hvd
 from ciranda._frameworks import sampling
 from ciranda._frameworks.shards import Shards
 from ciranda.torch.nn import ShardedLinear, sharded_loss, sharded_softmax_cross_entropy
+from ciranda.torch.own_gradients import share_overflow
 
 pytestmark = pytest.mark.multiprocess
 
@@ -313,6 +314,21 @@ def _overflow_in_one_shard() -> tuple[list[float], bool, bool]:
 
 def test_no_rank_steps_where_one_shard_overflows(worlds: Any) -> None:
     assert worlds.of(2).run(_overflow_in_one_shard) == [([8.0, 4.0, 4.0], True, False)] * 2
+
+
+def _overflow_where_this_rank_has_no_own_gradient() -> list[bool]:
+    """Which gradients are finite once rank 1 has told of its own, of a parameter that has none here."""
+    shared, own, unused = (torch.nn.Parameter(torch.zeros(2)) for _ in range(3))
+    own.is_distributed = True  # type: ignore[assignment, method-assign]
+    shared.grad = torch.ones(2)
+    if hvd.rank() == 1:
+        own.grad = torch.tensor([1.0, torch.inf])
+    share_overflow({unused: "unused", own: "own", shared: "shared"}, hvd.global_process_set)
+    return [bool(each.grad.isfinite().all()) for each in (own, shared) if each.grad is not None]
+
+
+def test_an_overflow_reaches_ranks_without_a_gradient_of_their_own(worlds: Any) -> None:
+    assert worlds.of(2).run(_overflow_where_this_rank_has_no_own_gradient) == [[False], [False, True]]
 
 
 # --- what else a layer can do ---

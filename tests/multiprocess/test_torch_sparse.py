@@ -252,10 +252,10 @@ def test_errors(worlds: Any) -> None:
         assert messages == [f"sparse allreduce 't': {text}" for _, text in DISAGREEMENTS.values()]
 
 
-def _check_weighted(rows: int, dtype: torch.dtype) -> None:
-    """Rank 0 weighs nothing in every second call, and the others differ."""
+def _check_weighted(rows: int, dtype: torch.dtype, more_of_each: int) -> None:
+    """Rank 0 weighs nothing in every second call, and the others differ; each rank has more rows, or fewer."""
     n, rank, shape = hvd.size(), hvd.rank(), (60, 4, 2)
-    tensors = [_tensor(r, rows + r if rows else 0, shape, dtype) for r in range(n)]
+    tensors = [_tensor(r, max(rows + more_of_each * r, 0), shape, dtype) for r in range(n)]
     for first in (0.0, 1e300) if n > 1 else (2.5,):
         weights = [first, *(3.0 * r + 0.5 for r in range(1, n))]
         result = hvd.sparse_allreduce_async(tensors[rank], "weighted", None, weight=weights[rank]).wait()
@@ -272,7 +272,8 @@ def test_weights(worlds: Any, n_ranks: int) -> None:
     """Gathered, and made dense."""
     for rows in (0, 2, 200):
         for dtype in (torch.float64, torch.float32, torch.bfloat16):
-            worlds.of(n_ranks).run(_check_weighted, rows, dtype)
+            for more_of_each in (1, -1) if rows else (0,):
+                worlds.of(n_ranks).run(_check_weighted, rows, dtype, more_of_each)
 
 
 def _check_weights_that_cannot_be() -> None:

@@ -324,6 +324,28 @@ def test_a_gradient_that_becomes_sparse_on_one_rank(worlds: Any) -> None:
         assert "sparse on some ranks and dense on others" in message
 
 
+def _weights_of_nothing() -> None:
+    """What a rank of weight 0 tells of its gradients counts as what others tell; the gradients themselves do not."""
+    weight, shared = Parameter(torch.zeros(3)), Parameter(torch.zeros(2))
+    optimizer = _optimizer(weight, shared)
+    for step in range(8):
+        optimizer.zero_grad()
+        optimizer.set_weight(None if step < 3 else float(hvd.rank() == 0))  # the ranks have stopped asking by then
+        _backward(shared, 1.0 + hvd.rank())
+        if step < 3 or hvd.rank() == 1:
+            _backward(weight, 2.0)
+        with _missing_gradients():
+            optimizer.step()
+        assert weight.grad is not None
+        assert weight.grad.tolist() == [2.0 if step < 3 else 0.0] * 3
+        assert shared.grad is not None
+        assert shared.grad.tolist() == [1.5 if step < 3 else 1.0] * 2
+
+
+def test_weights_of_nothing(worlds: Any) -> None:
+    worlds.of(2).run(_weights_of_nothing)
+
+
 def _large_gradients() -> None:
     """The factor is divided by before the sum: multiplied by it, these overflow."""
     weight = Parameter(torch.zeros(3))

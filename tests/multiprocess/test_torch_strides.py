@@ -170,8 +170,23 @@ def _converted_after_wrapping() -> torch.Tensor:
     return _flat(model)
 
 
+def _of_another_shape() -> list[float]:
+    """One that fits into the old place only if it is repeated there."""
+    weight, other = torch.nn.Parameter(torch.zeros(2, 3)), torch.nn.Parameter(torch.zeros(1))
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD([weight, other], lr=1.0), [("weight", weight), ("other", other)], gradient_as_bucket_view=True
+    )
+    weight.data = torch.zeros(1, 3)
+    for step in range(3):
+        optimizer.zero_grad()
+        (weight.sum() * (step + hvd.rank()) + other.sum()).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    return [*weight.detach().flatten().tolist(), *other.tolist()]
+
+
 def test_a_model_that_is_converted_after_wrapping(worlds: Any) -> None:
     assert_same(worlds.of(2).run(_converted_after_wrapping), _alone("Adam"), 1e-4)
+    assert worlds.of(2).run(_of_another_shape) == [[-4.5, -4.5, -4.5, -3.0]] * 2
 
 
 # --- gradients and results that are not autograd's

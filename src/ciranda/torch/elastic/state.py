@@ -39,6 +39,11 @@ class OptimizerStateHandler(StateDictHandler):
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         super().__init__(optimizer)
 
+    def restore(self) -> None:
+        """Go back to what was saved last. Gradients are cleared: those of a failed step are no part of the next."""
+        super().restore()
+        self.value.zero_grad()
+
     def sync(self) -> None:
         """Receive rank 0's state."""
         broadcast_optimizer_state(self.value, root_rank=0)
