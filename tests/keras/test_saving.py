@@ -47,7 +47,7 @@ def test_registered_optimizers(two: Ranks, tmp_path: Path, module: str) -> None:
             model.compile(optimizer, "mse")
             gradients = tensors_of([np.ones_like(weight) for weight in model.get_weights()])
             optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-            for ending in ("keras", "h5"):
+            for ending in ("keras",) if IS_KERAS_3 else ("keras", "h5"):  # Keras 3 cannot load its losses from .h5
                 path = f"{folder}/{hvd.rank()}.{cls.__name__}.{ending}"
                 model.save(path)
                 plain = keras.models.load_model(path).optimizer

@@ -286,6 +286,30 @@ def _kinds_of_gradients() -> None:
     np.testing.assert_allclose(every, wanted, rtol=1e-6)
 
 
+def _rows_as_tensors() -> None:
+    """Averages of rows have the bits that averages of tensors have, also of integers that float32 has not."""
+    from mxnet_ranks import hvd, mx, np
+
+    from ciranda.mxnet._calls import Call
+    from ciranda.mxnet.gradients import reduce_
+
+    generator = np.random.default_rng(hvd.rank())
+    indices = [1, *range(3, 3 + hvd.rank())]
+    for dtype in ("float32", "float16", "float64", "int32", "int64"):
+        for prescale, postscale in ((1.0, 1.0), (0.4, 2.5)):
+            values = (generator.normal(size=(len(indices), 2)) * 2.0 ** (3 if dtype[0] == "f" else 30)).astype(dtype)
+            rows = mx.nd.sparse.row_sparse_array((values, indices), shape=(6, 2), dtype=dtype)
+            wanted = hvd.allreduce(
+                rows.tostype("default"), name="whole", prescale_factor=prescale, postscale_factor=postscale
+            )
+            reduce_([rows], Call("rows", hvd.global_process_set, prescale=prescale, postscale=postscale))
+            assert rows.stype == "row_sparse"
+            np.testing.assert_array_equal(rows.tostype("default").asnumpy(), wanted.asnumpy())
+    none = mx.nd.sparse.zeros("row_sparse", (6, 2))
+    reduce_([none], Call("none", hvd.global_process_set))
+    assert none.indices.size == 0
+
+
 def _scaled_losses() -> None:
     """The loss scaler of MXNet's AMP: where one rank's gradient overflows, none makes the step."""
     from mxnet.contrib.amp.loss_scaler import LossScaler
@@ -486,6 +510,7 @@ def test_two_trainers(three: Ranks) -> None:
 
 def test_gradients_of_every_kind(three: Ranks) -> None:
     three.run(_kinds_of_gradients)
+    three.run(_rows_as_tensors)
     three.run(_several_devices)
     three.run(_scaled_losses)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
-from mxnet.ndarray import NDArray
+from mxnet.ndarray import NDArray, array
 from mxnet.ndarray.sparse import RowSparseNDArray, row_sparse_array
 
 from ciranda._frameworks.groups import as_many_groups
@@ -58,16 +58,15 @@ def reduce_(gradients: Sequence[NDArray], call: Call, compression: type[Compress
 
 
 def _reduce_rows_(gradient: RowSparseNDArray, call: Call) -> None:
-    """Average a row-sparse gradient: gather the rows of all ranks, and add rows of equal index."""
+    """Average a row-sparse gradient: the rows that any rank has, each as a tensor is averaged."""
     if gradient.stype != "row_sparse":
         raise InvalidArgumentError(f"{call.name!r}: gradients of storage type {gradient.stype} cannot be averaged")
-    size = call.process_set.size() or 1
-    indices, rows = _calls.allgather([gradient.indices, gradient.data], call)
-    factor = call.prescale * call.postscale / size
-    numbers = indices.asnumpy()
-    total = rows.asnumpy().astype("float64" if rows.dtype == "float64" else "float32") * factor
-    unique, places = np.unique(numbers, return_inverse=True)
-    summed = np.zeros((len(unique), *total.shape[1:]), total.dtype)
-    np.add.at(summed, places, total)
-    whole = row_sparse_array((summed, unique), shape=gradient.shape, dtype=gradient.dtype, ctx=gradient.ctx)
-    whole.copyto(gradient)
+    (everyones,) = _calls.allgather([gradient.indices], call)
+    indices = np.unique(everyones.asnumpy())
+    if indices.size == 0:  # no rank has rows
+        return
+    own = np.zeros((len(indices), *gradient.shape[1:]), gradient.dtype)
+    np.add.at(own, np.searchsorted(indices, gradient.indices.asnumpy()), gradient.data.asnumpy())
+    rows = array(own, ctx=gradient.ctx, dtype=gradient.dtype)
+    _calls.allreduce_([rows], call.for_gradient("sum"))
+    row_sparse_array((rows, indices), shape=gradient.shape, dtype=gradient.dtype, ctx=gradient.ctx).copyto(gradient)
