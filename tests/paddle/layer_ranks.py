@@ -187,15 +187,21 @@ def _averaged(made: Any) -> tuple[list[Any], list[Any]]:
 
 def layers(is_old: bool) -> None:
     """Each is trained as by one process that averages what each rank's batch makes of the parameters."""
-    for name, layer in LAYERS.items():
-        paddle.seed(7)
-        begins, wanted = _averaged(_written(layer, is_old))
-        made = _written(layer, is_old, hvd.GradAllReduce(2, 0).transpile)
-        found = _trained(made, [step[hvd.rank()] for step in _batches()], begins)
-        for mine, theirs in zip(found, wanted, strict=True):
-            np.testing.assert_allclose(mine, theirs, 2e-5, 2e-6, err_msg=name)
-        assert any(not np.array_equal(*both) for both in zip(found, begins, strict=True)), name
-        _same_on_all_ranks(found, name)
+    for name in LAYERS:
+        _as_averaged(name, is_old, hvd.GradAllReduce(2, 0))
+    for name in ("sum", "cond", "lstm"):
+        _as_averaged(name, is_old, hvd.LocalSGD(2, 1))
+
+
+def _as_averaged(name: str, is_old: bool, transpiler: Any) -> None:
+    paddle.seed(7)
+    begins, wanted = _averaged(_written(LAYERS[name], is_old))
+    made = _written(LAYERS[name], is_old, transpiler.transpile)
+    found = _trained(made, [step[hvd.rank()] for step in _batches()], begins)
+    for mine, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(mine, theirs, 2e-5, 2e-6, err_msg=name)
+    assert any(not np.array_equal(*both) for both in zip(found, begins, strict=True)), name
+    _same_on_all_ranks(found, name)
 
 
 def _same_on_all_ranks(found: list[Any], name: str) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import layer_ranks
 import operator_ranks
 import option_ranks
 import pytest
@@ -49,7 +50,7 @@ IS_OLD = [*([True] if HAS_OLD else []), *([pytest.param(False, marks=pytest.mark
 
 @pytest.mark.parametrize("is_old", IS_OLD)
 @pytest.mark.parametrize("builds", [("py_func", "py_func"), ("py_func", "jit")])
-def test_py_func(builds: tuple[str, str], is_old: bool, environment: dict[str, str]) -> None:
+def test_py_func(builds: tuple[str, str], is_old: bool, environment: dict[str, str], tmp_path: Path) -> None:
     """Ranks with and without a library meet: names, results and gradients are the same."""
     with Ranks(2, env=environment, env_of=lambda rank: {"CIRANDA_PADDLE_OPS": builds[rank]}) as ranks:
         if builds[0] == builds[1]:  # what has no gradient is refused by py_func when it runs, by a library before
@@ -61,6 +62,7 @@ def test_py_func(builds: tuple[str, str], is_old: bool, environment: dict[str, s
         ranks.run(training_ranks.gradients_transpiled, "clipping", is_old, 2, 1e-4)
         ranks.run(training_ranks.averaged_parameters, is_old, 3)
         ranks.run(option_ranks.adaptive_interval, is_old)
+        ranks.run(layer_ranks.saved_rnn, is_old, str(tmp_path))
         ranks.run(sharded_ranks.trained_in_program, is_old, False)
 
 

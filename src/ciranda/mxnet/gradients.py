@@ -43,7 +43,12 @@ def groups_of(items: Sequence[Item], num_groups: int, dtype_of: Callable[[Item],
 
 
 def reduce_(gradients: Sequence[NDArray], call: Call, compression: type[Compressor] = NoneCompressor) -> None:
-    """Average gradients over the ranks, in place: dense ones in MXNet's engine, together; sparse ones row by row."""
+    """Average gradients over the ranks, in place: dense ones in MXNet's engine, together; sparse ones row by row.
+
+    A rank outside the process set keeps its own.
+    """
+    if call.process_set.included() is False:
+        return
     dense = [gradient for gradient in gradients if gradient.stype == "default"]
     if compression is NoneCompressor:
         _calls.allreduce_(dense, call)

@@ -36,8 +36,8 @@ from ciranda.mxnet.arrays import Splits
 from ciranda.mxnet.failures import raises_mxnet_errors
 from ciranda.process_sets import ProcessSet, global_process_set
 
-#: The time that shutdown() waits for calls.
-_SHUTDOWN_SECONDS = 2.0
+#: The longest wait for calls before this process leaves the world.
+_FINISHING_SECONDS = 2.0
 
 
 @raises_mxnet_errors
@@ -274,13 +274,22 @@ def join(device: int = -1, process_set: ProcessSet = global_process_set) -> int:
     return _ops.join(device, process_set)
 
 
+def finish_pushed() -> None:
+    """Wait until the calls in MXNet's queues and the pending ones have ended, for two seconds at most."""
+    deadline = time.monotonic() + _FINISHING_SECONDS
+    while _basics.is_initialized() and pushed_names() and time.monotonic() < deadline:
+        time.sleep(0.0005)
+
+
+# Where a program ends without shutdown(), MXNet would raise the errors of calls that this process has left.
+_basics.ending.finish_first(finish_pushed)
+
+
 def shutdown() -> None:
     """Leave the world, as `ciranda.shutdown()`, after the calls in MXNet's queues and the pending ones have ended.
 
     Many calls in MXNet are never waited for, as those of the last step of a training. Calls that have not ended after
     two seconds, because other ranks never make them, fail with AbortedError.
     """
-    deadline = time.monotonic() + _SHUTDOWN_SECONDS
-    while _basics.is_initialized() and pushed_names() and time.monotonic() < deadline:
-        time.sleep(0.0005)
+    finish_pushed()
     _basics.shutdown()

@@ -31,7 +31,7 @@ class DistributedOptimizer(mx.optimizer.Optimizer):  # type: ignore[misc]
             afterwards.
         num_groups: the number of groups of gradients that are updated together, each reduced as one; 0: each by
             itself.
-        process_set: the ranks whose gradients are averaged.
+        process_set: the ranks whose gradients are averaged. Others update with their own gradients.
     """
 
     def __init__(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +20,7 @@ from ciranda.errors import InvalidArgumentError, MismatchError
 from ciranda.mxnet import _calls
 from ciranda.mxnet.compression import Compression, Compressor
 from ciranda.mxnet.gradients import factors_of, groups_of, reduce_
+from ciranda.mxnet.ops import finish_pushed
 from ciranda.mxnet.optimizer import DistributedOptimizer
 from ciranda.process_sets import ProcessSet, global_process_set
 
@@ -60,7 +61,11 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
             afterwards.
         prefix: distinguishes several trainers of a process; by default their order does.
         num_groups: the number of groups of gradients, each reduced as one; 0: each by itself.
-        process_set: the ranks whose gradients are averaged.
+        process_set: the ranks whose gradients are averaged. Others update with their own gradients.
+        of_kvstores: none of the further arguments of `gluon.Trainer`, which are about kvstores.
+
+    Raises:
+        InvalidArgumentError: an argument is out of range, or about kvstores.
     """
 
     def __init__(
@@ -73,8 +78,10 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
         prefix: str | None = None,
         num_groups: int = 0,
         process_set: ProcessSet = global_process_set,
+        **of_kvstores: Any,
     ) -> None:
         _basics.engine()
+        _check_without_kvstore(of_kvstores)
         if isinstance(optimizer, DistributedOptimizer):
             warnings.warn(
                 "DistributedTrainer averages gradients by itself: the optimizer inside the DistributedOptimizer is "
@@ -140,8 +147,8 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
 
     def _used_somewhere(self, used: list[bool]) -> list[bool]:
         """Return whether any rank has computed each parameter's gradient since the last step; `used`: this rank."""
-        if not self._params:
-            return []
+        if not self._params or self._process_set.included() is False:
+            return used
         deferred = [param.grad_req != "null" and param._data is None for param in self._params]
         call = _calls.Call(f"{self._name}.used", self._process_set, op=Max)
         (flags,) = _calls.allreduce([mx.nd.array([used, deferred], ctx=mx.cpu(), dtype="uint8")], call)
@@ -168,7 +175,11 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
     def _update(self, ignore_stale_grad: bool = False) -> None:
         whole = [_Whole(param) if getattr(param, "_stype", "default") != "default" else param for param in self._params]
         with self._with_params(whole):
-            super()._update(ignore_stale_grad)
+            try:
+                super()._update(ignore_stale_grad)
+            except UserWarning:  # for a stale gradient: the program may end, and the other ranks' with it
+                finish_pushed()
+                raise
 
     def _init_kvstore(self) -> None:
         """Create no kvstore: `broadcast_parameters()` makes parameters equal on all ranks, also deferred ones."""
@@ -204,7 +215,7 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
         `may_be_deferred`: an initialization may be deferred on some ranks only.
         """
         era = era_of(self._process_set)
-        if self._compared_in == era:
+        if self._compared_in == era or self._process_set.included() is False:
             return
         mine = [(param.name, param.shape, np.dtype(param.dtype).str, param.grad_req) for param in self._params]
         is_there = [may_be_deferred or param.grad_req == "null" or param._data is not None for param in self._params]
@@ -214,6 +225,24 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
             _check_alike(everyones[0][0], theirs[0], next(iter(ranks)), rank)
             _check_there(everyones[0], theirs, next(iter(ranks)), rank)
         self._compared_in = era
+
+
+#: Arguments of `gluon.Trainer`, and what to do instead.
+_OF_KVSTORES = {
+    "kvstore": "it averages the gradients by itself, and broadcast_parameters() makes the parameters equal",
+    "update_on_kvstore": "every rank updates the parameters by itself",
+    "compression_params": "give it compression=, as Compression.fp16",
+}
+
+
+def _check_without_kvstore(arguments: Mapping[str, Any]) -> None:
+    for name in arguments:
+        if name not in _OF_KVSTORES:
+            raise TypeError(f"DistributedTrainer got an unexpected argument {name!r}")
+        if arguments[name]:
+            raise InvalidArgumentError(
+                f"DistributedTrainer takes no {name}, as it uses no kvstore: {_OF_KVSTORES[name]}"
+            )
 
 
 def _check_there(ours: Any, theirs: Any, rank: int, other: int) -> None:

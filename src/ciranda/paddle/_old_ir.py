@@ -14,6 +14,7 @@ from ciranda._frameworks.marks import is_distributed
 from ciranda._frameworks.planner import Bucket, Tensor
 from ciranda.errors import InvalidArgumentError
 from ciranda.paddle import programs
+from ciranda.paddle._plugin import Build, load
 from ciranda.paddle.passages import Key, Kind, Operator
 from ciranda.paddle.rewriting import FINITE, LAZY, SNAPSHOT, Combining, Pair, lazy_error, require_optimizer
 
@@ -192,9 +193,12 @@ class OldProgram:
         )
 
     def _sent(self, pair: Pair, wire: Any) -> Any:
-        """Return the variable to send: the gradient itself, or one of a smaller type."""
+        """Return the variable to send: the gradient itself, one of a smaller type, or a copy of a parameter."""
         if wire is None or pair.gradient.dtype not in (paddle.float32, paddle.float64):
-            return pair.gradient
+            # Without a library an operator's result is in new memory; a parameter must keep its own.
+            if pair.gradient is not pair.parameter or load() is not Build.PY_FUNC:
+                return pair.gradient
+            wire = pair.gradient.dtype
         name = f"{pair.gradient.name}.sent"
         if self._block.has_var(name):
             return self._block.var(name)
