@@ -1,19 +1,34 @@
 #include "engine/preparation.hpp"
 
 #include <algorithm>
-#include <functional>
+#include <span>
 #include <string>
 
 #include "agree/unnamed.hpp"
+#include "base/checksum.hpp"
 
 namespace ciranda {
 namespace {
 
-// The text itself, or what stands for a long one.
-std::string short_text(const std::string& text) {
-  constexpr std::size_t kShort = 200;
-  if (text.size() <= kShort) return text;
-  return text.substr(0, kShort) + "... #" + std::to_string(std::hash<std::string>()(text));
+// Of what stands for a long text: "... #" and a number of 64 bits.
+constexpr std::size_t kHashBytes = 25;
+
+// The text itself, or of a long one the beginning and a hash of all of it: the same on all ranks.
+std::string short_text(const std::string& text, std::size_t most_bytes) {
+  if (text.size() <= most_bytes) return text;
+  const auto continues_character = [](char byte) { return (static_cast<unsigned char>(byte) & 0xc0) == 0x80; };
+  std::size_t n_bytes = most_bytes - kHashBytes;
+  while (n_bytes > 0 && continues_character(text[n_bytes])) --n_bytes;
+  return text.substr(0, n_bytes) + "... #" + std::to_string(checksum(std::as_bytes(std::span(text))));
+}
+
+// Of a name that gets something before it or behind it: the sender, a number.
+constexpr std::size_t kMostBytesAsTheyAre = kMaxNameBytes - 48;
+
+// Users may give longer names than travel.
+void shorten_name(Request& request) {
+  const bool gets_longer = info(request.signature.collective).is_between_two || !request.is_cacheable;
+  request.name = short_text(request.name, gets_longer ? kMostBytesAsTheyAre : kMaxNameBytes);
 }
 
 // Whether the request's collective can take place in its process set, and on that lane: messages between two ranks are
@@ -72,7 +87,7 @@ void complete_name(Request& request, bool is_unnamed) {
     request.is_cacheable = false;
     request.lane = 0;  // a rank joins all lanes of a set
     request.name = to_string(signature.collective);
-    if (is_about_sets) request.name += " " + short_text(to_string(signature.arguments));
+    if (is_about_sets) request.name += " " + short_text(to_string(signature.arguments), 200 + kHashBytes);
     return;
   }
   if (is_unnamed) request.name = kUnnamed;
@@ -84,6 +99,7 @@ void complete_name(Request& request, bool is_unnamed) {
 Status prepare(Request& request, int rank, const ProcessSets& sets) {
   const bool is_unnamed = request.name.empty() && !request.is_cacheable;
   if (is_unnamed) request.name = "unnamed";
+  if (request.name.size() > kMostBytesAsTheyAre) shorten_name(request);
   if (Status status = check(request, rank, sets); !status.ok()) return status;
   complete_name(request, is_unnamed);
   for (TensorMemory& memory : request.memory) {
