@@ -53,6 +53,7 @@ Status check(Request& request, int rank, const ProcessSets& sets) {
   const auto where = [&] { return call_text(request) + ": "; };
   const Ranks ranks = sets.ranks(request.process_set);
   if (!ranks) {
+    if (const auto ended = sets.end_of(request.process_set)) return {ended->kind(), where() + ended->message()};
     return Status::invalid_argument(where() + "process set " + std::to_string(request.process_set) +
                                     " does not exist (any more); add_process_set() makes one on all ranks.");
   }

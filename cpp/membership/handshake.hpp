@@ -29,7 +29,7 @@
 
 namespace ciranda {
 
-inline constexpr std::uint16_t kProtocolVersion = 2;
+inline constexpr std::uint16_t kProtocolVersion = 3;
 
 // In which a stranger must have proved that it belongs to the job. Whoever reads the connection keeps it.
 inline constexpr std::chrono::milliseconds kHandshakeLimit{5000};

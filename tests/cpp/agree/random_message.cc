@@ -71,6 +71,7 @@ class Maker {
   }
   void fill(ForgottenMessage& m) { m.kept = numbers(); }
   void fill(NoMoreInputsMessage& /*m*/) {}
+  void fill(LeaveMessage& /*m*/) {}
   void fill(WaitingMessage& /*m*/) {}
   void fill(JoinMessage& m) { m.nth = number<std::uint64_t>(); }
   void fill(ByeMessage& m) {
@@ -126,7 +127,7 @@ class Maker {
       case 4: return ExecuteGroupsEntry{number<std::uint32_t>(), numbers(), static_cast<Check>(up_to(2))};
       case 5: return CancelEntry{number<std::uint32_t>(), number<std::uint64_t>()};
       case 6: return ForgetEntry{numbers()};
-      default: return EndEntry{};
+      default: return EndEntry{number<std::int32_t>()};
     }
   }
   ExecuteEntry execute_entry() {
@@ -213,6 +214,7 @@ bool same(const InputMessage& a, const InputMessage& b) {
 }
 bool same(const NoInputMessage& a, const NoInputMessage& b) { return a.cache_id == b.cache_id && a.round == b.round; }
 bool same(const NoMoreInputsMessage& /*a*/, const NoMoreInputsMessage& /*b*/) { return true; }
+bool same(const LeaveMessage& /*a*/, const LeaveMessage& /*b*/) { return true; }
 bool same(const ForgottenMessage& a, const ForgottenMessage& b) { return a.kept == b.kept; }
 bool same(const ForgetEntry& a, const ForgetEntry& b) { return a.cache_ids == b.cache_ids; }
 bool same(const CancelEntry& a, const CancelEntry& b) { return a.cache_id == b.cache_id && a.round == b.round; }
@@ -225,7 +227,7 @@ bool same(const ExecuteGroupsEntry& a, const ExecuteGroupsEntry& b) {
   return a.plan == b.plan && a.groups == b.groups && a.check == b.check;
 }
 bool same(const JoinedEntry& a, const JoinedEntry& b) { return a.last == b.last; }
-bool same(const EndEntry& /*a*/, const EndEntry& /*b*/) { return true; }
+bool same(const EndEntry& a, const EndEntry& b) { return a.leaver == b.leaver; }
 bool same(const ByeMessage& a, const ByeMessage& b) {
   return same_lists(a.lanes, b.lanes,
                     [](const auto& x, const auto& y) { return x.lane == y.lane && x.log_index == y.log_index; });

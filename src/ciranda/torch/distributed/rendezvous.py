@@ -13,6 +13,7 @@ from torch.distributed.constants import default_pg_timeout
 
 from ciranda import _basics
 from ciranda.errors import InvalidArgumentError
+from ciranda.torch.distributed import formed_sets
 from ciranda.torch.distributed.joining import meet, start_timeout
 from ciranda.torch.distributed.process_group import ProcessGroup
 from ciranda.torch.functions import broadcast_object
@@ -22,18 +23,10 @@ dist: Any = torch.distributed
 Store = Any
 
 
-class _Formed:
-    """How many groups this process has numbered."""
-
-    n_numbered: int = 0
-
-
-_formed = _Formed()
-
-
 def form_group(options: Any, _backend_options: Any = None) -> ProcessGroup:
     """Create the process group that torch requests, which it does on the group's members only."""
-    store, rank, timeout = options.store, options.group_rank, getattr(options, "timeout", None)
+    store = dist.PrefixStore(f"ciranda/{formed_sets.next_of_name(options.group_id)}", options.store)
+    rank, timeout = options.group_rank, getattr(options, "timeout", None)
     is_default = not options.global_ranks_in_group
     ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
     if not _basics.is_initialized():
@@ -43,9 +36,8 @@ def form_group(options: Any, _backend_options: Any = None) -> ProcessGroup:
         return ProcessGroup(rank, ranks, 0, timeout, store)
     # Its lowest member numbers the group, so that the same ranks may form several: calls are matched within each.
     if ranks[rank] == min(ranks):
-        store.set("ciranda/number", str(_formed.n_numbered))
-        _formed.n_numbered += 1
-    number = int(store.get("ciranda/number"))
+        store.set("number", str(formed_sets.next_number()))
+    number = int(store.get("number"))
     return ProcessGroup(rank, ranks, _basics.engine().form_set(sorted(ranks), number), timeout, store)
 
 
@@ -109,10 +101,3 @@ def _check_default_group(rank: int, size: int) -> None:
             f"init_process_group(): this process is rank {rank} of {size}, but it is in a world already, as rank "
             f"{world[0]} of {world[1]}: call init_process_group() before ciranda.init(), or ciranda.shutdown() first"
         )
-
-
-def _forget() -> None:
-    _formed.n_numbered = 0
-
-
-_basics.at_end.append(_forget)
