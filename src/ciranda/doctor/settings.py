@@ -23,7 +23,7 @@ print(json.dumps({"names": [row["name"] for row in rows], "horovod": [row["horov
                   "problem": problem}))
 """
 # What the launcher gives to ranks for its own ends.
-_INTERNAL = ("CIRANDA_CALL_FILE", "CIRANDA_RESULT_FD")
+_INTERNAL = ("CIRANDA_CALL_FILE", "CIRANDA_RESULT_FD", "CIRANDA_TORCH_STORE")
 # What bindings read themselves.
 BINDINGS_OWN = ("CIRANDA_PADDLE_OPS",)
 _SECONDS = 30

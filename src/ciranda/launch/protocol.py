@@ -18,7 +18,7 @@ import re
 
 from ciranda.launch.errors import ProtocolError
 
-VERSION = 3
+VERSION = 4
 MAX_LINE_BYTES = 16 << 20
 CHUNK_BYTES = 64 << 10
 BINDINGS = ("none", "numa", "core")
