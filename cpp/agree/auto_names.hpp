@@ -45,6 +45,12 @@ class AutoNames {
     return std::string(shared) + "." + std::to_string(n);
   }
 
+  // There will be no more calls of it.
+  void remove_lane(LaneId lane) {
+    n_unnamed_.erase(lane);
+    std::erase_if(n_calls_, [&](const auto& counted) { return counted.first.first == lane; });
+  }
+
   // On all lanes of the set.
   void restart(std::uint32_t process_set) {
     for (auto& [lane, n] : n_unnamed_) {
@@ -67,6 +73,12 @@ struct Names {
   PersistentOp* number(Request& request) {
     automatic.number(request);
     return ops.take(lane_id(request.process_set, request.lane), request.name);
+  }
+
+  // The lane is no more. REQUIRES: nor is who counts its calls.
+  void remove_lane(LaneId lane) {
+    ops.remove_lane(lane);
+    automatic.remove_lane(lane);
   }
 };
 

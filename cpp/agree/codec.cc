@@ -94,6 +94,7 @@ void code(auto& io, Is<FailEntry> auto& m) {
   io(m.kind, m.text, m.targets);
 }
 void code(auto& io, Is<JoinedEntry> auto& m) { io(m.last); }
+void code(auto& io, Is<EndEntry> auto& m) { io(m.leaver); }
 void code(auto& io, Is<PlanEntry> auto& m) { io(m.plan, m.groups); }
 void code(auto& io, Is<ExecuteGroupsEntry> auto& m) { io(m.plan, m.groups, m.check); }
 void code(auto& io, Is<CancelEntry> auto& m) { io(m.cache_id, m.round); }

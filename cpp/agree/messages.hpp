@@ -89,6 +89,9 @@ struct StandingMessage {
   bool operator==(const StandingMessage&) const = default;
 };
 
+// This rank has left a formed set (process_sets.hpp): it has no call of it pending, and will make none.
+struct LeaveMessage {};
+
 // --- relay -> relay: what the ranks of a subtree report (relay.hpp), in the order in which each did
 
 using ReadyReport = std::variant<RequestMessage, ReadyMessage, GroupsMessage, DuplicateMessage, JoinMessage,
@@ -181,8 +184,10 @@ struct JoinedEntry {
   std::int32_t last = 0;
 };
 
-// The last entry of a lane that is taken down.
-struct EndEntry {};
+// The last entry of a lane that is taken down: with its set, or because a rank has left that.
+struct EndEntry {
+  std::int32_t leaver = -1;  // in the world; -1: none
+};
 
 // From now on ranks may report these groups of cache ids, each by its place in the list.
 struct PlanEntry {
@@ -220,7 +225,7 @@ struct LogMessage {
 using Message =
     std::variant<RequestMessage, ReadyMessage, DuplicateMessage, WaitingMessage, ByeMessage, ByeAckMessage,
                  AbortMessage, PingMessage, PongMessage, LogMessage, JoinMessage, GroupsMessage, RelayedMessage,
-                 InputMessage, NoInputMessage, NoMoreInputsMessage, ForgottenMessage, StandingMessage>;
+                 InputMessage, NoInputMessage, NoMoreInputsMessage, ForgottenMessage, StandingMessage, LeaveMessage>;
 
 // What travels: a message and the lane that it concerns (0 where it concerns no lane).
 struct Envelope {

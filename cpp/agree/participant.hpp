@@ -51,7 +51,9 @@ class Participant {
     Ticket ticket;
     int last;  // the rank that joined last
   };
-  struct End {};  // the lane's last action
+  struct End {   // the lane's last action
+    int leaver;  // as of EndEntry
+  };
   // Groups are planned anew: what was held until now is to be reported at once, and then that the plan is known.
   struct Planned {
     ReadyMessage released;

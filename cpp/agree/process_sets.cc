@@ -27,7 +27,7 @@ Ranks ProcessSets::ranks(std::uint32_t id) const {
 
 bool ProcessSets::was_made(std::uint32_t id) const {
   const std::shared_lock lock(mutex_);
-  return id < next_id_;
+  return id < next_id_ || leavers_.contains(id);
 }
 
 std::optional<std::uint32_t> ProcessSets::find(const std::vector<int>& ranks) const {
@@ -56,7 +56,7 @@ Result<std::uint32_t> ProcessSets::form(int rank, std::vector<int> ranks, std::u
   }
   const std::uint32_t id = formed_set(ranks.front(), nth);
   const std::unique_lock lock(mutex_);
-  if (!sets_.emplace(id, std::make_shared<const std::vector<int>>(std::move(ranks))).second) {
+  if (leavers_.contains(id) || !sets_.emplace(id, std::make_shared<const std::vector<int>>(std::move(ranks))).second) {
     return Status::invalid_argument("form_set: the first rank has formed set number " + std::to_string(nth) +
                                     " already; it must choose another.");
   }
@@ -66,6 +66,32 @@ Result<std::uint32_t> ProcessSets::form(int rank, std::vector<int> ranks, std::u
 bool ProcessSets::remove(std::uint32_t id) {
   const std::unique_lock lock(mutex_);
   return sets_.erase(id) > 0;
+}
+
+void ProcessSets::end(std::uint32_t id, int leaver) {
+  const std::unique_lock lock(mutex_);
+  sets_.erase(id);
+  leavers_.emplace(id, leaver);
+}
+
+std::vector<std::uint32_t> ProcessSets::ended() const {
+  const std::shared_lock lock(mutex_);
+  std::vector<std::uint32_t> ids;
+  ids.reserve(leavers_.size());
+  for (const auto& [id, leaver] : leavers_) ids.push_back(id);
+  return ids;
+}
+
+std::optional<Status> ProcessSets::end_of(std::uint32_t id) const {
+  const std::shared_lock lock(mutex_);
+  const auto found = leavers_.find(id);
+  return found == leavers_.end() ? std::nullopt : std::optional(has_left(found->second));
+}
+
+Status has_left(int leaver) {
+  return Status::aborted("rank " + std::to_string(leaver) +
+                         " has left this process set (by destroy_process_group(), or its group was dropped), so "
+                         "nothing can be done in it any more. Leave it after the last call of all of its ranks.");
 }
 
 std::string to_string(const std::vector<int>& ranks) {

@@ -3,6 +3,7 @@
 // Sets are made and removed in the order of the world's log, so that every rank gives the same ids without asking.
 // Two ranks that send to each other are a *pair*: a set that needs no agreement, because its id says who they are.
 // Some ranks may also *form* a set by themselves, without the others: its id names the first of them, who chose it.
+// It ends, by its own log, when the first of its ranks leaves it.
 // Any thread.
 #pragma once
 
@@ -72,8 +73,8 @@ class ProcessSets {
 
   // Null when there is no such set (or no more). Pairs always exist.
   Ranks ranks(std::uint32_t id) const;
-  // Whether the log has made a set of this id, which may be gone by now. Never so of sets that need no agreement: a
-  // rank may form one at any moment, and what others said of it before was early, not late.
+  // Whether the log has made a set of this id, which may be gone by now, or a formed one has ended. Never so of others
+  // that need no agreement: a rank may form one at any moment, and what others said of it before was early, not late.
   bool was_made(std::uint32_t id) const;
   std::optional<std::uint32_t> find(const std::vector<int>& ranks) const;
 
@@ -85,16 +86,25 @@ class ProcessSets {
   // number `nth` of the first of them is taken.
   Result<std::uint32_t> form(int rank, std::vector<int> ranks, std::uint32_t nth);
 
+  // Of a formed set, which a rank has left: there is none of its number any more, nor will be.
+  void end(std::uint32_t id, int leaver);
+  std::vector<std::uint32_t> ended() const;
+  // Why there is no such set any more; Aborted, of one that has ended.
+  std::optional<Status> end_of(std::uint32_t id) const;
+
   int world_size() const { return static_cast<int>(world_->size()); }
 
  private:
   Ranks world_;
   mutable std::shared_mutex mutex_;
-  std::map<std::uint32_t, Ranks> sets_;  // but for the world and pairs
+  std::map<std::uint32_t, Ranks> sets_;   // but for the world and pairs
+  std::map<std::uint32_t, int> leavers_;  // of formed sets that have ended
   std::uint32_t next_id_ = 1;
 };
 
 // "[0, 2, 5]"
 std::string to_string(const std::vector<int>& ranks);
+// Aborted: why no call of a formed set can be carried out any more.
+Status has_left(int leaver);
 
 }  // namespace ciranda

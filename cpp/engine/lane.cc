@@ -176,6 +176,11 @@ Result<bool> Lane::agree(TimePoint now) {
   const bool has_met = in_memory_.meet(now);
   if (Status status = by_messages_.carry_out(now); !status.ok()) return status;
   reports_.send_due(now);
+  if (is_leaving_ && in_flight_.empty()) {
+    is_leaving_ = false;
+    parts_.control.hurry();
+    log_.leave(now);
+  }
   Result<bool> passed_on = log_.pass_on(now);
   if (!passed_on.ok()) return passed_on;
   const std::size_t n_bytes_under_way = log_.has_priorities() ? data_.n_bytes_under_way() : 0;
@@ -236,7 +241,9 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
     reports_.say(forgotten->answer, now);
   } else {
     has_ended_ = true;
-    end(Status::aborted("the process set was removed before this was done."));
+    const int leaver = std::get<Participant::End>(action).leaver;
+    if (leaver >= 0) leaver_ = leaver;
+    end(leaver_ ? has_left(*leaver_) : Status::aborted("the process set was removed before this was done."));
     in_flight_.complete_all(*parting_, false);
   }
   return Status::ok_status();
@@ -302,7 +309,7 @@ std::optional<TimePoint> Lane::next_deadline() const {
 
 void Lane::heed(const Departure& departure) {
   const std::optional<int> who = mesh_.member_of(departure.rank);
-  if (!who) return;
+  if (!who || has_ended_) return;  // all of the log was for it, too
   log_end_ = std::min(log_end_, departure.log_index(id_));
   if (!parting_) {
     parting_ = Status::aborted(parts_.control.peer_text(departure.rank) +
@@ -338,6 +345,13 @@ void Lane::end(const Status& why) {
   if (!parting_) parting_ = why;
   in_memory_.leave();
   log_.end(why);
+}
+
+void Lane::leave(const Status& why) {
+  if (parting_) return;
+  parting_ = why;
+  is_leaving_ = true;
+  in_memory_.leave();
 }
 
 }  // namespace ciranda

@@ -42,6 +42,8 @@ class Lane {
   LaneId id() const { return id_; }
   // All there was to do is done, and nothing more will come.
   bool is_over() const { return has_ended_ && data_.is_idle(); }
+  // Of the world's ranks, who has left its set, and so ended it; none of a set that was removed. REQUIRES: is_over().
+  std::optional<int> leaver() const { return leaver_; }
   bool has_pending() const { return !in_flight_.empty(); }
   // And not all have, as far as this rank knows.
   bool has_joined() const { return participant_.calls().has_joined(); }
@@ -78,6 +80,9 @@ class Lane {
   void give_up(const Status& why);
   // The lane is taken down: what is agreed is carried out, everything else fails with `why`.
   void end(const Status& why);
+  // This rank leaves the lane's set: what it has called is still carried out if the others call it, then the lane ends,
+  // for all members. Nothing new is taken in, by reason of `why`. REQUIRES: the set is formed.
+  void leave(const Status& why);
 
   // See Engine.
   std::string_view agreement(Collective collective, std::size_t n_bytes) const;
@@ -108,7 +113,9 @@ class Lane {
   std::uint64_t log_came_ = 0;     // when this part of the log did, in ticks; 0 where that is not recorded
   std::uint64_t log_end_;          // entries from here on are not carried out
   std::optional<Status> parting_;  // why nothing new can be agreed on
+  bool is_leaving_ = false;        // and has yet to say so
   bool has_ended_ = false;
+  std::optional<int> leaver_;
 };
 
 }  // namespace ciranda

@@ -103,6 +103,7 @@ void LaneLog::report(const Message& message, TimePoint now) {
 
 bool LaneLog::expects(int from, const Message& message) const {
   if (std::holds_alternative<LogMessage>(message)) return !above_.empty() && from == above_.front();
+  if (std::holds_alternative<LeaveMessage>(message)) return coordinator_ && is_formed(set_of(id_));
   return relay_ || coordinator_;
 }
 
@@ -118,6 +119,11 @@ Result<LogMessage> LaneLog::hear(int from, Message message, TimePoint now) {
 Status LaneLog::take_in(int from, Message message, TimePoint now) {
   if (relay_) return relay_->hear(from, std::move(message));
   if (has_ended_ || last_word_) return Status::ok_status();  // it crossed the end on its way
+  if (std::holds_alternative<LeaveMessage>(message)) {
+    leaver_ = mesh_.peer(from).rank;
+    end(has_left(leaver_));
+    return Status::ok_status();
+  }
   return coordinator_->on_message(from, std::move(message), now);
 }
 
@@ -153,7 +159,7 @@ LogMessage LaneLog::write(bool wire_is_idle, std::size_t n_bytes_under_way, Time
   }
   if (last_word_) coordinator_->fail_all(*last_word_);
   LogMessage log{coordinator_->take_entries(wire_is_idle, n_bytes_under_way)};
-  if (last_word_) log.entries.emplace_back(EndEntry{});
+  if (last_word_) log.entries.emplace_back(EndEntry{leaver_});
   has_ended_ = last_word_.has_value();
   if (!log.entries.empty()) pass_down(log);
   return log;

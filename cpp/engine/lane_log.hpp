@@ -54,6 +54,9 @@ class LaneLog {
   bool has_priorities() const { return coordinator_ && coordinator_->has_priorities(); }
   // The lane is taken down: if this is the coordinator, all that is open fails with `why`, and the log ends.
   void end(const Status& why);
+  // This rank has no calls left, and leaves the lane's set: the coordinator takes the lane down. REQUIRES: it is
+  // formed.
+  void leave(TimePoint now) { report(LeaveMessage{}, now); }
 
   // The members through whom the log comes, the nearest first and the coordinator last; none where this is it.
   const std::vector<int>& above() const { return above_; }
@@ -89,6 +92,7 @@ class LaneLog {
   Holding gathering_;
   std::unique_ptr<Coordinator> coordinator_;
   std::optional<Status> last_word_;  // the coordinator's: it takes the lane down
+  int leaver_ = -1;                  // because of whom, as of EndEntry
   bool has_ended_ = false;
 };
 

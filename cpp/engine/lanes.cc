@@ -16,6 +16,12 @@ Status removed(std::uint32_t process_set) {
   return Status::aborted("process set " + std::to_string(process_set) + " has been removed.");
 }
 
+// Of a formed set, whose ranks leave it one by one, each without the others.
+bool is_departure(const Request& request) {
+  return request.signature.collective == Collective::kRemoveProcessSet &&
+         is_formed(static_cast<std::uint32_t>(request.signature.arguments.front()));
+}
+
 // What is taken is kept no longer.
 template <typename T>
 std::vector<T> take(std::map<LaneId, std::vector<T>>& kept, LaneId lane) {
@@ -79,12 +85,27 @@ void Lanes::make_first(std::uint32_t process_set, const std::vector<int>& ranks)
 }
 
 void Lanes::remove_those_that_are_over() {
-  std::erase_if(lanes_, [this](const std::unique_ptr<Lane>& lane) {
-    if (!lane->is_over()) return false;
-    by_id_.erase(lane->id());
-    world_.names.ops.remove_lane(lane->id());
-    return true;
-  });
+  for (const auto& lane : lanes_) {
+    if (lane->is_over() && lane->leaver()) world_.sets.end(set_of(lane->id()), *lane->leaver());
+  }
+  remove_if([](const Lane& lane) { return lane.is_over(); });
+}
+
+// What they share with other ranks goes with them.
+void Lanes::remove_all_but_first() {
+  remove_if([](const Lane& lane) { return lane.id() != 0; });
+}
+
+template <typename Predicate>
+void Lanes::remove_if(Predicate is) {
+  const auto removed = std::ranges::stable_partition(lanes_, [&](const auto& lane) { return !is(*lane); });
+  std::vector<LaneId> ids;
+  for (const auto& lane : removed) ids.push_back(lane->id());
+  lanes_.erase(removed.begin(), removed.end());
+  for (const LaneId id : ids) {
+    by_id_.erase(id);
+    world_.names.remove_lane(id);
+  }
 }
 
 // --- by the log
@@ -171,6 +192,10 @@ Status Lanes::hear_kept(TimePoint now) {
 // --- submissions
 
 Lane* Lanes::submit(Submission&& submission, TimePoint now) {
+  if (is_departure(*submission.request)) {
+    leave(submission);
+    return nullptr;
+  }
   const LaneId id = lane_id(submission.request->process_set, submission.request->lane);
   Lane* const lane = find_or_make(id);
   if (const std::optional<Status> refused = refusal_of(*submission.request)) {
@@ -190,6 +215,17 @@ Lane* Lanes::submit(Submission&& submission, TimePoint now) {
   }
   lane->submit(std::move(submission), now);
   return lane;
+}
+
+void Lanes::leave(const Submission& submission) {
+  const auto id = static_cast<std::uint32_t>(submission.request->signature.arguments.front());
+  Lane* const lane = find_or_make(id);
+  if (lane == nullptr) {
+    const std::string why = "there is no process set " + std::to_string(id) + " that this rank could leave.";
+    return submission.fail(world_.sets.end_of(id).value_or(Status::invalid_argument(why)));
+  }
+  lane->leave(has_left(world_.mesh.rank()));
+  submission.succeed();
 }
 
 // What counts is the first lane of the set, which there is as long as the set, and whose log tells when all have

@@ -59,6 +59,8 @@ class Lanes final : public LaneMessages {
   // Fails everything, now.
   void give_up(const Status& why);
   void remove_those_that_are_over();
+  // The world is broken: nothing will be done in any.
+  void remove_all_but_first();
 
  private:
   struct Early {
@@ -77,6 +79,9 @@ class Lanes final : public LaneMessages {
   void make_first(std::uint32_t process_set, const std::vector<int>& ranks);
   std::optional<Status> refusal_of(const Request& request) const;
   void ask_for(LaneId id, TimePoint now);
+  template <typename Predicate>
+  void remove_if(Predicate is);
+  void leave(const Submission& submission);
   void join(Submission&& submission, TimePoint now);
 
   WorldParts& world_;

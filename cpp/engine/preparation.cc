@@ -1,10 +1,12 @@
 #include "engine/preparation.hpp"
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "agree/unnamed.hpp"
+#include "base/checksum.hpp"
 
 namespace ciranda {
 namespace {
@@ -12,6 +14,26 @@ namespace {
 // Of all that adds or removes sets, which ranks do in one order: where they differ in what they do next, all hear of it
 // at once.
 constexpr std::string_view kChangeOfSets = "add_or_remove_process_set";
+// Of what stands for a long text: "... #" and a number of 64 bits.
+constexpr std::size_t kHashBytes = 25;
+
+// The text itself, or of a long one the beginning and a hash of all of it: the same on all ranks.
+std::string short_text(const std::string& text, std::size_t most_bytes) {
+  if (text.size() <= most_bytes) return text;
+  const auto continues_character = [](char byte) { return (static_cast<unsigned char>(byte) & 0xc0) == 0x80; };
+  std::size_t n_bytes = most_bytes - kHashBytes;
+  while (n_bytes > 0 && continues_character(text[n_bytes])) --n_bytes;
+  return text.substr(0, n_bytes) + "... #" + std::to_string(checksum(std::as_bytes(std::span(text))));
+}
+
+// Of a name that gets something before it or behind it: the sender, a number.
+constexpr std::size_t kMostBytesAsTheyAre = kMaxNameBytes - 48;
+
+// Users may give longer names than travel.
+void shorten_name(Request& request) {
+  const bool gets_longer = info(request.signature.collective).is_between_two || !request.is_cacheable;
+  request.name = short_text(request.name, gets_longer ? kMostBytesAsTheyAre : kMaxNameBytes);
+}
 
 // Whether the request's collective can take place in its process set, and on that lane: messages between two ranks are
 // for their pair, and all ranks agree on sets in one order.
@@ -35,6 +57,7 @@ Status check(Request& request, int rank, const ProcessSets& sets) {
   const auto where = [&] { return call_text(request) + ": "; };
   const Ranks ranks = sets.ranks(request.process_set);
   if (!ranks) {
+    if (const auto ended = sets.end_of(request.process_set)) return {ended->kind(), where() + ended->message()};
     return Status::invalid_argument(where() + "process set " + std::to_string(request.process_set) +
                                     " does not exist (any more); add_process_set() makes one on all ranks.");
   }
@@ -79,6 +102,7 @@ void complete_name(Request& request, bool is_unnamed) {
 Status prepare(Request& request, int rank, const ProcessSets& sets) {
   const bool is_unnamed = request.name.empty() && !request.is_cacheable;
   if (is_unnamed) request.name = "unnamed";
+  if (request.name.size() > kMostBytesAsTheyAre) shorten_name(request);
   if (Status status = check(request, rank, sets); !status.ok()) return status;
   complete_name(request, is_unnamed);
   for (TensorMemory& memory : request.memory) {

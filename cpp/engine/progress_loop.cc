@@ -1,6 +1,7 @@
 #include "engine/progress_loop.hpp"
 
 #include <chrono>
+#include <limits>
 #include <utility>
 
 #include "base/earliest.hpp"
@@ -173,6 +174,7 @@ void ProgressLoop::break_world(Status why) {
   keep_own_memory();
   world_.has_failed.store(true);
   lanes_.give_up(*failure_);
+  lanes_.remove_all_but_first();
   world_.control.say_abort(*failure_);
   world_.control.send();
   mesh_.notify();
@@ -192,6 +194,9 @@ void ProgressLoop::say_bye() {
   if (!failure_) {
     std::vector<ByeMessage::LaneEnd> ends;
     for (const auto& lane : lanes_.all()) ends.push_back({lane->id(), lane->data().n_executed()});
+    // Others may still be at the end of these, or yet to hear of it.
+    constexpr auto kAll = std::numeric_limits<std::uint64_t>::max();
+    for (const std::uint32_t id : world_.sets.ended()) ends.push_back({lane_id(id, 0), kAll});
     world_.control.say_bye(std::move(ends));
   }
   const bool is_cut_short = lanes_.has_any([](const Lane& lane) { return !lane.data().is_idle(); });

@@ -35,6 +35,8 @@ struct Submission {
     if (op != nullptr) PersistentOps::release(*op);
     operation->complete(why);
   }
+  // What concerns this rank alone is done.
+  void succeed() const { fail(Status::ok_status()); }
 };
 
 class SubmissionQueue {

@@ -11,7 +11,7 @@ from functools import cache
 #: Names that `ciranda run` has told of, for ranks, which need not tell again.
 TOLD = "CIRANDA_TOLD_NAMES"
 #: What ranks get for ends of Ciranda's own.
-INTERNAL = ("CIRANDA_CALL_FILE", "CIRANDA_RESULT_FD", "CIRANDA_TAKEN_BY", TOLD)
+INTERNAL = ("CIRANDA_CALL_FILE", "CIRANDA_RESULT_FD", "CIRANDA_TAKEN_BY", "CIRANDA_TORCH_STORE", TOLD)
 #: What bindings read themselves.
 BINDINGS_OWN = ("CIRANDA_PADDLE_OPS",)
 

@@ -127,6 +127,48 @@ def test_process_groups_of_both_backends_in_two_jobs_at_once(tmp_path: Path) -> 
     assert sorted(ports) == [47148, 47149]
 
 
+ROUNDS = """
+import os, torch, torch.distributed as dist
+import ciranda.torch.distributed
+
+for step in range(30):
+    dist.init_process_group("gloo" if step % 10 == 9 else "ciranda")
+    rank, size = dist.get_rank(), dist.get_world_size()
+    value = torch.full((1,), float(step + rank))
+    dist.all_reduce(value)
+    assert value == 2 * step + 1, (step, value)
+    if rank == step % 2:
+        dist.send(value, 1 - rank)
+    else:
+        dist.recv(value, 1 - rank if step % 10 == 9 else None)
+    dist.destroy_process_group()
+print(os.environ["CIRANDA_TORCH_STORE"].rpartition(":")[0], os.environ["TORCHELASTIC_USE_AGENT_STORE"], step)
+"""
+
+
+@pytest.mark.parametrize("hosts", ["localhost:2", "localhost:1,127.0.0.1:1"], ids=["one agent", "two agents"])
+def test_process_groups_follow_each_other(tmp_path: Path, hosts: str) -> None:
+    """Without a barrier: the store is the launcher's, and none that closes with the last group of rank 0."""
+    script = tmp_path / "rounds.py"
+    script.write_text(ROUNDS)
+    job = launched("-H", hosts, *BUSY, sys.executable, str(script))
+    try:
+        out, err = job.communicate(timeout=200)
+    finally:
+        job.terminate()
+    assert job.returncode == 0, err
+    assert out.splitlines() == ["127.0.0.1 False 29"] * 2
+
+
+NO_STORE = PRINT.format(names=("CIRANDA_TORCH_STORE",))
+
+
+def test_a_store_is_hosted_where_nobody_chooses_another_and_there_is_a_port() -> None:
+    arguments = ["run", "-np", "1", "--no-prefix"]
+    for options in (["--env", "MASTER_PORT=29511"], ["--port-range", "47121-47123"]):
+        assert run([*arguments, *options, *python_rank(NO_STORE)]) == (0, b"None\n", b"")
+
+
 # --- between hosts ---
 
 

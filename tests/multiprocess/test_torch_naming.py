@@ -100,3 +100,23 @@ def _add_to_two() -> None:
 
 def test_parameters_added_to_several_optimizers(worlds: Any) -> None:
     worlds.of(2).run(_add_to_two)
+
+
+def _long_names() -> None:
+    """Of two names that begin alike for longer than names travel, neither is refused, nor taken for the other."""
+    beginning = "ö" * 2000
+    model = torch.nn.ParameterDict({"a": torch.ones(2), "b": torch.ones(3)})
+    named = [(f"{beginning}.{name}", parameter) for name, parameter in model.items()]
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1.0), named_parameters=named)
+    hvd.broadcast_parameters(named, 0)
+    for step in range(3):
+        optimizer.zero_grad()
+        (sum(parameter.sum() for parameter in model.values()) * hvd.rank()).backward()
+        optimizer.step()
+        assert model["a"][0] == model["b"][2] == 1 - (step + 1) * (hvd.size() - 1) / 2
+    handles = [hvd.allreduce_async(torch.full((n,), 1.0 * n), name=beginning + str(n), op=hvd.Sum) for n in (1, 2)]
+    assert [handle.wait()[0].item() for handle in handles] == [hvd.size(), 2 * hvd.size()]
+
+
+def test_names_may_be_of_any_length(worlds: Any) -> None:
+    worlds.of(2).run(_long_names)

@@ -26,6 +26,16 @@ std::vector<std::size_t> positions_in(std::vector<std::int32_t> sorted, const st
   return positions;
 }
 
+// What it shares with its other ranks goes with it.
+void leave_set(ciranda_context* world, std::uint32_t formed) {
+  const std::int64_t number = formed;
+  ciranda_request request = CIRANDA_REQUEST_INIT;
+  request.collective = CIRANDA_REMOVE_PROCESS_SET;
+  request.arguments = &number;
+  request.arguments_count = 1;
+  ciranda_submit(world, &request, nullptr);
+}
+
 struct Communicators {
   std::mutex mutex;
   std::map<Comm, std::shared_ptr<Communicator>> known;
@@ -50,8 +60,11 @@ Communicator::Communicator(std::string name, std::vector<std::int32_t> ranks, in
       positions_(positions_in(ranks_, ranks_)),
       in_order_(std::ranges::is_sorted(ranks_)) {}
 
+// Without an engine there are no such functions.
 Communicator::~Communicator() {
-  if (formed_in_ != nullptr) ciranda_context_release(formed_in_);  // without an engine there is no such function
+  if (formed_in_ == nullptr) return;
+  leave_set(formed_in_, formed_);
+  ciranda_context_release(formed_in_);
 }
 
 void Communicator::check() const {

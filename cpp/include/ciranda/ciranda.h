@@ -110,7 +110,7 @@ enum {
   CIRANDA_JOIN = 10,    /* this rank has no more work; done when all ranks have joined, ciranda_operation_value(): the
                            last one */
   CIRANDA_ADD_PROCESS_SET = 11, /* of the ranks in `arguments`; by all ranks; ciranda_operation_value(): its number */
-  CIRANDA_REMOVE_PROCESS_SET = 12, /* the one number in `arguments`; by all ranks */
+  CIRANDA_REMOVE_PROCESS_SET = 12, /* the one number in `arguments`; by all ranks, unless its ranks have formed it */
   /* Since version 5. A rank's output = op over its own input and those of the ranks before it; an average is divided by
    * their number. The same bits as an allreduce among these ranks. Not by CIRANDA_ADASUM. */
   CIRANDA_SCAN = 14
@@ -412,10 +412,11 @@ CIRANDA_API ciranda_status ciranda_operation_call_back(ciranda_operation* operat
 
 /* ---- more of process sets: since version 5 ----------------------------------------------------------------------- */
 
-/* Creates a process set by its own ranks only, all of which call this; the others need not. It has lane 0 only, and
- * lasts as long as the world. `ranks`: ascending, this one among them. `nth`: below 32768, the same on all of them,
- * and new to the first of them. On CIRANDA_OK *process_set is its number. Otherwise it is 0, and `message` holds the
- * reason, as of ciranda_init(). */
+/* Creates a process set by its own ranks only, all of which call this; the others need not. It has lane 0 only. It
+ * lasts until the first of its ranks leaves it, by CIRANDA_REMOVE_PROCESS_SET with its number: of such a set each rank
+ * submits that by itself, after its last call, and what it has called is still executed. `ranks`: ascending, this one
+ * among them. `nth`: below 32768, the same on all of them, and new to the first of them. On CIRANDA_OK *process_set is
+ * its number. Otherwise it is 0, and `message` holds the reason, as of ciranda_init(). */
 CIRANDA_API ciranda_status ciranda_form_process_set(ciranda_context* context, const int32_t* ranks, size_t ranks_count,
                                                     uint32_t nth, uint32_t* process_set, char* message,
                                                     size_t message_capacity) CIRANDA_NOEXCEPT;

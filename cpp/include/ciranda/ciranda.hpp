@@ -656,7 +656,8 @@ class Context {
   std::uint32_t add_process_set(const std::vector<std::int64_t>& ranks) {
     return static_cast<std::uint32_t>(value_of(change_sets(CIRANDA_ADD_PROCESS_SET, ranks)));
   }
-  // By all ranks of the world. Pending calls of the set fail.
+  // By all ranks of the world: pending calls of the set fail. Of a formed set by each of its ranks, after its last
+  // call.
   void remove_process_set(std::uint32_t process_set) { change_sets(CIRANDA_REMOVE_PROCESS_SET, {process_set}).wait(); }
   // By the set's own ranks only, ascending, this one among them; `nth` is the same on all, and new to the first of
   // them.

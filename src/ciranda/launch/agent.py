@@ -42,6 +42,7 @@ from ciranda.launch.processes import (
 from ciranda.launch.protocol import Message
 from ciranda.launch.rank_process import RankProcess
 from ciranda.launch.shared_file import SharedFile
+from ciranda.launch.torch_store import TorchStore
 
 MAX_QUEUED_BYTES = 1 << 20  # above this, ranks' output is left in their pipes until the launcher has read some
 LAST_WORDS_SECONDS = 0.2  # how long to go on writing to a launcher that may be gone
@@ -59,6 +60,7 @@ class Agent:
         self._reader = protocol.MessageReader()
         self._outbox = Outbox(outbox)
         self._reserved: list[reserved_port.ReservedPort] = []
+        self._store: TorchStore | None = None
         self._spec: protocol.Spec | None = None
         self._blobs: dict[str, SharedFile] = {}
         self._secret: SharedFile | None = None
@@ -156,11 +158,29 @@ class Agent:
 
     def _reserve(self, message: Message) -> None:
         try:
-            self._reserved, answer = reserved_port.answer(message)
+            self._reserved, of_store, answer = reserved_port.answer(message)
         except (OSError, LaunchError) as error:
             self._fail("no port", f"no port can be kept for MASTER_PORT or JAX: {error}")
             return
+        if of_store is not None:
+            fd, port = of_store.listen(), of_store.port
+            self._reserved.append(of_store)
+            self._selector.register(fd, selectors.EVENT_READ, lambda: self._start_store(fd, port))
         self._outbox.send(answer)
+
+    def _start_store(self, fd: int, port: int) -> None:
+        """A rank has connected: start torch's store, which accepts it, and all others."""
+        self._selector.unregister(fd)
+        try:
+            self._store = TorchStore(fd, port)
+        except OSError as error:
+            self._fail("no store", f"cannot start a process for torch's store: {error.strerror}")
+
+    def _on_store_end(self, status: int) -> None:
+        self._store = None
+        if self._ranks and self._end_reason is None:
+            code = os.waitstatus_to_exitcode(status)
+            self._fail("no store", f"the process that hosts torch's store has ended with code {code}")
 
     # -- ranks -------------------------------------------------------------------------------------------------------
 
@@ -299,6 +319,8 @@ class Agent:
                 return True
             is_any_gone = True
             self._asked.discard(pid)
+            if self._store is not None and pid == self._store.pid:
+                self._on_store_end(status)
             process = self._ranks.pop(pid, None)
             if process is not None:
                 self._drain([fd for fd in process.pipes.values() if fd in self._pipes])
@@ -341,6 +363,8 @@ class Agent:
     def _advance(self, children_left: bool) -> None:
         if self._done:
             return
+        if self._store is not None and self._started and not self._ranks:
+            self._store.kill()
         if self._end_reason is None:
             if not self._started or self._ranks:
                 return

@@ -21,7 +21,7 @@ _IDENTITY = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SI
 JOB_IDENTITY = (
     *(prefix + name for prefix in ("CIRANDA_", "HOROVOD_") for name in _IDENTITY),
     "CIRANDA_HOST", "CIRANDA_JOB", "CIRANDA_STORE", "CIRANDA_SECRET_FILE", "CIRANDA_CALL_FILE", "CIRANDA_RESULT_FD",
-    "CIRANDA_TAKEN_BY", "CIRANDA_TOLD_NAMES",
+    "CIRANDA_TAKEN_BY", "CIRANDA_TOLD_NAMES", "CIRANDA_TORCH_STORE",
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_*", "NODE_RANK",
     "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_*", "JAX_COORDINATOR_ADDRESS", "OMPI_MCA_orte_hnp_uri",
     "OMPI_COMM_WORLD_*", "OMPI_UNIVERSE_SIZE", "PMI_*", "PMIX_*", "MV2_COMM_WORLD_*", "MPI_LOCALRANKID",
@@ -31,6 +31,9 @@ JOB_IDENTITY = (
     "PADDLE_TRAINER*", "PADDLE_CURRENT_ENDPOINT", "PADDLE_MASTER", "PADDLE_*_RANK", "PADDLE_*_SIZE",
     "PADDLE_RANK_IN_NODE", "PADDLE_NNODES",
 )  # fmt: skip
+
+# Who sets one of these has chosen where the ranks meet.
+OF_STORE = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_USE_AGENT_STORE")
 
 _FIRST_ENDPOINT = 6170  # of Paddle's own launcher
 
@@ -45,6 +48,7 @@ class Meeting:
     address: str
     port: int
     jax_port: int | None = None
+    store_port: int | None = None  # where the agent hosts a TCPStore
 
 
 def forwarded(environ: Mapping[bytes, bytes], remote: bool, exclude: Iterable[str] = ()) -> dict[bytes, bytes]:
@@ -118,8 +122,10 @@ def of_job(job_id: str, meeting: Meeting, slots: Iterable[Slot]) -> dict[str, st
         "TORCHELASTIC_USE_AGENT_STORE": "False",  # rank 0 makes the store
         "PADDLE_TRAINER_ENDPOINTS": ",".join(map(_endpoint, sorted(slots, key=lambda slot: slot.rank))),
     }
+    host = f"[{meeting.address}]" if ":" in meeting.address else meeting.address
+    if meeting.store_port is not None:
+        env["CIRANDA_TORCH_STORE"] = f"{host}:{meeting.store_port}"
     if meeting.jax_port is not None:
-        host = f"[{meeting.address}]" if ":" in meeting.address else meeting.address
         env["JAX_COORDINATOR_ADDRESS"] = f"{host}:{meeting.jax_port}"
         env["JAX_CPU_COLLECTIVES_IMPLEMENTATION"] = "mpi"
     return env

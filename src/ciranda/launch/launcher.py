@@ -113,11 +113,15 @@ class _Run:
             self.note(f"{host} ({'ssh' if host in remote else 'this machine'}): ranks {ranks}")
 
     def _reserve_port(self) -> None:
-        """Have rank 0's host keep ports at which rank 0 can make torch's store and JAX's coordinator."""
+        """Have rank 0's host keep ports for torch's store and JAX's coordinator, and host a store, if it can."""
         first = self._links[0]
         address = "" if first.host in self._remote else self._own_address
         count = 2 if self._job.jax_native else 1
-        first.send(reserved_port.reserve_message(address, self._job.network_interface, self._ports, count))
+        # Of a range, the ranks need a port each, and the rendezvous one.
+        has_room = self._ports == range(1) or len(self._ports) >= len(first.slots) + count + 2
+        wants_store = has_room and self._job.env.keys().isdisjoint(environment.OF_STORE)
+        interface = self._job.network_interface
+        first.send(reserved_port.reserve_message(address, interface, self._ports, count, wants_store))
 
     def _start_ranks(self, meeting: Meeting) -> None:
         self._started = True

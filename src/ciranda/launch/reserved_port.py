@@ -1,10 +1,10 @@
-"""TCP ports of this host that are reserved for servers of rank 0, and the address of this host.
+"""TCP ports of this host that are reserved for servers of the job, and the address of this host.
 
 Rank 0 itself creates torch.distributed.TCPStore and JAX's coordinator, at a port that all ranks know before. So that no
 other process takes it meanwhile (another job on this host, a socket that requests any port), the agent keeps a socket
 bound to it for as long as the job lasts. It does not listen, and has SO_REUSEADDR: the system then lets another socket
 with SO_REUSEADDR listen there, as torch's and JAX's have, but does not assign the port to a socket that requests any.
-Standard library only.
+Another port is for the store of torch.distributed that the agent hosts (torch_store.py). Standard library only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import socket
 from collections.abc import Sequence
 
-from ciranda.launch import protocol
+from ciranda.launch import protocol, torch_store
 from ciranda.launch.environment import Meeting
 from ciranda.launch.errors import ProtocolError
 from ciranda.launch.protocol import Message
@@ -25,9 +25,9 @@ class ReservedPort:
     """Owns the socket. Nothing is ever received there."""
 
     def __init__(self, ports: Sequence[int]) -> None:
-        """Reserve the last of ``ports`` that is free (0: any), since engines take the first; OSError if none is."""
+        """Reserve the first of ``ports`` that is free (0: any); OSError if none is."""
         failure = OSError("there is no port to choose from")
-        for port in reversed(ports):
+        for port in ports:
             try:
                 self._socket = _bound(port)
             except OSError as error:
@@ -36,6 +36,11 @@ class ReservedPort:
                 self.port: int = self._socket.getsockname()[1]
                 return
         raise failure
+
+    def listen(self) -> int:
+        """Let clients connect, who wait for the process that takes the socket over; its descriptor."""
+        self._socket.listen(socket.SOMAXCONN)
+        return self._socket.fileno()
 
     def close(self) -> None:
         """Release it."""
@@ -58,8 +63,13 @@ def _bound(port: int) -> socket.socket:
     return made
 
 
-def reserve_message(address: str, interface: str | None, ports: Sequence[int], count: int) -> Message:
-    """Ask for ``count`` ports of ``ports``. ``address`` is that of the agent's host; the agent finds it if empty."""
+def reserve_message(
+    address: str, interface: str | None, ports: Sequence[int], count: int, wants_store: bool
+) -> Message:
+    """Ask for ``count`` ports of ``ports``, and for torch's store at another, if torch is there.
+
+    ``address`` is that of the agent's host; the agent finds it if empty.
+    """
     return {
         "t": "reserve",
         "address": address,
@@ -67,11 +77,12 @@ def reserve_message(address: str, interface: str | None, ports: Sequence[int], c
         "low": ports[0],
         "high": ports[-1],
         "count": count,
+        "store": wants_store,
     }
 
 
-def answer(message: Message) -> tuple[list[ReservedPort], Message]:
-    """Do what a ``reserve`` message asks for.
+def answer(message: Message) -> tuple[list[ReservedPort], ReservedPort | None, Message]:
+    """Do what a ``reserve`` message asks for; return rank 0's ports, torch's store's if there is one, and the answer.
 
     Raises:
         ProtocolError: it is malformed.
@@ -84,8 +95,12 @@ def answer(message: Message) -> tuple[list[ReservedPort], Message]:
         raise ProtocolError(f"reserve: no ports from {low} to {high}")
     interface = protocol.text_of(message, "interface")
     address = protocol.text_of(message, "address") or _own_address(interface)
-    reserved = [ReservedPort(range(low, high + 1)) for _ in range(count)]
-    return reserved, {"t": "reserved", "address": address, "ports": [each.port for each in reserved]}
+    ports = range(low, high + 1)
+    reserved = [ReservedPort(ports[::-1]) for _ in range(count)]  # the last ones: engines take the first
+    of_store = ReservedPort(ports) if message.get("store") is True and torch_store.is_possible() else None
+    numbers = [each.port for each in reserved]
+    store_port = 0 if of_store is None else of_store.port
+    return reserved, of_store, {"t": "reserved", "address": address, "ports": numbers, "store_port": store_port}
 
 
 def meeting_of(message: Message) -> Meeting:
@@ -94,7 +109,9 @@ def meeting_of(message: Message) -> Meeting:
     if not isinstance(ports, list) or not 1 <= len(ports) <= MAX_PORTS:
         raise ProtocolError(f"reserved: ports must be a list, not {ports!r:.80}")
     found = [protocol.int_of({**message, "port": port}, "port", 1, 65535) for port in ports]
-    return Meeting(protocol.text_of(message, "address"), found[0], found[1] if len(found) > 1 else None)
+    store_port = protocol.int_of(message, "store_port", 0, 65535) or None
+    address = protocol.text_of(message, "address")
+    return Meeting(address, found[0], found[1] if len(found) > 1 else None, store_port)
 
 
 def _own_address(interface: str) -> str:

@@ -72,6 +72,7 @@ class Maker {
   void fill(ForgottenMessage& m) { m.kept = numbers(); }
   void fill(StandingMessage& m) { m = {number<std::uint64_t>(), number<std::uint32_t>()}; }
   void fill(NoMoreInputsMessage& /*m*/) {}
+  void fill(LeaveMessage& /*m*/) {}
   void fill(WaitingMessage& /*m*/) {}
   void fill(JoinMessage& m) { m.nth = number<std::uint64_t>(); }
   void fill(ByeMessage& m) {
@@ -128,7 +129,7 @@ class Maker {
       case 4: return ExecuteGroupsEntry{number<std::uint32_t>(), numbers(), static_cast<Check>(up_to(2))};
       case 5: return CancelEntry{number<std::uint32_t>(), number<std::uint64_t>()};
       case 6: return ForgetEntry{numbers()};
-      default: return EndEntry{};
+      default: return EndEntry{number<std::int32_t>()};
     }
   }
   ExecuteEntry execute_entry() {
@@ -218,6 +219,7 @@ bool same(const StandingMessage& a, const StandingMessage& b) {
   return a.log_index == b.log_index && a.n_pending == b.n_pending;
 }
 bool same(const NoMoreInputsMessage& /*a*/, const NoMoreInputsMessage& /*b*/) { return true; }
+bool same(const LeaveMessage& /*a*/, const LeaveMessage& /*b*/) { return true; }
 bool same(const ForgottenMessage& a, const ForgottenMessage& b) { return a.kept == b.kept; }
 bool same(const ForgetEntry& a, const ForgetEntry& b) { return a.cache_ids == b.cache_ids; }
 bool same(const CancelEntry& a, const CancelEntry& b) { return a.cache_id == b.cache_id && a.round == b.round; }
@@ -230,7 +232,7 @@ bool same(const ExecuteGroupsEntry& a, const ExecuteGroupsEntry& b) {
   return a.plan == b.plan && a.groups == b.groups && a.check == b.check;
 }
 bool same(const JoinedEntry& a, const JoinedEntry& b) { return a.last == b.last; }
-bool same(const EndEntry& /*a*/, const EndEntry& /*b*/) { return true; }
+bool same(const EndEntry& a, const EndEntry& b) { return a.leaver == b.leaver; }
 bool same(const ByeMessage& a, const ByeMessage& b) {
   return same_lists(a.lanes, b.lanes,
                     [](const auto& x, const auto& y) { return x.lane == y.lane && x.log_index == y.log_index; });

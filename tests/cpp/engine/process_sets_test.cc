@@ -303,6 +303,40 @@ TEST_P(SetsTest, AreFormedByTheirOwnRanks) {
   });
 }
 
+// What a rank has called before it leaves is carried out; what others call after it fails, and names it. It makes no
+// difference who coordinates the set, or whether a rank has used it, or formed it by then.
+TEST_P(SetsTest, OnceFormedEndWhenARankLeaves) {
+  World world(4, options(4));
+  const std::vector<int> ranks{0, 2, 3};
+  world.run([&](Engine& engine) {
+    for (std::uint32_t nth = 0; nth < 3; ++nth) {
+      const int leaver = ranks[nth];
+      if (engine.rank() == 1) continue;
+      const std::uint32_t set = engine.form_set(ranks, nth).value();
+      ASSERT_EQ(sum_in(engine, set, "x", 2000), 8);
+      std::vector<double> values(2000, engine.rank() + 1);
+      const auto pending = engine.submit(sum_of(values, "y", set));
+      if (engine.rank() == leaver) {
+        ASSERT_TRUE(remove_set(engine, set).ok());
+      }
+      ASSERT_TRUE(engine.wait(pending).ok());
+      ASSERT_EQ(values.back(), 8);
+      const Status late = engine.wait(engine.submit(sum_of(values, "z", set)));
+      EXPECT_EQ(late.kind(), ErrorKind::kAborted);
+      const std::string text = "rank " + std::to_string(leaver) + " has left this process set";
+      EXPECT_NE(late.message().find(text), std::string::npos) << late.message();
+      const Status again = remove_set(engine, set);
+      EXPECT_TRUE(again.ok() || again.message().find(text) != std::string::npos) << again.message();
+      EXPECT_FALSE(engine.form_set(ranks, nth).ok());
+    }
+    if (engine.rank() != 1) {
+      ASSERT_TRUE(remove_set(engine, engine.form_set(ranks, 3).value()).ok());  // without a call
+    }
+    EXPECT_EQ(remove_set(engine, formed_set(engine.rank(), 9)).kind(), ErrorKind::kInvalidArgument);
+    EXPECT_EQ(sum_in(engine, 0, "after"), 10);
+  });
+}
+
 // A message for a set that "was made" and is unknown is dropped, so that one formed meanwhile must not count.
 TEST(ProcessSetsTest, WereMadeOnlyByTheLog) {
   ProcessSets sets(4);
@@ -313,6 +347,10 @@ TEST(ProcessSetsTest, WereMadeOnlyByTheLog) {
   EXPECT_TRUE(sets.was_made(added));
   EXPECT_FALSE(sets.was_made(added + 1));
   EXPECT_FALSE(sets.was_made(formed));
+  sets.end(formed, 3);  // and then is late for ever
+  EXPECT_TRUE(sets.was_made(formed));
+  EXPECT_EQ(sets.ranks(formed), nullptr);
+  EXPECT_FALSE(sets.form(2, {2, 3}, 0).ok());
   ASSERT_TRUE(sets.remove(added));
   EXPECT_TRUE(sets.was_made(added));
 }

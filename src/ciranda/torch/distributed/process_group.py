@@ -11,6 +11,7 @@ import torch.distributed
 
 from ciranda import _core
 from ciranda._basics import engine, world
+from ciranda._basics import shutdown as shutdown_world
 from ciranda._ops import (
     ALLGATHER,
     ALLREDUCE,
@@ -34,7 +35,7 @@ from ciranda._ops import (
     submit_transfer,
 )
 from ciranda.errors import InvalidArgumentError, NotSupportedError
-from ciranda.torch.distributed import sparse
+from ciranda.torch.distributed import formed_sets, sparse
 from ciranda.torch.distributed.any_source import AnySourceWork
 from ciranda.torch.distributed.offers import Offers
 from ciranda.torch.distributed.recording import recorded
@@ -130,6 +131,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
         self._place = sorted(range(len(ranks)), key=lambda index: self._order[index])  # the way back
         self._timeout = timeout
         self._offers = None if store is None else Offers(store, rank, len(ranks))
+        self._leave = formed_sets.leaver(self, process_set)
 
     # --- who it is
 
@@ -169,6 +171,25 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
 
     def __repr__(self) -> str:
         return f"ciranda.torch.distributed.ProcessGroup(ranks={self._ranks})"
+
+    # --- its end
+
+    def shutdown(self) -> None:
+        """Leave the group: what this rank has called is still carried out, later calls fail. Never blocks.
+
+        The memory of the group is freed on all of its ranks, as nothing can be done in it without this one. That of the
+        default group is the world's, which stays as it is.
+        """
+        self._leave()
+
+    def abort(self) -> None:
+        """Leave the group at once. Pending calls of the default group fail, on all ranks: this leaves the world.
+
+        Those of other groups are carried out if the other ranks call them.
+        """
+        self._leave()
+        if self._set == 0:
+            shutdown_world()
 
     # --- how it submits
 

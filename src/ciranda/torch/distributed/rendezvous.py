@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
+from urllib.parse import parse_qsl, urlparse
 
 import torch.distributed
 from torch.distributed.constants import default_pg_timeout
@@ -14,6 +16,7 @@ from torch.distributed.constants import default_pg_timeout
 from ciranda import _basics
 from ciranda._loopback import loopback_address
 from ciranda.errors import InvalidArgumentError
+from ciranda.torch.distributed import formed_sets
 from ciranda.torch.distributed.joining import meet, start_timeout
 from ciranda.torch.distributed.process_group import ProcessGroup
 from ciranda.torch.functions import broadcast_object
@@ -23,18 +26,10 @@ dist: Any = torch.distributed
 Store = Any
 
 
-class _Formed:
-    """How many groups this process has numbered."""
-
-    n_numbered: int = 0
-
-
-_formed = _Formed()
-
-
 def form_group(options: Any, _backend_options: Any = None) -> ProcessGroup:
     """Create the process group that torch requests, which it does on the group's members only."""
-    store, rank, timeout = options.store, options.group_rank, getattr(options, "timeout", None)
+    store = dist.PrefixStore(f"ciranda/{formed_sets.next_of_name(options.group_id)}", options.store)
+    rank, timeout = options.group_rank, getattr(options, "timeout", None)
     is_default = not options.global_ranks_in_group
     ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
     if not _basics.is_initialized():
@@ -44,27 +39,47 @@ def form_group(options: Any, _backend_options: Any = None) -> ProcessGroup:
         return ProcessGroup(rank, ranks, 0, timeout, store)
     # Its lowest member numbers the group, so that the same ranks may form several: calls are matched within each.
     if ranks[rank] == min(ranks):
-        store.set("ciranda/number", str(_formed.n_numbered))
-        _formed.n_numbered += 1
-    number = int(store.get("ciranda/number"))
+        store.set("number", str(formed_sets.next_number()))
+    number = int(store.get("number"))
     return ProcessGroup(rank, ranks, _basics.engine().form_set(sorted(ranks), number), timeout, store)
 
 
 def answer_for_the_environment() -> None:
-    """Under `ciranda run`, find the store of `init_process_group()` in the world.
+    """Under `ciranda run`, find the store of `init_process_group()` where the launcher hosts it, or in the world.
 
-    torch's own lookup, by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, is unchanged if RANK is set.
+    torch's own lookup, by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, is unchanged if RANK is set and the launcher
+    hosts none, or has started other ranks than these.
     """
     handlers = importlib.import_module("torch.distributed.rendezvous")._rendezvous_handlers
     of_torch: Callable[..., Iterator[tuple[Store, int, int]]] = handlers["env"]
 
     def handler(url: str, timeout: timedelta, **options: Any) -> Iterator[tuple[Store, int, int]]:
-        if "RANK" in os.environ or "CIRANDA_RANK" not in os.environ:
+        if "CIRANDA_TORCH_STORE" in os.environ and _is_of_all_ranks(url):
+            yield _store_of_launcher(timeout), int(os.environ["CIRANDA_RANK"]), int(os.environ["CIRANDA_SIZE"])
+        elif "RANK" in os.environ or "CIRANDA_RANK" not in os.environ:
             yield from of_torch(url, timeout=timeout, **options)
         else:
             yield _store_of_world(timeout), _basics.rank(), _basics.size()
 
     handlers["env"] = handler
+
+
+def _is_of_all_ranks(url: str) -> bool:
+    """Whether the ranks that meet are the launcher's: not some of them, nor those that another launcher has started."""
+    told = dict(parse_qsl(urlparse(url).query))
+    mine = (told.get("rank", os.environ.get("RANK")), told.get("world_size", os.environ.get("WORLD_SIZE")))
+    return mine == (os.environ.get("CIRANDA_RANK"), os.environ.get("CIRANDA_SIZE"))
+
+
+#: How often this process has met others in the launcher's store.
+_meetings = itertools.count()
+
+
+def _store_of_launcher(timeout: timedelta) -> Store:
+    """Torch's store, which outlives process groups: each meeting has a part of its own, without entries of the last."""
+    host, _, port = os.environ["CIRANDA_TORCH_STORE"].rpartition(":")
+    store = dist.TCPStore(host.strip("[]"), int(port), None, is_master=False, timeout=timeout)
+    return dist.PrefixStore(f"meeting {next(_meetings)}", store)
 
 
 def _store_of_world(timeout: timedelta) -> Store:
@@ -110,10 +125,3 @@ def _check_default_group(rank: int, size: int) -> None:
             f"init_process_group(): this process is rank {rank} of {size}, but it is in a world already, as rank "
             f"{world[0]} of {world[1]}: call init_process_group() before ciranda.init(), or ciranda.shutdown() first"
         )
-
-
-def _forget() -> None:
-    _formed.n_numbered = 0
-
-
-_basics.at_end.append(_forget)
