@@ -134,8 +134,8 @@ def init(
             if is_found:
                 _begin(process_sets)
             return
-        left = _rejoining.leave(world.engine, _leave)
-        world.left = world.left or left
+        just_left = _rejoining.leave(world.engine, _leave)
+        world.left = world.left or just_left
     ending.watch()
     left = world.left
     told = _what_to_tell()
