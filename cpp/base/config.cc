@@ -146,6 +146,9 @@ constexpr std::array kSettings{
     integer("CHECK_CONSISTENCY", "", &Config::check_consistency, 0, 1 << 20,
             "Compare checksums of all ranks' results after every so many log entries; 0 for never. The lowest rank's "
             "value counts."),
+    boolean("CHECK_PARAMETERS", "", &Config::check_parameters,
+            "Compare checksums of the parameters of all ranks before an optimizer's first step, so that a forgotten "
+            "broadcast_parameters() is told. 0 on any rank: do not."),
     real("SPIN_MICROSECONDS", "", &Config::spin_microseconds, 0, 1e6,
          "Microseconds that a waiting rank polls before it sleeps."),
     real("STALL_WARNING_SECONDS", "HOROVOD_STALL_CHECK_TIME_SECONDS", &Config::stall_warning_seconds, 0, kMaxSeconds,

@@ -65,6 +65,7 @@ struct Config {
   bool fail_other_orders = false;
   std::string log_level = "warning";
   // Not the engine's.
+  bool check_parameters = true;
   std::string timeline;
   bool timeline_mark_cycles = false;
   std::string autotune_log;

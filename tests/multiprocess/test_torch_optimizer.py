@@ -148,6 +148,7 @@ def _mismatched() -> str:
     with pytest.raises(hvd.HorovodInternalError) as caught:
         optimizer.step()
     # The optimizer and the engine go on working.
+    torch.manual_seed(1)  # the ranks have drawn other numbers of weights
     model = torch.nn.Linear(2, 1, bias=False)
     again = hvd.DistributedOptimizer(
         torch.optim.SGD(model.parameters(), lr=1.0), named_parameters=[("odd", model.weight)]

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <ciranda/native/call.hpp>
+#include <ciranda/native/looks.hpp>
 #include <ciranda/native/tables.hpp>
 #include <cstring>
 #include <functional>
@@ -278,6 +279,19 @@ ffi::Error* get_size(ffi::Frame* frame) {
   const auto size = static_cast<std::int32_t>(n_ranks);
   std::memcpy(frame->results.items[0]->data, &size, sizeof(size));
   return nullptr;
+}
+
+ffi::Error* look(ffi::Frame* frame) {
+  if (is_question(frame)) return nullptr;
+  Parameters parameters;
+  const std::string problem = read(frame->attributes, &parameters);
+  if (!problem.empty()) return make_error(frame->api, ffi::kInternal, problem.c_str());
+  std::vector<const void*> data;
+  for (std::int64_t i = 0; i < frame->arguments.size; ++i) data.push_back(frame->arguments.items[i]->data);
+  const native::Looks::Outcome seen = native::looks().show(parameters.name, data);
+  if (seen.status == CIRANDA_OK) return nullptr;
+  const std::string message = std::string(kBinding) + ": " + seen.message;
+  return make_error(frame->api, kCodes.theirs(seen.status).value_or(ffi::kInternal), message.c_str());
 }
 
 ffi::Error* do_nothing(ffi::Frame* frame) {

@@ -1,10 +1,12 @@
 // The shared library: its handlers are registered with XLA by src/ciranda/jax/_plugin.py, through JAX.
 #include <ciranda/native/call.hpp>
+#include <ciranda/native/looks.hpp>
 #include <ciranda/native/plugin.hpp>
 
 #include "bindings/jax/collective.hpp"
 
 CIRANDA_DEFINE_TABLE
+CIRANDA_DEFINE_LOOKS
 
 ciranda_status ciranda_plugin_open(const ciranda_table* table, const char*, char* message, size_t message_capacity) {
   return ciranda_use_table(table, message, message_capacity);
@@ -20,6 +22,10 @@ CIRANDA_API ciranda::jax::ffi::Error* ciranda_jax_collective(ciranda::jax::ffi::
 
 CIRANDA_API ciranda::jax::ffi::Error* ciranda_jax_size(ciranda::jax::ffi::Frame* frame) {
   return ciranda::jax::get_size(frame);
+}
+
+CIRANDA_API ciranda::jax::ffi::Error* ciranda_jax_look(ciranda::jax::ffi::Frame* frame) {
+  return ciranda::jax::look(frame);
 }
 
 CIRANDA_API ciranda::jax::ffi::Error* ciranda_jax_nothing(ciranda::jax::ffi::Frame* frame) {

@@ -11,16 +11,6 @@ namespace {
 
 constexpr const char* kBinding = "ciranda.tensorflow";
 
-std::string read_string(TF_OpKernelConstruction* construction, const char* name, const Status& status) {
-  std::int32_t list_size = 0;
-  std::int32_t total_size = 0;
-  tf().OpKernelConstruction_GetAttrSize(construction, name, &list_size, &total_size, status.get());
-  if (!status.ok()) return "";
-  std::string value(static_cast<std::size_t>(total_size), '\0');
-  tf().OpKernelConstruction_GetAttrString(construction, name, value.data(), value.size(), status.get());
-  return value;
-}
-
 std::int64_t read_number(TF_OpKernelConstruction* construction, const char* name, const Status& status) {
   std::int64_t value = 0;
   if (status.ok()) tf().OpKernelConstruction_GetAttrInt64(construction, name, &value, status.get());
@@ -40,6 +30,16 @@ double read_factor(TF_OpKernelConstruction* construction, const char* name, cons
 }
 
 }  // namespace
+
+std::string read_string(TF_OpKernelConstruction* construction, const char* name, const Status& status) {
+  std::int32_t list_size = 0;
+  std::int32_t total_size = 0;
+  tf().OpKernelConstruction_GetAttrSize(construction, name, &list_size, &total_size, status.get());
+  if (!status.ok()) return "";
+  std::string value(static_cast<std::size_t>(total_size), '\0');
+  tf().OpKernelConstruction_GetAttrString(construction, name, value.data(), value.size(), status.get());
+  return value;
+}
 
 std::string name_of_call(const std::string& tensor_name, const std::string& traced, const std::string& node) {
   if (traced.empty() || !std::string_view(node).ends_with(traced)) return tensor_name;

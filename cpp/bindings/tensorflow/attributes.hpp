@@ -46,6 +46,9 @@ struct Attributes {
   ciranda_request request(ciranda_collective collective) const;
 };
 
+// A text among the attributes of an op. On failure `status` has the reason.
+std::string read_string(TF_OpKernelConstruction* construction, const char* name, const Status& status);
+
 // The name of a call whose op was traced as `traced` and now is the node `node`. If TensorFlow has inlined the op's
 // function, the node's name begins with that of the function's call, which distinguishes several calls. Numbers that
 // TensorFlow takes from the rest of the graph ("/_7"), which may differ between ranks, are left out.

@@ -1,10 +1,12 @@
 #include "bindings/tensorflow/ops.hpp"
 
+#include <ciranda/native/looks.hpp>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "bindings/tensorflow/attributes.hpp"
 #include "bindings/tensorflow/place.hpp"
@@ -63,16 +65,51 @@ void* read_place(TF_OpKernelConstruction* construction) {
 
 void forget_place(void* kernel) { std::unique_ptr<PlaceKernel> gone(static_cast<PlaceKernel*>(kernel)); }
 
-void compute_place(void* kernel, TF_OpKernelContext* context) {
-  const auto& what = *static_cast<const PlaceKernel*>(kernel);
-  const Found found = find_place(what.place, what.process_set);
-  const Status status(found.problem.empty() ? kOk : kInvalidArgument, found.problem);
+// Ends a kernel whose output is a number, or which has failed.
+void answer(TF_OpKernelContext* context, std::int32_t number, const Status& status) {
   Tensor tensor;
   if (status.ok()) {
     tensor.reset(tf().AllocateOutput(context, 0, kInt32, nullptr, 0, sizeof(std::int32_t), status.get()));
   }
   if (!status.ok()) return tf().OpKernelContext_Failure(context, status.get());
-  *static_cast<std::int32_t*>(tf().TensorData(tensor.get())) = found.number;
+  *static_cast<std::int32_t*>(tf().TensorData(tensor.get())) = number;
+}
+
+void compute_place(void* kernel, TF_OpKernelContext* context) {
+  const auto& what = *static_cast<const PlaceKernel*>(kernel);
+  const Found found = find_place(what.place, what.process_set);
+  answer(context, found.number, Status(found.problem.empty() ? kOk : kInvalidArgument, found.problem));
+}
+
+// --- looks
+
+void* read_look(TF_OpKernelConstruction* construction) {
+  const Status status;
+  auto name = std::make_unique<std::string>(read_string(construction, "look", status));
+  if (!status.ok()) {
+    tf().OpKernelConstruction_Failure(construction, status.get());
+    return nullptr;
+  }
+  return name.release();
+}
+
+void forget_look(void* kernel) { std::unique_ptr<std::string> gone(static_cast<std::string*>(kernel)); }
+
+void compute_look(void* kernel, TF_OpKernelContext* context) {
+  std::vector<Tensor> tensors;
+  std::vector<const void*> data;
+  for (int i = 0; i < tf().NumInputs(context); ++i) {
+    const Status status;
+    TF_Tensor* input = nullptr;
+    tf().GetInput(context, i, &input, status.get());
+    if (!status.ok()) return tf().OpKernelContext_Failure(context, status.get());
+    tensors.emplace_back(input);
+    data.push_back(tf().TensorData(input));
+  }
+  const native::Looks::Outcome seen = native::looks().show(*static_cast<const std::string*>(kernel), data);
+  const Status status(kCodes.theirs(seen.status).value_or(kInternal),
+                      seen.message.empty() ? "" : std::string(ciranda_status_name(seen.status)) + ": " + seen.message);
+  answer(context, 0, status);
 }
 
 // --- definitions
@@ -169,6 +206,18 @@ std::string register_place() {
   return register_kernel(kName, tf().NewKernelBuilder(kName, kDevice, &read_place, &compute_place, &forget_place));
 }
 
+std::string register_look() {
+  constexpr const char* kName = "CirandaLook";
+  const std::string problem = Definition(kName)
+                                  .attribute("T: list({" + std::string(kDtypesSpec) + "}) >= 1")
+                                  .attribute("look: string")
+                                  .input("tensors: T")
+                                  .output("value: int32")
+                                  .define(&infer_scalar);
+  if (!problem.empty()) return problem;
+  return register_kernel(kName, tf().NewKernelBuilder(kName, kDevice, &read_look, &compute_look, &forget_look));
+}
+
 }  // namespace
 
 std::string register_ops() {
@@ -185,6 +234,7 @@ std::string register_ops() {
            register_without_tensors("CirandaBarrier", &compute<CIRANDA_BARRIER, Outputs::kNone>, false),
            register_without_tensors("CirandaJoin", &compute<CIRANDA_JOIN, Outputs::kValue>, true),
            register_place(),
+           register_look(),
        }) {
     if (!problem.empty()) return problem;
   }

@@ -1,5 +1,6 @@
 // The shared library that `ciranda.tensorflow` opens.
 #include <ciranda/native/call.hpp>
+#include <ciranda/native/looks.hpp>
 #include <ciranda/native/plugin.hpp>
 #include <cstdio>
 #include <string>
@@ -9,6 +10,7 @@
 #include "bindings/tensorflow/xla.hpp"
 
 CIRANDA_DEFINE_TABLE
+CIRANDA_DEFINE_LOOKS
 
 namespace {
 

@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <ciranda/native/context.hpp>
+#include <ciranda/native/looks.hpp>
 #include <ciranda/native/symbols.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -138,6 +139,17 @@ void run_place(void* outputs, const void** /*in*/, const char* opaque, std::size
   if (!found.problem.empty()) *status = found.problem;
 }
 
+void run_look(void* outputs, const void** in, const char* opaque, std::size_t opaque_len, CallStatus* status) {
+  auto** const out = static_cast<void**>(outputs);
+  Words words({opaque, opaque_len});
+  const auto count = words.number<std::size_t>();
+  std::memset(out[0], 0, sizeof(std::int32_t));
+  std::memset(out[1], 0, sizeof(std::int32_t));
+  const native::Looks::Outcome seen =
+      native::looks().show(std::string(words.rest()), std::vector<const void*>(in + 1, in + 1 + count));
+  if (seen.status != CIRANDA_OK) *status = std::string(ciranda_status_name(seen.status)) + ": " + seen.message;
+}
+
 // --- XLA's registry
 
 struct Registry;
@@ -176,6 +188,7 @@ std::string register_xla_calls(const std::string& version) {
   if (!has_expected_status(xla)) return "framework TensorFlow (XLA) version " + version + " has another call status";
   enter(xla, "ciranda_collective", &run_collective);
   enter(xla, "ciranda_place", &run_place);
+  enter(xla, "ciranda_look", &run_look);
   return "";
 }
 

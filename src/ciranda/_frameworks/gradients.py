@@ -12,6 +12,7 @@ import numpy as np
 from ciranda._basics import rank, world
 from ciranda._frameworks.objects import allgather_object
 from ciranda._frameworks.options import PREFIX, Options
+from ciranda._frameworks.parameters import Parameter, ParameterCheck
 from ciranda._ops import LogicalAnd, LogicalOr, Min
 from ciranda.errors import InvalidArgumentError, MismatchError
 from ciranda.numpy.ops import allreduce_async
@@ -36,6 +37,13 @@ def identity_of(variable: Any) -> int:
     # One of tf.distribute, which may be within one of Keras, has a handle in replicas only: that of its first.
     of_replica = getattr(getattr(variable, "_value", variable), "_primary", variable)
     return id(getattr(of_replica, "handle", of_replica))
+
+
+def _parameter(variable: Any) -> Parameter:
+    """Return a variable as a parameter to compare."""
+    if not hasattr(variable, _KEY):
+        setattr(variable, _KEY, object())
+    return Parameter(getattr(variable, _KEY), getattr(variable, "path", None) or variable.name, variable)
 
 
 def check_groups(groups: Groups, num_groups: int = 0) -> Groups:
@@ -65,6 +73,13 @@ _LOOK = 0.001
 #: Of a rank that has no gradients to combine: none is a bool, so that ranks that have some find out.
 _NOTHING = np.array(False)
 
+#: Checks that the variables of gradients are the same on all ranks, and returns the gradients. In a program that is
+#: traced it adds that to the program, which must not make the step before.
+Compare = Callable[[ParameterCheck, list[Parameter], list[Any]], list[Any]]
+
+#: Of a variable: an object that stands for it, however long the variable lives.
+_KEY = "_ciranda_key"
+
 #: Of a variable that a tape leaves to each rank: the combiner that does.
 _KEPT_BY = "_ciranda_kept_by"
 
@@ -85,6 +100,8 @@ class GradientCombiner:
         groups: the gradients that are combined together; by default all of a step.
         divided_by_size: divides a gradient by the number of ranks.
         prepared: returns, for a gradient and its variable, the tensor to combine.
+        check: of the variables; all combiners of the same variables have the same. None: there is none.
+        compare: how; see Compare.
         after: calls its argument, with a bool of the framework, and returns a gradient that is not used before that is
             done. With it, a rank whose gradients are all local takes part, so that ranks with gradients to combine fail
             at once. Without it, it does not.
@@ -99,10 +116,12 @@ class GradientCombiner:
         divided_by_size: Callable[[Any], Any] | None = None,
         prepared: Callable[[Any, Any], Any] = lambda gradient, variable: gradient,
         after: After | None = None,
+        check: ParameterCheck | None = None,
+        compare: Compare | None = None,
     ) -> None:
+        self._check, self._compare = check, compare
         self._operations = operations
-        number = options.number
-        self._name = name if name is None or number is None else f"{name}.{number.joins}.{number.nth}"
+        self._name = None if name is None else options.numbered(name)
         self._options = options
         #: The world in which all ranks were found to have the same number.
         self._numbered_in: int | None = None
@@ -132,18 +151,40 @@ class GradientCombiner:
         """Whether all ranks combine gradients in every step."""
         return self._options.passes == 1 and id_of(self._options.process_set) == id_of(global_process_set)
 
-    def combined(self, gradients: Sequence[Any], variables: Sequence[Any], scale: float = 1.0) -> list[Any]:
+    def compared(self, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
+        """Return the gradients, after a check that the ranks have the same variables, which no step has changed yet.
+
+        The check is made in the second step, as scripts that follow Horovod's examples broadcast after the first.
+
+        Raises:
+            MismatchError: on all ranks; they would train models of their own.
+        """
+        if self._check is None or self._compare is None or self._options.process_set.included() is False:
+            return list(gradients)
+        self._check_number()
+        shared = [each for each in variables if hasattr(each, "assign") and not self.is_local(each)]
+        return self._compare(self._check, [_parameter(each) for each in shared], list(gradients))
+
+    def combined(
+        self, gradients: Sequence[Any], variables: Sequence[Any], scale: float = 1.0, has_stepped: bool = False
+    ) -> list[Any]:
         """Return the combined gradients of all ranks; None stays None.
 
         Args:
             gradients: one for each of `variables`.
             variables: those of the gradients.
             scale: multiplies the combined gradients.
+            has_stepped: whether the variables have been changed by this rank's step.
+
+        Raises:
+            MismatchError: as compared(), unless `has_stepped`.
         """
-        results = list(gradients)
         if self._options.process_set.included() is False:
-            return [self._scaled(gradient, scale) for gradient in results]
+            return [self._scaled(gradient, scale) for gradient in gradients]
         self._check_number()
+        if not has_stepped:
+            gradients = self.compared(gradients, variables)
+        results = list(gradients)
         shared = []
         for index, gradient in enumerate(gradients):
             if gradient is None:
@@ -178,7 +219,10 @@ class GradientCombiner:
         self._check_number(doing)
         how: Any = {"op": LogicalOr, "process_set": self._options.process_set}
         # All at once, and whichever fails first: of a graph's calls, others wait for some, and never make some.
-        waiting = [allreduce_async(_NOTHING, name=self._named(nth), **how) for nth in range(self._n_groups)]
+        names = [self._named(nth) for nth in range(self._n_groups)]
+        if self._check is not None and self._check.is_due:
+            names.append(self._check.name)
+        waiting = [allreduce_async(_NOTHING, name=name, **how) for name in names]
         while waiting:
             for handle in [handle for handle in waiting if handle.is_done_within(_LOOK)]:
                 waiting.remove(handle)

@@ -10,6 +10,7 @@ from ciranda import _core
 from ciranda._frameworks.compression import Compressor, NoneCompressor
 from ciranda._frameworks.misuse import Openings
 from ciranda._frameworks.naming import Number
+from ciranda._frameworks.parameters import only_warns
 from ciranda._ops import Average, Divisor, divides_by_all
 from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
@@ -41,6 +42,8 @@ class Options:
     averages_passes: bool = False
     #: What some texts of errors begin with.
     openings: Openings = field(default_factory=dict)
+    #: Whether ranks that begin with different parameters are warned, in place of an error.
+    only_warns: bool = field(default_factory=only_warns.get)
 
     def __getstate__(self) -> dict[str, Any]:
         # The set of all ranks is one object, which a pickle must not double.
@@ -51,6 +54,10 @@ class Options:
         vars(self).update(state)
         if self.process_set is None:
             self.process_set = global_process_set
+
+    def numbered(self, name: str) -> str:
+        """Return a name of the optimizer: with its number, if it has one."""
+        return name if self.number is None else f"{name}.{self.number.joins}.{self.number.nth}"
 
     def prepare(self, name: str, priority: int = 0, op: int | None = None) -> _core.PreparedRequest:
         """Return the request of a repeated allreduce, in place; by another op, if given."""

@@ -8,15 +8,18 @@ import jax
 import jax.ffi
 
 from ciranda._frameworks import plugin
+from ciranda._frameworks.looks import Looks
 from ciranda.jax import _versions
 
 COLLECTIVE = "ciranda_jax_collective"
 SIZE = "ciranda_jax_size"
+LOOK = "ciranda_jax_look"
 NOTHING = "ciranda_jax_nothing"
 #: The platform of the calls.
 PLATFORM = "cpu"
 
 library = plugin.opened("jax", _versions.check())
+looks = Looks(library)
 
 
 def _register(target: str) -> None:
@@ -27,7 +30,7 @@ def _register(target: str) -> None:
         raise ImportError(f"ciranda.jax: jaxlib {_versions.check()} does not take {target}: {error}") from error
 
 
-for _target in (COLLECTIVE, SIZE, NOTHING):
+for _target in (COLLECTIVE, SIZE, LOOK, NOTHING):
     _register(_target)
 
 
@@ -38,5 +41,5 @@ def live_calls() -> int:
 
 def describe() -> str:
     """Return the findings for `ciranda doctor`."""
-    taken = f"{COLLECTIVE}, {SIZE} and {NOTHING}"
+    taken = f"{COLLECTIVE}, {SIZE}, {LOOK} and {NOTHING}"
     return f"jaxlib {_versions.check()} has taken {taken}, for programs of its platform {PLATFORM}"

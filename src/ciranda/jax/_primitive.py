@@ -16,7 +16,7 @@ import jax.ffi
 import numpy as np
 from jax._src import effects
 from jax.extend.core import Primitive
-from jax.interpreters import mlir
+from jax.interpreters import ad, batching, mlir
 
 from ciranda import _core
 from ciranda._ops import ALLREDUCE, BROADCAST, REDUCE, Sum
@@ -90,6 +90,11 @@ collective_p = Primitive("ciranda")
 collective_p.multiple_results = True
 #: The size of a process set at run time.
 size_p = Primitive("ciranda_size")
+#: A look (`ciranda._frameworks.looks`) at tensors. It has no results, and is left out where there is no program.
+look_p = Primitive("ciranda_look")
+look_p.multiple_results = True
+#: By the name of a look, a name for the calls that it makes: the given one, or one like that of a call in its place.
+names_for_looks: dict[str, str] = {}
 
 
 def _abstract(*tensors: Any, call: Call) -> Any:
@@ -106,6 +111,10 @@ def _abstract(*tensors: Any, call: Call) -> Any:
 collective_p.def_effectful_abstract_eval(_abstract)
 
 
+look_p.def_effectful_abstract_eval(lambda *_tensors, look, name: ([], {_EFFECT}))
+look_p.def_impl(lambda *_tensors, look, name: [])
+batching.primitive_batchers[look_p] = lambda tensors, dims, **named: ([], [])
+ad.primitive_jvps[look_p] = lambda tensors, tangents, **named: (look_p.bind(*tensors, **named), [])
 size_p.def_abstract_eval(lambda *, call: jax.core.ShapedArray((), np.dtype(np.int32)))
 
 
@@ -219,6 +228,13 @@ def _lower(context: Any, *tensors: Any, call: Call) -> Any:
     return rule(context, *tensors, **_attributes(call, name, names.unique))
 
 
+def _lower_look(context: Any, *tensors: Any, look: str, name: str | None) -> Any:
+    names = _names_of(context.module_context)
+    names_for_looks[look] = name or f"{names.program}.look.{names.next('look')}"
+    rule = jax.ffi.ffi_lowering(_plugin.LOOK, has_side_effect=True)
+    return rule(context, *tensors, **_attributes(Call(0), look, ""))
+
+
 def _lower_size(context: Any, *, call: Call) -> Any:
     rule = jax.ffi.ffi_lowering(_plugin.SIZE)
     return rule(context, **_attributes(call, "", ""))
@@ -237,4 +253,5 @@ _EACH_ITSELF: dict[str, Any] = (
 )
 mlir.register_lowering(collective_p, _refuse, **_EACH_ITSELF)
 mlir.register_lowering(collective_p, _lower, platform=_plugin.PLATFORM, **_EACH_ITSELF)
+mlir.register_lowering(look_p, _lower_look, platform=_plugin.PLATFORM, **_EACH_ITSELF)
 mlir.register_lowering(size_p, _lower_size)

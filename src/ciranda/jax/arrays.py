@@ -72,9 +72,14 @@ def _row_major(array: jax.Array) -> jax.Array:
     return array if is_row_major else jnp.copy(array)
 
 
+def is_communicable(dtype: Any) -> bool:
+    """Whether the engine knows a dtype."""
+    return dtype in _NUMBER_OF
+
+
 def communicable(array: jax.Array) -> jax.Array:
     """Return the array. Raises InvalidArgumentError if the engine does not know its dtype."""
-    if array.dtype not in _NUMBER_OF:
+    if not is_communicable(array.dtype):
         raise InvalidArgumentError(
             f"an array of dtype {array.dtype} cannot be communicated; supported: {', '.join(_core.DATA_TYPES)}"
         )

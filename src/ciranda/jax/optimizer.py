@@ -11,6 +11,7 @@ import jax
 from ciranda._frameworks import require
 from ciranda._frameworks.options import check_factor, positive
 from ciranda._ops import Average, Divisor, Sum, divides_by_all
+from ciranda.jax.comparing import check_of_tree, compare_tree
 from ciranda.jax.compression import Compressor, NoneCompressor
 from ciranda.jax.ops import allreduce, grouped_allreduce
 from ciranda.process_sets import ProcessSet, global_process_set
@@ -60,6 +61,7 @@ def distributed(
     divides_by_all(divisor)  # raises for an invalid one
     passes = positive(backward_passes_per_step)
     factors = (1.0 / gradient_predivide_factor, gradient_predivide_factor) if op == Average else (1.0, 1.0)
+    check = check_of_tree(name, process_set)
     inner = optax.with_extra_args_support(optimizer)
 
     def combined(gradients: Any, suffix: str = "") -> Any:
@@ -80,6 +82,8 @@ def distributed(
         return allreduce(value, name=called, op=how, process_set=process_set, divisor=divisor)
 
     def update(gradients: Any, state: Any, params: Any = None, **extra: Any) -> Any:
+        if params is not None and process_set.included():
+            compare_tree(check, name, params)
         ours = combined(gradients)
         if "grad" in extra:
             extra["grad"] = ours if extra["grad"] is gradients else combined(extra["grad"], ".grad")

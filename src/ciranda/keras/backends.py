@@ -61,11 +61,13 @@ def tensor_of(array: Any) -> Any:
 
 def make_combiner(name: str, options: Options, groups: Groups) -> GradientCombiner:
     """Return the combiner of gradients of Keras' backend; see GradientCombiner."""
+    comparing = import_module(f"{MODULES[backend()]}.comparing")
+    check = comparing.make_check(name, options)
     if backend() == "tensorflow":
         from ciranda.tensorflow import combining
 
-        return combining.make_combiner(name, options, groups, after=combining.after)
-    return GradientCombiner(operations, name, options, groups, after=_after)
+        return combining.make_combiner(name, options, groups, after=combining.after, check=check)
+    return GradientCombiner(operations, name, options, groups, after=_after, check=check, compare=comparing.compare)
 
 
 def _after(call: Callable[[Any], Any], gradient: Any) -> Any:

@@ -80,10 +80,11 @@ class AdasumSteps(Combining):
 
     def _backend_apply_gradients(self, grads: Any, trainable_variables: Any) -> None:
         variables = list(trainable_variables)
+        grads = self._combiner.compared(grads, variables)  # type: ignore[attr-defined]
         before = [keras.ops.copy(variable) for variable in variables]
         super()._backend_apply_gradients(grads, trainable_variables)
         changes = [variable - old for variable, old in zip(variables, before, strict=True)]
-        combined = self._combiner.combined(changes, variables)  # type: ignore[attr-defined]
+        combined = self._combiner.combined(changes, variables, has_stepped=True)  # type: ignore[attr-defined]
         for variable, old, change in zip(variables, before, combined, strict=True):
             variable.assign(old + change)
 

@@ -10,13 +10,15 @@ from mxnet.ndarray import NDArray
 
 from ciranda import _basics
 from ciranda._frameworks.naming import next_number
+from ciranda._frameworks.parameters import Parameter
 from ciranda._ops import Average
 from ciranda.errors import InvalidArgumentError
 from ciranda.mxnet import _calls
+from ciranda.mxnet.comparing import contents_of, make_check
 from ciranda.mxnet.gradients import factors_of, groups_of, reduce_
 from ciranda.process_sets import ProcessSet, global_process_set
 
-_OWN = ("_optimizer", "_process_set", "_predivide", "_num_groups", "_prefix")
+_OWN = ("_optimizer", "_process_set", "_predivide", "_num_groups", "_prefix", "_check")
 
 
 class DistributedOptimizer(mx.optimizer.Optimizer):  # type: ignore[misc]
@@ -33,6 +35,9 @@ class DistributedOptimizer(mx.optimizer.Optimizer):  # type: ignore[misc]
             itself.
         process_set: the ranks whose gradients are averaged. Others update with their own gradients.
     """
+
+    #: Whether ranks that begin with different parameters are warned, in place of an error.
+    _only_warns = False
 
     def __init__(
         self,
@@ -55,6 +60,7 @@ class DistributedOptimizer(mx.optimizer.Optimizer):  # type: ignore[misc]
         self._num_groups = num_groups
         number = next_number(process_set)
         self._prefix = f"DistributedOptimizer.{number.joins}.{number.nth}"
+        self._check = make_check(self._prefix, process_set, contents_of, self._only_warns)
 
     def __getattr__(self, name: str) -> Any:
         if name in _OWN:  # not set yet, as in copy and pickle
@@ -70,12 +76,14 @@ class DistributedOptimizer(mx.optimizer.Optimizer):  # type: ignore[misc]
     def __getstate__(self) -> dict[str, Any]:
         # The set of all ranks is one object, which a pickle must not duplicate.
         is_global = self._process_set is global_process_set
-        return {**vars(self), "_process_set": None if is_global else self._process_set}
+        own = {name: value for name, value in vars(self).items() if name != "_check"}
+        return {**own, "_process_set": None if is_global else self._process_set}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         if self._process_set is None:
             self._process_set = global_process_set
+        self._check = make_check(self._prefix, self._process_set, contents_of, self._only_warns)
 
     def create_state(self, index: Any, weight: Any) -> Any:
         """Return the wrapped optimizer's state for a weight."""
@@ -87,11 +95,13 @@ class DistributedOptimizer(mx.optimizer.Optimizer):  # type: ignore[misc]
 
     def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         """Average the gradients over all ranks, and update the weights."""
+        self._compare(index, weight)
         self._reduce(index, grad)
         self._optimizer.update(index, weight, grad, state)
 
     def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         """Average the gradients over all ranks, and update the weights and their float32 copies in the state."""
+        self._compare(index, weight)
         self._reduce(index, grad)
         self._optimizer.update_multi_precision(index, weight, grad, state)
 
@@ -111,6 +121,14 @@ class DistributedOptimizer(mx.optimizer.Optimizer):  # type: ignore[misc]
     def learning_rate(self) -> float:
         """The learning rate of the wrapped optimizer."""
         return float(self._optimizer.learning_rate)
+
+    def _compare(self, index: Any, weight: Any) -> None:
+        """Before the first update of each weight: raise MismatchError on all ranks unless they have the same."""
+        indices, weights = (index, weight) if isinstance(index, (tuple, list)) else ([index], [weight])
+        names = getattr(self._optimizer, "idx2name", {})
+        self._check.compare(
+            [Parameter(key, str(names.get(key, key)), one) for key, one in zip(indices, weights, strict=True)]
+        )
 
     def _reduce(self, index: Any, grad: Any) -> None:
         indices: Sequence[Any] = index if isinstance(index, (tuple, list)) else [index]

@@ -9,15 +9,17 @@ from typing import Any
 
 import mxnet as mx
 import numpy as np
-from mxnet.gluon import Parameter
+from mxnet import gluon
 
 from ciranda import _basics
 from ciranda._frameworks.naming import next_number
 from ciranda._frameworks.objects import allgather_object
+from ciranda._frameworks.parameters import Contents, Parameter
 from ciranda._numbering import Era, era_of
 from ciranda._ops import Average, Max
 from ciranda.errors import InvalidArgumentError, MismatchError
 from ciranda.mxnet import _calls
+from ciranda.mxnet.comparing import contents_of, make_check
 from ciranda.mxnet.compression import Compression, Compressor
 from ciranda.mxnet.gradients import factors_of, groups_of, reduce_
 from ciranda.mxnet.ops import finish_pushed
@@ -35,7 +37,7 @@ class _LeftOut:
 class _Whole:
     """A parameter with row-sparse weights, which MXNet's Trainer would leave to a kvstore."""
 
-    def __init__(self, param: Parameter) -> None:
+    def __init__(self, param: gluon.Parameter) -> None:
         self._param = param
 
     def __getattr__(self, name: str) -> Any:
@@ -68,6 +70,9 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
         InvalidArgumentError: an argument is out of range, or about kvstores.
     """
 
+    #: Whether ranks that begin with different parameters are warned, in place of an error.
+    _only_warns = False
+
     def __init__(
         self,
         params: Any,
@@ -97,6 +102,7 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
         number = next_number(process_set)
         self._name = f"DistributedTrainer.{prefix if prefix is not None else f'{number.joins}.{number.nth}'}"
         self._compared_in: Era | None = None
+        self._check = make_check(self._name, process_set, _contents, self._only_warns)
         self._params: list[Any] = []
         super().__init__(params, optimizer, optimizer_params, kvstore=None, update_on_kvstore=False)
 
@@ -134,7 +140,7 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
                 super().update(batch_size)
 
     @contextmanager
-    def _with_used(self, make_used: Callable[[Parameter], None]) -> Iterator[bool]:
+    def _with_used(self, make_used: Callable[[gluon.Parameter], None]) -> Iterator[bool]:
         """Show the base class the parameters that any rank has used since the last step; `make_used`: on others."""
         used = [_is_used(param) for param in self._params]
         used_somewhere = self._used_somewhere(used)
@@ -194,6 +200,7 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
 
     def _allreduce_grads(self) -> None:
         self._compare()
+        self._check.compare(_parameters(self._params))
         trained = [
             (index, param)
             for index, param in enumerate(self._params)
@@ -245,6 +252,15 @@ def _check_without_kvstore(arguments: Mapping[str, Any]) -> None:
             )
 
 
+def _parameters(params: list[Any]) -> list[Parameter]:
+    """Return those that are trained; others, as the statistics of BatchNorm, may be each rank's own."""
+    return [Parameter(id(each), each.name, each) for each in params if each.grad_req != "null"]
+
+
+def _contents(param: Any) -> Contents | None:
+    return None if param._data is None else contents_of(param._data[0])
+
+
 def _check_there(ours: Any, theirs: Any, rank: int, other: int) -> None:
     for (name, *_), mine, its in zip(ours[0], ours[1], theirs[1], strict=True):
         if mine != its:
@@ -278,18 +294,18 @@ def _fit(one: tuple[int, ...] | None, other: tuple[int, ...] | None) -> bool:
     return len(one) == len(other) and all(a == b or a <= 0 or b <= 0 for a, b in zip(one, other, strict=True))
 
 
-def _is_used(param: Parameter) -> bool:
+def _is_used(param: gluon.Parameter) -> bool:
     if param.grad_req == "null" or param._data is None:
         return False
     return all(data._fresh_grad for data in param._data)
 
 
-def _make_zero(param: Parameter) -> None:
+def _make_zero(param: gluon.Parameter) -> None:
     param.zero_grad()
     _make_fresh(param)
 
 
-def _make_fresh(param: Parameter) -> None:
+def _make_fresh(param: gluon.Parameter) -> None:
     for data in param._data:
         data._fresh_grad = True
 

@@ -9,14 +9,19 @@ from typing import Any
 import numpy as np
 import paddle
 
+from ciranda._consistency import ContentsError
 from ciranda._frameworks.marks import is_distributed
+from ciranda._frameworks.parameters import Contents, Parameter, ParameterCheck
 from ciranda._frameworks.planner import Bucket, Tensor, plan
 from ciranda._ops import Handle, Max
 from ciranda.errors import InvalidArgumentError
 from ciranda.numpy.ops import allreduce as allreduce_numpy
 from ciranda.paddle import ops
 from ciranda.paddle.rewriting import Combining, Pair, check_names, lazy_error
+from ciranda.paddle.tensors import for_engine, in_memory
 from ciranda.process_sets import global_process_set
+
+_REMEDY = "broadcast_parameters(model.state_dict(), root_rank=0)"
 
 
 class _Travelling:
@@ -69,6 +74,11 @@ class EagerGradients:
         check_names(distributed, [Pair(each.name, each, None) for each in trained])
         self._combining = combining
         self._is_lazy = is_lazy
+        shared = [each for each in trained if not (each.name in distributed or is_distributed(each))]
+        self._compared = [Parameter(place, each.name, each) for place, each in enumerate(shared)]
+        self._check = ParameterCheck(
+            f"{combining.prefix}.eager", "DistributedOptimizer", global_process_set, _contents, _REMEDY
+        )
         self._is_syncing = True
         self._is_synchronized = False
         #: The exception of a hook in the backward pass.
@@ -171,6 +181,7 @@ class EagerGradients:
         try:
             if failure is not None:
                 raise failure
+            self._compare()
             self._start_late()
             for travelling in self._buckets:
                 if travelling.handle is not None:
@@ -182,6 +193,20 @@ class EagerGradients:
                 travelling.handle, travelling.sent = None, []
                 travelling.come.clear()
         self._is_synchronized = True
+
+    def _compare(self) -> None:
+        """Check, before the first step of a world, that the ranks begin with the same parameters.
+
+        Raises:
+            MismatchError: on all ranks.
+        """
+        try:
+            self._check.compare(self._compared)
+        except ContentsError:
+            for travelling in self._buckets:  # whose names the next step uses again
+                if travelling.handle is not None:
+                    travelling.handle.wait()
+            raise
 
     def _start_late(self) -> None:
         """Start the buckets that the backward pass did not complete, on all ranks alike."""
@@ -205,6 +230,11 @@ class EagerGradients:
             yield
         finally:
             self._is_syncing = before
+
+
+def _contents(parameter: Any) -> Contents:
+    tensor = in_memory(parameter.detach())
+    return Contents(f"{tensor.dtype} {list(tensor.shape)}", for_engine(tensor))
 
 
 def flat(parameters: Iterable[Any] | None) -> list[Any]:

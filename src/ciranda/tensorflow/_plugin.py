@@ -7,10 +7,12 @@ import ctypes
 import tensorflow as tf
 from tensorflow.python.framework import auto_control_deps
 
+from ciranda._frameworks.looks import Looks
 from ciranda._frameworks.plugin import opened
 
 library = opened("tensorflow", tf.__version__)
 library.ciranda_tensorflow_xla_problem.restype = ctypes.c_char_p
+looks = Looks(library)
 
 #: Ops that may run in any order, each as soon as its inputs are ready.
 ASYNCHRONOUS = (
@@ -20,6 +22,7 @@ ASYNCHRONOUS = (
     "CirandaAlltoall",
     "CirandaReducescatter",
     "CirandaPlace",
+    "CirandaLook",
 )
 
 

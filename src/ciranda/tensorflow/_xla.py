@@ -74,6 +74,11 @@ def place(number: int, process_set: int) -> Tensor:
     return _emit("ciranda_place", f"{number} {process_set} ", (), [tf.zeros([], tf.int32)])[0]
 
 
+def look(name: str, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Add a look (`ciranda._frameworks.looks`) at the tensors, as a custom call of XLA. Return what depends on it."""
+    return _emit("ciranda_look", f"{len(tensors)} {name}", tensors, [tf.zeros([], tf.int32)])
+
+
 def _description(collective: int, tensors: Sequence[Tensor], attributes: dict[str, Any]) -> str:
     """Return the text of the call that cpp/bindings/tensorflow/xla.cc reads."""
     numbers = [

@@ -10,9 +10,10 @@ import tensorflow as tf
 
 from ciranda._frameworks.gradients import After, GradientCombiner, Groups
 from ciranda._frameworks.options import Options
+from ciranda._frameworks.parameters import ParameterCheck
 from ciranda.errors import NotSupportedError
 from ciranda.process_sets import ProcessSet, id_of
-from ciranda.tensorflow import ops
+from ciranda.tensorflow import comparing, ops
 from ciranda.tensorflow.places import size_op
 
 
@@ -79,9 +80,12 @@ def make_combiner(
     device_sparse: str = "",
     ignore_name_scope: bool = True,
     after: After | None = None,
+    check: ParameterCheck | None = None,
 ) -> GradientCombiner:
     """Return a combiner of TensorFlow's gradients; see GradientCombiner."""
     operations = _Placed(device_dense, device_sparse, ignore_name_scope)
     divided = partial(_divided, options.process_set)
     prepared = partial(_prepared, options.sparse_as_dense)
-    return GradientCombiner(lambda: operations, name, options, groups, divided, prepared, after)
+    return GradientCombiner(
+        lambda: operations, name, options, groups, divided, prepared, after, check, comparing.compare
+    )

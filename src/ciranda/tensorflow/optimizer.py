@@ -17,6 +17,7 @@ from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 from ciranda.tensorflow.accumulating import Accumulator
 from ciranda.tensorflow.combining import after, make_combiner
+from ciranda.tensorflow.comparing import make_check
 
 Pairs = list[tuple[Any, Any]]
 
@@ -109,13 +110,15 @@ class _AdasumSteps(_Wrapping):
     def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: str | None = None) -> Any:
         """Make the wrapped optimizer's step, and combine all ranks' steps by Adasum."""
         pairs = list(grads_and_vars)
+        gradients = self._combiner.compared([gradient for gradient, _ in pairs], [variable for _, variable in pairs])
+        pairs = [(gradient, variable) for gradient, (_, variable) in zip(gradients, pairs, strict=True)]
         variables = [variable for gradient, variable in pairs if gradient is not None]
         before = [tf.identity(variable) for variable in variables]
         with tf.control_dependencies(before):
             done = self._optimizer.apply_gradients(pairs, global_step, name)
         with tf.control_dependencies([] if done is None else [done]):
             own = [variable.read_value() - old for variable, old in zip(variables, before, strict=True)]
-            combined = self._combiner.combined(own, variables)
+            combined = self._combiner.combined(own, variables, has_stepped=True)
             assigned = [
                 variable.assign(old + change) for variable, old, change in zip(variables, before, combined, strict=True)
             ]
@@ -127,7 +130,9 @@ def _of_tensorflow_1(
 ) -> Any:
     number = next_number(options.process_set) if name is None else None
     known_as = name or f"Distributed{type(optimizer).__name__}"
-    combiner = make_combiner(f"{PREFIX}.{known_as}", replace(options, number=number), groups, *devices, after=after)
+    own = replace(options, number=number)
+    prefix = f"{PREFIX}.{known_as}"
+    combiner = make_combiner(prefix, own, groups, *devices, after=after, check=make_check(prefix, own))
     if options.op == Adasum:
         return _AdasumSteps(optimizer, known_as, use_locking, combiner, passes=options.passes)
     accumulator = None

@@ -10,10 +10,12 @@ import tensorflow as tf
 from ciranda._frameworks.compression import Compressor, NoneCompressor
 from ciranda._frameworks.gradients import GradientCombiner, Groups, check_groups
 from ciranda._frameworks.options import Options, check_factor
+from ciranda._frameworks.parameters import lasting_check
 from ciranda._ops import Average, Divisor, choose_op, divides_by_all
 from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 from ciranda.tensorflow.combining import after, make_combiner
+from ciranda.tensorflow.comparing import make_check
 
 Pairs = list[tuple[Any, Any]]
 
@@ -127,9 +129,11 @@ def DistributedGradientTape(  # noqa: N802 (Horovod's name)
     derived: Any = type(base.__name__, (_CombiningTape, base), {"__module__": base.__module__, "__doc__": base.__doc__})
     tape = derived.__new__(derived)
     tape.__dict__.update(vars(gradtape), _recording=False)  # an open `with` block of `gradtape` is not this tape's
+    name = "DistributedGradientTape"
     how: dict[str, Any] = {"device_dense": device_dense, "device_sparse": device_sparse, "after": after}
-    tape._combiner = make_combiner("DistributedGradientTape", options, checked, ignore_name_scope=False, **how)
-    tape._generic = make_combiner("DistributedGradientTape.grad", options, checked, **how)
+    how["check"] = lasting_check(name, process_set, lambda: make_check(name, options))
+    tape._combiner = make_combiner(name, options, checked, ignore_name_scope=False, **how)
+    tape._generic = make_combiner(f"{name}.grad", options, checked, **how)
     return tape
 
 

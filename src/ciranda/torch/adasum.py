@@ -87,6 +87,7 @@ class AdasumOptimizer(OwnSteps):
         if not self._takes_part:
             return None if must_skip else self._step_alone(closure)
         self._check_number(self._tell_number())
+        self._compare_parameters()
         if self._agree(must_skip):
             return None
         before = [[parameter.detach().clone() for parameter in group] for group in self._members]

@@ -18,6 +18,7 @@ import torch
 
 from ciranda import _core
 from ciranda._basics import world
+from ciranda._consistency import ContentsError
 from ciranda._frameworks.naming import joined
 from ciranda._frameworks.options import PREFIX, Options, positive
 from ciranda._ops import Average, Handle, is_done_within
@@ -188,12 +189,14 @@ class GradientOptimizer(WrappedOptimizer):
             self._numbers = None
         self._hear()  # about a step that was left out
         self._numbers = self._tell_number()
+        self._start_to_compare()
         kinds = [kind for group, its in zip(self._groups, self._members, strict=True) for kind in group.kinds(its)]
         self._presence.tell(kinds, all(group.is_usual for group in self._groups))
 
     def _has_heard(self) -> bool:
         """Whether _hear() would not block."""
-        return (self._numbers is None or self._numbers.poll()) and self._presence.poll()
+        is_told = self._numbers is None or self._numbers.poll()
+        return is_told and self._parameter_check.poll() and self._presence.poll()
 
     def _hear(self) -> None:
         """Wait for the other ranks' reports, and check that they are consistent with this rank's."""
@@ -203,13 +206,31 @@ class GradientOptimizer(WrappedOptimizer):
         numbers, self._numbers = self._numbers, None
         try:
             self._check_number(numbers)  # first: with other numbers the others have other names for all else
+            self._finish_comparing()
             self._presence.hear([name for group in self._groups for name in group.names])
         except BaseException as error:
             self._give_up(error)
             raise
 
+    def _finish_comparing(self) -> None:
+        """Check, if that is under way, that the ranks begin with the same parameters.
+
+        Raises:
+            MismatchError: on all ranks.
+        """
+        try:
+            self._parameter_check.finish()
+        except ContentsError:
+            # All ranks have made the same calls, whose names the next step uses again.
+            _core.wait_all([group.operation for group in self._groups if group.operation is not None])
+            for reduction in itertools.chain.from_iterable(group.sparse.values() for group in self._groups):
+                reduction.wait()
+            self._presence.hear([name for group in self._groups for name in group.names])
+            raise
+
     def _hear_nobody(self) -> None:
         self._numbers = None
+        self._parameter_check.forget()
         self._presence.forget()
 
     def _give_up(self, error: BaseException) -> None:

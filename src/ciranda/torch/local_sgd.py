@@ -23,7 +23,6 @@ from ciranda._ops import Average, Max, Sum
 from ciranda.errors import InvalidArgumentError, MismatchError
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 from ciranda.torch import ops
-from ciranda.torch.functions import check_consistency
 from ciranda.torch.scaled_step import OwnSteps
 from ciranda.torch.wrapping import check_optimizer, wrap
 
@@ -44,6 +43,8 @@ class LocalOptimizer(OwnSteps):
     """The methods that LocalSGD adds to the class that it wraps."""
 
     _options: LocalOptions
+    _who = _PREFIX
+    _remedy = "broadcast_parameters(), or average(),"
 
     def _distribute(self, options: Options, names: dict[Tensor, str], members: list[list[Tensor]]) -> None:
         self._name = f"{_PREFIX}.{joined(list(names.values()))}"
@@ -102,15 +103,11 @@ class LocalOptimizer(OwnSteps):
         self._check_number(self._tell_number())
         self._n_steps = 0
         self._losses.clear()
-        named = [(self._parameter_names[parameter], parameter) for parameter in self._averaged()]
-        try:
-            check_consistency(named, self._options.process_set)
-        except MismatchError as error:
-            raise MismatchError(
-                f"LocalSGD: the ranks do not begin with the same parameters; call broadcast_parameters(), or "
-                f"average(), before the first step. {error}"
-            ) from None
+        self._compare_parameters()
         self._begun_in = world.epoch
+
+    def _compared(self) -> list[Tensor]:
+        return self._averaged()
 
     # --- averaging
 

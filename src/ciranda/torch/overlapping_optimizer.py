@@ -100,6 +100,7 @@ class OverlappingOptimizer(GradientOptimizer):
         pending = self._pending
         parameters = [parameter for index in indices for parameter in self._members[index]]
         try:
+            self._finish_comparing()  # before any of them changes
             _core.wait_all([operation for index in indices if (operation := self._groups[index].operation) is not None])
             for index in indices:
                 self._groups[index].check_unchanged(self._members[index])

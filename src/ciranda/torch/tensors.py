@@ -12,6 +12,7 @@ import torch
 from ciranda import _core
 from ciranda._basics import engine
 from ciranda._collectives import Adapter
+from ciranda._frameworks.parameters import Contents
 from ciranda.errors import InvalidArgumentError
 from ciranda.torch.autograd import Autograd
 from ciranda.torch.kinds import explain
@@ -102,6 +103,17 @@ def contiguous(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_conj() or tensor.is_neg():  # flags of a view; the memory holds something else
         tensor = tensor.detach().resolve_conj().resolve_neg()
     return tensor if tensor.is_contiguous() else tensor.detach().contiguous()
+
+
+def comparable(tensor: torch.Tensor) -> Contents | None:
+    """Return what ranks compare of a parameter: see `ciranda._frameworks.parameters.Describe`."""
+    if torch.nn.parameter.is_lazy(tensor):
+        return None
+    value = tensor.detach()
+    kind = f"{value.dtype} {list(value.shape)}"
+    if type(value) is not _Tensor or value.layout is not _strided or value.is_quantized or value.is_meta:
+        value = torch.empty(0, device="cpu")  # whose contents have a form of their own
+    return Contents(kind, for_engine(contiguous(value.cpu()).reshape(-1).view(torch.uint8)))  # bytes, of any dtype
 
 
 def all_contiguous(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:

@@ -18,9 +18,11 @@ from ciranda._basics import rank, world
 from ciranda._frameworks.marks import is_distributed
 from ciranda._frameworks.naming import name_of_added
 from ciranda._frameworks.options import PREFIX, Options
+from ciranda._frameworks.parameters import Parameter, ParameterCheck
 from ciranda._ops import Handle, Max
 from ciranda.errors import InvalidArgumentError, MismatchError
 from ciranda.torch import ops
+from ciranda.torch.tensors import comparable
 
 Tensor = torch.Tensor
 Item = TypeVar("Item", bound=Hashable)
@@ -30,6 +32,10 @@ _ADDED = "_ciranda_distribution"
 
 class WrappedOptimizer(torch.optim.Optimizer):
     """What is common to all ways to distribute an optimizer."""
+
+    #: What begins the message that the ranks' parameters differ, and what makes them the same.
+    _who = PREFIX
+    _remedy = "broadcast_parameters(model.state_dict(), root_rank=0)"
 
     def _distribute(self, options: Options, names: dict[Tensor, str], members: list[list[Tensor]]) -> None:
         """Begin to work: `names` of all parameters, `members` of each group of those that are trained."""
@@ -41,6 +47,7 @@ class WrappedOptimizer(torch.optim.Optimizer):
         self._takes_part = options.process_set.included() is not False
         #: The world in which all ranks were found to have the same number.
         self._numbered_in: int | None = None
+        self._parameter_check = self._make_check(options, next(iter(names.values()), ""))
         grouped = {parameter for group in members for parameter in group}
         self._frozen = [each for each in names if each not in grouped and not is_distributed(each)]
         self._hooks: list[Any] = []
@@ -69,6 +76,37 @@ class WrappedOptimizer(torch.optim.Optimizer):
         """Call `hook` whenever a gradient of `parameter` has been accumulated, as long as there is this optimizer."""
         self._hooks.append(parameter.register_post_accumulate_grad_hook(hook))  # type: ignore[no-untyped-call]
 
+    def _make_check(self, options: Options, name: str) -> ParameterCheck:
+        """Return the check that the ranks begin with the same parameters; `name`: that of the first."""
+        return ParameterCheck(
+            f"{PREFIX}.{name}",
+            self._who,
+            options.process_set,
+            comparable,
+            self._remedy,
+            has_names=True,
+            only_warn=options.only_warns,
+        )
+
+    def _compared(self) -> list[Tensor]:
+        """Return the parameters that are to be the same on all ranks, also those that are not trained now."""
+        return [each for each in self._parameter_names if not is_distributed(each)]
+
+    def _start_to_compare(self) -> None:
+        """Begin to check, if that is due, that the ranks begin with the same parameters."""
+        if self._parameter_check.is_due:
+            named = self._parameter_names
+            self._parameter_check.start([Parameter(id(each), named[each], each) for each in self._compared()])
+
+    def _compare_parameters(self) -> None:
+        """Check, if that is due, that the ranks begin with the same parameters.
+
+        Raises:
+            MismatchError: on all ranks; they would train models of their own.
+        """
+        self._start_to_compare()
+        self._parameter_check.finish()
+
     def _distribution(self) -> tuple[Any, ...]:
         """Return the arguments of _distribute()."""
         return self._options, self._parameter_names, self._members
@@ -89,6 +127,7 @@ class WrappedOptimizer(torch.optim.Optimizer):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters, as torch.optim.Optimizer does; what they bring is combined too."""
         super().add_param_group(param_group)
+        self._parameter_check.expect_more()
         for parameter in vars(self)["param_groups"][-1]["params"]:
             self._parameter_names[parameter] = name_of_added(self._parameter_names)
             if is_distributed(parameter):

@@ -80,7 +80,8 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
     "horovod.torch.elastic.sampler": (("ciranda.torch.elastic.sampler", "ElasticSampler"),),
     "horovod.mxnet": (
         ("ciranda.mxnet", _STATE + _BUILT + _PROCESS_SETS + _OF_MXNET + _FUNCTIONS),
-        ("ciranda.mxnet", "Compression DistributedOptimizer DistributedTrainer HorovodInternalError"),
+        ("ciranda.mxnet", "Compression HorovodInternalError"),
+        ("horovod.mxnet._warning", "DistributedOptimizer DistributedTrainer"),
         ("horovod.common.util", "check_extension"),
     ),
     "horovod.mxnet.mpi_ops": (("ciranda.mxnet", _STATE + _BUILT + _PROCESS_SETS + _OF_MXNET),),

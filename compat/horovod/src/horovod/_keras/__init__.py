@@ -14,6 +14,7 @@ from typing import Any
 import keras
 
 import ciranda.keras as base
+from ciranda._frameworks.parameters import warning_only
 from ciranda.errors import InvalidArgumentError
 from ciranda.keras import backends, values
 from ciranda.keras.marked import is_distributed
@@ -32,6 +33,7 @@ if not _IS_KERAS_3:
 _RULES: dict[str, Any] = {"combine_when": "compute", "divisor": "world"}
 
 
+@warning_only()
 def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     optimizer: Any, name: str | None = None, *args: Any, **kwargs: Any
 ) -> Any:
@@ -46,6 +48,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     return named_as_here(base.DistributedOptimizer(optimizer, name, *args, **{**_RULES, **kwargs}))
 
 
+@warning_only()
 def PartialDistributedOptimizer(optimizer: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N802 (Horovod's name)
     """`ciranda.keras.PartialDistributedOptimizer`, by the rules of DistributedOptimizer."""
     return named_as_here(base.PartialDistributedOptimizer(optimizer, *args, **{**_RULES, **kwargs}))
@@ -58,6 +61,7 @@ def named_as_here(optimizer: Any) -> Any:
     return optimizer
 
 
+@warning_only()
 def load_model(
     filepath: Any,
     custom_optimizers: Any = None,

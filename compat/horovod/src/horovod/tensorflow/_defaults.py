@@ -1,4 +1,7 @@
-"""What has other defaults in Horovod: averages, optimizers, and collectives while ranks have joined."""
+"""What has other defaults in Horovod: averages, optimizers, and collectives while ranks have joined.
+
+Optimizers and tapes whose ranks begin with different variables warn.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from functools import wraps
 from typing import Any
 
 import ciranda.tensorflow as base
+from ciranda._frameworks.parameters import warning_only
 from ciranda.errors import InvalidArgumentError
 
 
@@ -60,10 +64,11 @@ broadcast_ = _needing_all(base.broadcast_)
 alltoall = _needing_all(base.alltoall)
 reducescatter = _needing_all(base.reducescatter)
 grouped_reducescatter = _of_any(_needing_all(base.grouped_reducescatter))
-DistributedGradientTape = _with_defaults(base.DistributedGradientTape, **_GRADIENTS)
-PartialDistributedGradientTape = _with_defaults(base.PartialDistributedGradientTape, **_GRADIENTS)
+DistributedGradientTape = warning_only()(_with_defaults(base.DistributedGradientTape, **_GRADIENTS))
+PartialDistributedGradientTape = warning_only()(_with_defaults(base.PartialDistributedGradientTape, **_GRADIENTS))
 
 
+@warning_only()
 def DistributedOptimizer(optimizer: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N802 (Horovod's name)
     """`ciranda.tensorflow.DistributedOptimizer`; of Keras 2, only gradients that it computes itself are combined.
 

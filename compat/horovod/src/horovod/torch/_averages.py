@@ -1,7 +1,7 @@
 """What averages, by Horovod's rules: while ranks have joined, an average still divides by the number of all ranks.
 
 These are Ciranda's functions with another default for `divisor`, whose names are in use until they were waited for.
-Calls that are no averages have no divisor.
+Calls that are no averages have no divisor. An optimizer whose ranks begin with different parameters warns.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from types import FunctionType, MethodType
 from typing import Any, cast
 
 import ciranda.torch as base
+from ciranda._frameworks.parameters import warning_only
 from horovod.torch._names_in_use import holding_name
 
 
@@ -37,4 +38,4 @@ grouped_allreduce_ = holding_name(_dividing_by_all(base.grouped_allreduce_))
 grouped_allreduce_async = holding_name(_dividing_by_all(base.grouped_allreduce_async))
 grouped_allreduce_async_ = holding_name(_dividing_by_all(base.grouped_allreduce_async_))
 sparse_allreduce_async = holding_name(_dividing_by_all(base.sparse_allreduce_async))
-DistributedOptimizer = _dividing_by_all(base.DistributedOptimizer)
+DistributedOptimizer = warning_only()(_dividing_by_all(base.DistributedOptimizer))

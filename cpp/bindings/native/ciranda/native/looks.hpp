@@ -1,0 +1,80 @@
+// looks: values inside a compiled program, at which Python looks in the program's first runs.
+//
+// A look is a step of the program, with a name and tensors. Python's function is called with them until it has seen
+// enough; from then on the step costs a look-up of its name. `ciranda._frameworks.looks` is the other side.
+#pragma once
+
+#include <ciranda/table.h>
+
+#include <array>
+#include <cstddef>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace ciranda::native {
+
+// Python's function: takes the name and the tensors' addresses. CIRANDA_OK, or the reason in `message`, which it ends
+// with NUL within `message_capacity` bytes.
+using Look = ciranda_status (*)(const char* name, std::size_t count, const void* const* data, char* message,
+                                std::size_t message_capacity);
+
+// Threads: any. The function is called by the thread that runs the step, which may wait there for other ranks.
+class Looks {
+ public:
+  struct Outcome {
+    ciranda_status status = CIRANDA_OK;
+    std::string message;
+  };
+
+  void use(Look function) {
+    const std::lock_guard guard(lock_);
+    look_ = function;
+  }
+  void end(const std::string& name) {
+    const std::lock_guard guard(lock_);
+    ended_.insert(name);
+  }
+  // Looks again at all that has ended, as in another world.
+  void restart() {
+    const std::lock_guard guard(lock_);
+    ended_.clear();
+  }
+
+  Outcome show(const std::string& name, const std::vector<const void*>& data) {
+    Look function = nullptr;
+    {
+      const std::lock_guard guard(lock_);
+      if (ended_.contains(name)) return {};
+      function = look_;
+    }
+    if (function == nullptr) return {};
+    std::array<char, kMessageBytes> message{};
+    const ciranda_status status = function(name.c_str(), data.size(), data.data(), message.data(), message.size());
+    return {status, message.data()};
+  }
+
+ private:
+  static constexpr std::size_t kMessageBytes = 4096;
+
+  std::mutex lock_;
+  std::set<std::string> ended_;
+  Look look_ = nullptr;
+};
+
+// Those of this library.
+inline Looks& looks() {
+  static Looks all;
+  return all;
+}
+
+}  // namespace ciranda::native
+
+// Defines the functions by which Python has them, in one file of a library.
+#define CIRANDA_DEFINE_LOOKS                                                                                    \
+  extern "C" CIRANDA_API void ciranda_plugin_look_by(ciranda::native::Look look) {                              \
+    ciranda::native::looks().use(look);                                                                         \
+  }                                                                                                             \
+  extern "C" CIRANDA_API void ciranda_plugin_end_look(const char* name) { ciranda::native::looks().end(name); } \
+  extern "C" CIRANDA_API void ciranda_plugin_look_again() { ciranda::native::looks().restart(); }
