@@ -1,17 +1,20 @@
 #include "engine/preparation.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <string>
-#include <string_view>
 
 #include "agree/unnamed.hpp"
 
 namespace ciranda {
 namespace {
 
-// Of all that adds or removes sets, which ranks do in one order: where they differ in what they do next, all hear of it
-// at once.
-constexpr std::string_view kChangeOfSets = "add_or_remove_process_set";
+// The text itself, or what stands for a long one.
+std::string short_text(const std::string& text) {
+  constexpr std::size_t kShort = 200;
+  if (text.size() <= kShort) return text;
+  return text.substr(0, kShort) + "... #" + std::to_string(std::hash<std::string>()(text));
+}
 
 // Whether the request's collective can take place in its process set, and on that lane: messages between two ranks are
 // for their pair, and all ranks agree on sets in one order.
@@ -64,10 +67,12 @@ Status check(Request& request, int rank, const ProcessSets& sets) {
 void complete_name(Request& request, bool is_unnamed) {
   const Signature& signature = request.signature;
   const CollectiveInfo& facts = info(signature.collective);
-  if (facts.subject == Subject::kSets || facts.subject == Subject::kJoin) {
+  const bool is_about_sets = facts.subject == Subject::kSets;
+  if (is_about_sets || facts.subject == Subject::kJoin) {
     request.is_cacheable = false;
     request.lane = 0;  // a rank joins all lanes of a set
-    request.name = facts.subject == Subject::kJoin ? to_string(signature.collective) : kChangeOfSets;
+    request.name = to_string(signature.collective);
+    if (is_about_sets) request.name += " " + short_text(to_string(signature.arguments));
     return;
   }
   if (is_unnamed) request.name = kUnnamed;
