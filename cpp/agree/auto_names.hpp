@@ -21,11 +21,11 @@
 
 namespace ciranda {
 
-// Whether the request shares its name with others, from which a number tells it apart. A lane is told apart by its own,
-// and a rank joins once.
+// Whether the request shares its name with others, from which a number tells it apart. What is about sets of ranks is
+// told apart by that.
 inline bool is_numbered(const Request& request) {
   const Subject subject = info(request.signature.collective).subject;
-  return !request.is_cacheable && subject != Subject::kLanes && subject != Subject::kJoin;
+  return !request.is_cacheable && (subject == Subject::kTensors || subject == Subject::kNothing);
 }
 
 class AutoNames {

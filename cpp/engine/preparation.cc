@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "agree/unnamed.hpp"
 #include "base/checksum.hpp"
@@ -11,9 +10,6 @@
 namespace ciranda {
 namespace {
 
-// Of all that adds or removes sets, which ranks do in one order: where they differ in what they do next, all hear of it
-// at once.
-constexpr std::string_view kChangeOfSets = "add_or_remove_process_set";
 // Of what stands for a long text: "... #" and a number of 64 bits.
 constexpr std::size_t kHashBytes = 25;
 
@@ -87,10 +83,12 @@ Status check(Request& request, int rank, const ProcessSets& sets) {
 void complete_name(Request& request, bool is_unnamed) {
   const Signature& signature = request.signature;
   const CollectiveInfo& facts = info(signature.collective);
-  if (facts.subject == Subject::kSets || facts.subject == Subject::kJoin) {
+  const bool is_about_sets = facts.subject == Subject::kSets;
+  if (is_about_sets || facts.subject == Subject::kJoin) {
     request.is_cacheable = false;
     request.lane = 0;  // a rank joins all lanes of a set
-    request.name = facts.subject == Subject::kJoin ? to_string(signature.collective) : kChangeOfSets;
+    request.name = to_string(signature.collective);
+    if (is_about_sets) request.name += " " + short_text(to_string(signature.arguments), 200 + kHashBytes);
     return;
   }
   if (is_unnamed) request.name = kUnnamed;

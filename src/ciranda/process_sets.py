@@ -151,8 +151,6 @@ def id_of(process_set: ProcessSet) -> int:
 def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
     """Create a process set. All ranks of the world must call this, with the same ranks; it returns when all have.
 
-    All ranks add and remove sets in the same order: the n-th change on one rank is the n-th on every other.
-
     Args:
         process_set: a ProcessSet that has not been added, or the ranks of one.
 
@@ -161,7 +159,8 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
 
     Raises:
         InvalidArgumentError: a rank that does not exist, or a set of the same ranks exists already.
-        MismatchError: on all ranks, if other ranks add a set of other ranks, or remove one.
+        MismatchError: other ranks add other sets, and no thread of any rank can do anything else.
+        TimeoutError: other ranks have not added it within CIRANDA_STALL_SHUTDOWN_SECONDS.
     """
     added = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
     if added.process_set_id is not None:
@@ -181,7 +180,6 @@ def remove_process_set(process_set: ProcessSet) -> bool:
 
     Raises:
         InvalidArgumentError: `process_set` is the global one.
-        MismatchError: on all ranks, if other ranks remove another set, or add one.
     """
     if process_set is global_process_set or process_set.process_set_id == 0:
         raise InvalidArgumentError("the global process set cannot be removed")

@@ -142,9 +142,9 @@ void seed_conversations(Corpus& corpus) {
   // A rank joins, the other works on, and all have joined.
   add({{0, a}, {0, JoinMessage{}}, {0, LogMessage{{execution_of(a, {1}), JoinedEntry{1}}}}});
   // A set of two ranks is made and removed.
-  RequestMessage set = request_for("add_or_remove_process_set.0", Collective::kAddProcessSet);
+  RequestMessage set = request_for("add_process_set [0, 1]", Collective::kAddProcessSet);
   set.signature.arguments = {0, 1};
-  RequestMessage removal = request_for("add_or_remove_process_set.1", Collective::kRemoveProcessSet);
+  RequestMessage removal = request_for("remove_process_set [1]", Collective::kRemoveProcessSet);
   removal.signature.arguments = {1};
   add({{0, set}, {0, LogMessage{{execution_of(set)}}}, {0, removal}, {0, LogMessage{{execution_of(removal)}}}});
   // Both have weights; they differ; one calls twice; one leaves.

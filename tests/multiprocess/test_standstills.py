@@ -141,22 +141,25 @@ def test_a_rank_with_a_thread_that_may_yet_call_does_not_stand(two: Ranks) -> No
         two.run(_make_calls_across, other, timeout=SOON)
 
 
-def test_sets_that_differ_are_refused_at_once(two: Ranks) -> None:
+def test_sets_that_differ_are_refused(two: Ranks) -> None:
     def differ() -> list[str]:
         messages = [_why_not(hvd.add_process_set, [hvd.rank()])]
+        messages.append(_why_not(hvd.add_process_set, [1 - hvd.rank()]))  # what this rank owed
         some = hvd.add_process_set([0])
         messages.append(
             _why_not(hvd.remove_process_set, some) if hvd.rank() == 0 else _why_not(hvd.add_process_set, [1])
+        )
+        messages.append(
+            _why_not(hvd.add_process_set, [1]) if hvd.rank() == 0 else _why_not(hvd.remove_process_set, some)
         )
         hvd.remove_process_set(some)
         _agree()
         return messages
 
-    for sets, changes in two.run(differ, timeout=SOON):
-        assert "[0] on rank 0" in sets
-        assert "[1] on rank 1" in sets
-        assert "remove_process_set on rank 0" in changes
-        assert "add_process_set on rank 1" in changes
+    for first, _, second, _ in two.run(differ, timeout=SOON):
+        assert "rank 0 waits for 'add_process_set [0]'; rank 1 waits for 'add_process_set [1]'." in first
+        assert "rank 0 waits for 'remove_process_set [" in second
+        assert "rank 1 waits for 'add_process_set [1]'." in second
 
 
 def test_different_numbers_of_batches(two: Ranks) -> None:

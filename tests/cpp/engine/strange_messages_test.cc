@@ -58,8 +58,8 @@ class StrangeMessages : public ::testing::Test {
 // They are not kept for a set that might come: no set is ever given that id again.
 TEST_F(StrangeMessages, ForASetThatIsGoneAreForgotten) {
   constexpr std::size_t kMoreThanARankKeeps = (1 << 20) + 1;
-  const auto set = static_cast<std::uint32_t>(agree(Collective::kAddProcessSet, {0, 1}, "add_or_remove_process_set.0"));
-  agree(Collective::kRemoveProcessSet, {set}, "add_or_remove_process_set.1");
+  const auto set = static_cast<std::uint32_t>(agree(Collective::kAddProcessSet, {0, 1}, "add_process_set [0, 1]"));
+  agree(Collective::kRemoveProcessSet, {set}, "remove_process_set [" + std::to_string(set) + "]");
   std::vector<std::byte> late;
   append_frame(lane_id(set, 0), WaitingMessage{}, late);
   std::vector<std::byte> all_late;
