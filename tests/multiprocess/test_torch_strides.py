@@ -123,6 +123,34 @@ def test_buckets_are_combined_where_they_lie(worlds: Any) -> None:
         assert in_place == n_bytes
 
 
+def _by_ddp() -> tuple[torch.Tensor, int]:
+    """Through DDP's own buckets, which its hook moves to shared memory; and how many bytes were combined there."""
+    import torch.distributed as dist
+
+    from ciranda._basics import engine
+    from ciranda.torch.distributed import ddp_comm_hook
+
+    dist.init_process_group("ciranda")
+    try:
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Conv2d(3, 64, 2), torch.nn.Conv2d(64, 64, 2))
+        model.to(memory_format=torch.channels_last)
+        ddp = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+        ddp.register_comm_hook(None, ddp_comm_hook)
+        before = engine().n_bytes_in_place
+        _train(ddp, MAKERS["Adam"](model.parameters()), range(STEPS), hvd.rank(), hvd.size())
+        return _flat(model), engine().n_bytes_in_place - before
+    finally:
+        dist.destroy_process_group()
+
+
+def test_buckets_of_ddp(worlds: Any) -> None:
+    (alone, _), *_ = worlds.of(1).run(_by_ddp)
+    results = worlds.of(2).run(_by_ddp)
+    assert_same([trained for trained, _ in results], alone, 1e-4)
+    assert all(in_place > 0 for _, in_place in results)
+
+
 def _different_on_one_rank(gradient_as_bucket_view: bool) -> str:
     """The weight has as many input channels as it is high and wide: nothing but its strides tells."""
     torch.manual_seed(0)
