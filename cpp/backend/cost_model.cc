@@ -99,7 +99,9 @@ HostCosts costs_of(const Mesh& mesh) {
   return slowest.value_or(HostCosts{});
 }
 
-CostModel::CostModel(const HostCosts& costs, const Placement& placement) : terms_(terms_of(costs, placement)) {
+CostModel::CostModel(const HostCosts& costs, const Placement& placement)
+    : terms_(terms_of(costs, placement)),
+      bytes_under_way_(placement.n_hosts > 1 ? ciranda::bytes_under_way(costs) : 0) {
   for (const AlgorithmRow& row : algorithms()) costs_.push_back(row.cost != nullptr ? row.cost(terms_) : Cost{});
 }
 

@@ -41,6 +41,9 @@ class CostModel {
   // See Cost::unseen_ns.
   std::uint64_t unseen_ns(const AlgorithmRow& row) const { return cost(row).unseen_ns; }
 
+  // What is to be under way at least where ranks of several hosts wait for each other's answers; else 0.
+  std::uint64_t bytes_under_way() const { return bytes_under_way_; }
+
   // Whether `one` takes at most so many percent of what `other` takes; the same on all ranks.
   bool is_no_slower(const Pick& one, const Pick& other, std::size_t n_bytes, std::uint64_t percent = 100) const;
 
@@ -51,6 +54,7 @@ class CostModel {
   }
 
   CostTerms terms_;
+  std::uint64_t bytes_under_way_;
   std::vector<Cost> costs_;  // by row
 };
 

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstdint>
+
+#include "collective/two_rounds.hpp"
 
 namespace ciranda {
 namespace {
@@ -12,6 +15,9 @@ constexpr std::array<std::size_t, 2> kParts{2, 4};  // of the usual segment, tha
 
 // What is passed on at a time: a chain is filled soon, and yet few calls of the system are made.
 constexpr std::size_t kPassedOnBytes = 64 << 10;
+
+// More takes memory of every rank, and the system keeps no more of a few connections.
+constexpr std::uint64_t kMostUnderWay = 8 << 20;
 
 }  // namespace
 
@@ -35,18 +41,25 @@ bool Policy::is_possible(const AlgorithmRow& row, Collective collective, Memory 
 
 // Where nothing was learned.
 std::size_t Policy::usual_segment(const AlgorithmRow& row) const {
-  const std::size_t of_channels = options.segment_bytes.value_or(options.channel_segment_bytes);
+  const std::size_t of_links = segment_of_long_links();
   switch (row.segments) {
     case Segments::kNone: return 0;
     case Segments::kSlots: return std::min(options.segment_bytes.value_or(slot_bytes), slot_bytes);
-    case Segments::kBlocks: return of_channels;
+    case Segments::kBlocks: return options.segment_bytes.value_or(std::max(options.channel_segment_bytes, of_links));
     case Segments::kPassedOn: return options.segment_bytes.value_or(kPassedOnBytes);
     case Segments::kPairs: break;
   }
-  if (options.segment_bytes) return of_channels;
+  if (options.segment_bytes) return *options.segment_bytes;
   // Two ranks wait for each other at the end of each block, and no third has anything for them meanwhile: they fare
   // best with large ones. What is rounded is half as large on its way.
-  return of_channels * (n_ranks == 2 ? 2 : 1) * (rounding.is_on() ? 2 : 1);
+  return std::max(options.channel_segment_bytes * (n_ranks == 2 ? 2 : 1), of_links) * (rounding.is_on() ? 2 : 1);
+}
+
+// Ranks have so many blocks on their way to each other, and of each the inputs and the results: together they are to
+// fill the link until the answer to the first is there.
+std::size_t Policy::segment_of_long_links() const {
+  const auto n_segments = 2 * TwoRounds::kDepth * static_cast<std::size_t>(std::max(n_ranks - 1, 1));
+  return std::min(costs.bytes_under_way(), kMostUnderWay) / n_segments / kLeastSegment * kLeastSegment;
 }
 
 // REQUIRES: both are possible, `later` stands further down in the table.

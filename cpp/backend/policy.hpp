@@ -36,6 +36,7 @@ struct Policy {
   bool is_possible(const AlgorithmRow& row, Collective collective, Memory needs, std::size_t n_bytes) const;
   bool is_better(const AlgorithmRow& later, const AlgorithmRow& earlier, std::size_t n_bytes) const;
   std::size_t usual_segment(const AlgorithmRow& row) const;
+  std::size_t segment_of_long_links() const;
   Pick usual(const AlgorithmRow& row) const { return {&row, usual_segment(row)}; }
 };
 

@@ -61,6 +61,12 @@ constexpr HostCosts within_bounds(HostCosts costs) {
   return costs;
 }
 
+// What fills a link between hosts until the answer to its first byte has come.
+constexpr std::uint64_t bytes_under_way(const HostCosts& costs) {
+  constexpr std::uint64_t kFsPerNs = 1'000'000;
+  return 2 * costs.link_round_ns * kFsPerNs / costs.link_fs;
+}
+
 // A collective is as slow as its slowest host.
 constexpr HostCosts slower_of(const HostCosts& a, const HostCosts& b) {
   HostCosts slower;

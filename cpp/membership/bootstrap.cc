@@ -20,6 +20,11 @@
 namespace ciranda {
 namespace {
 
+// One way. Shorter ones are within what a busy host adds to them.
+constexpr auto kLongLink = std::chrono::milliseconds(1);
+// Twice that is more than systems choose by themselves (4 MiB).
+constexpr int kBytesOnLongLinks = 4 << 20;
+
 // The process descriptor of a peer on this machine; empty where there can be none.
 UniqueFd open_process(std::uint32_t pid) {
   return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0)));
@@ -103,7 +108,10 @@ class Joining {
   Status connect_control();
   Status share_memory();
   bool can_measure_memory() const;
-  Status measure_memory();
+  Status measure();
+  std::optional<HostCosts> measure_memory();
+  std::optional<HostCosts> measure_links() const;
+  bool has_long_links() const;
   Status connect_data();
   Result<std::unique_ptr<Mesh>> make_mesh();
   SocketMeshPeer make_peer(int rank);
@@ -140,8 +148,8 @@ Result<std::unique_ptr<Mesh>> Joining::run() {
   if (!bell.ok()) return mine(bell.status());
   bell_.emplace(std::move(bell).value());
   if (options_.size == 1) return make_mesh_of_one();
-  for (const auto step : {&Joining::find_peers, &Joining::connect_control, &Joining::share_memory,
-                          &Joining::measure_memory, &Joining::connect_data}) {
+  for (const auto step : {&Joining::find_peers, &Joining::connect_control, &Joining::share_memory, &Joining::measure,
+                          &Joining::connect_data}) {
     if (Status done = (this->*step)(); !done.ok()) return mine(done);
   }
   return make_mesh();
@@ -273,20 +281,15 @@ Status Joining::share_memory() {
   return {};
 }
 
-// The same on all ranks. Where ranks outnumber cores, what one measures is how long the other waits for a core; where
-// not all share memory, they meet in channels.
-bool Joining::can_measure_memory() const {
-  return options_.autotune && sharing_.size() == endpoints_.size() && endpoints_.size() <= endpoints_.front().n_cores;
-}
+// The same on all ranks. Where ranks outnumber cores, what one measures is how long the other waits for a core.
+bool Joining::can_measure_memory() const { return endpoints_.size() <= endpoints_.front().n_cores; }
 
-// Who knows no costs gets what it has measured: all are told, because all have to choose the same algorithms. That all
-// have told is also when all have left the slots.
-Status Joining::measure_memory() {
-  if (!can_measure_memory()) return {};
-  const auto deadline = Clock::now() + options_.measuring_limit;
-  pairs_ = probe_pairs(shared_->layout.arena(shared_->segment.memory(), options_.rank), deadline);
-  const auto slowest = slowest_of(pairs_);
-  const auto measured = slowest ? std::optional(host_costs_of(*slowest)) : std::nullopt;
+// Where not all share memory, they meet in channels. Who knows no costs gets what it has measured: all are told,
+// because all have to choose the same algorithms. That all have told is also when all have left the slots.
+Status Joining::measure() {
+  const bool all_share = sharing_.size() == endpoints_.size();
+  if (!options_.autotune || (all_share && !can_measure_memory())) return {};
+  const std::optional<HostCosts> measured = all_share ? measure_memory() : measure_links();
   auto blobs = store_->exchange("costs of " + key(), options_.size, encode(measured), limit_);
   if (!blobs.ok()) return connector_->with_the_dead(blobs.status());
   for (int rank = 0; rank < options_.size; ++rank) {
@@ -298,10 +301,37 @@ Status Joining::measure_memory() {
   return {};
 }
 
+std::optional<HostCosts> Joining::measure_memory() {
+  const auto deadline = Clock::now() + options_.measuring_limit;
+  pairs_ = probe_pairs(shared_->layout.arena(shared_->segment.memory(), options_.rank), deadline);
+  const auto slowest = slowest_of(pairs_);
+  return slowest ? std::optional(host_costs_of(*slowest)) : std::nullopt;
+}
+
+// How long the longest is, where that matters more than what keeps its ends busy: then the costs are not those assumed.
+std::optional<HostCosts> Joining::measure_links() const {
+  std::chrono::nanoseconds one_way{};
+  for (const int rank : others()) {
+    if (shares(rank)) continue;
+    const auto round_trip = least_round_trip(connector_->fd(Role::kControl, rank));
+    one_way = std::max<std::chrono::nanoseconds>(one_way, round_trip.value_or(std::chrono::microseconds(0)) / 2);
+  }
+  if (one_way < kLongLink) return std::nullopt;
+  HostCosts costs;
+  costs.link_round_ns = static_cast<std::uint64_t>(one_way.count());
+  return within_bounds(costs);
+}
+
 Status Joining::connect_data() {
   std::vector<int> by_tcp = others();
   std::erase_if(by_tcp, [this](int rank) { return shares(rank); });
   return connector_->connect(Role::kData, by_tcp, static_cast<int>(n_sockets_));
+}
+
+bool Joining::has_long_links() const {
+  return std::any_of(endpoints_.begin(), endpoints_.end(), [](const Endpoint& each) {
+    return each.costs && std::chrono::nanoseconds(each.costs->link_round_ns) >= kLongLink;
+  });
 }
 
 Result<std::unique_ptr<Mesh>> Joining::make_mesh() {
@@ -328,7 +358,10 @@ SocketMeshPeer Joining::make_peer(int rank) {
   peer.control = connector_->take(Role::kControl, rank);
   peer.process = std::move(processes_[static_cast<std::size_t>(rank)]);
   if (!shares(rank)) {
-    for (int i = 0; i < static_cast<int>(n_sockets_); ++i) peer.data.push_back(connector_->take(Role::kData, rank, i));
+    for (int i = 0; i < static_cast<int>(n_sockets_); ++i) {
+      peer.data.push_back(connector_->take(Role::kData, rank, i));
+      if (has_long_links()) make_room_to_send(peer.data.back().get(), kBytesOnLongLinks);
+    }
   } else if (from.machine == identity_.machine) {
     auto bell = Bell::open(static_cast<pid_t>(from.pid), static_cast<int>(from.bell_fd));
     if (bell.ok()) peer.bell.emplace(std::move(bell).value());

@@ -1,7 +1,7 @@
 #include "transport/socket.hpp"
 
+#include <linux/tcp.h>  // has more of tcp_info than the C library's
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -118,6 +118,27 @@ void tune_connection(int fd, std::chrono::milliseconds link_timeout) {
     set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 2 * sixth);
     set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, sixth);
     set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
+  }
+}
+
+std::optional<std::chrono::microseconds> least_round_trip(int fd) {
+  constexpr std::uint32_t kUnknown = ~std::uint32_t{0};
+  tcp_info info{};
+  socklen_t n_bytes = sizeof(info);
+  info.tcpi_min_rtt = kUnknown;  // so it stays where the system is older
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n_bytes) != 0 || info.tcpi_min_rtt == kUnknown) return std::nullopt;
+  return std::chrono::microseconds(info.tcpi_min_rtt);
+}
+
+// The system doubles what it is asked for, and cuts it to net.core.wmem_max. What it would choose may be more than
+// that.
+void make_room_to_send(int fd, int n_bytes) {
+  int now = 0;
+  socklen_t n = sizeof(now);
+  if (getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &now, &n) != 0 || now >= 2LL * n_bytes) return;
+  set_option(fd, SOL_SOCKET, SO_SNDBUF, n_bytes);
+  if (getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &now, &n) == 0 && now < 2LL * n_bytes) {
+    set_option(fd, SOL_SOCKET, SO_BUF_LOCK, 0);
   }
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 
 #include "base/port_range.hpp"
 #include "base/status.hpp"
@@ -30,6 +31,14 @@ inline constexpr std::chrono::milliseconds kLinkTimeout{30000};
 // No delay for small writes; keep-alive, so that a vanished host is noticed while nothing is sent. A socket stays
 // usable when the system refuses one of them.
 void tune_connection(int fd, std::chrono::milliseconds link_timeout = kLinkTimeout);
+
+// The least time that an answer has taken, as the system has seen: of the ways alone, whatever kept the ends busy. None
+// where it has not said so.
+std::optional<std::chrono::microseconds> least_round_trip(int fd);
+
+// Room in the system for twice so many bytes that are sent, or under way, where it grants as much: else it goes on
+// choosing by itself, as where less is asked for than it begins with.
+void make_room_to_send(int fd, int n_bytes);
 
 // From now on no more bytes than this wait in the system for their turn, besides those that are on their way. So what
 // is written tells how fast the connection is.

@@ -15,6 +15,7 @@ from expected import reduced, values
 from ranks import Ranks, cpu_seconds, wait_until
 
 import ciranda as hvd
+from ciranda.bench.algorithms import candidates
 from ciranda.errors import RanksLostError
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.netns]
@@ -49,6 +50,17 @@ def test_results_are_right_over_a_link_with_delay_and_loss(way: str) -> None:
     n_wires, env = WAYS[way]
     with link.two_hosts(n_wires, delay_ms=1, loss=0.01) as hosts, Ranks(2, env=env, hosts=hosts) as ranks:
         ranks.run(_all_sums, timeout=60)
+
+
+def _algorithm_of_16_mib() -> str:
+    return next(each.algorithm for each in candidates("allreduce", 16 << 20) if each.is_chosen)
+
+
+@pytest.mark.parametrize(("delay_ms", "algorithm"), [(0, "two-shot"), (20, "one-shot")])
+def test_a_long_link_is_crossed_once(delay_ms: float, algorithm: str) -> None:
+    """As ranks connect they learn how long it is, and two send each other all that they have."""
+    with link.two_hosts(delay_ms=delay_ms) as hosts, Ranks(2, hosts=hosts) as ranks:
+        assert ranks.run(_algorithm_of_16_mib) == [algorithm, algorithm]
 
 
 def _start_and_let_run(ranks: Ranks, function: Callable[..., Any], *arguments: Any) -> None:

@@ -145,5 +145,39 @@ TEST(Connection, IsTunedForSmallMessagesAndNeverPaced) {
   }
 }
 
+TEST(Connection, TellsItsLeastRoundTripAtBothEnds) {
+  const auto listener = listen_on(SocketAddress::from_ip("127.0.0.1", 0).value(), {});
+  const auto fd = start_connecting(SocketAddress::local_of(listener.value().get()));
+  pollfd source{listener.value().get(), POLLIN, 0};
+  ASSERT_EQ(poll(&source, 1, 5000), 1);
+  const UniqueFd accepted(accept4(listener.value().get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  for (const int end : {fd.value().get(), accepted.get()}) {
+    ASSERT_TRUE(least_round_trip(end).has_value());
+    EXPECT_LT(*least_round_trip(end), std::chrono::seconds(5));
+  }
+  EXPECT_EQ(least_round_trip(-1), std::nullopt);
+}
+
+int send_buffer_of(int fd) {
+  int value = 0;
+  socklen_t n_bytes = sizeof value;
+  EXPECT_EQ(getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &value, &n_bytes), 0);
+  return value;
+}
+
+TEST(Connection, HasTheRoomToSendThatIsAskedForIfTheSystemGrantsIt) {
+  const UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int before = send_buffer_of(fd.get());
+  make_room_to_send(fd.get(), 0);
+  EXPECT_EQ(send_buffer_of(fd.get()), before);
+  make_room_to_send(fd.get(), before);
+  EXPECT_EQ(send_buffer_of(fd.get()), 2 * before);
+  make_room_to_send(fd.get(), 1 << 30);  // more than any system grants: it may go on growing
+  int is_locked = 1;
+  socklen_t n_bytes = sizeof is_locked;
+  if (getsockopt(fd.get(), SOL_SOCKET, SO_BUF_LOCK, &is_locked, &n_bytes) != 0) GTEST_SKIP() << "before Linux 5.14";
+  EXPECT_EQ(is_locked, 0);
+}
+
 }  // namespace
 }  // namespace ciranda
