@@ -134,9 +134,9 @@ class Engine {
   // What this rank's calls do, from here on, for as long as the recording lives; it may outlive the engine. No call
   // goes another way because of it.
   std::unique_ptr<Recording> record() const;
-  // Writes the calls of rank 0 to a file; on the others it only notes that. Does nothing while there is a timeline in this
-  // file. InvalidArgument: there is one in another, on all ranks alike; or the file cannot be made. Any thread's, as is
-  // stop_timeline(), which completes the file.
+  // Writes the calls of rank 0 to a file; on the others it only notes that. Does nothing while there is a timeline in
+  // this file. InvalidArgument: there is one in another, on all ranks alike; or the file cannot be made. Any thread's,
+  // as is stop_timeline(), which completes the file.
   Status start_timeline(const std::string& path, bool marks_cycles);
   void stop_timeline();
 
