@@ -104,7 +104,8 @@ def _tied() -> Value:
 def _clipped_errors() -> Value:
     """Its gradient is written twice in the old IR: clipped in its place, in the backward pass."""
     weight = _parameter(6, 3)
-    weight.error_clip = nn.clip.ErrorClipByValue(0.1)
+    if _IS_OLD[0]:
+        weight.error_clip = nn.clip.ErrorClipByValue(0.1)
     return paddle.matmul(_x(), weight)
 
 
