@@ -51,7 +51,10 @@ def _digest(text: str) -> int:
 def compare(tensors: Iterable[Named], process_set: ProcessSet) -> None:
     """Raise MismatchError, on all ranks, unless all have the same tensors, and name those that differ."""
     mine = list(tensors)
-    compare_digests(mine, digests_of(mine), process_set)
+    try:
+        compare_digests(mine, digests_of(mine), process_set)
+    except ContentsError as error:
+        raise MismatchError(str(error)) from None
 
 
 def compare_digests(

@@ -43,7 +43,6 @@ def attempts() -> dict[str, Attempt]:
     n = hvd.size()
     return {
         "this one has 0": lambda x: hvd.allreduce(x, name=""),
-        "this one has 2000": lambda x: hvd.allreduce(x, name="n" * 2000),
         "finite": lambda x: hvd.allreduce(x, op=hvd.Sum, prescale_factor=float("nan")),
         "postscale_factor": lambda x: hvd.reducescatter(x, op=hvd.Sum, postscale_factor=float("inf")),
         "number 77": lambda x: hvd.allreduce(x, op=77),
@@ -68,7 +67,8 @@ def wrong_calls() -> None:
     refused(lambda: jax.jit(lambda x: hvd.allreduce(x, prescale_factor=x[0]))(x), "traced", NotSupportedError)
     refused(lambda: jax.jit(lambda x: hvd.allreduce(x, name=5))(x), "a name must be a string", InvalidArgumentError)
     refused(lambda: hvd.allreduce(x, name=5), "", TypeError)
-    assert hvd.allreduce(x, name=None).tolist() == x.tolist()
+    for name in (None, "n" * 2000):
+        assert hvd.allreduce(x, name=name).tolist() == x.tolist()
     assert hvd.allreduce(x, op=hvd.Sum, prescale_factor=0.0).tolist() == (0 * x).tolist()
     works()
 
@@ -102,7 +102,7 @@ def lists_that_differ() -> None:
     optimizer = hvd.distributed(optax.sgd(1.0))
     tree = {name: jnp.ones(3) for name in ("a", "b", *(["c"] if is_odd else []))}
     update = lambda tree: optimizer.update(tree, optimizer.init(tree), tree)[0]  # noqa: E731
-    text = f"3 on rank {n - 1}"  # which of the others is named depends on who comes first
+    text = f"or does not exist, on rank {n - 1} than on ranks"
     refused(lambda: update(tree), text, MismatchError)
     refused(lambda: jax.jit(update)(tree), text, jax.errors.JaxRuntimeError)
     params = {"a": jnp.ones(3 + is_odd)}

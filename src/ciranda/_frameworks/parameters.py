@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ciranda import _core
-from ciranda._consistency import Digests, Named, Row, compare_digests, digests_of
+from ciranda._consistency import ContentsError, Digests, Named, Row, compare_digests, digests_of
 from ciranda._numbering import Era, era_of
 from ciranda._ops import Handle, Max
 from ciranda.errors import MismatchError
@@ -127,7 +127,7 @@ class ParameterCheck:
         self._is_alone = False
         #: Whether the ranks compare in the next step, with or without new parameters.
         self._is_due = True
-        #: Whether this rank has compared in an earlier era of the world.
+        #: Whether this rank has compared in an earlier era of the world, or before it began anew.
         self._has_begun = False
         #: The keys of the parameters that have been compared in this era.
         self._compared: set[Hashable] = set()
@@ -149,14 +149,26 @@ class ParameterCheck:
         """Compare in the next step what has been added since. All ranks must call it."""
         self._is_due = True
 
-    def compare(self, parameters: Iterable[Parameter]) -> None:
+    def begin_anew(self) -> None:
+        """Meet the others in the next step again: a rank may go on with another optimizer after a disagreement.
+
+        What this rank has compared is not compared with it, since steps have changed it.
+        """
+        self._told, self._is_due = None, True
+        self._has_begun = self._has_begun or bool(self._compared)
+
+    def compare(self, parameters: Iterable[Parameter], finish_calls: Callable[[], None] = lambda: None) -> None:
         """Compare the parameters that have not been compared. A collective, if there are any, or in a new era.
+
+        Args:
+            parameters: those that are to be the same on all ranks.
+            finish_calls: see finish().
 
         Raises:
             MismatchError: on all ranks; the message names parameters that differ, the ranks, and the way out.
         """
         self.start(parameters)
-        self.finish()
+        self.finish(finish_calls)
 
     def compare_later(self, parameters: Iterable[Parameter]) -> None:
         """The same, but each parameter from its second time on: scripts may broadcast after the first step."""
@@ -205,11 +217,12 @@ class ParameterCheck:
         """Finish nothing of what has begun: the next start() begins again."""
         self._told = None
 
-    def finish(self) -> None:
+    def finish(self, finish_calls: Callable[[], None] = lambda: None) -> None:
         """Raise the error of compare(), if what start() began has one.
 
-        Raises:
-            ContentsError: (a MismatchError) the parameters differ in nothing but their values.
+        Args:
+            finish_calls: called before, if parameters differ in nothing but their values: calls that are under way,
+                which all ranks have made alike, go on.
         """
         told, self._told = self._told, None
         if told is None:
@@ -217,11 +230,11 @@ class ParameterCheck:
         self._is_due = True  # after a failure
         is_left_out, is_waiting, most, least = told.handle.wait().tolist()
         if not is_left_out and most != -least:
-            self._tell_difference(told)
+            self._tell_difference(told, finish_calls)
         self._is_due = bool(is_waiting) and not is_left_out
         self._compared.update(told.new if is_left_out else told.made)
 
-    def _tell_difference(self, told: _Told) -> None:
+    def _tell_difference(self, told: _Told, finish_calls: Callable[[], None]) -> None:
         try:
             compare_digests(told.named, told.digests, self.process_set, self.name, _have_other_kinds)
         except MismatchError as error:
@@ -231,7 +244,9 @@ class ParameterCheck:
                 "leaves out this check"
             )
             if not self._only_warns:
-                raise type(error)(text) from None
+                if isinstance(error, ContentsError):
+                    finish_calls()
+                raise MismatchError(text) from None
             if not self._has_warned:
                 self._has_warned = True
                 warnings.warn(f"{text}. The ranks go on, each with its own", RuntimeWarning, stacklevel=2)

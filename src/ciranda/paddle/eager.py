@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ciranda._consistency import ContentsError
 from ciranda._frameworks.marks import is_distributed
 from ciranda._frameworks.parameters import Contents, Parameter, ParameterCheck
 from ciranda._frameworks.planner import Bucket, Tensor, plan
@@ -200,13 +199,13 @@ class EagerGradients:
         Raises:
             MismatchError: on all ranks.
         """
-        try:
-            self._check.compare(self._compared)
-        except ContentsError:
-            for travelling in self._buckets:  # whose names the next step uses again
-                if travelling.handle is not None:
-                    travelling.handle.wait()
-            raise
+        self._check.compare(self._compared, self._finish_calls)
+
+    def _finish_calls(self) -> None:
+        """Finish the step's calls, which all ranks have made alike, and whose names the next step uses again."""
+        for travelling in self._buckets:
+            if travelling.handle is not None:
+                travelling.handle.wait()
 
     def _start_late(self) -> None:
         """Start the buckets that the backward pass did not complete, on all ranks alike."""

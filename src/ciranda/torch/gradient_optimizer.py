@@ -18,7 +18,6 @@ import torch
 
 from ciranda import _core
 from ciranda._basics import world
-from ciranda._consistency import ContentsError
 from ciranda._frameworks.naming import joined
 from ciranda._frameworks.options import PREFIX, Options, positive
 from ciranda._ops import Average, Handle, is_done_within
@@ -37,6 +36,9 @@ _PATIENCE = 0.001  # seconds
 
 #: The method of torch.amp.GradScaler that divides gradients by its scale.
 _CHANGED_BY_SCALER = "_unscale_grads_"
+
+#: In the engine's text of a disagreement in which no rank asks, since all waited for others (agree/standstill.cc).
+_NOBODY_ASKS = "as ranks wait for each other"
 
 
 def is_asked_by_scaler() -> bool:
@@ -218,15 +220,14 @@ class GradientOptimizer(WrappedOptimizer):
         Raises:
             MismatchError: on all ranks.
         """
-        try:
-            self._parameter_check.finish()
-        except ContentsError:
-            # All ranks have made the same calls, whose names the next step uses again.
-            _core.wait_all([group.operation for group in self._groups if group.operation is not None])
-            for reduction in itertools.chain.from_iterable(group.sparse.values() for group in self._groups):
-                reduction.wait()
-            self._presence.hear([name for group in self._groups for name in group.names])
-            raise
+        self._parameter_check.finish(self._finish_calls)
+
+    def _finish_calls(self) -> None:
+        """Finish the step's calls, which all ranks have made alike, and whose names the next step uses again."""
+        _core.wait_all([group.operation for group in self._groups if group.operation is not None])
+        for reduction in itertools.chain.from_iterable(group.sparse.values() for group in self._groups):
+            reduction.wait()
+        self._presence.hear([name for group in self._groups for name in group.names])
 
     def _hear_nobody(self) -> None:
         self._numbers = None
@@ -241,6 +242,7 @@ class GradientOptimizer(WrappedOptimizer):
         self._hear_nobody()
         if isinstance(error, MismatchError):
             self._numbered_in = None
+            self._parameter_check.begin_anew()
             self._presence.begin_anew()
 
     def _share_buckets(self) -> None:
@@ -267,8 +269,8 @@ class GradientOptimizer(WrappedOptimizer):
                 group.complete(parameters, its_kinds)
         try:
             _core.wait_all([group.operation for group in self._groups if group.operation is not None])
-        except MismatchError:
-            if not asks:
+        except MismatchError as error:
+            if not asks and _NOBODY_ASKS not in str(error):
                 self._answer(has_come_to_step)
             raise
         return self._finish(kinds, asks)
@@ -278,6 +280,7 @@ class GradientOptimizer(WrappedOptimizer):
 
         They have begun anew, with another optimizer of the same parameters, and would wait for this rank.
         """
+        self._parameter_check.begin_anew()
         self._tell()
         if has_come_to_step:
             with suppress(MismatchError):
