@@ -259,7 +259,7 @@ def _bad_calls() -> None:
         "average": (lambda: hvd.allreduce(x, average=True, op=hvd.Sum), "average"),
         "splits": (lambda: hvd.alltoall(x, splits=[1.5, 2.5, 0.0]), "whole numbers"),
         "splits sum": (lambda: hvd.alltoall(x, splits=[1, 1, 1]), "add up"),
-        "name": (lambda: hvd.allreduce(x, name=""), "1 to 1024 bytes"),
+        "name": (lambda: hvd.allreduce(x, name=""), "must not be empty"),
         "scalar": (lambda: hvd.reducescatter(_scalar(), name="scalar"), "scalar"),
     }
     if rank == 2:

@@ -206,7 +206,8 @@ class ParameterCheck:
             is_same_world = self._era is not None and self._era.epoch == era.epoch
             self._has_begun = is_same_world and (self._has_begun or bool(self._compared))
             self._era, self._is_due, self._told, self._met = era, True, None, None
-            self._is_alone = self.process_set.size() == 1
+            # A rank outside of the set trains by itself.
+            self._is_alone = self.process_set.included() is False or self.process_set.size() == 1
             self._compared.clear()
 
     def poll(self) -> bool:

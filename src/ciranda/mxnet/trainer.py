@@ -200,7 +200,7 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
 
     def _allreduce_grads(self) -> None:
         self._compare()
-        self._check.compare(_parameters(self._params))
+        self._check.compare(_parameters(self._params))  # those that were deferred or left out
         trained = [
             (index, param)
             for index, param in enumerate(self._params)
@@ -232,6 +232,8 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
             _check_alike(everyones[0][0], theirs[0], next(iter(ranks)), rank)
             _check_there(everyones[0], theirs, next(iter(ranks)), rank)
         self._compared_in = era
+        if not may_be_deferred:
+            self._check.compare(_parameters(self._params))
 
 
 #: Arguments of `gluon.Trainer`, and what to do instead.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ciranda import _basics, _core
 
@@ -23,7 +23,7 @@ class _Formed:
 
 
 _formed = _Formed()
-_n_by_name: Counter[str] = Counter()  # of all worlds, since the store of a launcher lasts longer
+_n_alike: Counter[str] = Counter()  # of all worlds, since the store of a launcher lasts longer
 
 
 def next_number() -> int:
@@ -32,13 +32,15 @@ def next_number() -> int:
     return _formed.n_numbered - 1
 
 
-def next_of_name(name: str) -> int:
-    """Return how many groups of this name, which torch gives again, this process has formed before.
+def next_place(name: str, ranks: Sequence[int]) -> str:
+    """Return what the entries of a group in the store begin with, and no other group's have begun with.
 
-    All members have formed as many: so the entries of each in the store have a name that no other group's have had.
+    torch gives names again. All members have formed as many groups of this name and these ranks; of the name alone,
+    those have formed fewer that were in no other group of it.
     """
-    _n_by_name[name] += 1
-    return _n_by_name[name] - 1
+    alike = f"ciranda/{name}/{' '.join(map(str, ranks))}"
+    _n_alike[alike] += 1
+    return f"{alike}/{_n_alike[alike]}"
 
 
 def leaver(group: object, process_set: int) -> Callable[[], object]:

@@ -28,10 +28,10 @@ Store = Any
 
 def form_group(options: Any, _backend_options: Any = None) -> ProcessGroup:
     """Create the process group that torch requests, which it does on the group's members only."""
-    store = dist.PrefixStore(f"ciranda/{formed_sets.next_of_name(options.group_id)}", options.store)
     rank, timeout = options.group_rank, getattr(options, "timeout", None)
     is_default = not options.global_ranks_in_group
     ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
+    store = dist.PrefixStore(formed_sets.next_place(options.group_id, ranks), options.store)
     if not _basics.is_initialized():
         _join_world(options, timeout or default_pg_timeout)
     if is_default:
