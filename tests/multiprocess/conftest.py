@@ -19,9 +19,11 @@ except ImportError:  # the engine is not built: only the tests of the launcher c
     Ranks = None  # type: ignore[assignment, misc]
 
 
-# A shell that starts pytest in the background has it ignore Ctrl-C, nohup has it ignore hang-ups, and everything that
-# the tests start inherits that; but not what pytest itself handles.
+# A shell that starts pytest in the background has it ignore Ctrl-C and SIGQUIT, nohup has it ignore hang-ups, and
+# everything that the tests start inherits that; but not what pytest itself handles.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda number, frame: None)
 

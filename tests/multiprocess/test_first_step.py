@@ -77,7 +77,7 @@ def test_every_optimizer_tells(worlds: Any) -> None:
     for found in worlds.of(2).run(_forget_to_broadcast, list(WAYS)):
         for way, (problem, is_as_before) in found.items():
             assert TOLD in problem or "call broadcast_parameters(), or average()" in problem, way
-            name = "'noname.0." if way == "nameless" else "'0.weight' (torch.float32 [3, 4] here)"
+            name = "'noname." if way == "nameless" else "'0.weight' (torch.float32 [3, 4] here)"
             assert name in problem
             assert LAST_ON_2 in problem
             assert "CIRANDA_CHECK_PARAMETERS=0" in problem

@@ -37,6 +37,7 @@ def _record(path: str, by: str) -> None:
     hvd.broadcast(torch.ones(2), 0)
     ciranda.allgather([1.0], name="of numpy")
     hvd.barrier()
+    torch.manual_seed(0)
     model = torch.nn.Linear(2, 1)
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters())
     for _ in range(2):
@@ -79,6 +80,7 @@ def test_timeline(worlds: Any, tmp_path: Path, by: str) -> None:
         "allgather.of numpy": ["NEGOTIATE_ALLGATHER", "ALLGATHER"],
         "barrier.noname": ["NEGOTIATE_BARRIER", "BARRIER"],
         "allreduce.DistributedOptimizer.bias+weight": ["NEGOTIATE_ALLREDUCE", "ALLREDUCE"] * 2,
+        "allreduce.DistributedOptimizer.weight.parameters": ["NEGOTIATE_ALLREDUCE", "ALLREDUCE"],
         # The second step's gradients take along what the ranks ask each other in the first.
         "allreduce.DistributedOptimizer.weight+bias.presence": ["NEGOTIATE_ALLREDUCE", "ALLREDUCE"],
     }
