@@ -12,8 +12,9 @@ constexpr std::size_t kMostEarlyMessages = 1 << 20;
 
 bool has(const std::vector<int>& ranks, int rank) { return std::find(ranks.begin(), ranks.end(), rank) != ranks.end(); }
 
-Status removed(std::uint32_t process_set) {
-  return Status::aborted("process set " + std::to_string(process_set) + " has been removed.");
+Status why_gone(const ProcessSets& sets, std::uint32_t process_set) {
+  const Status removed = Status::aborted("process set " + std::to_string(process_set) + " has been removed.");
+  return sets.end_of(process_set).value_or(removed);
 }
 
 // Of a formed set, whose ranks leave it one by one, each without the others.
@@ -232,7 +233,7 @@ void Lanes::leave(const Submission& submission) {
 // joined.
 std::optional<Status> Lanes::refusal_of(const Request& request) const {
   const Lane* const first = find(lane_id(request.process_set, 0));
-  if (first == nullptr) return removed(request.process_set);
+  if (first == nullptr) return why_gone(world_.sets, request.process_set);
   if (!first->has_joined()) return std::nullopt;
   return Status::invalid_argument("'" + request.name +
                                   "' was called after join(): this rank contributes nothing before all have joined. "
@@ -277,7 +278,7 @@ void Lanes::submit_kept(TimePoint now) {
       if (lane != nullptr) {
         lane->submit(std::move(submission), now);
       } else {
-        submission.fail(is_asked_for ? asked->second->status() : removed(set_of(id)));
+        submission.fail(is_asked_for ? asked->second->status() : why_gone(world_.sets, set_of(id)));
       }
     }
   }
