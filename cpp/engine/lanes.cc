@@ -99,10 +99,12 @@ void Lanes::remove_all_but_first() {
 
 template <typename Predicate>
 void Lanes::remove_if(Predicate is) {
-  const auto removed = std::ranges::stable_partition(lanes_, [&](const auto& lane) { return !is(*lane); });
+  // Iterators rather than ranges, of which Clang 14 cannot compile the standard library's.
+  const auto removed =
+      std::stable_partition(lanes_.begin(), lanes_.end(), [&](const auto& lane) { return !is(*lane); });
   std::vector<LaneId> ids;
-  for (const auto& lane : removed) ids.push_back(lane->id());
-  lanes_.erase(removed.begin(), removed.end());
+  for (auto lane = removed; lane != lanes_.end(); ++lane) ids.push_back((*lane)->id());
+  lanes_.erase(removed, lanes_.end());
   for (const LaneId id : ids) {
     by_id_.erase(id);
     world_.names.remove_lane(id);

@@ -66,7 +66,7 @@ def test_the_user_may_say_where_to_meet_and_a_range_is_kept_to() -> None:
     arguments = ["run", "-np", "1", "--no-prefix"]
     own = ["--env", "MASTER_ADDR=10.1.2.3", "--env", "MASTER_PORT=29511"]
     assert run([*arguments, *own, *python_rank(code)]) == (0, b"10.1.2.3 29511\n", b"")
-    assert run([*arguments, "--port-range", "47121-47123", *python_rank(code)]) == (0, b"127.0.0.1 47123\n", b"")
+    assert run([*arguments, "--port-range", "23121-23123", *python_rank(code)]) == (0, b"127.0.0.1 23123\n", b"")
 
 
 # --- a store of torch's, made for real ---
@@ -110,7 +110,7 @@ def test_process_groups_of_both_backends_in_two_jobs_at_once(tmp_path: Path) -> 
     script = tmp_path / "groups.py"
     script.write_text(GROUPS)
     # Both jobs may use the same ports, and what listens in one must not take the port that the other keeps.
-    jobs = [launched("-np", "3", *BUSY, "--port-range", "47130-47149", sys.executable, str(script)) for _ in range(2)]
+    jobs = [launched("-np", "3", *BUSY, "--port-range", "23130-23149", sys.executable, str(script)) for _ in range(2)]
     ports = []
     try:
         for job in jobs:
@@ -124,7 +124,7 @@ def test_process_groups_of_both_backends_in_two_jobs_at_once(tmp_path: Path) -> 
     finally:
         for job in jobs:
             job.terminate()  # the other, if one has failed: it would keep its ports
-    assert sorted(ports) == [47148, 47149]
+    assert sorted(ports) == [23148, 23149]
 
 
 ROUNDS = """
@@ -165,7 +165,7 @@ NO_STORE = PRINT.format(names=("CIRANDA_TORCH_STORE",))
 
 def test_a_store_is_hosted_where_nobody_chooses_another_and_there_is_a_port() -> None:
     arguments = ["run", "-np", "1", "--no-prefix"]
-    for options in (["--env", "MASTER_PORT=29511"], ["--port-range", "47121-47123"]):
+    for options in (["--env", "MASTER_PORT=29511"], ["--port-range", "23121-23123"]):
         assert run([*arguments, *options, *python_rank(NO_STORE)]) == (0, b"None\n", b"")
 
 

@@ -20,7 +20,8 @@ def _train(module: str, has_broadcast: bool) -> tuple[int, str, list[str]]:
     hvd = importlib.import_module(module)
     mx.random.seed(1 + hvd.rank())
     net = mx.gluon.nn.Sequential(prefix="net_")
-    net.add(mx.gluon.nn.Dense(3), mx.gluon.nn.BatchNorm(), mx.gluon.nn.Dense(1, in_units=3))
+    with net.name_scope():  # names that do not depend on what other tests have made
+        net.add(mx.gluon.nn.Dense(3), mx.gluon.nn.BatchNorm(), mx.gluon.nn.Dense(1, in_units=3))
     net.initialize(mx.init.Uniform(1.0))
     parameters = net.collect_params()
     if has_broadcast:
@@ -45,7 +46,7 @@ def test_a_trainer_after_a_forgotten_broadcast(three: Ranks) -> None:
     for n_steps, problem, _ in three.run(_train, "ciranda.mxnet", False):
         assert n_steps == 0
         assert f"DistributedTrainer: {TOLD}" in problem
-        assert "dense0_weight' (float32 [3, 2] here) has other bits on ranks 1, 2 than on rank 0" in problem
+        assert "'net_dense0_weight' (float32 [3, 2] here) has other bits on ranks 1, 2 than on rank 0" in problem
     assert three.run(_train, "ciranda.mxnet", True) == [(3, "", [])] * 3
 
 

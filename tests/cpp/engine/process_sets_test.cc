@@ -330,7 +330,7 @@ TEST_P(SetsTest, OnceFormedEndWhenARankLeaves) {
       EXPECT_FALSE(engine.form_set(ranks, nth).ok());
     }
     if (engine.rank() != 1) {
-      const Status left = remove_set(engine, engine.form_set(ranks, 3).value());  // without a call
+      const Status left = remove_set(engine, engine.form_set(ranks, 3).value());       // without a call
       ASSERT_TRUE(left.ok() || left.kind() == ErrorKind::kAborted) << left.message();  // another was first
     }
     EXPECT_EQ(remove_set(engine, formed_set(engine.rank(), 9)).kind(), ErrorKind::kInvalidArgument);
