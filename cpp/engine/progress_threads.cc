@@ -10,6 +10,7 @@
 #include "base/block_signals.hpp"
 #include "base/earliest.hpp"
 #include "base/own_thread.hpp"
+#include "progress/short_slices.hpp"
 
 namespace ciranda {
 namespace {
@@ -191,6 +192,7 @@ void ProgressThreads::wait_no_longer() {
 void ProgressThreads::run_background() {
   const OwnThread own;
   prctl(PR_SET_TIMERSLACK, 1UL);  // nanoseconds, not 50 microseconds
+  take_short_slices();            // whoever is busy here may not keep it from waking for milliseconds
   while (!has_ended_.load()) {
     if (!is_something_unseen() && !coalescing_.is_watched()) {
       const TimePoint deadline = deadline_;

@@ -16,6 +16,11 @@ constexpr int kLooksBeforeYield = 50;
 // A yield that takes longer let somebody else run on this core.
 constexpr auto kLonelyYield = std::chrono::microseconds(4);
 
+// After a late yield there is none for so many times as long: of the time of a rank beside other work a sixteenth, at
+// most, goes to find that work gone. A thread that sleeps is scheduled before one that is busy, one that yields after
+// it.
+constexpr int kTimesWithoutYield = 16;
+
 // A thread that only yields stays on its core, also when the one it shares it with is the very peer it waits for and
 // another core is idle; one that sleeps for a moment often wakes up on it again. So it says that it may run anywhere
 // else, and, having been moved, that it may run wherever it might before.
@@ -51,17 +56,28 @@ bool BackOff::look_again() {
     relax();
     return true;
   }
-  if (!idle_since_) idle_since_ = Clock::now();
-  yield();
-  return Clock::now() - *idle_since_ < limit_;
+  const Clock::time_point now = Clock::now();
+  if (!idle_since_) idle_since_ = now;
+  if (now < sharing_.no_yield_before.load(std::memory_order_relaxed)) return false;
+  return yield(now) - *idle_since_ < limit_;
 }
 
-void BackOff::yield() {
-  const Clock::time_point begin = Clock::now();
+// Returns when it had the core again.
+BackOff::Clock::time_point BackOff::yield(Clock::time_point begin) {
   sched_yield();
-  if (is_oversubscribed_) return;
-  if (Clock::now() - begin < kLonelyYield) {
+  const Clock::time_point end = Clock::now();
+  if (!is_oversubscribed_) learn_from(begin, end);
+  return end;
+}
+
+void BackOff::learn_from(Clock::time_point begin, Clock::time_point end) {
+  const Clock::duration taken = end - begin;
+  if (taken < kLonelyYield) {
     sharing_.n_yields.store(0, std::memory_order_relaxed);
+    return;
+  }
+  if (taken > limit_) {
+    sharing_.no_yield_before.store(end + kTimesWithoutYield * taken, std::memory_order_relaxed);
     return;
   }
   if (sharing_.n_yields.fetch_add(1, std::memory_order_relaxed) + 1 < sharing_.n_yields_before_step_aside) return;

@@ -1,5 +1,6 @@
 // BackOff: how a thread that runs the progress loop passes the time while nothing moves: it looks again at once for the
-// time in which a running peer answers, then yields its core between looks, and in the end gives up.
+// time in which a running peer answers, then yields its core between looks, and in the end gives up. Where others have
+// work on the core, so that a yield gives them a slice of milliseconds, it gives up instead of yielding.
 //
 // One thread. No failure.
 #pragma once
@@ -15,11 +16,14 @@ namespace ciranda {
 // Whether threads that wait find their core shared, from one wait to the next: most waits are too short to tell.
 // Thread-safe.
 struct CoreSharing {
+  using Clock = std::chrono::steady_clock;
+
   // Of two ranks that share a core one must step aside first: if both do, they meet again.
   explicit CoreSharing(int rank) : n_yields_before_step_aside(8 * (1 + rank % 4)) {}
 
   const int n_yields_before_step_aside;
   std::atomic<int> n_yields{0};  // in a row, that let somebody else run
+  std::atomic<Clock::time_point> no_yield_before{Clock::time_point::min()};
 };
 
 // Whether more ranks than there are cores share this one's host.
@@ -27,10 +31,11 @@ bool is_oversubscribed(const Mesh& mesh);
 
 class BackOff {
  public:
-  using Clock = std::chrono::steady_clock;
+  using Clock = CoreSharing::Clock;
 
-  // Gives up after `limit` in which nothing moved. Oversubscribed: there are more ranks than cores, so it yields at
-  // once. REQUIRES: `sharing` outlives this.
+  // Gives up after `limit` in which nothing moved, and before its first yield for some time after one that took longer
+  // than that. Oversubscribed: there are more ranks than cores, so it yields at once. REQUIRES: `sharing` outlives
+  // this.
   BackOff(Clock::duration limit, bool is_oversubscribed, CoreSharing& sharing)
       : limit_(limit), is_oversubscribed_(is_oversubscribed), sharing_(sharing) {}
 
@@ -44,7 +49,8 @@ class BackOff {
   bool look_again();
 
  private:
-  void yield();
+  Clock::time_point yield(Clock::time_point begin);
+  void learn_from(Clock::time_point begin, Clock::time_point end);
 
   Clock::duration limit_;
   bool is_oversubscribed_;

@@ -25,6 +25,7 @@ using testing::kLayouts;
 using testing::Layout;
 using testing::meet;
 using testing::options_for;
+using testing::patient;
 using testing::sum_of;
 using testing::Watchdog;
 using testing::World;
@@ -100,7 +101,7 @@ TEST(Handles, HaveTheNameOfTheLastCall) {
 // A name is another in each lane.
 TEST(Handles, HaveTheLaneOfTheLastCall) {
   const Watchdog watchdog("handles that change lanes");
-  World world(2);
+  World world(2, patient());
   world.run([](Engine& engine) {
     OpHandle handle;
     const auto perform = [&](int step) {

@@ -393,7 +393,7 @@ TEST(RoundsInMemory, OfSeveralThreadsInSeveralSets) {
 TEST(RoundsInMemory, EndWhereRanksHearOfADuplicateAtOne) {
   const Watchdog watchdog("a duplicate beside one other name");
   for (int i = 0; i < 20; ++i) {
-    World world(2);
+    World world(2, patient());
     std::latch is_duplicate(1);
     world.run([&](Engine& engine) {
       std::vector<float> values(4, 1);
@@ -425,7 +425,7 @@ TEST(RoundsInMemory, EndWhereRanksHearOfADuplicateAtOne) {
 // nothing of direct rounds.
 TEST(RoundsInMemory, AreNoneUntilAllHaveGoneOnFromADuplicate) {
   const Watchdog watchdog("calls after a duplicate");
-  World world(2);
+  World world(2, patient());
   std::latch has_failed(1);
   world.run([&](Engine& engine) {
     std::vector<float> values(4, 1);
