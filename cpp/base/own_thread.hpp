@@ -1,24 +1,40 @@
-// OwnThread: counts the threads that the engine has started in this process. They call nothing by themselves; what
-// callbacks do is for those to know who run them.
+// OwnThread: says that the calling thread is one that the engine has started in this process. They call nothing by
+// themselves; what callbacks do is for those to know who run them.
 //
 // Any thread. In a child after fork() there are none of them, and no engine that asks.
 #pragma once
 
-#include <atomic>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+#include <vector>
 
 namespace ciranda {
 
 class OwnThread {
  public:
-  OwnThread() { n_.fetch_add(1); }
-  ~OwnThread() { n_.fetch_sub(1); }
+  OwnThread() {
+    const std::lock_guard lock(mutex_);
+    ids_.push_back(gettid());
+  }
+  ~OwnThread() {
+    const std::lock_guard lock(mutex_);
+    ids_.erase(std::find(ids_.begin(), ids_.end(), gettid()));
+  }
   OwnThread(const OwnThread&) = delete;
   OwnThread& operator=(const OwnThread&) = delete;
 
-  static int count() { return n_.load(); }
+  // The system's numbers of all that there are.
+  static std::vector<pid_t> all() {
+    const std::lock_guard lock(mutex_);
+    return ids_;
+  }
 
  private:
-  static inline std::atomic<int> n_{0};
+  static inline std::mutex mutex_;
+  static inline std::vector<pid_t> ids_;
 };
 
 }  // namespace ciranda

@@ -1,14 +1,12 @@
 #include "capi/callers.hpp"
 
-#include <algorithm>
 #include <atomic>
-#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <system_error>
 
-#include "base/own_thread.hpp"
+#include "capi/sleepers.hpp"
 
 namespace ciranda::capi {
 namespace {
@@ -26,44 +24,34 @@ bool is_running(const std::filesystem::path& task) {
   return at + 2 >= text.size() || text[at + 2] == 'R' || text[at + 2] == 'D';
 }
 
-struct Threads {
-  int n_all = 0;
-  int n_running = 0;  // this one included
-};
-
-Threads threads() {
-  Threads found;
+// Whether any thread but this one does.
+bool are_others_running() {
+  int n_running = 0;
   std::error_code error;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", error)) {
-    ++found.n_all;
-    if (is_running(task.path())) ++found.n_running;
+    if (is_running(task.path())) ++n_running;
   }
-  if (error) found.n_all = found.n_running = 1 << 20;  // who knows
-  return found;
+  return error || n_running > 1;
 }
-
-int n_different(std::span<const pthread_t> threads) {
-  int n = 0;
-  for (std::size_t i = 0; i < threads.size(); ++i) {
-    const auto is_same = [&](pthread_t other) { return pthread_equal(other, threads[i]) != 0; };
-    if (std::none_of(threads.begin(), threads.begin() + static_cast<std::ptrdiff_t>(i), is_same)) ++n;
-  }
-  return n;
-}
-
-}  // namespace
 
 // Where an interpreter makes all calls, other threads are libraries' own, which make none; but one that runs just now
 // may be on its way into the interpreter.
-bool others_may_call(std::span<const pthread_t> waiting) {
+bool interpreters_may_call(std::span<const WaitingThread> waiting) {
   const InterpretersMayCall ask = interpreter.load();
-  const Threads now = threads();
-  if (ask == nullptr || has_native_callers.load()) {
-    if (now.n_all > n_different(waiting) + OwnThread::count()) return true;
-  } else if (now.n_running > 1) {
-    return true;
-  }
-  return ask != nullptr && ask(waiting);
+  return ask == nullptr || has_native_callers.load() || are_others_running() || ask(waiting);
+}
+
+// What the thread has found at first.
+thread_local bool do_all_sleep = false;
+
+}  // namespace
+
+// Only sleepers may have been woken since by a call that was completed: threads that wait in calls are counted
+// elsewhere (LongWaits), and an interpreter's others do not depend on any.
+bool others_may_call(std::span<const WaitingThread> waiting, Asked asked) {
+  if (asked == Asked::kWithLock) return do_all_sleep && !do_still_sleep(waiting);
+  do_all_sleep = do_others_sleep(waiting, interpreter.load() != nullptr);
+  return !do_all_sleep && interpreters_may_call(waiting);
 }
 
 void ask_interpreter(InterpretersMayCall ask) { interpreter.store(ask); }

@@ -23,6 +23,8 @@ constexpr int kIterationsWhileArming = 4;
 // At a direct round, before all else that is done for a waiting thread: about as long as that takes.
 constexpr int kLooksAtOnce = 50;
 constexpr auto kGoodbyeTimeout = std::chrono::seconds(2);
+// Between two looks whether all threads wait, while calls are pending.
+constexpr auto kLookInterval = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -62,7 +64,7 @@ void ProgressThreads::run_and_arm(Run run) {
     waits_.heed();
     if (!waits_.are_any()) return;
   }
-  if (!arm_when_nothing_moves() || comes_before_background_wakes(loop_.next_deadline())) mesh_.kick();
+  if (!arm_when_nothing_moves() || comes_before_background_wakes(next_deadline())) mesh_.kick();
 }
 
 // One iteration, and one wake for all callbacks of what was done in it.
@@ -89,6 +91,17 @@ bool ProgressThreads::comes_before_background_wakes(std::optional<TimePoint> dea
   const bool is_sooner = deadline && *deadline < deadline_.load();
   if (is_sooner) deadline_ = *deadline;
   return is_sooner;
+}
+
+std::optional<TimePoint> ProgressThreads::next_deadline() {
+  if (may_others_call_ && look_at_ == kNever && loop_.has_work()) look_at_ = Clock::now() + kLookInterval;
+  return earliest(loop_.next_deadline(), look_at_ == kNever ? std::nullopt : std::optional(look_at_));
+}
+
+bool ProgressThreads::has_to_look() {
+  if (look_at_ == kNever || Clock::now() < look_at_) return false;
+  look_at_ = kNever;
+  return loop_.has_work();
 }
 
 void ProgressThreads::look_again() {
@@ -170,10 +183,11 @@ void ProgressThreads::look_whether_all_wait() {
   const LongWaits::Seen seen = long_waits_.see();
   bool is_news = false;
   at_once([&](ProgressLoop& loop, int) { is_news = loop.has_to_stand(); });
-  if (!is_news || !callbacks_.are_idle() || may_others_call_(seen.threads)) return;
+  if (!is_news || !callbacks_.are_idle() || may_others_call_(seen.threads, Asked::kAtFirst)) return;
   with_lock([&] {
     const bool is_so = loop_.submissions().is_empty() && callbacks_.are_idle() && long_waits_.are_still(seen);
-    if (is_so && loop_.has_to_stand()) loop_.say_standing();
+    if (!is_so || !loop_.has_to_stand() || may_others_call_(seen.threads, Asked::kWithLock)) return;
+    loop_.say_standing();
   });
   see_what_came_late();
 }
@@ -205,15 +219,22 @@ void ProgressThreads::run_background() {
       if (n_waiters_running_.load() > 0) continue;
     }
     if (has_ended_.load()) return;
-    lock_.take();
-    const Holder holder(*this);
-    mesh_.disarm();
-    run_until_nothing_moves();
-    if (!arm_when_nothing_moves()) mesh_.kick();
-    // One that nobody needs any more is kept: to wake for it once takes less than to be woken for that of each call.
-    const bool is_over = deadline_.load() <= Clock::now();
-    deadline_ = std::min(is_over ? kNever : deadline_.load(), loop_.next_deadline().value_or(kNever));
+    if (run_in_background()) look_whether_all_wait();
   }
+}
+
+// Returns whether it is time to look whether all wait.
+bool ProgressThreads::run_in_background() {
+  lock_.take();
+  const Holder holder(*this);
+  mesh_.disarm();
+  run_until_nothing_moves();
+  const bool has_to_look_now = has_to_look();
+  if (!arm_when_nothing_moves()) mesh_.kick();
+  // One that nobody needs any more is kept: to wake for it once takes less than to be woken for that of each call.
+  const bool is_over = deadline_.load() <= Clock::now();
+  deadline_ = std::min(is_over ? kNever : deadline_.load(), next_deadline().value_or(kNever));
+  return has_to_look_now;
 }
 
 // A thread that waits gets the lock as soon as nothing moves.

@@ -78,8 +78,8 @@ class ProgressThreads {
   // nothing has moved for the spin time: then the background thread, woken by whatever comes next, goes on.
   bool run_until_done(const Operation& operation, const std::optional<TimePoint>& deadline, Waiting& waiting);
 
-  // From time to time, while this thread is in a long wait: if no other thread of the process can make a call, the
-  // other ranks hear of it.
+  // From time to time, while this thread is in a long wait, or is the background thread and callbacks are waited for:
+  // if no other thread of the process can make a call, the other ranks hear of it.
   void look_whether_all_wait();
   // A thread was in a long wait, and has given it up.
   void wait_no_longer();
@@ -114,9 +114,13 @@ class ProgressThreads {
   bool iterate();
   bool arm_when_nothing_moves();
   bool comes_before_background_wakes(std::optional<TimePoint> deadline);
+  std::optional<TimePoint> next_deadline();
+  // Whether that is now, once.
+  bool has_to_look();
   void run_until_nothing_moves();
 
   void run_background();
+  bool run_in_background();
   void watch_burst();
   void fail_late_submissions();
 
@@ -138,6 +142,8 @@ class ProgressThreads {
   // When the background thread wakes by itself. Changed under the lock; read by it before it sleeps.
   static constexpr TimePoint kNever = TimePoint::max();
   std::atomic<TimePoint> deadline_{kNever};
+  // When the background thread looks whether all wait: no other does where all calls end by callback. With the lock.
+  TimePoint look_at_ = kNever;
   std::thread background_;
 };
 

@@ -5,25 +5,23 @@
 #pragma once
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <mutex>
-#include <span>
 #include <utility>
 #include <vector>
 
-namespace ciranda {
+#include "base/may_others_call.hpp"
 
-// Whether a thread of the process that is none of these may yet make a call. Whoever cannot tell says that it may.
-using MayOthersCall = std::function<bool(std::span<const pthread_t> waiting)>;
+namespace ciranda {
 
 class LongWaits {
  public:
   struct Seen {
     std::uint64_t version = 0;  // another one whenever a wait has begun, or ended, since
-    std::vector<pthread_t> threads;
+    std::vector<WaitingThread> threads;
   };
   Seen see() const {
     const std::lock_guard lock(mutex_);
@@ -39,18 +37,18 @@ class LongWaits {
   void begin() {
     const std::lock_guard lock(mutex_);
     ++version_;
-    threads_.push_back(pthread_self());
+    threads_.push_back({pthread_self(), gettid()});
   }
   void end() {
     const std::lock_guard lock(mutex_);
     ++version_;
-    const auto is_this = [](pthread_t thread) { return pthread_equal(thread, pthread_self()) != 0; };
+    const auto is_this = [](const WaitingThread& other) { return other.id == gettid(); };
     threads_.erase(std::find_if(threads_.begin(), threads_.end(), is_this));
   }
 
   mutable std::mutex mutex_;
   std::uint64_t version_ = 0;
-  std::vector<pthread_t> threads_;
+  std::vector<WaitingThread> threads_;
 };
 
 // One thread's wait, which is long from when that is said.

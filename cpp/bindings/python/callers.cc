@@ -67,12 +67,13 @@ bool makes_no_calls(nb::object frame) {
   return is_known;
 }
 
-bool is_among(std::span<const pthread_t> threads, nb::handle identity) {
-  const unsigned long number = PyLong_AsUnsignedLong(identity.ptr());
-  return std::find(threads.begin(), threads.end(), static_cast<pthread_t>(number)) != threads.end();
+bool is_among(std::span<const WaitingThread> threads, nb::handle identity) {
+  const auto thread = static_cast<pthread_t>(PyLong_AsUnsignedLong(identity.ptr()));
+  return std::any_of(threads.begin(), threads.end(),
+                     [&](const WaitingThread& each) { return pthread_equal(each.thread, thread) != 0; });
 }
 
-bool threads_may_call(std::span<const pthread_t> waiting) {
+bool threads_may_call(std::span<const WaitingThread> waiting) {
   PyObject* const current_frames = PySys_GetObject("_current_frames");  // what sys has
   if (current_frames == nullptr) return true;
   const nb::object frames = nb::steal(PyObject_CallObject(current_frames, nullptr));
@@ -88,7 +89,7 @@ bool threads_may_call(std::span<const pthread_t> waiting) {
 
 // Only the main thread asks: another might never get the GIL, once the interpreter ends. Where the main thread does not
 // wait, it may call.
-bool may_call(std::span<const pthread_t> waiting) {
+bool may_call(std::span<const WaitingThread> waiting) {
   if (gettid() != getpid() || CompletionQueue::are_any_expected()) return true;
   const nb::gil_scoped_acquire acquired;
   try {

@@ -1,9 +1,9 @@
 // Ranks that wait for each other are told by themselves, where no other thread can make a call, and only then.
 #include <gtest/gtest.h>
-#include <pthread.h>
 
 #include <chrono>
 #include <cstdint>
+#include <future>
 #include <span>
 #include <string>
 #include <thread>
@@ -33,7 +33,7 @@ constexpr auto kLong = std::chrono::milliseconds(2500);
 WorldOptions without_others(Layout layout, int size) {
   WorldOptions options = options_for(layout, size);
   options.config.stall_warning_seconds = 0;
-  options.may_others_call = [](std::span<const pthread_t>) { return false; };
+  options.may_others_call = [](std::span<const WaitingThread> waiting, Asked) { return waiting.empty(); };
   return options;
 }
 
@@ -119,7 +119,7 @@ TEST_P(StandstillTest, IsNoneOfARankThatHasGivenItsWaitUp) {
 TEST_P(StandstillTest, IsNoneWhileThreadsMayCall) {
   const Watchdog watchdog("another thread");
   WorldOptions options = without_others(GetParam(), 2);
-  options.may_others_call = [](std::span<const pthread_t> waiting) { return waiting.size() < 2; };
+  options.may_others_call = [](std::span<const WaitingThread> waiting, Asked) { return waiting.size() < 2; };
   World world(2, options);
   world.run([](Engine& engine) {
     std::thread other([&engine] {
@@ -133,6 +133,22 @@ TEST_P(StandstillTest, IsNoneWhileThreadsMayCall) {
     std::thread beside([&] { EXPECT_EQ(sum(engine, "beside " + rank).kind(), ErrorKind::kMismatch); });
     EXPECT_EQ(sum(engine, "own " + rank).kind(), ErrorKind::kMismatch);
     beside.join();
+  });
+}
+
+// As those of TensorFlow, JAX and MXNet: no thread is in wait(), so the background thread looks.
+TEST_P(StandstillTest, IsSeenWhereAllCallsEndByCallback) {
+  const Watchdog watchdog("callbacks alone");
+  WorldOptions options = without_others(GetParam(), 2);
+  options.may_others_call = [](std::span<const WaitingThread>, Asked) { return false; };
+  World world(2, options);
+  world.run([](Engine& engine) {
+    std::promise<Status> end;
+    const Summing own(engine, engine.rank() == 0 ? "a" : "b", 0,
+                      [&end](const Operation& done) { end.set_value(done.status()); });
+    EXPECT_EQ(end.get_future().get().kind(), ErrorKind::kMismatch);
+    EXPECT_EQ(sum(engine, engine.rank() == 0 ? "b" : "a").kind(), ErrorKind::kMismatch) << "what it owes";
+    EXPECT_TRUE(sum(engine, "a").ok());
   });
 }
 
