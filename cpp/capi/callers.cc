@@ -35,10 +35,11 @@ bool are_others_running() {
 }
 
 // Where an interpreter makes all calls, other threads are libraries' own, which make none; but one that runs just now
-// may be on its way into the interpreter.
+// may be on its way into the interpreter. At least its main thread waits.
 bool interpreters_may_call(std::span<const WaitingThread> waiting) {
   const InterpretersMayCall ask = interpreter.load();
-  return ask == nullptr || has_native_callers.load() || are_others_running() || ask(waiting);
+  if (ask == nullptr || has_native_callers.load() || waiting.empty()) return true;
+  return are_others_running() || ask(waiting);
 }
 
 // What the thread has found at first.

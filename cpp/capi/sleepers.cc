@@ -56,7 +56,7 @@ std::optional<SystemCall> system_call(const std::filesystem::path& task) {
   return call;
 }
 
-std::uint64_t futex_command(const SystemCall& call) { return call[2] & FUTEX_CMD_MASK & 0xffffffffU; }
+int futex_command(const SystemCall& call) { return static_cast<int>(call[2]) & FUTEX_CMD_MASK; }
 
 bool is_own_futex(const SystemCall& call) { return call[0] == SYS_futex && (call[2] & FUTEX_PRIVATE_FLAG) != 0; }
 

@@ -107,9 +107,11 @@ def _least_cpu_times_while_idle() -> dict[str, float]:
     return least
 
 
-def test_idle_ranks_use_no_cpu(worlds: Any) -> None:
-    for of_threads in worlds.of(2).run(_least_cpu_times_while_idle):
-        assert sum(of_threads.values()) < _MOST_WHILE_IDLE, of_threads
+def test_idle_ranks_use_no_cpu() -> None:
+    with Ranks(2) as ranks:  # of their own: what other tests have loaded may have threads that look now and then
+        for of_threads in ranks.run(_least_cpu_times_while_idle):
+            busiest = sorted(of_threads.items(), key=lambda each: -each[1])[:3]
+            assert sum(of_threads.values()) < _MOST_WHILE_IDLE, str(busiest)
 
 
 def _resident_bytes() -> int:

@@ -224,10 +224,13 @@ class GradientOptimizer(WrappedOptimizer):
 
     def _finish_calls(self) -> None:
         """Finish the step's calls, which all ranks have made alike, and whose names the next step uses again."""
-        _core.wait_all([group.operation for group in self._groups if group.operation is not None])
+        self._wait_for_groups()
         for reduction in itertools.chain.from_iterable(group.sparse.values() for group in self._groups):
             reduction.wait()
         self._presence.hear([name for group in self._groups for name in group.names])
+
+    def _wait_for_groups(self) -> None:
+        _core.wait_all([group.operation for group in self._groups if group.operation is not None])
 
     def _hear_nobody(self) -> None:
         self._numbers = None
@@ -268,7 +271,7 @@ class GradientOptimizer(WrappedOptimizer):
             if not group.is_under_way:
                 group.complete(parameters, its_kinds)
         try:
-            _core.wait_all([group.operation for group in self._groups if group.operation is not None])
+            self._wait_for_groups()
         except MismatchError as error:
             if not asks and _NOBODY_ASKS not in str(error):
                 self._answer(has_come_to_step)
