@@ -62,7 +62,8 @@ def test_py_func(builds: tuple[str, str], is_old: bool, environment: dict[str, s
         ranks.run(training_ranks.gradients_transpiled, "clipping", is_old, 2, 1e-4)
         ranks.run(training_ranks.averaged_parameters, is_old, 3)
         ranks.run(option_ranks.adaptive_interval, is_old)
-        ranks.run(layer_ranks.saved_rnn, is_old, str(tmp_path))
+        if is_old:  # Paddle 3 cannot save a program that calls Python ("Unknown Attr")
+            ranks.run(layer_ranks.saved_rnn, is_old, str(tmp_path))
         ranks.run(sharded_ranks.trained_in_program, is_old, False)
 
 
