@@ -11,7 +11,7 @@
 
 namespace ciranda::capi {
 
-// As MayOthersCall (progress/long_waits.hpp).
+// As MayOthersCall (base/may_others_call.hpp).
 bool others_may_call(std::span<const WaitingThread> waiting, Asked asked);
 
 // An interpreter that makes calls tells which of its threads may. Null: there is none (any more).

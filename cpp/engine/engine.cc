@@ -19,7 +19,7 @@ namespace ciranda {
 namespace {
 
 // In which a waiting thread looks for signals, and whether all others wait as well.
-constexpr auto kLookInterval = std::chrono::seconds(1);
+constexpr auto kLookInterval = ProgressThreads::kLookInterval;
 
 // Calls back on a thread that is there for callbacks; which the next flush wakes.
 Operation::Callback on_own_thread(CallbackThreads& threads, Operation::Callback callback) {

@@ -23,8 +23,6 @@ constexpr int kIterationsWhileArming = 4;
 // At a direct round, before all else that is done for a waiting thread: about as long as that takes.
 constexpr int kLooksAtOnce = 50;
 constexpr auto kGoodbyeTimeout = std::chrono::seconds(2);
-// Between two looks whether all threads wait, while calls are pending.
-constexpr auto kLookInterval = std::chrono::seconds(1);
 
 }  // namespace
 

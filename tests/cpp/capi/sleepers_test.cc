@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -102,30 +101,30 @@ TEST(Sleepers, AreNoneOnceTheyHaveRun) {
   EXPECT_TRUE(comes_true([] { return do_sleep() && do_so_still(); })) << "it sleeps again";
 }
 
-// A library's thread that looks at something now and then.
+// As a library's thread that looks at something now and then.
+class Napping : public Other {
+ public:
+  explicit Napping(std::chrono::milliseconds time)
+      : Other([time](Other&, Lock& lock) {
+          lock.unlock();
+          std::this_thread::sleep_for(time);
+          lock.lock();
+        }) {}
+};
+
 TEST(Sleepers, MayNapForLongWhereNothingComesOfIt) {
   const Other asleep(sleep_without_end);
-  std::atomic<bool> is_over{false};
-  std::thread napping([&] {
-    while (!is_over) std::this_thread::sleep_for(2s);
-  });
+  const Napping napping(2s);
   const auto began = std::chrono::steady_clock::now();
   EXPECT_FALSE(comes_true([] { return do_sleep(false); }, 1s));
   EXPECT_TRUE(comes_true([] { return do_sleep(true) && do_so_still(); }, 100s));
   EXPECT_GE(std::chrono::steady_clock::now() - began, 30s);
-  is_over = true;
-  napping.join();
 }
 
 TEST(Sleepers, AreNoneThatNapOften) {
   const Other asleep(sleep_without_end);
-  std::atomic<bool> is_over{false};
-  std::thread napping([&] {
-    while (!is_over) std::this_thread::sleep_for(50ms);
-  });
+  const Napping napping(50ms);
   EXPECT_FALSE(comes_true([] { return do_sleep(true); }, 35s));
-  is_over = true;
-  napping.join();
 }
 
 }  // namespace
