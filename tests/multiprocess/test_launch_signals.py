@@ -17,10 +17,15 @@ from ciranda.launch.api import RunOptions
 pytestmark = pytest.mark.multiprocess
 
 WAIT = "print('ready', flush=True)\nwhile True: signal.pause()\n"
-# Ends well with the name of the signal that it got.
+# Ends well with the name of the first signal that it got: another may come before it has ended.
 SAYS_WHICH = (
     "import os, signal\n"
-    "def say(number, _frame): print(signal.Signals(number).name, flush=True); os._exit(0)\n"
+    "said = []\n"
+    "def say(number, _frame):\n"
+    "  if said: return\n"
+    "  said.append(number)\n"
+    "  print(signal.Signals(number).name, flush=True)\n"
+    "  os._exit(0)\n"
     "for n in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM): signal.signal(n, say)\n"
 ) + WAIT
 # Before it ends, it needs a batch of a worker, which knows nothing of signals.
