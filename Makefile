@@ -235,6 +235,7 @@ $(FRAMEWORK_VENVS)/%/.installed: $(BUILT)/.built $(HOROVOD)
 
 .PHONY: built-for-frameworks frameworks-keras frameworks-keras-oldest $(KERAS_BACKENDS:%=frameworks-keras-%) \
 	$(IN_VENV:%=frameworks-%) $(NEWEST:%=frameworks-%) $(ALONE:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest) \
+	frameworks-newest $(KERAS_BACKENDS:%=frameworks-keras-training-%) $(ALONE:%=frameworks-own-%) \
 	frameworks-paddle-3.0 frameworks-paddle-ahead frameworks-keras-3.5
 
 built-for-frameworks: $(FRAMEWORK_VENVS)/newest/.installed $(ALONE:%=$(FRAMEWORK_VENVS)/%/.installed)
@@ -278,13 +279,17 @@ frameworks-keras-oldest: $(FRAMEWORK_VENVS)/tensorflow-oldest/.installed
 frameworks-keras-3.5: $(FRAMEWORK_VENVS)/keras-3.5/.installed
 	$(FRAMEWORK_VENVS)/keras-3.5/bin/python -m pytest $(WHICH) tests/keras
 
-frameworks: built-for-frameworks  ## run the suites of the newest frameworks; NAME, NAME-oldest or keras behind a dash: of one
+# Those of the newest, each a target of its own: with --keep-going one that fails keeps none from being run.
+frameworks-newest: built-for-frameworks
 	SUITE_FRAMEWORKS=$(subst $(space),$(comma),$(NEWEST)) $(NEWEST_PYTEST) tests/frameworks $(NEWEST:%=tests/%)
-	KERAS_BACKEND=tensorflow $(NEWEST_PYTEST) tests/keras
-	KERAS_BACKEND=jax $(NEWEST_PYTEST) tests/keras -k equals_one_process
-	KERAS_BACKEND=torch $(NEWEST_PYTEST) tests/keras -k equals_one_process
-	$(FRAMEWORK_VENVS)/paddle/bin/python -m pytest $(WHICH) tests/paddle
-	$(FRAMEWORK_VENVS)/mxnet/bin/python -m pytest $(WHICH) tests/mxnet
+
+$(KERAS_BACKENDS:%=frameworks-keras-training-%): frameworks-keras-training-%: built-for-frameworks
+	KERAS_BACKEND=$* $(NEWEST_PYTEST) tests/keras -k equals_one_process
+
+$(ALONE:%=frameworks-own-%): frameworks-own-%: built-for-frameworks
+	$(FRAMEWORK_VENVS)/$*/bin/python -m pytest $(WHICH) tests/$*
+
+frameworks: frameworks-newest frameworks-keras-tensorflow frameworks-keras-training-jax frameworks-keras-training-torch $(ALONE:%=frameworks-own-%)  ## run the suites of the newest frameworks; NAME, NAME-oldest or keras behind a dash: of one
 
 frameworks-all: $(IN_VENV:%=frameworks-%) frameworks frameworks-keras $(ALONE:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest) frameworks-paddle-3.0 frameworks-paddle-ahead frameworks-keras-oldest frameworks-keras-3.5  ## the same with the oldest version of each, and with what takes long
 
