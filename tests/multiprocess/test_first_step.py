@@ -140,6 +140,92 @@ def test_parameters_that_are_added(worlds: Any) -> None:
         assert "(torch.float32 [1, 4] here)" in problem
 
 
+def _lazy() -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.LazyLinear(3), torch.nn.LazyLinear(1))
+
+
+def _make_lazily(ways: list[str]) -> dict[str, tuple[str, str]]:
+    """Return the problem of a model that each rank's first forward pass makes, and then of a good beginning."""
+    found = {}
+    for way in ways:
+        model = _lazy()
+        optimizer = WAYS[way](model)
+        torch.manual_seed(1 + hvd.rank())
+        with pytest.raises(MismatchError) as caught:
+            _steps(model, optimizer, 1)
+        hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        _steps(model, optimizer, 2)
+        if way == "overlap":
+            optimizer.synchronize()
+        found[way] = str(caught.value), _difference_of_lazy(way)
+    return found
+
+
+def _difference_of_lazy(way: str) -> str:
+    """Train what the first forward pass makes as what was made before; return where the results differ."""
+    trained = []
+    for is_made_before in (True, False):
+        model = _lazy()
+        torch.manual_seed(7)
+        if is_made_before:
+            model(torch.ones(2, 4))
+        optimizer = WAYS[way](model)
+        for number in range(3):
+            optimizer.zero_grad()
+            model(torch.full((2, 4), hvd.rank() + number + 1.0)).square().sum().backward()
+            optimizer.step()
+        if way == "overlap":
+            optimizer.synchronize()
+        trained.append(model.state_dict())
+    return " ".join(name for name, value in trained[0].items() if not torch.equal(value, trained[1][name]))
+
+
+def test_lazy_parameters(worlds: Any) -> None:
+    for found in worlds.of(2).run(_make_lazily, list(WAYS)):
+        for way, (problem, difference) in found.items():
+            assert "the ranks do not begin with the same parameters" in problem, way
+            assert LAST_ON_2 in problem, way
+            assert difference == "", way
+
+
+def _make_some_later() -> tuple[str, str]:
+    """A lazy module that the first steps do not use; and one that rank 1 never runs."""
+    model, later = _model(1), torch.nn.LazyLinear(1)
+    both = torch.nn.ModuleDict({"first": model, "later": later})
+    optimizer = _distributed(both)
+    with pytest.raises(ValueError, match=r"'later\.weight' is a lazy module's, .*: run the model once"):
+        hvd.broadcast_parameters(both.named_parameters(), root_rank=0)
+    _steps(model, optimizer, 2)
+    torch.manual_seed(hvd.rank())
+    optimizer.zero_grad()
+    (model(torch.ones(2, 4)) + later(torch.ones(2, 4))).sum().backward()
+    with pytest.raises(MismatchError) as caught:
+        optimizer.step()
+
+    alone = _lazy()
+    optimizer = _distributed(alone)
+    if hvd.rank() == 0:
+        alone(torch.ones(2, 4)).sum().backward()
+    with pytest.raises(MismatchError) as uneven:
+        optimizer.step()
+
+    model, later = _model(1), torch.nn.LazyLinear(1)
+    local = hvd.LocalSGD(torch.optim.SGD([*model.parameters(), *later.parameters()], lr=0.1))
+    for module in (model, later):
+        local.zero_grad()
+        module(torch.ones(2, 4)).sum().backward()
+        local.step()
+    hvd.check_consistency(later.named_parameters())
+    return str(caught.value), str(uneven.value)
+
+
+def test_lazy_parameters_that_come_later(worlds: Any) -> None:
+    for later, uneven in worlds.of(2).run(_make_some_later):
+        assert TOLD in later
+        assert "'later.weight' (torch.float32 [1, 4] here)" in later
+        assert "does not exist" in uneven
+
+
 def _another_number() -> str:
     """Rank 1 trains one layer more."""
     layers = [torch.nn.Linear(2, 1) for _ in range(2 + hvd.rank())]

@@ -25,7 +25,7 @@ from ciranda.errors import InvalidArgumentError, MismatchError
 from ciranda.torch import ops
 from ciranda.torch.passes import Passes, error_of_early_zero_grad
 from ciranda.torch.scaled_step import OwnSteps
-from ciranda.torch.tensors import contiguous, for_engine
+from ciranda.torch.tensors import contiguous, for_engine, is_trained
 
 Tensor = torch.Tensor
 
@@ -44,7 +44,7 @@ class AdasumOptimizer(OwnSteps):
         self._members.append(parameters)
         self._prepared.append(self._options.prepare(f"{joined(names)}.delta"))
         for parameter, name in zip(parameters, names, strict=True):
-            if self._takes_part and parameter.requires_grad:  # not so of one that only other ranks train
+            if self._takes_part and is_trained(parameter):  # not so of one that only other ranks train
                 self._call_at_gradient(parameter, self._passes.make_hook(name))
 
     @property
@@ -138,7 +138,7 @@ class AdasumOptimizer(OwnSteps):
         groups = [group_of.get(parameter, 0) for parameter in everything]
         mine = torch.tensor(
             [
-                [must_skip, *(parameter.requires_grad for parameter in everything)],
+                [must_skip, *map(is_trained, everything)],
                 [0, *groups],
                 [0, *(-group for group in groups)],
             ],
@@ -153,8 +153,8 @@ class AdasumOptimizer(OwnSteps):
                 f"op=Adasum: on rank {rank()} parameter '{name}' is not in the same group as on other ranks; wrap "
                 "optimizers with the same groups, and the same parameters frozen, on all ranks"
             )
-        is_trained = dict(zip(everything, most[0, 1:].tolist(), strict=True))
-        self._adopt([parameter for parameter in self._frozen if is_trained[parameter]])
+        is_trained_by_any = dict(zip(everything, most[0, 1:].tolist(), strict=True))
+        self._adopt([parameter for parameter in self._frozen if is_trained_by_any[parameter]])
         return bool(most[0, 0])
 
     def _combine(self, changes: list[list[Tensor]]) -> list[list[Tensor]]:

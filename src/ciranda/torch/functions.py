@@ -58,7 +58,14 @@ def _named_tensors(params: NamedTensors) -> list[tuple[str, torch.Tensor]]:
         raise InvalidArgumentError(f"params must be a state_dict or named parameters, not {type(params).__name__}")
     if any(not (isinstance(item, tuple) and len(item) == 2) for item in named):
         raise InvalidArgumentError("params must be pairs of name and tensor, as model.named_parameters() gives them")
-    return [(name, each) for name, each in named if isinstance(each, torch.Tensor) and not is_distributed(each)]
+    found = [(name, each) for name, each in named if isinstance(each, torch.Tensor) and not is_distributed(each)]
+    lazy = [name for name, each in found if torch.nn.parameter.is_lazy(each)]
+    if lazy:
+        raise InvalidArgumentError(
+            f"parameter '{lazy[0]}' is a lazy module's, which the first forward pass makes: run the model once, as on "
+            "a batch of zeros, before its parameters are sent or compared"
+        )
+    return found
 
 
 def broadcast_parameters(params: NamedTensors, root_rank: int) -> None:
@@ -70,7 +77,8 @@ def broadcast_parameters(params: NamedTensors, root_rank: int) -> None:
         root_rank: the rank whose values are taken.
 
     Raises:
-        InvalidArgumentError: `params` is neither, or there is no such rank.
+        InvalidArgumentError: `params` is neither, or has a lazy parameter that no forward pass has made yet; or there
+            is no such rank.
         MismatchError: the ranks' models differ; the message names the parameter.
     """
     _basics.require_rank(root_rank)

@@ -28,6 +28,7 @@ from ciranda.torch.gradients import GradientGroup
 from ciranda.torch.own_gradients import share_overflow
 from ciranda.torch.passes import error_of_early_zero_grad
 from ciranda.torch.presence import Kind, Presence
+from ciranda.torch.tensors import is_trained
 from ciranda.torch.wrapping import WrappedOptimizer
 
 Tensor = torch.Tensor
@@ -89,9 +90,9 @@ class GradientOptimizer(WrappedOptimizer):
             self._call_at_gradient(parameter, group.make_hook(member))
 
     def _adopt_thawed(self) -> None:
-        """Combine the gradients of parameters that were frozen when the optimizer was wrapped, and no longer are."""
+        """Combine the gradients of parameters that were frozen when the optimizer was wrapped, or yet to be made."""
         if self._frozen:
-            self._adopt([parameter for parameter in self._frozen if parameter.requires_grad])
+            self._adopt(list(filter(is_trained, self._frozen)))
 
     @property
     def param_groups(self) -> Any:

@@ -24,6 +24,7 @@ from ciranda.errors import InvalidArgumentError, MismatchError
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 from ciranda.torch import ops
 from ciranda.torch.scaled_step import OwnSteps
+from ciranda.torch.tensors import is_trained
 from ciranda.torch.wrapping import check_optimizer, wrap
 
 Tensor = torch.Tensor
@@ -123,9 +124,7 @@ class LocalOptimizer(OwnSteps):
 
     def _averaged(self) -> list[Tensor]:
         everything = self._parameter_names
-        return [
-            each for each in everything if each.requires_grad and each not in self._own and not is_distributed(each)
-        ]
+        return [each for each in everything if is_trained(each) and each not in self._own and not is_distributed(each)]
 
     def _average(self, n_steps: int) -> None:
         named = {self._parameter_names[parameter]: parameter.detach() for parameter in self._averaged()}

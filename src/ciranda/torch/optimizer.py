@@ -19,6 +19,7 @@ from ciranda.torch.adasum import AdasumOptimizer
 from ciranda.torch.compression import Compression, Compressor
 from ciranda.torch.gradient_optimizer import GradientOptimizer
 from ciranda.torch.overlapping_optimizer import OverlappingOptimizer
+from ciranda.torch.tensors import is_trained
 from ciranda.torch.wrapping import check_optimizer, wrap
 
 Tensor = torch.Tensor
@@ -103,7 +104,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     everything = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     names = name_parameters(everything, named_parameters, options.number, torch.Tensor)
     own = distributed_among(names)
-    trained = [parameter for parameter in names if parameter.requires_grad and parameter not in own]
+    trained = [parameter for parameter in names if is_trained(parameter) and parameter not in own]
     members = make_groups(trained, groups, torch.Tensor, lambda tensor: tensor.nbytes)
     if overlap_forward is not None:
         overlapping = wrap(optimizer, OverlappingOptimizer, options, names, members)

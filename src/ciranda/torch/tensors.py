@@ -105,6 +105,11 @@ def contiguous(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if tensor.is_contiguous() else tensor.detach().contiguous()
 
 
+def is_trained(parameter: torch.Tensor) -> bool:
+    """Whether it can have a gradient: it is not frozen, nor a lazy module's that the first forward pass will make."""
+    return parameter.requires_grad and not torch.nn.parameter.is_lazy(parameter)
+
+
 def comparable(tensor: torch.Tensor) -> Contents | None:
     """Return what ranks compare of a parameter: see `ciranda._frameworks.parameters.Describe`."""
     if torch.nn.parameter.is_lazy(tensor):

@@ -22,7 +22,7 @@ from ciranda._frameworks.parameters import Parameter, ParameterCheck
 from ciranda._ops import Handle, Max
 from ciranda.errors import InvalidArgumentError, MismatchError
 from ciranda.torch import ops
-from ciranda.torch.tensors import comparable
+from ciranda.torch.tensors import comparable, is_trained
 
 Tensor = torch.Tensor
 Item = TypeVar("Item", bound=Hashable)
@@ -132,7 +132,7 @@ class WrappedOptimizer(torch.optim.Optimizer):
             self._parameter_names[parameter] = name_of_added(self._parameter_names)
             if is_distributed(parameter):
                 continue
-            if parameter.requires_grad:
+            if is_trained(parameter):
                 self._add_group([parameter])
             else:
                 self._frozen.append(parameter)
