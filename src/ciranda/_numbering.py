@@ -6,6 +6,7 @@ when the world begins, and when its ranks have joined, as those that had joined 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ciranda._basics import at_end, world
@@ -14,6 +15,8 @@ from ciranda.process_sets import ProcessSet
 #: How often this rank has joined in this world, by process set.
 _joins: dict[int | None, int] = {}
 at_end.append(_joins.clear)
+#: Called when an era begins within a world.
+at_join: list[Callable[[], None]] = []
 
 
 class Era(NamedTuple):
@@ -31,6 +34,8 @@ def era_of(process_set: ProcessSet) -> Era:
 def begin_era(process_set: ProcessSet) -> None:
     """Note that this rank joins: its next calls in the set come after all have joined."""
     _joins[process_set.process_set_id] = era_of(process_set).joins + 1
+    for notice in at_join:
+        notice()
 
 
 class Numbering:

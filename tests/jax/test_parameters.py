@@ -55,3 +55,32 @@ def test_passes_that_accumulate(three: Ranks) -> None:
         assert n_steps < 2
         assert TOLD in problem
     assert three.run(_train, True, 2, True) == [(3, "")] * 3
+
+
+def _join_first() -> int:
+    """Rank 1 has no batches in the first epoch: it meets the others, who have compared, in the second."""
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    import ciranda.jax as hvd
+
+    params = {"weight": jnp.ones(3)}
+    optimizer = hvd.distributed(optax.sgd(0.1))
+
+    @jax.jit
+    def step(params, state):  # type: ignore[no-untyped-def]
+        updates, state = optimizer.update(params, state, params)
+        return optax.apply_updates(params, updates), state
+
+    state = optimizer.init(params)
+    for _ in range(2 if hvd.rank() != 1 else 0):
+        params, state = jax.block_until_ready(step(params, state))
+    hvd.join()
+    for _ in range(2):
+        params, state = jax.block_until_ready(step(params, state))
+    return 2
+
+
+def test_a_rank_that_joins_before_its_first_step(three: Ranks) -> None:
+    assert three.run(_join_first) == [2] * 3

@@ -103,3 +103,30 @@ def test_each_world_compares_anew(world: Ranks) -> None:
     for first, second, third in world.run(_train_in_two_worlds):
         assert (first, third) == ("", "")
         assert TOLD in second
+
+
+def _join_first() -> int:
+    """Rank 1 has no batches in the first epoch: it meets the others, who have compared, in the second."""
+    import tensorflow as tf
+
+    import ciranda.tensorflow as hvd
+
+    variable = tf.Variable([1.0, 2.0])
+
+    @tf.function
+    def step() -> None:
+        with tf.GradientTape() as recording:
+            loss = tf.reduce_sum(variable)
+        (gradient,) = hvd.DistributedGradientTape(recording).gradient(loss, [variable])
+        variable.assign_sub(0.1 * gradient)
+
+    for _ in range(3 if hvd.rank() != 1 else 0):
+        step()
+    hvd.join()
+    for _ in range(3):
+        step()
+    return 3
+
+
+def test_a_rank_that_joins_before_its_first_step(world: Ranks) -> None:
+    assert set(world.run(_join_first)) == {3}

@@ -15,8 +15,9 @@ import numpy as np
 
 from ciranda import errors
 from ciranda._basics import at_end
+from ciranda._numbering import at_join
 
-#: Called with the tensors' addresses, on a thread of the framework. Returns whether it has seen enough of this world.
+#: Called with the tensors' addresses, on a thread of the framework. Returns whether it has seen enough of this era.
 See = Callable[[Sequence[int]], bool]
 
 _LOOK = ctypes.CFUNCTYPE(
@@ -53,7 +54,8 @@ class Looks:
         self._look = _LOOK(self._called)  # kept: the library has its address
         library.ciranda_plugin_look_by.argtypes = [_LOOK]
         library.ciranda_plugin_look_by(self._look)
-        at_end.append(library.ciranda_plugin_look_again)
+        for begin in (at_end, at_join):  # what was seen enough of is seen again
+            begin.append(library.ciranda_plugin_look_again)
 
     def add(self, name: str, see: See) -> str:
         """Return the name of a new look: `name` with a number, the same in each process that adds the same looks."""
@@ -63,7 +65,8 @@ class Looks:
 
     def _called(self, name: bytes, n_tensors: int, data: Any, message: Any, capacity: int) -> int:
         try:
-            if self._sees[name]([data[index] or 0 for index in range(n_tensors)]):
+            see = self._sees.get(name)  # None: of a program that another process has written
+            if see is None or see([data[index] or 0 for index in range(n_tensors)]):
                 self._end(name)
             return _OK
         except BaseException as error:  # which must not leave this function
