@@ -1,4 +1,5 @@
-// Paddle's operators: one for each collective, and the pair allreduce_start and sync_comm, for programs of either IR.
+// Paddle's operators: one for each collective, the pair allreduce_start and sync_comm, and look, for programs of either
+// IR.
 //
 // Their names begin with c_, and they have an attribute ring_id: so Paddle's executor runs them in program order. Ranks
 // are matched by the attribute name, never by order. The file is compiled with the headers of the oldest Paddle, or on
@@ -9,6 +10,7 @@
 #include <paddle/phi/api/include/tensor_utils.h>
 
 #include <algorithm>
+#include <ciranda/native/looks.hpp>
 #include <ciranda/native/plugin.hpp>
 #include <cstring>
 #include <string>
@@ -23,6 +25,7 @@
 #include "bindings/paddle/tensors.hpp"
 
 CIRANDA_DEFINE_TABLE
+CIRANDA_DEFINE_LOOKS
 
 namespace ciranda::paddle_ops {
 namespace {
@@ -223,6 +226,21 @@ Tensors sample_labels(const Tensor& places, const Tensor& is_here, const std::st
 
 void sync_comm(Tensors& /*x*/, const std::vector<std::string>& names, int /*ring*/) { started.finish(names); }
 
+// Shows the tensors to Python, as long as it looks (ciranda/native/looks.hpp), and may wait there for other ranks:
+// first their sizes in bytes, since a tensor may be another than the program's, then each. The result says nothing.
+Tensors look(const Tensors& x, const std::string& name, int /*ring*/) {
+  std::vector<std::int64_t> sizes;
+  std::vector<const void*> data;
+  for (const Tensor& each : x) {
+    sizes.push_back(each.numel() * static_cast<std::int64_t>(ciranda_dtype_size(dtype_of(each, name))));
+    data.push_back(address_of(each));
+  }
+  data.insert(data.begin(), sizes.data());
+  const native::Looks::Outcome seen = native::looks().show(name, data);
+  if (seen.status != CIRANDA_OK) fail(seen.status, seen.message);
+  return {numbers({0}, {1}, x.front())};
+}
+
 // ---- shapes
 
 template <typename... Attributes>
@@ -257,6 +275,10 @@ std::vector<Theirs> types_of_labels(const Theirs& labels, const Theirs& /*sizes*
 }
 
 std::vector<Theirs> type_of_first(const Theirs& x, const Theirs& /*gradient*/) { return {x}; }
+
+std::vector<Shape> shape_of_look(const std::vector<Shape>& /*x*/, const std::string&, int) { return {{1}}; }
+
+std::vector<Theirs> type_of_look(const std::vector<Theirs>& /*x*/) { return {Theirs::INT64}; }
 
 // A missing gradient is refused when it is requested: in static graphs when the program is built.
 constexpr const char* kNoGradient =
@@ -387,6 +409,14 @@ PD_BUILD_OP(c_ciranda_sync_comm)
     .Attrs({"names: std::vector<std::string>", "ring_id: int"})
     .SetInplaceMap({{paddle::Vec("X"), paddle::Vec("Out")}})
     .SetKernelFn(PD_KERNEL(ours::sync_comm));
+
+PD_BUILD_OP(c_ciranda_look)
+    .Inputs({paddle::Vec("X")})
+    .Outputs({"Out"})
+    .Attrs(CIRANDA_ATTRIBUTES)
+    .SetKernelFn(PD_KERNEL(ours::look))
+    .SetInferShapeFn(PD_INFER_SHAPE(ours::shape_of_look))
+    .SetInferDtypeFn(PD_INFER_DTYPE(ours::type_of_look));
 
 ciranda_status ciranda_plugin_open(const ciranda_table* table, const char* /*framework_version*/, char* message,
                                    size_t message_capacity) {

@@ -204,6 +204,13 @@ class OldProgram:
             return self._block.var(name)
         return self._block.create_var(name=name, shape=pair.gradient.shape, dtype=wire, persistable=False)
 
+    def look(self, pairs: Sequence[Pair], name: str) -> None:
+        """See `Rewritable`."""
+        nothing = self._block.create_var(name=name, shape=[1], dtype="int64", persistable=False)
+        # Not a part of the forward pass: a program that is cloned for tests has none.
+        attributes = {"name": name, "ring_id": 0, _ROLE: _BACKWARD}
+        self._insert(0, **programs.description("look", [pair.name for pair in pairs], [nothing.name], attributes))
+
     def start(self, position: int, pairs: Sequence[Pair], combining: Combining, bucket: Bucket) -> None:
         """See `Rewritable`."""
         role = self._role_at(position) & (_BACKWARD | _OPTIMIZE) or _BACKWARD

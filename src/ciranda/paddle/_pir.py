@@ -128,6 +128,12 @@ class PirProgram:
     def _add(self, kind: str, values: Sequence[Any], attributes: dict[str, Any]) -> list[Any]:
         return list(programs.call(kind, list(values), attributes))
 
+    def look(self, pairs: Sequence[Pair], name: str) -> None:
+        """See `Rewritable`."""
+        parameters = [pair.parameter for pair in pairs]
+        with self._at(1 + max(self._index[source_of(each).id()] for each in parameters)):
+            programs.call("look", parameters, {"name": name, "ring_id": 0}, [[1]])
+
     def start(self, position: int, pairs: Sequence[Pair], combining: Combining, bucket: Bucket) -> None:
         """See `Rewritable`."""
         with self._at(position):

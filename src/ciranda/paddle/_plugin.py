@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import paddle
 from paddle.utils.cpp_extension.extension_utils import load_op_meta_info_and_register_op
 
 from ciranda._basics import at_end
 from ciranda._frameworks import plugin
+from ciranda._frameworks.looks import Looks, bytes_at
 from ciranda.errors import NotSupportedError
 from ciranda.paddle import _building, _py_func, _py_op
 
@@ -89,16 +91,16 @@ def require_operators(what: str, is_pir: bool) -> None:
     Raises:
         NotSupportedError: a program of PIR, without a library, in a Paddle without Python operators.
     """
-    if load() is not Build.PY_FUNC or not is_pir:
+    if load() is not Build.PY_FUNC:
         return
-    if not _py_op.is_there():
+    if is_pir and not _py_op.is_there():
         raise NotSupportedError(
             f"{what}: PIR has no operators that are Python functions before Paddle 3.3, this is {paddle.__version__}, "
             f"and there is no library of the operators: {_taken().why}. Make one possible (a C++ compiler), take "
             "Paddle 3.3 or newer, or write the program in the old IR (Paddle 2.6; in 3.0, within "
             "paddle.pir_utils.OldIrGuard())"
         )
-    _py_op.raise_failures()
+    _py_func.raise_failures()
 
 
 def require_library(what: str) -> None:
@@ -120,6 +122,24 @@ def set_interval(name: str, every: int) -> None:
         _py_func.set_interval(name, every)
     else:
         taken.library.ciranda_paddle_set_interval(name.encode(), every)
+
+
+@cache
+def _looks() -> Looks:
+    return Looks(_taken().library)
+
+
+def _shown(addresses: Sequence[int]) -> Iterator[_py_func.Array]:
+    """Return the memory of the tensors of a look of the library, whose sizes in bytes come first."""
+    sizes, *tensors = addresses
+    return map(bytes_at, tensors, bytes_at(sizes, 8 * len(tensors)).view(np.int64).tolist())
+
+
+def add_look(name: str, see: _py_func.See) -> str:
+    """Return the name of a new look, an operator that shows tensors to Python: `name` with a number."""
+    if load() is Build.PY_FUNC:
+        return _py_func.add_look(name, see)
+    return _looks().add(name, lambda addresses: see(_shown(addresses)))
 
 
 def describe() -> str:

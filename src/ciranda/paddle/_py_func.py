@@ -8,7 +8,8 @@ kind (`_py_op`).
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -27,15 +28,20 @@ from ciranda.process_sets import ProcessSet, global_process_set
 
 Array: TypeAlias = Any
 Attributes: TypeAlias = Mapping[str, Any]
+#: Called with the tensors of a look, each to be taken only if it is needed. Returns whether it has seen enough.
+See: TypeAlias = Callable[[Iterator[Array]], bool]
 
 TYPE = "py_func"
 #: Operators on any number of tensors, with as many results.
-OF_LISTS = ("allreduce_start", "sync_comm")
+IN_PLACE = ("allreduce_start", "sync_comm")
+#: The same, and those with one result.
+OF_LISTS = (*IN_PLACE, "look")
 #: Makes Paddle's executor run operators in program order, also those of the backward pass, which Paddle writes: ranks
 #: with different orders could deadlock.
 IN_ORDER = "FLAGS_new_executor_sequential_run"
 _OPS = {"allreduce_sum": Sum, "allreduce_max": Max, "allreduce_min": Min, "allreduce_prod": Product}
-_TENSOR = getattr(core, "DenseTensor", None) or core.LoDTensor
+#: The class of the tensors that programs have in their scopes.
+TENSOR = getattr(core, "DenseTensor", None) or core.LoDTensor
 
 
 class Function(NamedTuple):
@@ -47,6 +53,8 @@ class Function(NamedTuple):
 
 #: By Paddle's number of the function.
 _functions: dict[int, Function] = {}
+#: The exceptions of functions in this run: Paddle reports only that they have failed.
+failures: list[BaseException] = []
 
 
 def kind_of(op: Any) -> str | None:
@@ -92,12 +100,36 @@ def shape_of(kind: str, shape: Sequence[int]) -> list[int]:
     return [-1, *shape[1:]] if kind in ("allgather", "reducescatter") else list(shape)
 
 
+def raise_failures() -> None:
+    """Patch Paddle's executor, once in a process, to raise the exception of a function that has failed."""
+    plain = paddle.static.Executor.run
+    if hasattr(plain, "__wrapped__") and plain.__module__ == __name__:
+        return
+
+    @functools.wraps(plain)
+    def run(*arguments: Any, **options: Any) -> Any:
+        failures.clear()
+        try:
+            return plain(*arguments, **options)
+        except Exception as error:
+            if not failures:
+                raise
+            raise failures[0] from error
+
+    run.__module__ = __name__
+    paddle.static.Executor.run = run
+
+
 # --- tensors
 
 
 def _on_tensors(function: Callable[[Attributes, list[Any]], Sequence[Any]], attributes: Attributes) -> Any:
     def call(*tensors: Any) -> list[Any]:
-        found = function(attributes, list(tensors))
+        try:
+            found = function(attributes, list(tensors))
+        except BaseException as error:
+            failures.append(error)
+            raise
         return [_tensor(each) if isinstance(each, (np.ndarray, np.generic)) else each for each in found]
 
     return call
@@ -114,14 +146,15 @@ def array_of(tensor: Any) -> Array:
 
 def _tensor(array: Array) -> Any:
     plain = np.ascontiguousarray(array).reshape(np.shape(array))
-    tensor = _TENSOR()
+    tensor = TENSOR()
     # Paddle represents bfloat16 in NumPy as uint16.
     tensor.set(plain.view(np.uint16) if plain.dtype.name == "bfloat16" else plain, paddle.CPUPlace())
     return tensor
 
 
-def _memory(tensor: Any, like: Array) -> Array:
+def memory_of(tensor: Any) -> Array:
     """Return the tensor's own memory as an array."""
+    like = array_of(tensor)
     if not like.size:
         return like
     return np.frombuffer((ctypes.c_char * like.nbytes).from_address(tensor._ptr()), like.dtype).reshape(like.shape)
@@ -304,7 +337,7 @@ def must_start(attributes: Attributes) -> bool:
 def start_in_place(attributes: Attributes, tensors: list[Any]) -> None:
     """Start to combine tensors in their memory; they are kept until a sync."""
     handle = ops.grouped_allreduce_async_(
-        [_memory(each, array_of(each)) for each in tensors],
+        [memory_of(each) for each in tensors],
         op=REDUCE_OPS[attributes["op"]],
         name=attributes["name"],
         prescale_factor=float(attributes["prescale"]),
@@ -338,6 +371,23 @@ def _sync_comm(attributes: Attributes, tensors: list[Any]) -> list[Any]:
     return tensors
 
 
+# --- looks
+
+_sees: dict[str, See] = {}
+
+
+def add_look(name: str, see: See) -> str:
+    """The counterpart of the library's function."""
+    numbered = f"{name}#{len(_sees)}"
+    _sees[numbered] = see
+    return numbered
+
+
+def _look(attributes: Attributes, tensors: list[Any]) -> list[Any]:
+    _sees[attributes["name"]](map(array_of, tensors))
+    return [np.zeros(1, np.int64)]
+
+
 #: The operators' functions of attributes and Paddle's tensors, which return arrays, or the given tensors.
 FORWARD: dict[str, Any] = {
     **{kind: _reduced(kind) for kind in _OPS},
@@ -348,6 +398,7 @@ FORWARD: dict[str, Any] = {
     "sample_labels": _sample_labels,
     "allreduce_start": _allreduce_start,
     "sync_comm": _sync_comm,
+    "look": _look,
 }
 #: The functions of their gradients.
 BACKWARD: dict[str, Any] = {

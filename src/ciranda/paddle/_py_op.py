@@ -6,7 +6,6 @@ of tensors. Such an operator has no gradient: one that needs a gradient is place
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,8 +23,6 @@ _PYLAYER = "pd_op.pylayer"
 _functions: dict[str, Function] = {}
 #: Keeps the functions of which Paddle has only the addresses.
 _kept: list[Any] = []
-#: The exceptions of functions in this run: Paddle reports only that they have failed.
-_failures: list[BaseException] = []
 
 
 def is_there() -> bool:
@@ -77,7 +74,7 @@ def _on_tensors(function: Callable[[Attributes, list[Any]], Sequence[Any]], attr
             # An operator that returns its inputs shares their memory with its results.
             results = tuple(_eager(each) for each in found) or tensors
         except BaseException as error:
-            _failures.append(error)
+            _py_func.failures.append(error)
             raise
         return results if len(results) > 1 else results[0]
 
@@ -103,26 +100,6 @@ def _synced(attributes: Attributes, tensors: list[Any]) -> Sequence[Any]:
 
 
 _FORWARD = {**_py_func.FORWARD, "allreduce_start": _started, "sync_comm": _synced}
-
-
-def raise_failures() -> None:
-    """Patch Paddle's executor, once in a process, to raise the exception of a function that has failed."""
-    plain = paddle.static.Executor.run
-    if hasattr(plain, "__wrapped__") and plain.__module__ == __name__:
-        return
-
-    @functools.wraps(plain)
-    def run(*arguments: Any, **options: Any) -> Any:
-        _failures.clear()
-        try:
-            return plain(*arguments, **options)
-        except Exception as error:
-            if not _failures:
-                raise
-            raise _failures[0] from error
-
-    run.__module__ = __name__
-    paddle.static.Executor.run = run
 
 
 # --- writing to a program
@@ -151,7 +128,7 @@ def _added(
     name = f"c_ciranda_{kind.replace('_grad', '_backward')}_{len(_functions)}"
     call, infer = _on_tensors(function, attributes), _shapes(kind, shapes)
     _kept.extend((call, infer))
-    n_results = len(shapes) if shapes is not None else len(values) if kind in _py_func.OF_LISTS else 1
+    n_results = len(shapes) if shapes is not None else len(values) if kind in _py_func.IN_PLACE else 1
     _functions[_DIALECT + name] = Function(kind, attributes)
     return list(
         paddle._C_ops._run_python_op(

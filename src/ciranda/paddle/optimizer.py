@@ -11,6 +11,7 @@ from ciranda._frameworks.marks import is_distributed
 from ciranda._frameworks.options import check_factor
 from ciranda._ops import Average, Sum
 from ciranda.errors import InvalidArgumentError
+from ciranda.paddle.comparing import compare_in
 from ciranda.paddle.compression import BF16Compressor, Compressor, FP16Compressor, NoneCompressor
 from ciranda.paddle.eager import EagerGradients, flat
 from ciranda.paddle.rewriting import BUCKET_MB, LAZY, Combining, Pair, combine, is_own, lazy_error, open_program
@@ -135,6 +136,7 @@ class DistributedOptimizer:
             if rewritten.is_sparse(pair) and not is_own(pair, self._distributed):
                 raise lazy_error(pair.name)
         combine(rewritten, pairs, self._combining, self._nrings, self._bucket_mb, self._distributed)
+        compare_in(rewritten, pairs, self._combining.prefix, self._distributed)
         rewritten.broadcast_startup(startup, self._distributed)
         return [(pair.parameter, rewritten.current(pair)) for pair in pairs]
 

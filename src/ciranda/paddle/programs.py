@@ -73,17 +73,18 @@ def numbered(kind: str) -> str:
     return f"{kind}.{len(collectives_of(paddle.static.default_main_program()))}"
 
 
-def call(kind: str, x: Any, attributes: dict[str, Any]) -> Any:
+def call(kind: str, x: Any, attributes: dict[str, Any], shapes: Sequence[Sequence[int]] | None = None) -> Any:
     """Add an operator to the program that is being written, and return its result.
 
     Args:
         kind: the collective.
         x: a tensor of the program, or a list of them, for which the results are in place.
         attributes: in the operator's order.
+        shapes: of the results, if they differ from the operator's own; for PIR.
     """
     is_list = isinstance(x, (list, tuple))
     if in_pir() and load() is Build.PY_FUNC:
-        made = _py_op.call(kind, list(x) if is_list else [x], attributes)
+        made = _py_op.call(kind, list(x) if is_list else [x], attributes, shapes)
         return made if is_list else made[0]
     if in_pir():
         results = paddle._C_ops._run_custom_op(PREFIX + kind, list(x) if is_list else x, *attributes.values())
@@ -139,11 +140,10 @@ def description(kind: str, inputs: Sequence[Any], outputs: Sequence[Any], attrib
     """Return a collective of the old IR, with variables or their names, for insertion into a block."""
     if load() is Build.PY_FUNC:
         return _py_func.description(kind, inputs, outputs, attributes)
-    suffix = _LIST if kind in _py_func.OF_LISTS else ""
     return {
         "type": PREFIX + kind,
-        "inputs": {f"X{suffix}": list(inputs)},
-        "outputs": {f"Out{suffix}": list(outputs)},
+        "inputs": {f"X{_LIST if kind in _py_func.OF_LISTS else ''}": list(inputs)},
+        "outputs": {f"Out{_LIST if kind in _py_func.IN_PLACE else ''}": list(outputs)},
         "attrs": attributes,
     }
 

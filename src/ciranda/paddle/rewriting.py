@@ -109,6 +109,9 @@ class Rewritable(Protocol):
     def readers(self, pair: Pair) -> list[str]:
         """Return the names of the operators that read a gradient."""
 
+    def look(self, pairs: Sequence[Pair], name: str) -> None:
+        """Show these parameters to the look of that name before all that changes them, or begins a call."""
+
     def start(self, position: int, pairs: Sequence[Pair], combining: Combining, bucket: Bucket) -> None:
         """Start a bucket at that position of the original program."""
 

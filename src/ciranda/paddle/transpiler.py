@@ -14,6 +14,7 @@ from ciranda._frameworks.planner import Plan
 from ciranda.errors import InvalidArgumentError
 from ciranda.numpy.ops import allreduce as allreduce_numpy
 from ciranda.paddle import _plugin, differences, programs
+from ciranda.paddle.comparing import compare_in
 from ciranda.paddle.differences import FLAG
 from ciranda.paddle.passages import check_combined
 from ciranda.paddle.rewriting import BUCKET_MB, Combining, Rewritable, check_names, combine, is_own, open_program
@@ -24,6 +25,7 @@ class _Transpiler:
         self.nrings = nrings
         self.bucket_mb = bucket_mb
         self.distributed = frozenset(distributed)
+        self._combining = Combining()
         #: The plan of the program, once one has been transpiled.
         self.plan: Plan | None = None
         #: The names of the parameters that the program has snapshots of.
@@ -80,7 +82,8 @@ class GradAllReduce(_Transpiler):
 
     def _rewrite(self, program: Rewritable, main: Any) -> Plan:
         pairs = program.updates()
-        made = combine(program, pairs, Combining(), self.nrings, self.bucket_mb, self.distributed)
+        made = combine(program, pairs, self._combining, self.nrings, self.bucket_mb, self.distributed)
+        compare_in(program, pairs, self._combining.prefix, self.distributed)
         check_combined(program.trace(), [pair.name for pair in pairs if is_own(pair, self.distributed)])
         return made
 
@@ -129,16 +132,16 @@ class LocalSGD(_Transpiler):
         return self._interval.k
 
     def _rewrite(self, program: Rewritable, main: Any) -> Plan:
-        averaged = program.updated()
-        states = [pair for pair in averaged if not is_own(pair, self.distributed)] if self.average_state else []
-        kept = program.states(states)
+        updated = averaged = program.updated()
+        states = [pair for pair in updated if not is_own(pair, self.distributed)] if self.average_state else []
+        kept, rewritten = program.states(states), program
         if self.differences:
-            check_names(self.distributed, averaged)
-            averaged, snapshots = differences.write(program, averaged, self.distributed)
+            check_names(self.distributed, updated)
+            averaged, snapshots = differences.write(program, updated, self.distributed)
             self._snapshots = [each.name for each in snapshots]
-            program = open_program(main)
-        averaged += kept
-        made = combine(program, averaged, self._combining, self.nrings, self.bucket_mb, self.distributed)
+            rewritten = open_program(main)
+        made = combine(rewritten, [*averaged, *kept], self._combining, self.nrings, self.bucket_mb, self.distributed)
+        compare_in(program, updated, self._combining.prefix, self.distributed)
         self._set_interval(made, 0)  # another program's buckets may have had the same names
         return made
 
