@@ -27,7 +27,7 @@ bool owes_duplicate(const NamedRounds& name) {
 }  // namespace
 
 void Failures::fail(NamedRounds& name, const Members& members, ErrorKind kind, const std::string& text,
-                    const std::optional<DuplicateCall>& duplicate) {
+                    const std::optional<DuplicateCall>& duplicate, bool is_owed) {
   const int n_calls = duplicate && duplicate->was_pending ? 2 : 1;
   std::vector<std::int32_t> targets;
   NamedRounds::Owed owed{kind, text, duplicate.has_value(), n_failed_, {}, 0};
@@ -36,7 +36,7 @@ void Failures::fail(NamedRounds& name, const Members& members, ErrorKind kind, c
     int n_made = name.round.has_arrived(member) ? 1 : 0;
     if (duplicate && member == duplicate->member) n_made = n_calls;
     targets.insert(targets.end(), static_cast<std::size_t>(n_made), member);
-    if (members.has_joined(member)) continue;  // it will not make the call
+    if (!is_owed || members.has_joined(member)) continue;  // it will not make the call
     owed.n_calls[static_cast<std::size_t>(member)] = static_cast<std::uint8_t>(n_calls - n_made);
     owed.n_calls_of_all += static_cast<std::size_t>(n_calls - n_made);
   }

@@ -23,10 +23,10 @@ struct DuplicateCall {
 
 class Failures {
  public:
-  // Each member that reported the round is told once, the one that did so twice (`duplicate`) twice; the rest owe it.
-  // REQUIRES: the round is open.
+  // Each member that reported the round is told once, the one that did so twice (`duplicate`) twice; the rest owe it,
+  // if it `is_owed`. REQUIRES: the round is open.
   void fail(NamedRounds& name, const Members& members, ErrorKind kind, const std::string& text,
-            const std::optional<DuplicateCall>& duplicate);
+            const std::optional<DuplicateCall>& duplicate, bool is_owed = true);
   // Whether a call that the member makes now is one that it owed: it is told.
   bool answer(NamedRounds& name, int member);
   // The member makes no further calls. Whether the name is owed less for it.

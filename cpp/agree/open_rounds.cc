@@ -63,7 +63,8 @@ Stalls OpenRounds::check(const RoundsByName& names, const Members& members, std:
   };
   const auto fail = [&](NamedRounds& name, ErrorKind kind, const std::string& text) {
     const auto is_it = [&](const Stalls::Failing& each) { return each.name == &name; };
-    if (std::none_of(found.failing.begin(), found.failing.end(), is_it)) found.failing.push_back({&name, kind, text});
+    if (std::none_of(found.failing.begin(), found.failing.end(), is_it))
+      found.failing.push_back({&name, kind, text, true});
   };
   due_ = groups_due;
   for (const auto& [key, name] : names) {

@@ -19,6 +19,7 @@ struct Stalls {
     NamedRounds* name;
     ErrorKind kind;
     std::string text;
+    bool is_owed = true;  // by the members that have not reported it
   };
   std::vector<StallReport> reports;  // for people
   std::vector<Failing> failing;      // told of while all of them are open

@@ -161,9 +161,9 @@ void Rounds::close(NamedRounds& name) {
 // --- failures
 
 void Rounds::fail(NamedRounds& name, ErrorKind kind, const std::string& text,
-                  const std::optional<DuplicateCall>& duplicate) {
+                  const std::optional<DuplicateCall>& duplicate, bool is_owed) {
   if (name.round.is_ready()) ready_.remove(name);  // complete but not yet in the log: it fails instead
-  failures_.fail(name, members_, kind, text, duplicate);
+  failures_.fail(name, members_, kind, text, duplicate, is_owed);
   close(name);
   forget_if_unused(name);
 }
@@ -194,7 +194,7 @@ void Rounds::check_standstill(const Standstill& standstill) {
 
 void Rounds::end(const Stalls& found) {
   cancelled_.insert(cancelled_.end(), found.cancelled.begin(), found.cancelled.end());
-  for (const auto& [name, kind, text] : found.failing) fail(*name, kind, text);
+  for (const auto& [name, kind, text, is_owed] : found.failing) fail(*name, kind, text, std::nullopt, is_owed);
 }
 
 void Rounds::take_ended(std::vector<LogEntry>& entries) {

@@ -78,7 +78,7 @@ class Rounds {
   void complete(NamedRounds& name);
   void end(const Stalls& found);
   void fail(NamedRounds& name, ErrorKind kind, const std::string& text,
-            const std::optional<DuplicateCall>& duplicate = std::nullopt);
+            const std::optional<DuplicateCall>& duplicate = std::nullopt, bool is_owed = true);
 
   const CoordinatorOptions& options_;
   Members& members_;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -60,6 +62,36 @@ std::string who_awaits_what(const Names& waiting, const Members& members) {
   return all;
 }
 
+int n_awaited_by(int member, const Names& waiting) {
+  return static_cast<int>(
+      std::count_if(waiting.begin(), waiting.end(), [&](const auto* name) { return name->round.has_arrived(member); }));
+}
+
+// Whether members have made the same calls for different process sets: all of their calls are about sets, and each has
+// made as many as the others.
+bool are_for_other_sets(const Names& waiting, const Members& members) {
+  const auto is_about_sets = [](const NamedRounds* name) {
+    return info(name->signature().collective).subject == Subject::kSets;
+  };
+  if (!std::all_of(waiting.begin(), waiting.end(), is_about_sets)) return false;
+  std::optional<int> n_of_all;
+  for (int member = 0; member < members.size(); ++member) {
+    if (members.has_joined(member)) continue;
+    const int n_awaited = n_awaited_by(member, waiting);
+    if (n_of_all.value_or(n_awaited) != n_awaited) return false;
+    n_of_all = n_awaited;
+  }
+  return true;
+}
+
+constexpr std::string_view kSetsDiffer =
+    ". All ranks must add and remove the same process sets, with the same ranks, in the same order.";
+constexpr std::string_view kCallsDiffer =
+    ". Each of these calls lacks a rank, and no rank makes another before one of them is done. All ranks must make the "
+    "same calls, those that they wait for in the same order. Mostly, ranks have different numbers of batches (join() "
+    "lets the others finish), some leave a call out (a metric, a validation, one under 'if rank() == 0'), or they run "
+    "different programs.";
+
 }  // namespace
 
 void Standstill::stands(int member, const StandingMessage& said) {
@@ -100,14 +132,12 @@ Stalls end_standstill(const RoundsByName& names, const Members& members) {
     found.cancelled.push_back({name->cache_id, name->round.direct_round});
   }
   if (!found.cancelled.empty()) return found;
-  const std::string text =
-      " can never be done, as ranks wait for each other: " + who_awaits_what(waiting, members) +
-      ". Each of these calls lacks a rank, and no rank makes another before one of them is done. All ranks must make "
-      "the same calls, those that they wait for in the same order. Mostly, ranks have different numbers of batches "
-      "(join() lets the others finish), some leave a call out (a metric, a validation, one under 'if rank() == 0'), or "
-      "they run different programs.";
-  for (NamedRounds* name : waiting)
-    found.failing.push_back({name, ErrorKind::kMismatch, "'" + name->name + "'" + text});
+  const bool do_sets_differ = are_for_other_sets(waiting, members);
+  const std::string text = " can never be done, as ranks wait for each other: " + who_awaits_what(waiting, members) +
+                           std::string(do_sets_differ ? kSetsDiffer : kCallsDiffer);
+  for (NamedRounds* name : waiting) {
+    found.failing.push_back({name, ErrorKind::kMismatch, "'" + name->name + "'" + text, !do_sets_differ});
+  }
   return found;
 }
 

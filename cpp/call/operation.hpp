@@ -29,6 +29,9 @@ class Operation : public std::enable_shared_from_this<Operation> {
   // thread, or on this one if the operation is done already.
   void when_done(Callback callback);
 
+  // Whether it is a call that is seldom made, and of which ranks that wait for each other hear soon.
+  bool is_rare() const { return is_rare_; }
+
   // REQUIRES: is_done(), but for the engine.
   const Status& status() const { return status_; }
   const std::vector<OutputBuffer>& outputs() const { return outputs_; }
@@ -41,7 +44,8 @@ class Operation : public std::enable_shared_from_this<Operation> {
   // Whether the engine did not even take the request. REQUIRES: is_done().
   bool is_refused() const { return is_refused_; }
 
-  // The engine's side. REQUIRES: not done yet.
+  // The engine's side. REQUIRES: not done yet; of set_rare(): no other thread has it.
+  void set_rare(bool is_rare) { is_rare_ = is_rare; }
   void set_outputs(std::vector<OutputBuffer> outputs) { outputs_ = std::move(outputs); }
   void set_value(std::int64_t value) { value_ = value; }
   void complete(Status status);
@@ -63,6 +67,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   std::vector<OutputBuffer> outputs_;
   std::int64_t value_ = 0;
   bool is_refused_ = false;
+  bool is_rare_ = false;
   std::mutex callbacks_mutex_;
   std::vector<Callback> callbacks_;
 };

@@ -7,6 +7,7 @@
 #include "capi/callers.hpp"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
+#include "capi/kept_place.hpp"
 #include "capi/translate.hpp"
 #include "capi/worlds.hpp"
 #include "ciranda/ciranda.h"
@@ -27,16 +28,25 @@ Status check_names(const Options& options) {
   return Status::ok_status();
 }
 
+// Empty where the program's own settings say which place it has: programs that it starts do not inherit that.
+std::string inheritable_place(const GetEnv& get_env) {
+  const std::string place = place_of(get_env);
+  return place == place_of(environment()) ? place : std::string();
+}
+
 Result<ciranda_context*> init(const ciranda_options* from) {
   Result<Options> options = translate(from);
   if (!options.ok()) return options.status();
   if (Status status = check_names(options.value()); !status.ok()) return status;
   const GetEnv get_env = environment_behind(options.value().settings);
+  const std::string place = inheritable_place(get_env);
+  if (const std::string why = why_taken(place); !why.empty()) return Status::invalid_argument("ciranda_init: " + why);
   Result<Config> config = read_config(get_env);
   if (!config.ok()) return config.status();
   if (Status status = refuse_one_by_accident(get_env); !status.ok()) return status;
   const std::uint64_t epoch = options.value().epoch;
-  return join_world(std::move(config).value(), epoch == CIRANDA_EPOCH_AUTO ? std::nullopt : std::optional(epoch));
+  return join_world(std::move(config).value(), epoch == CIRANDA_EPOCH_AUTO ? std::nullopt : std::optional(epoch),
+                    place);
 }
 
 std::int32_t narrow(std::int64_t value) { return static_cast<std::int32_t>(value); }

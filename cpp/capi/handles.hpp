@@ -12,12 +12,14 @@
 #include <string_view>
 
 #include "base/config.hpp"
+#include "capi/kept_place.hpp"
 #include "engine/engine.hpp"
 
 // Made and ended by capi/worlds.hpp. The engine lives as long as the context: one that was left goes on refusing.
 struct ciranda_context {
   ciranda::Config config;
   std::shared_ptr<ciranda::Engine> engine;
+  ciranda::capi::KeptPlace place;  // until it is left
   std::atomic<std::size_t> n_references{0};
   std::atomic<std::size_t> n_sessions{0};  // of the references: those of bindings that keep theirs until they end
   std::atomic<bool> is_left{false};

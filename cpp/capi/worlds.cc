@@ -57,8 +57,9 @@ class BeingJoined {
     return taken;
   }
 
-  ciranda_context* open(Config config, std::unique_ptr<Engine> engine) {
+  ciranda_context* open(Config config, std::unique_ptr<Engine> engine, const std::string& place) {
     auto context = std::make_unique<ciranda_context>();
+    if (engine->size() > 1 && !place.empty()) context->place = KeptPlace(engine->rank(), place);
     context->config = std::move(config);
     context->engine = std::move(engine);
     context->n_references = 2;  // the caller's, and that of `open`
@@ -96,13 +97,13 @@ void tell_references_left(const ciranda_context& context) {
 
 }  // namespace
 
-Result<ciranda_context*> join_world(Config config, std::optional<std::uint64_t> epoch,
+Result<ciranda_context*> join_world(Config config, std::optional<std::uint64_t> epoch, const std::string& place,
                                     const Engine::Interrupted& interrupted) {
   BeingJoined being_joined(here());
   if (Status status = refuse_other_engines(); !status.ok()) return status;
   auto engine = connect(config, being_joined.take_epoch(epoch), interrupted, &others_may_call);
   if (!engine.ok()) return engine.status();
-  return being_joined.open(std::move(config), std::move(engine).value());
+  return being_joined.open(std::move(config), std::move(engine).value(), place);
 }
 
 ciranda_context* current() {
@@ -129,6 +130,7 @@ void leave(ciranda_context& context) {
     context.is_left = true;
   }
   if (was_open) {
+    context.place.release();
     context.engine->shutdown();
     release(context);
     if (tells_references_left()) tell_references_left(context);

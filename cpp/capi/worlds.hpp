@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "base/config.hpp"
 #include "base/status.hpp"
@@ -20,8 +21,9 @@
 namespace ciranda::capi {
 
 // Connects (see connect()); the context is then the current one, and comes with a reference. Without an epoch: the
-// number after the highest that this process has tried.
-Result<ciranda_context*> join_world(Config config, std::optional<std::uint64_t> epoch,
+// number after the highest that this process has tried. `place`: in a world of several ranks it is kept until that is
+// left (capi/kept_place.hpp); empty: none is. REQUIRES: why_taken(place) says nothing.
+Result<ciranda_context*> join_world(Config config, std::optional<std::uint64_t> epoch, const std::string& place,
                                     const Engine::Interrupted& interrupted = nullptr);
 
 // The world that was joined last of those that are open, with a reference; null without one.

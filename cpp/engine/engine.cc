@@ -19,7 +19,10 @@ namespace ciranda {
 namespace {
 
 // In which a waiting thread looks for signals, and whether all others wait as well.
-constexpr auto kLookInterval = ProgressThreads::kLookInterval;
+constexpr std::chrono::nanoseconds kLookInterval = ProgressThreads::kLookInterval;
+// Of a call that is so seldom made that more looks cost nothing. A thread that was given something to do when the wait
+// began is awake by then.
+constexpr std::chrono::nanoseconds kFirstLookAtRare = std::chrono::milliseconds(20);
 
 // Calls back on a thread that is there for callbacks; which the next flush wakes.
 Operation::Callback on_own_thread(CallbackThreads& threads, Operation::Callback callback) {
@@ -144,6 +147,7 @@ Engine::OperationPtr Engine::submit(const Call& call, Operation::Callback callba
 // One that holds its name is prepared.
 Engine::OperationPtr Engine::Parts::submit(Submission&& submission, Operation::Callback callback, OpHandle* handle) {
   const auto operation = submission.operation = std::make_shared<Operation>();
+  operation->set_rare(info(submission.request->signature.collective).subject == Subject::kSets);
   submission.stages.note(Stage::kSubmitted, recorder->now());
   CallbackThreads& callbacks = progress.callbacks();
   if (callback) {
@@ -212,13 +216,15 @@ Status Engine::wait(const OperationPtr& operation, const Interrupted& interrupte
     return !time || (patience.count() > 0 && std::chrono::steady_clock::now() + patience < *time);
   };
   std::chrono::nanoseconds slept{0};
+  std::chrono::nanoseconds until_look = operation->is_rare() ? kFirstLookAtRare : kLookInterval;
   while (!progress.run_until_done(*operation, deadline, waiting)) {
     const auto asleep = std::chrono::steady_clock::now();
     is_late = deadline && asleep >= *deadline;
     if (is_late || (interrupted && interrupted())) break;
-    if (operation->sleep_until_done(at_most(kLookInterval, deadline))) break;
+    if (operation->sleep_until_done(at_most(until_look, deadline))) break;
     slept += std::chrono::steady_clock::now() - asleep;
-    if (slept < kLookInterval || !comes_before(deadline)) continue;
+    if (slept < until_look || !comes_before(deadline)) continue;
+    until_look = std::min<std::chrono::nanoseconds>(2 * until_look, kLookInterval);
     long_wait.begin();
     progress.look_whether_all_wait();
   }

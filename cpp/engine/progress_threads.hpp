@@ -78,8 +78,9 @@ class ProgressThreads {
   // nothing has moved for the spin time: then the background thread, woken by whatever comes next, goes on.
   bool run_until_done(const Operation& operation, const std::optional<TimePoint>& deadline, Waiting& waiting);
 
-  // Each kLookInterval, while this thread is in a long wait, or is the background thread and calls are pending: if no
-  // other thread of the process can make a call, the other ranks hear of it.
+  // Each kLookInterval, while this thread is in a long wait (at first more often, of a call that is rare), or is the
+  // background thread and calls are pending: if no other thread of the process can make a call, the other ranks hear
+  // of it.
   void look_whether_all_wait();
   static constexpr auto kLookInterval = std::chrono::seconds(1);
   // A thread was in a long wait, and has given it up.

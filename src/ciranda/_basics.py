@@ -8,10 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ciranda import _autotune_log, _core, _misspelt, _rejoining
+from ciranda import _autotune_log, _core, _misspelt, _rejoining, _taken
 from ciranda._ending import Ending
-from ciranda._taken import Taken, require_free
-from ciranda._ways_to_meet import Way, way_to_meet
+from ciranda._ways_to_meet import Way, place_of, way_to_meet
 from ciranda.errors import InvalidArgumentError, NotInitializedError, NotSupportedError
 
 if TYPE_CHECKING:
@@ -53,9 +52,6 @@ class World:
 
 #: Called when the world ends; for modules that keep state of a world.
 at_end: list[Callable[[], None]] = []
-
-#: The place of this process in the world, for programs that it starts.
-taken = Taken()
 
 #: Read directly where a call must be cheap; `engine()` is the safe way.
 world = World()
@@ -141,7 +137,7 @@ def init(
             return
         just_left = _rejoining.leave(world.engine, _leave)
         world.left = world.left or just_left
-    require_free()
+    _taken.require_free()
     _misspelt.warn()
     ending.watch()
     left = world.left
@@ -152,7 +148,7 @@ def init(
         connected.shutdown()
         raise NotSupportedError(f"init(comm={list(comm)}): a world of {size} ranks cannot be joined by some only")
     world.engine = connected
-    _take_place()
+    _taken.tell(connected)
     if is_behind:
         return
     try:
@@ -168,13 +164,8 @@ def _find() -> bool:
     world.engine = _core.attach()
     if world.engine is not None:
         ending.watch()
-        _take_place()
+        _taken.tell(world.engine)
     return world.engine is not None
-
-
-def _take_place() -> None:
-    if size() > 1:
-        taken.take(rank())
 
 
 def _begin(process_sets: Sequence[ProcessSet] | str | None) -> None:
@@ -234,7 +225,7 @@ def _join(num_lanes: int | None, told: dict[str, str]) -> tuple[_core.Engine, bo
     while True:
         epoch = world.epoch if told else max(world.epoch, _core.next_epoch())
         world.epoch = epoch + 1  # also if this fails: later ranks get an error, and try the next as this rank does
-        connected = _core.connect(epoch, num_lanes, told)
+        connected = _core.connect(epoch, num_lanes, told, place_of(os.environ))
         if epoch == 0 or connected.size == 1:
             return connected, False
         try:
@@ -260,12 +251,13 @@ def shutdown() -> None:
 
 def _leave() -> None:
     connected, world.engine = world.engine, None
-    taken.release()
     for forget in at_end:
         forget()
     if connected is not None:
+        kept_place = connected.kept_place
         _autotune_log.write(connected)
         connected.shutdown()
+        _taken.tell_no_more(kept_place)
 
 
 def is_initialized() -> bool:

@@ -159,7 +159,7 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
 
     Raises:
         InvalidArgumentError: a rank that does not exist, or a set of the same ranks exists already.
-        MismatchError: other ranks add other sets, and no thread of any rank can do anything else.
+        MismatchError: other ranks add other sets, and no thread of any rank can do anything else. At once, on all.
         TimeoutError: other ranks have not added it within CIRANDA_STALL_SHUTDOWN_SECONDS.
     """
     added = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)

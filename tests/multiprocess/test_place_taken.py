@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import ciranda
+
 pytestmark = pytest.mark.multiprocess
 
 BEHIND_A_SHELL = ("sh", "-c", '"$@"; exit $?', "sh")
@@ -72,14 +74,29 @@ def child(tmp_path: Path) -> Path:
     return path
 
 
-def launch(tmp_path: Path, child: Path, code: str) -> list[str]:
-    (tmp_path / "script.py").write_text(code)
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program place_taken.c."""
+    path = tmp_path_factory.mktemp("program") / "place_taken"
+    source, library = Path(__file__).with_name("place_taken.c"), Path(ciranda.__file__).parent / "lib"
+    flags = ["-Wall", "-Wextra", "-Werror", "-I", ciranda.get_include()]
+    linked = [f"-L{library}", "-lciranda", f"-Wl,-rpath,{library}"]
+    subprocess.run(["cc", *flags, str(source), "-o", str(path), *linked], check=True)
+    return path
+
+
+def launch_command(*command: object, child: Path) -> list[str]:
     launcher = [sys.executable, "-m", "ciranda.launch.cli", "run", "-np", "2", "--no-prefix"]
     settings = ["--env", f"CHILD={child}", "--stall-warning-seconds", "100"]
-    command = [*launcher, *settings, *BEHIND_A_SHELL, sys.executable, str(tmp_path / "script.py")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    whole = [*launcher, *settings, *BEHIND_A_SHELL, *map(str, command)]
+    done = subprocess.run(whole, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     return sorted(done.stdout.splitlines())
+
+
+def launch(tmp_path: Path, child: Path, code: str) -> list[str]:
+    (tmp_path / "script.py").write_text(code)
+    return launch_command(sys.executable, tmp_path / "script.py", child=child)
 
 
 def test_a_program_that_a_rank_starts_does_not_take_its_place(tmp_path: Path, child: Path) -> None:
@@ -89,3 +106,40 @@ def test_a_program_that_a_rank_starts_does_not_take_its_place(tmp_path: Path, ch
 
 def test_a_program_takes_the_place_that_a_wrapper_has_left(tmp_path: Path, child: Path) -> None:
     assert launch(tmp_path, child, WRAPPER) == ["is rank 0 of 2", "is rank 1 of 2"]
+
+
+BOTH = ["is rank 0 of 2", "is rank 1 of 2"]
+
+
+def test_a_program_in_c_does_not_take_the_place_of_the_rank_that_starts_it(program: Path, child: Path) -> None:
+    """Whether either is in C or Python; what stands between them, and before the rank, makes no difference."""
+    in_python = f"{sys.executable} {child}"
+    commands = f"sh -c '{program}; exit $?'; {in_python}; "
+    alone = f"CIRANDA_SIZE=1 CIRANDA_ENGINE=none {program}"
+    told = launch_command("env", "MORE=1", program, "while", commands + alone, child=child)
+    refused = [line for line in told if "which is in the world itself" in line]
+    assert [line for line in told if line not in refused] == ["is rank 0 of 1", *BOTH]
+    assert [line.partition(":")[0] for line in refused] == ["ciranda_init", "init()"]
+    for line in refused:
+        assert "this program was started by rank 0 (process " in line
+        assert line.endswith("'env -u CIRANDA_TAKEN_BY COMMAND'")
+
+
+def test_a_program_in_c_is_refused_by_a_rank_in_python(tmp_path: Path, program: Path, child: Path) -> None:
+    code = f"""
+import ciranda, os, subprocess, sys
+ciranda.init()
+if ciranda.rank() == 0:
+    subprocess.run([{str(program)!r}], check=True, env=dict(os.environ))
+    subprocess.run([sys.executable, "-m", "ciranda.launch.cli", "run", "-np", "1", "--no-prefix", {str(program)!r}])
+ciranda.barrier()
+ciranda.shutdown()
+subprocess.run([{str(program)!r}], check=True, env=dict(os.environ))
+"""
+    refusal, *others = launch(tmp_path, child, code)
+    assert refusal.startswith("ciranda_init: this program was started by rank 0 (process ")
+    assert others == ["is rank 0 of 1", *BOTH]
+
+
+def test_a_program_takes_the_place_that_a_wrapper_in_c_has_left(program: Path, child: Path) -> None:
+    assert launch_command(program, "after", f"exec {program}", child=child) == sorted(BOTH * 2)

@@ -142,24 +142,71 @@ def test_a_rank_with_a_thread_that_may_yet_call_does_not_stand(two: Ranks) -> No
 
 
 def test_sets_that_differ_are_refused(two: Ranks) -> None:
-    def differ() -> list[str]:
-        messages = [_why_not(hvd.add_process_set, [hvd.rank()])]
-        messages.append(_why_not(hvd.add_process_set, [1 - hvd.rank()]))  # what this rank owed
-        some = hvd.add_process_set([0])
-        messages.append(
-            _why_not(hvd.remove_process_set, some) if hvd.rank() == 0 else _why_not(hvd.add_process_set, [1])
-        )
-        messages.append(
-            _why_not(hvd.add_process_set, [1]) if hvd.rank() == 0 else _why_not(hvd.remove_process_set, some)
-        )
-        hvd.remove_process_set(some)
-        _agree()
-        return messages
+    """At once, and the calls are paired: no rank has yet to get the error of another's set."""
 
-    for first, _, second, _ in two.run(differ, timeout=SOON):
-        assert "rank 0 waits for 'add_process_set [0]'; rank 1 waits for 'add_process_set [1]'." in first
-        assert "rank 0 waits for 'remove_process_set [" in second
-        assert "rank 1 waits for 'add_process_set [1]'." in second
+    def differ() -> tuple[list[str], list[float]]:
+        messages, seconds, some = [], [], None
+        for _ in range(5):
+            began = time.monotonic()
+            messages.append(_why_not(hvd.add_process_set, [hvd.rank()]))
+            seconds.append(time.monotonic() - began)
+            some = hvd.add_process_set([0])
+            others = hvd.add_process_set([1])
+            messages.append(_why_not(hvd.remove_process_set, others if hvd.rank() == 1 else some))
+            hvd.remove_process_set(others)
+            messages.append(
+                _why_not(hvd.remove_process_set, some) if hvd.rank() == 0 else _why_not(hvd.add_process_set, [1])
+            )
+            hvd.remove_process_set(some)
+        _agree()
+        return messages, seconds
+
+    for messages, seconds in two.run(differ, timeout=SOON):
+        for added, removed, both in zip(messages[::3], messages[1::3], messages[2::3], strict=True):
+            assert "rank 0 waits for 'add_process_set [0]'; rank 1 waits for 'add_process_set [1]'." in added
+            assert "must add and remove the same process sets" in added
+            assert "rank 0 waits for 'remove_process_set [" in removed
+            assert "rank 1 waits for 'remove_process_set [" in removed
+            assert "rank 0 waits for 'remove_process_set [" in both
+            assert "rank 1 waits for 'add_process_set [1]'." in both
+        assert min(seconds) < 0.9  # where others wait, ranks begin to look after a second
+
+
+def test_sets_of_threads_are_added_in_any_order(two: Ranks) -> None:
+    """Each rank waits for another set for a while, which its other thread may yet add."""
+
+    def add() -> None:
+        begun = threading.Event()
+
+        def add_late() -> hvd.ProcessSet:
+            begun.set()
+            time.sleep(LONG / 3)
+            return hvd.add_process_set([1 - hvd.rank()])
+
+        with ThreadPoolExecutor(1) as pool:
+            late = pool.submit(add_late)
+            begun.wait()
+            sets = {hvd.rank(): hvd.add_process_set([hvd.rank()]), 1 - hvd.rank(): late.result()}
+        for rank in (0, 1):
+            assert sets[rank].ranks == [rank]
+            hvd.remove_process_set(sets[rank])
+
+    two.run(add, timeout=SOON)
+
+
+def test_ranks_join_with_other_sets() -> None:
+    def join() -> None:
+        hvd.init()
+        mine = hvd.ProcessSet([hvd.rank()])
+        hvd.shutdown()
+        message = _why_not(hvd.init, None, [mine])
+        assert "rank 0 waits for 'add_process_set [0]'; rank 1 waits for 'add_process_set [1]'." in message
+        assert not hvd.is_initialized()
+        hvd.init(process_sets=[hvd.ProcessSet([0])])
+        _agree()
+
+    with Ranks(2, initialize=False) as ranks:
+        ranks.run(join, timeout=SOON)
 
 
 def test_different_numbers_of_batches(two: Ranks) -> None:

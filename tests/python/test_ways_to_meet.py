@@ -55,16 +55,16 @@ def test_who_has_met_meets_again() -> None:
 
 
 def test_places_differ_by_rank_and_job() -> None:
+    places = [TORCHRUN, {**TORCHRUN, "RANK": "1"}, {**TORCHRUN, "MASTER_PORT": "29501"}]
+    places += [PADDLE, {**PADDLE, "PADDLE_TRAINER_ID": "1"}]
+    assert len({place_of(environ) for environ in places}) == 5
+    assert place_of({**TORCHRUN, "PATH": "/bin"}) == place_of(TORCHRUN)
+
+
+def test_the_engine_knows_the_place_that_its_own_variables_describe() -> None:
     launched = {"CIRANDA_STORE": "127.0.0.1:1", "CIRANDA_JOB": "a", "CIRANDA_RANK": "0", "CIRANDA_SIZE": "2"}
-    others = [{**launched, "CIRANDA_JOB": "b"}, {**launched, "CIRANDA_RANK": "1"}, TORCHRUN, {**TORCHRUN, "RANK": "1"}]
-    others += [PADDLE, {**PADDLE, "PADDLE_TRAINER_ID": "1"}]
-    assert len({place_of(environ) for environ in (launched, *others)}) == 7
-    assert place_of({**launched, "PATH": "/bin"}) == place_of(launched)
-
-
-def test_without_a_rendezvous_there_is_no_place() -> None:
-    for environ in ({}, {"CIRANDA_SIZE": "1"}, {**TORCHRUN, "WORLD_SIZE": "1"}, {**TORCHRUN, "CIRANDA_ENGINE": "none"}):
-        assert place_of(environ) == ""
+    for environ in ({}, launched, {**TORCHRUN, "WORLD_SIZE": "1"}, {**TORCHRUN, "CIRANDA_ENGINE": "none"}):
+        assert place_of(environ) is None
 
 
 def test_paddles_endpoints_are_enough() -> None:

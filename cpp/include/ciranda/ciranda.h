@@ -164,7 +164,10 @@ typedef struct ciranda_options {
 
 /* Joins the world and blocks until all ranks have joined. `options` may be NULL: the environment, as `ciranda run` sets
  * it; with none of it set, a world of one.
- * Refused if another copy of this library in the process has joined a world.
+ * Refused if another copy of this library in the process has joined a world; and in a program that was started by a
+ * rank which is in the world, whose variables it has inherited. To tell such programs, a rank of several has the
+ * variable CIRANDA_TAKEN_BY in its environment until it leaves: join and leave while no other thread reads the
+ * environment, as setenv() demands.
  * On CIRANDA_OK *context is the new context, the current one. Otherwise *context is NULL, and `message`, if not NULL,
  * holds the reason, cut to message_capacity bytes including the final NUL (512 bytes hold any usual message). */
 CIRANDA_API ciranda_status ciranda_init(const ciranda_options* options, ciranda_context** context, char* message,

@@ -29,6 +29,13 @@ class Lane {
   void request(int rank, const std::string& name) {
     must(coordinator_.on_request(rank, {name, allreduce({4}), true, false}, kStart));
   }
+  void add_set(int rank, std::vector<std::int64_t> ranks) {
+    Signature signature;
+    signature.collective = Collective::kAddProcessSet;
+    const std::string name = "add_process_set of " + std::to_string(ranks.front());
+    signature.arguments = std::move(ranks);
+    must(coordinator_.on_request(rank, {name, std::move(signature), false, false}, kStart));
+  }
   void say(int rank, Message message) { must(coordinator_.on_message(rank, std::move(message), kStart)); }
   // At the end of the log.
   void stand(int rank, std::uint32_t n_pending = 1) { say(rank, StandingMessage{n_entries_, n_pending}); }
@@ -80,6 +87,44 @@ TEST(Standstill, FailsWhatAllWaitFor) {
     EXPECT_EQ(targets_of(std::get<FailEntry>(owed.front())).size(), static_cast<std::size_t>(n_ranks - 1));
     EXPECT_TRUE(has(text_of(owed.front()), "'metric' can never be done"));
   }
+}
+
+// They are the same call, so that no rank has yet to make one of another's.
+TEST(Standstill, OfProcessSetsThatDifferOwesNothing) {
+  Lane lane(3);
+  for (int rank = 0; rank < 3; ++rank) {
+    lane.add_set(rank, {rank == 2 ? 1 : 0});
+    EXPECT_TRUE(lane.take().empty());
+    lane.stand(rank);
+  }
+  const auto entries = lane.take();
+  ASSERT_EQ(entries.size(), 2U);
+  for (const LogEntry& entry : entries) {
+    EXPECT_EQ(std::get<FailEntry>(entry).kind, ErrorKind::kMismatch);
+    EXPECT_TRUE(has(text_of(entry), "must add and remove the same process sets, with the same ranks"));
+  }
+  for (const int set : {0, 1}) {
+    for (int rank = 0; rank < 3; ++rank) lane.add_set(rank, {set});
+    const auto executed = lane.take();
+    ASSERT_EQ(executed.size(), 1U);
+    EXPECT_TRUE(std::holds_alternative<ExecuteEntry>(executed.front()));
+  }
+}
+
+// Then they have made different calls.
+TEST(Standstill, OfProcessSetsAndAnotherCallOwesAll) {
+  Lane lane(2);
+  lane.add_set(0, {0});
+  lane.add_set(1, {1});
+  lane.request(1, "metric");
+  lane.stand(0);
+  lane.stand(1, 2);
+  EXPECT_EQ(lane.take().size(), 3U);
+  lane.add_set(0, {1});
+  lane.request(0, "metric");
+  const auto owed = lane.take();
+  ASSERT_EQ(owed.size(), 2U);
+  for (const LogEntry& entry : owed) EXPECT_TRUE(has(text_of(entry), "Each of these calls lacks a rank"));
 }
 
 TEST(Standstill, TellsWhatEachWaitsFor) {
