@@ -119,7 +119,7 @@ constexpr std::array kSettings{
          "user's cache folder; /dev/null: none."),
     word("STAGING_COPY", "", &Config::staging_copy, kStagingCopies,
          "How a rank writes staging buffers over what others have read: cached (by rep movsb where the processor has "
-         "fast strings, else by vectors) or past-caches, which is faster where cores are far apart ('ciranda bench "
+         "fast strings, else by memcpy) or past-caches, which is faster where cores are far apart ('ciranda bench "
          "--explain' shows both rates). Empty: measured; one copy in 129 is made half by each."),
     integer("FUSION_THRESHOLD", "HOROVOD_FUSION_THRESHOLD", &Config::fusion_threshold_bytes, 0, 1024 * kGiB,
             "Largest number of bytes fused into one collective; 0 disables fusion. The lowest rank's value counts."),

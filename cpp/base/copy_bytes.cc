@@ -14,42 +14,6 @@ namespace ciranda {
 #if defined(__x86_64__) && !defined(CIRANDA_SANITIZED)
 namespace {
 
-constexpr std::size_t kBlockBytes = 128;
-
-// Keeps compilers from recognizing a loop as memcpy, and calling that.
-inline void no_memcpy() { asm volatile("" : : : "memory"); }  // NOLINT(hicpp-no-assembler)
-
-// Each returns how many bytes it has left: less than a block.
-
-[[gnu::target("avx")]] std::size_t copy_by_32(std::byte* to, const std::byte* from, std::size_t n_bytes) {
-  for (; n_bytes >= kBlockBytes; n_bytes -= kBlockBytes, to += kBlockBytes, from += kBlockBytes) {
-    const auto* source = reinterpret_cast<const __m256i*>(from);
-    auto* target = reinterpret_cast<__m256i*>(to);
-    const __m256i a = _mm256_loadu_si256(source);
-    const __m256i b = _mm256_loadu_si256(source + 1);
-    const __m256i c = _mm256_loadu_si256(source + 2);
-    const __m256i d = _mm256_loadu_si256(source + 3);
-    _mm256_storeu_si256(target, a);
-    _mm256_storeu_si256(target + 1, b);
-    _mm256_storeu_si256(target + 2, c);
-    _mm256_storeu_si256(target + 3, d);
-    no_memcpy();
-  }
-  return n_bytes;
-}
-
-std::size_t copy_by_16(std::byte* to, const std::byte* from, std::size_t n_bytes) {
-  for (; n_bytes >= kBlockBytes; n_bytes -= kBlockBytes, to += kBlockBytes, from += kBlockBytes) {
-    const auto* source = reinterpret_cast<const __m128i*>(from);
-    auto* target = reinterpret_cast<__m128i*>(to);
-    for (std::size_t i = 0; i < kBlockBytes / sizeof(__m128i); ++i) {
-      _mm_storeu_si128(target + i, _mm_loadu_si128(source + i));
-    }
-    no_memcpy();
-  }
-  return n_bytes;
-}
-
 // Processors without this (before 2013; AMD's before 2020) carry "rep movsb" out byte by byte, or nearly so.
 bool has_fast_strings() {
   constexpr unsigned kEnhancedRepMovsb = 1U << 9;
@@ -80,13 +44,6 @@ void copy_past_caches(std::byte* to, const std::byte* from, std::size_t n_bytes)
 
 }  // namespace
 
-void copy_by_vectors(std::byte* to, const std::byte* from, std::size_t n_bytes) {
-  static const bool has_avx = __builtin_cpu_supports("avx") != 0;
-  const std::size_t n_left = has_avx ? copy_by_32(to, from, n_bytes) : copy_by_16(to, from, n_bytes);
-  const std::size_t n_done = n_bytes - n_left;
-  std::memcpy(to + n_done, from + n_done, n_left);
-}
-
 void copy_by(StagingCopy technique, std::byte* to, const std::byte* from, std::size_t n_bytes) {
   static const bool is_fast = has_fast_strings();
   if (n_bytes >= kLeastStagingBytes && technique == StagingCopy::kPastCaches)
@@ -97,7 +54,6 @@ void copy_by(StagingCopy technique, std::byte* to, const std::byte* from, std::s
 
 #else
 
-void copy_by_vectors(std::byte* to, const std::byte* from, std::size_t n_bytes) { std::memcpy(to, from, n_bytes); }
 void copy_by(StagingCopy /*technique*/, std::byte* to, const std::byte* from, std::size_t n_bytes) {
   copy_bytes(to, from, n_bytes);
 }

@@ -1,10 +1,9 @@
 // Copies of data that other cores have written or will read, of some KiB to some MiB.
 //
-// copy_bytes() is std::memcpy, but by vectors from some KiB on, where glibc's is "rep movsb": that took a tenth longer
-// to read lines that another core has written (docs/performance.md). copy_for_others() is for writing staging buffers,
-// which others will read. Through the caches it writes by "rep movsb", which need not fetch what it writes over, where
-// the processor has fast strings, else by vectors. Over lines that others have read last it writes by the technique
-// that the process has found faster (base/staging_choice.hpp).
+// copy_bytes() is std::memcpy. copy_for_others() is for writing staging buffers, which other ranks will read. Through
+// the caches it copies by "rep movsb" where the processor has fast strings, as that need not fetch the lines it
+// overwrites; else by std::memcpy. Over lines that others have read last it copies by the technique that the process
+// has found faster (base/staging_choice.hpp).
 //
 // Any thread. What is copied is visible to whoever sees a later release store of this thread.
 #pragma once
@@ -17,16 +16,11 @@
 
 namespace ciranda {
 
-inline constexpr std::size_t kCopyByVectorsFrom = 4096;
 // Below, to begin a technique takes longer than it saves.
 inline constexpr std::size_t kLeastStagingBytes = 4096;
 
-// REQUIRES: n_bytes >= kCopyByVectorsFrom; the ranges do not overlap.
-void copy_by_vectors(std::byte* to, const std::byte* from, std::size_t n_bytes);
-
 // REQUIRES, here and below: the ranges do not overlap.
 inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t n_bytes) {
-  if (n_bytes >= kCopyByVectorsFrom) return copy_by_vectors(to, from, n_bytes);
   if (n_bytes > 0) std::memcpy(to, from, n_bytes);
 }
 

@@ -50,7 +50,7 @@ void expect_copied(Copy copy, std::size_t n_bytes, std::size_t from_offset, std:
 
 TEST(CopyBytes, CopiesThatManyBytesWhereverTheyLie) {
   std::vector<std::size_t> sizes{0, 1, 63, 64, 65, 127, 128, 100'003, std::size_t{1} << 20};
-  for (std::size_t beside = 0; beside <= 260; ++beside) sizes.push_back(kCopyByVectorsFrom - 130 + beside);
+  for (std::size_t beside = 0; beside <= 260; ++beside) sizes.push_back(kLeastStagingBytes - 130 + beside);
   for (const std::size_t n_bytes : sizes) {
     for (const std::size_t from_offset : {0U, 1U, 16U, 33U}) {
       for (const std::size_t to_offset : {0U, 3U, 32U}) {
