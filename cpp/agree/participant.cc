@@ -116,7 +116,7 @@ Participant::Ready Participant::stand_in(const ExecuteItem& item) {
 
 Participant::Ready Participant::take(PersistentOp& op) { return {calls_.take(op), op.first_dims(), nullptr}; }
 
-// By messages others go on to the next rounds without a rank that has joined.
+// By messages, the other ranks start the next rounds without a rank that has joined.
 void Participant::open_rounds(const ExecuteItem& item, PersistentOp& op, std::vector<DirectRound>& to_close) {
   const bool is_in_memory = item.direct == Direct::kInMemory;
   if (item.cache_id != kNoCacheId) {

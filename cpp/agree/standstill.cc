@@ -13,12 +13,12 @@
 namespace ciranda {
 namespace {
 
-constexpr std::size_t kMostNames = 3;   // that are named of a member
-constexpr std::size_t kMostGroups = 8;  // of members that wait for the same
+constexpr std::size_t kMostNames = 3;   // listed for one member
+constexpr std::size_t kMostGroups = 8;  // of members that wait for the same calls
 
 using Names = std::vector<NamedRounds*>;
 
-// The oldest first.
+// Rounds that wait, the oldest first.
 Names waiting_names(const RoundsByName& names) {
   Names waiting;
   for (const auto& [key, name] : names) {
@@ -44,7 +44,7 @@ std::string what_awaits(int member, const Names& waiting) {
 // "rank 0 waits for 'a'; ranks 1, 2 wait for 'b'; rank 3 has joined"
 std::string who_awaits_what(const Names& waiting, const Members& members) {
   std::map<std::string, std::vector<int>> ranks_by_text;
-  std::vector<std::string> texts;  // in the order of the first that waits for each
+  std::vector<std::string> texts;  // in order of the first member that waits for each
   for (int member = 0; member < members.size(); ++member) {
     if (members.has_joined(member)) continue;
     const std::string text = what_awaits(member, waiting);

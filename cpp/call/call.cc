@@ -6,8 +6,7 @@ namespace ciranda {
 
 namespace {
 
-// Where splits are taken the first dimension is among the arguments (settle_splits()), if equal parts are what was
-// agreed on.
+// For collectives with splits, an agreement on equal parts has the first dimension in the arguments (settle_splits()).
 bool has_shape_of(const Signature& signature, const Call& call) {
   const Shape& shape = signature.tensors.front().shape;
   if (!info(call.collective).takes_splits) {

@@ -10,7 +10,7 @@ namespace {
 
 thread_local bool is_in_direct_callback = false;
 
-// One write, so that lines of several threads do not mix.
+// A single write, so that lines of several threads do not mix.
 void warn(const std::string& text) {
   const std::string line = "ciranda: warning: " + text + "\n";
   [[maybe_unused]] const auto n_written = ::write(STDERR_FILENO, line.data(), line.size());
