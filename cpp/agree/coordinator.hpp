@@ -55,7 +55,7 @@ class Coordinator {
   // How ranks may execute the next call of such a name, if all of them wait for it. `first_dims`: as in NamedRounds.
   Direct direct_for(const Signature& signature, const FirstDims& first_dims) const;
   bool has_waiting_rank() const { return is_waited_for_ || members_.has_waiting(); }
-  // As has_waiting_rank(), but false if no round is open: the rank's call is then answered.
+  // As has_waiting_rank(), but false if no round is open, because all calls are answered then.
   bool keeps_a_rank_waiting() const { return open_.n_open() > 0 && has_waiting_rank(); }
   // As in Rounds.
   bool has_pressing_round() const { return rounds_.has_pressing(); }

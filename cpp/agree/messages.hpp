@@ -18,9 +18,8 @@ inline constexpr std::uint32_t kNoCacheId = 0xffffffff;
 // A lane is one ordered log over some ranks; "rank" below is a rank's index among the lane's members.
 using LaneId = std::uint32_t;
 
-// --- rank -> coordinator. Every RequestMessage, cache id of a ReadyMessage, and DuplicateMessage is a *report*. The
-// log --- answers each report exactly once (with an executed item or a failure), for each name in the order of its
-// reports.
+// --- rank -> coordinator. Every RequestMessage, cache id of a ReadyMessage, and DuplicateMessage is a *report*.
+// --- The log answers each exactly once (with an executed item or a failure), for each name in the order of reports.
 
 // The first use of a name, a use that differs from the last one (in its priority, too), or a name without a cache id.
 struct RequestMessage {

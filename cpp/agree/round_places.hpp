@@ -32,8 +32,8 @@ struct RoundPlace : Room {
   std::size_t offset = 0;  // in each member's area, of what it contributes to even rounds; that for odd ones follows
 };
 
-// --- a member's contribution: each tensor begins on a new cache line. An alltoall whose splits may differ with every
-// call --- puts first how many rows of each tensor go to each rank, as int64.
+// --- A member's contribution: each tensor begins on a new cache line. An alltoall whose splits may differ with every
+// --- call begins with the number of rows of each tensor that go to each rank, as int64.
 
 inline constexpr std::size_t kMostRoundBytes = 16 << 10;
 // For two ranks. One pass by each rank over both contributions takes no longer than sharing that work, and needs no

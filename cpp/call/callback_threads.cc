@@ -183,7 +183,7 @@ class CallbackThreads::State : public std::enable_shared_from_this<State> {
   int n_running_ = 0;    // callbacks
   int n_finishing_ = 0;  // calls of finish()
   bool stands_by_ = false;
-  Clock::time_point last_begun_;  // start of the last callback
+  Clock::time_point last_begun_;  // start time of the last callback
 };
 
 CallbackThreads::CallbackThreads(std::chrono::nanoseconds until_idle_ends)

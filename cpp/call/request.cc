@@ -524,7 +524,7 @@ void settle_splits(Request& request, int size, int rank) {
   }
   const bool is_sender = !row.has_root || request.signature.root == rank;
   if (is_sender) request.refusal = check_splits(request, size);
-  const bool is_empty = !is_sender || !request.refusal.ok();  // only the root's tensors count
+  const bool is_empty = !is_sender || !request.refusal.ok();  // tensors of non-root ranks are ignored
   if (is_empty) request.splits.clear();
   request.splits.resize(request.signature.tensors.size());
   for (std::size_t i = 0; i < request.splits.size(); ++i) {

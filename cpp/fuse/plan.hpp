@@ -23,7 +23,7 @@ struct Plan {
   ReduceOp op = ReduceOp::kSum;
   double prescale = 1.0;
   double postscale = 1.0;
-  int n_average = 1;              // the divisor of Average: the number of ranks that take part
+  int n_average = 1;              // the divisor of Average; set once the ranks that take part are known
   std::vector<double> weights;    // of the contributors, in their order; empty: none
   std::vector<int> contributors;  // ranks whose input counts, ascending; empty: all. Others need no input
   std::vector<int> receivers;     // allreduce, reduce, allgather, gather: ranks that get the result; empty: all
