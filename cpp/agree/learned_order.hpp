@@ -20,10 +20,9 @@ namespace ciranda {
 inline constexpr std::uint32_t kNoKind = 0xffffffff;
 
 struct LearnedOrderOptions {
-  std::size_t group_bytes = 1 << 20;                                 // a group of this size is full
-  std::size_t most_bytes = std::numeric_limits<std::size_t>::max();  // limit of a group with more than one tensor
-  std::size_t most_groups =
-      std::numeric_limits<std::size_t>::max();  // limit of a plan: groups are made larger to meet it
+  std::size_t group_bytes = 1 << 20;                                  // a group of this size is full
+  std::size_t most_bytes = std::numeric_limits<std::size_t>::max();   // limit of a group with more than one tensor
+  std::size_t most_groups = std::numeric_limits<std::size_t>::max();  // of a plan: groups grow to meet it
 };
 
 class LearnedOrder {

@@ -90,9 +90,9 @@ class Participant {
   DirectRounds& rounds() { return rounds_; }
   UnnamedRounds& unnamed() { return unnamed_; }
 
-  // Returns the message for the coordinator. An empty ReadyMessage is not sent: the request is held. Before any message
-  // that is neither a ReadyMessage nor a GroupsMessage, a join among them, held calls must be reported. REQUIRES: a
-  // valid request.
+  // Returns the message for the coordinator. An empty ReadyMessage is not sent: the request is held. The caller must
+  // report held calls before it sends any other kind of message than ReadyMessage and GroupsMessage, for example a
+  // join. REQUIRES: a valid request.
   Message submit(PersistentOp& op, const Request& request, Ticket ticket);
 
   // The same for a request that was refused here because its name is in use: the other ranks must get the error, too.

@@ -19,7 +19,7 @@ class PendingCalls {
  public:
   PendingCalls(LaneId lane, PersistentOps& ops) : lane_(lane), ops_(ops) {}
 
-  // The caller sets the state of the operation if that is idle.
+  // If the operation is idle, the caller sets its new state.
   void add(PersistentOp& op, PendingCall call);
   // Adds a duplicate of a call that is in a round by messages. take_late() returns it once that round is over: reported
   // earlier, it would fail a call that other ranks may have executed.

@@ -49,8 +49,7 @@ Status Relay::hear(int from, Message message) {
   const bool is_no_work = (groups != nullptr && groups->groups.empty()) ||
                           std::holds_alternative<ForgottenMessage>(message) ||
                           std::holds_alternative<StandingMessage>(message);
-  if (!is_no_work)
-    set_waiting(*found, false);  // it still waits if it acknowledges a plan, has forgotten names, or stands
+  if (!is_no_work) set_waiting(*found, false);  // otherwise the child still waits
   std::optional<ReadyReport> report = report_in(std::move(message));
   if (!report) return Status::internal("rank " + std::to_string(from) + " reported what no rank reports");
   hear_report(child, {}, std::move(*report));

@@ -27,7 +27,7 @@ enum class Arrival : std::uint8_t { kAbsent, kUnchanged, kInFull };  // unchange
 struct Round {
   enum class Stage : std::uint8_t {
     kClosed,
-    kDirect,     // open; all members so far have sent their inputs to all, and all others still may
+    kDirect,     // open; the members that have arrived sent their inputs to all; all others still may
     kCancelled,  // as kDirect, but the others are asked not to send theirs
     kOpen,       // the coordinator decides
     kReady,      // complete, and waits for execution
@@ -47,7 +47,7 @@ struct Round {
   std::uint64_t direct_round = 0;     // number of the direct round, if it is one
   std::uint64_t n_failed_before = 0;  // failed rounds of all names when this one opened
   TimePoint opened;
-  TimePoint next_report;  // of a stall
+  TimePoint next_report;  // when a stall is reported next
   bool is_told = false;   // whether a stall has been reported
 
   bool is_open() const { return stage != Stage::kClosed; }
@@ -75,10 +75,9 @@ struct Round {
 
 struct NamedRounds;
 struct StallReport {
-  std::string text;          // for a person
-  std::vector<int> missing;  // members that have not reported this name
-  NamedRounds* crossed =
-      nullptr;  // a call that a missing member has reported instead, and some member waiting here has not
+  std::string text;                // for a person
+  std::vector<int> missing;        // members that have not reported this name
+  NamedRounds* crossed = nullptr;  // reported by a missing member, but not by some member waiting here
 };
 
 struct PlannedGroup;
@@ -121,8 +120,7 @@ struct NamedRounds {
   std::vector<Owed> owed;           // the oldest first
   // Reports by members for whom the open direct round may be over; handled in this order when it is.
   std::vector<Reported> later;
-  std::size_t last_failure =
-      ~std::size_t{0};  // its index among the failures that are not in the log yet; invalid if none
+  std::size_t last_failure = ~std::size_t{0};  // index among the failures to log next; invalid if none
   Round round;
 
   // The signature that a member reported. REQUIRES: it has arrived.

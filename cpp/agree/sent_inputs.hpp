@@ -43,7 +43,7 @@ class SentInputs {
   Status hear(int member, InputMessage message);
   // The member sends no more inputs.
   void hear_end(int member) { has_ended_[static_cast<std::size_t>(member)] = true; }
-  // The call, if pending here, is answered by the log, or will never be answered.
+  // Drops the call if it is pending here: the log has answered it, or no answer will come.
   void forget(Ticket ticket);
 
   // Removes and returns the pending calls that have all inputs.

@@ -1,10 +1,10 @@
 // Standstill: whether the members of a lane wait for each other, so that none of their calls can ever complete.
 //
-// A member *stands* when each of its threads that could make a call waits for one, and all of its pending calls are in
-// this lane. It reports this (StandingMessage) after all its other reports, with the number of its pending calls and
-// its position in the log. Only an answer makes it move again. There will be no answer once three things hold: all
-// members that have not joined stand; no answer is on its way to any of them; each round lacks one of them. For an
-// answer needs a report, and a standing member reports only after an answer. Members that have joined report nothing
+// A member *stands* when each of its threads that could make a call waits for a pending one, and all of its pending
+// calls are in this lane. It reports this (StandingMessage) after all its other reports, with the number of its pending
+// calls and its position in the log. Only an answer makes it move again. There will be no answer once three things
+// hold: all members that have not joined stand; no answer is on its way to any of them; each round lacks one of them.
+// An answer needs a report, and a standing member reports only after an answer. Members that have joined report nothing
 // until all have.
 //
 // Two numbers show that no answer is on its way. For the log: the member has executed all of it. For direct rounds by
@@ -33,8 +33,8 @@ class Standstill {
   // The member has sent another report since.
   void moves(int member) { stands(member, {}); }
 
-  // Whether all members that have not joined stand, at entry n_entries of the log. Cheap, and rarely true; then holds()
-  // decides. REQUIRES: moves() was called for members that have joined.
+  // Whether all members that have not joined stand, having executed n_entries of the log. Cheap, and rarely true; then
+  // holds() decides. REQUIRES: moves() was called for members that have joined.
   bool may_hold(const Members& members, std::uint64_t n_entries) const;
   // REQUIRES: may_hold(), no group is open, and all ready or failed rounds are in the log.
   bool holds(const RoundsByName& names, const Members& members) const;

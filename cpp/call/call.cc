@@ -6,7 +6,8 @@ namespace ciranda {
 
 namespace {
 
-// For collectives with splits, an agreement on equal parts has the first dimension in the arguments (settle_splits()).
+// If the collective takes splits, a signature with equal parts has its first dimension in `arguments`
+// (settle_splits()).
 bool has_shape_of(const Signature& signature, const Call& call) {
   const Shape& shape = signature.tensors.front().shape;
   if (!info(call.collective).takes_splits) {

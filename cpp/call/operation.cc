@@ -66,7 +66,7 @@ void Operation::complete(Status status) {
   if ((before & kHasCallbacks) != 0) call_back();
 }
 
-// A callback may release the last reference to objects that own other callbacks, so the list is detached first.
+// Callbacks may own other objects, so they are destroyed as soon as they have run.
 void Operation::call_back() {
   std::vector<Callback> callbacks;
   {
