@@ -3,8 +3,7 @@
 // name of each lane has its own count; between two ranks, each direction has its own. When all ranks have joined,
 // counts restart, because some ranks have made fewer calls.
 //
-// A call gets its number when the progress loop takes it in, or when it is executed at once. Both follow the order of
-// calls.
+// A call gets its number, in the order of calls, when the progress loop takes it in or when it is executed at once.
 //
 // One thread (the holder of the progress lock).
 #pragma once
@@ -22,8 +21,7 @@
 
 namespace ciranda {
 
-// Whether the request shares its name with others and needs a number. Requests about process sets are told apart by the
-// ranks that they list.
+// Whether the request shares its name with others and needs a number. Requests about process sets need none.
 inline bool is_numbered(const Request& request) {
   const Subject subject = info(request.signature.collective).subject;
   return !request.is_cacheable && (subject == Subject::kTensors || subject == Subject::kNothing);

@@ -64,14 +64,12 @@ class Coordinator {
   void fail_all(const Status& why);
 
   // The entries to append to the log now. While transfers are under way, small requests are held back, to be fused with
-  // later ones. If requests have priorities and enough bytes are under way, all are held back: a later one may be more
-  // urgent.
+  // later ones. With priorities and enough bytes under way, all are held back: a later one may be more urgent.
   std::vector<LogEntry> take_entries(bool wire_is_idle, std::size_t n_bytes_under_way = 0);
   bool has_priorities() const { return ready_.has_priorities(); }
 
   // --- stalls
-  // Reports names that have waited for long (see OpenRounds::check()); fails names that have waited for the shutdown
-  // time.
+  // Reports names that have waited for long (see OpenRounds::check()); fails those over the shutdown time.
   std::vector<StallReport> check_stalls(TimePoint now);
   // When check_stalls() is due next; none while no round is open.
   std::optional<TimePoint> next_stall_check() const { return open_.due(); }

@@ -54,8 +54,7 @@ class DirectRounds {
   // Called before Participant::submit() if come() was not tried. Returns the round in memory to which others might
   // come; the caller must close it first.
   static std::optional<DirectRound> avoid(PersistentOp& op);
-  // A duplicate of a call that is in a round by messages: keeps it until that round is over. False if there is no such
-  // call.
+  // Keeps a duplicate of a call that is in a round by messages until that is over. False if there is no such call.
   bool come_late(PersistentOp& op, Ticket ticket);
 
   // --- a name
@@ -74,8 +73,7 @@ class DirectRounds {
   static void close(PersistentOp& op, std::vector<DirectRound>& to_close);
   // The cache id now belongs to another name.
   static void hand_over(PersistentOp& from, PersistentOp& to);
-  // The log cancels a round by messages. The answer states that this rank will not come to it; none if the rank has
-  // come.
+  // The log cancels a round by messages. The answer states that this rank will not come; none if the rank has come.
   static std::optional<NoInputMessage> cancel(PersistentOp& op, std::uint64_t round);
 
  private:

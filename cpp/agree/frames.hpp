@@ -2,8 +2,7 @@
 // the message, little endian.
 //
 // Decoding trusts no input: every length is checked against the bytes present before memory is allocated, and a body
-// that is not exactly one well-formed message, or claims too much, is refused with the reason. One thread; plain
-// values.
+// that is not exactly one well-formed message, or claims too much, is refused with the reason. One thread.
 #pragma once
 
 #include <cstddef>
@@ -33,12 +32,11 @@ void append_frame(LaneId lane, const Message& message, std::vector<std::byte>& o
 // Finds the frames in a stream of bytes. A frame that arrives in one piece is read in place.
 class FrameReader {
  public:
-  // The bytes must stay valid until next() returns nothing. REQUIRES: next() has returned nothing since the last
-  // append().
+  // The bytes must stay valid until next() returns nothing. REQUIRES: next() has done so since the last append().
   void append(std::span<const std::byte> bytes) { came_ = bytes; }
 
-  // The message of the next whole frame; nothing if more bytes are needed; an error if the frame cannot be read (then
-  // the stream is unusable).
+  // The message of the next whole frame; nothing if more bytes are needed; an error if it cannot be read: the stream is
+  // then unusable.
   std::optional<Result<Envelope>> next();
 
  private:

@@ -25,8 +25,7 @@ class HeldGroups {
   ReadyMessage release();
   bool any() const { return n_held_ > 0; }
 
-  // Replaces the groups. Returns a cache id that is invalid: no name has it, or it is in two groups. REQUIRES: no call
-  // is held.
+  // Replaces the groups. Returns an invalid cache id: one without a name, or in two groups. REQUIRES: no call is held.
   std::optional<std::uint32_t> plan(const PlanEntry& entry);
   // The cache ids of a group; null if there is no such group.
   const std::vector<std::uint32_t>* find(std::uint32_t plan, std::uint32_t number) const {

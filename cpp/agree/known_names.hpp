@@ -35,8 +35,7 @@ class KnownNames {
   static bool is_unchanged(PersistentOp& op, const Request& request);
   // The log executes the oldest call of `op`. REQUIRES: item.is_defined_here, and find(item) is `op`.
   void learn(const ExecuteItem& item, PersistentOp& op);
-  // The same for a call that this rank has not made because it has joined. The rank must report its next use of the
-  // name in full.
+  // The same for a call that this rank has not made because it has joined. Its next report of the name is in full.
   void learn_without_call(const ExecuteItem& item);
   // The next call is reported in full.
   static void forget(PersistentOp& op) { op.known_.reset(); }

@@ -1,6 +1,5 @@
 // Members: the ranks of a lane as its coordinator knows them: which ranks, the last report of each, which ones wait,
-// and which have joined. "Member" is a rank's index among them; texts for people show world ranks and hosts. Pure; one
-// thread.
+// and which have joined. "Member" is a rank's index among them; texts for people show world ranks. Pure; one thread.
 #pragma once
 
 #include <chrono>
@@ -28,8 +27,7 @@ class Members {
   // REQUIRES: the rank belongs to a member.
   int member(int rank) const;
 
-  // A member that reports a call no longer counts as waiting; if another of its threads waits, the member says so
-  // again.
+  // A member that reports a call no longer counts as waiting; if another of its threads waits, it says so again.
   void heard(int member, const std::string& name, TimePoint now);
   // All members have reported this name, or met for it in a direct round; members that wait still do.
   void all_heard(const std::string& name, TimePoint now);

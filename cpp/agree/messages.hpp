@@ -142,8 +142,7 @@ enum class Direct : std::uint8_t {
 // One request for which all ranks are ready or have joined.
 struct ExecuteItem {
   std::uint32_t cache_id = kNoCacheId;
-  // Whether the next fields are sent: when the cache id gets a new meaning, when there is none, or when ranks are
-  // absent.
+  // Whether the next fields are sent: if the cache id has a new meaning, if there is none, or if ranks are absent.
   bool is_defined_here = false;
   std::string name;
   // first_dims[tensor][rank], for collectives whose first dimension may differ.
@@ -154,8 +153,7 @@ struct ExecuteItem {
   Direct direct = Direct::kNot;
 };
 
-// Whether ranks keep a checksum of the result, or compare the checksums kept. It is in the log, so all ranks do the
-// same.
+// Whether ranks keep a checksum of the result, or compare those kept. It is in the log, so all ranks do the same.
 enum class Check : std::uint8_t { kNone = 0, kRemember = 1, kCompare = 2 };
 
 // Items that are executed together, in order.
@@ -173,8 +171,7 @@ struct RankRange {
   bool operator==(const RankRange&) const = default;
 };
 
-// A report of `name` has failed on each of these ranks. If a rank is in two of the ranges, two of its reports have
-// failed.
+// A report of `name` has failed on each of these ranks; two reports of a rank that is in two of the ranges.
 struct FailEntry {
   std::string name;
   ErrorKind kind = ErrorKind::kInternal;

@@ -16,8 +16,7 @@ constexpr std::size_t kMissingAsked = 4;
 // How many reports of one check look for another order: each passes over all names.
 constexpr std::size_t kReportsOfOrder = 4;
 
-// Whether the missing member has made a call that some member waiting here has not made: then these two wait for each
-// other.
+// Whether the missing member has made a call that some member waiting here has not: then each waits for the other.
 bool note_other_order(const RoundsByName& names, const Members& members, const Round& stalled, int missing,
                       StallReport& report) {
   for (const auto& [key, other] : names) {

@@ -99,8 +99,7 @@ class Participant {
   Message submit_duplicate(PersistentOp& op, Ticket ticket);
 
   // After a failure, or a duplicate call of this rank, the coordinator must see which ranks have continued since. It
-  // does not see rounds in memory, so the next call of each name uses the log. Returns the rounds that this rank must
-  // close.
+  // does not see rounds in memory, so the next call of each name uses the log. Returns the rounds to close.
   std::vector<DirectRound> close_rounds_in_memory();
 
   // An Internal error means that the log contradicts what this rank reported: the world is broken.

@@ -47,8 +47,7 @@ class PendingCalls {
 
   // A defect in Ciranda or in a machine may lose a report or its answer, and then no other rank sees that this rank
   // waits. So callers run this scan at intervals longer than an answer takes. Returns the name of a call that is still
-  // pending at its scan number kMostSweeps: it will never be answered. Deferrable calls are scanned only if
-  // `counts_deferrable`.
+  // pending at scan number kMostSweeps: it will never be answered. `counts_deferrable`: scan deferrable calls, too.
   static constexpr int kMostSweeps = 3;
   std::optional<std::string> sweep(bool counts_deferrable);
   // A join waits for as long as the other ranks work. It may be repeated, and must be repeated at the same intervals.

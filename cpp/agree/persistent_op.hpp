@@ -64,8 +64,7 @@ class PersistentOp : public std::enable_shared_from_this<PersistentOp> {
   bool take() { return !is_in_use_.exchange(true, std::memory_order_acquire); }
   void release() { is_in_use_.store(false, std::memory_order_release); }
 
-  // Keeps the prepared request of the last call, for the next one. REQUIRES, here and below: the caller holds the
-  // operation.
+  // Keeps the prepared request of the last call, for the next one. REQUIRES, here and below: the caller holds this.
   void keep(std::unique_ptr<Request> request) {
     if (request->is_cacheable && request->signature.tensors.size() == 1) last_request_ = std::move(request);
   }

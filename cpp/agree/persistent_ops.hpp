@@ -73,8 +73,7 @@ class PersistentOps {
   mutable std::mutex mutex_;
   std::unordered_map<Key, std::shared_ptr<PersistentOp>, HashKey> ops_;
   mutable std::uint64_t n_lookups_ = 0;
-  // The last result of find(), for callers that repeat a name without a handle. Used by one thread only, so without the
-  // mutex.
+  // The last result of find(), for callers that repeat a name without a handle. One thread uses it, without the mutex.
   mutable PersistentOp* last_found_ = nullptr;
 };
 

@@ -74,8 +74,7 @@ class PlannedGroups {
   void touch(NamedRounds& name);
   // Does this for all groups. Groups that are ready are then in the queue by name.
   void disperse_all();
-  // Does this for groups that have stalled, since stalls are reported by name. Returns when the remaining open groups
-  // are due.
+  // Does this for groups that have stalled, since stalls are reported by name. Returns when the other groups are due.
   std::optional<TimePoint> disperse_stalled(TimePoint now);
 
   // A new plan to send to all members, if there is one and all members know the last one.

@@ -33,8 +33,7 @@ class ReadyQueue {
   // Equal for signatures that can be fused, kNoKind for one that cannot.
   std::uint32_t kind_of(const Signature& signature);
 
-  // REQUIRES: the round of the name, or of each name of the group, is complete, and does not change until take() or
-  // remove().
+  // REQUIRES: the round of the name, or of each name of the group, is complete, and stays so until take() or remove().
   void push(NamedRounds& name);
   void push(PlannedGroup& group);
   void remove(const NamedRounds& name);

@@ -127,8 +127,8 @@ inline bool knows_rows(const Signature& signature, const FirstDims* first_dims) 
          std::ranges::none_of(*first_dims, [](const auto& rows) { return rows.empty(); });
 }
 
-// The most that members contribute. None if the call may not be direct, or is large: then the work is better shared
-// out.
+// The most that members contribute. None if the call may not be direct, or is so large that ranks should share the
+// work.
 inline std::optional<Room> room_for(const Signature& signature, const FirstDims* first_dims, bool has_buffers) {
   if (!may_go_direct(signature) || !knows_rows(signature, first_dims)) return std::nullopt;
   if (has_own_splits(signature)) return Room{kVaryingRoundBytes};
@@ -158,8 +158,7 @@ inline bool fits(const Request& request, const RoundPlace& place) {
 
 class RoundPlaces {
  public:
-  // The resources, equal on all members: places, bytes in each member's area, and whether members have buffers to
-  // exchange.
+  // Equal on all members: places, bytes in each member's area, and whether members have buffers to exchange.
   RoundPlaces(std::size_t n_places, std::size_t area_bytes, bool has_buffers = false)
       : n_places_(n_places), area_bytes_(area_bytes), has_buffers_(has_buffers) {}
 

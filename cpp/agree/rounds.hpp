@@ -47,8 +47,7 @@ class Rounds {
   // The member reports nothing more, and owes nothing.
   void join(int member);
 
-  // Whether some rank's call cannot be deferred and may lack only reports of other ranks: the coordinator's rank has
-  // made it.
+  // Whether some call cannot be deferred and may lack only reports of ranks other than the coordinator's.
   bool has_pressing() const { return n_pressing_ > 0; }
 
   // For the parts that execute rounds, or count them by group.

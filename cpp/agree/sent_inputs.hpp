@@ -4,8 +4,7 @@
 //
 // The log opens a name to such rounds, and all members number them alike. A rank comes to each number once, or never:
 // if its next call is another, the name is closed on that rank until the log opens it with a higher number. So either
-// all members come to a round, and all will have all inputs; or one does not, none will have all inputs, and the log
-// decides.
+// all members come to a round, and all will have all inputs; or one does not, none will, and the log decides.
 //
 // DirectRounds decides which calls may be sent this way. Pure; one thread.
 #pragma once

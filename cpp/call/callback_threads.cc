@@ -17,8 +17,7 @@
 
 namespace ciranda {
 
-// Invariant, whenever the mutex is free and a flushed callback is queued: a thread is on its way to the queue, or
-// stands by.
+// Invariant: if the mutex is free and a flushed callback is queued, a thread is on its way to the queue or stands by.
 class CallbackThreads::State : public std::enable_shared_from_this<State> {
  public:
   explicit State(std::chrono::nanoseconds until_idle_ends) : until_idle_ends_(until_idle_ends) {}

@@ -106,8 +106,7 @@ struct CollectiveInfo {
   bool first_dim_may_differ = rows == Rows::kJoined;
   bool takes_splits = rows == Rows::kSplit;
   bool allocates_output = output != Output::kGiven;  // the engine does if the caller gave no memory
-  // Every rank gets one reduction of all inputs. So several calls can be fused, and a rank that has all inputs needs no
-  // plan.
+  // Every rank gets one reduction of all inputs. So calls can be fused, and a rank with all inputs needs no plan.
   bool reduces_for_all = is_reduction && is_same_on_all;
   // A call may be repeated without a new request: see call/call.hpp.
   bool may_be_call = goes_direct && has_tensors;

@@ -57,8 +57,7 @@ struct Plan {
   }
 };
 
-// One plan for each dtype, in order of first appearance. REQUIRES: allreduces with the same op and factors, or a
-// reduce.
+// One plan for each dtype, in order of appearance. REQUIRES: allreduces with the same op and factors, or a reduce.
 std::vector<Plan> plan_reduction(std::span<const Request* const> requests);
 
 // One plan for each dtype, as above. outputs[tensor] is memory for this rank's rows.
@@ -67,8 +66,7 @@ std::vector<Plan> plan_reducescatter(const Request& request, int n_ranks, int ra
 
 Plan plan_broadcast(const Request& request);
 
-// Allgather and gather. outputs[tensor] is memory for all ranks' rows, in rank order; empty if this rank receives
-// nothing.
+// Allgather and gather. outputs[tensor] is memory for all ranks' rows, in rank order; none if nothing is received.
 Plan plan_gather(const Request& request, const FirstDims& first_dims, std::span<std::byte* const> outputs);
 
 // Alltoall and scatter. rows_to[tensor][rank] rows go to each rank, rows_from[tensor][rank] rows come from each;
