@@ -28,7 +28,7 @@ Coordinator::Coordinator(CoordinatorOptions options)
 
 Status Coordinator::on_request(int rank, RequestMessage message, TimePoint now) {
   if (Status status = validate(message.name, message.signature, members_.ranks()); !status.ok()) {
-    return Status::internal(members_.rank_text(rank) + " reported what it should have refused: " + status.message());
+    return Status::internal(members_.rank_text(rank) + " reported an invalid request: " + status.message());
   }
   NamedRounds& name = rounds_.name_for(message.name, message.is_cacheable);
   name.priority = message.priority;
@@ -88,7 +88,8 @@ Status Coordinator::on_no_input(int rank, const NoInputMessage& message) {
 
 Status Coordinator::on_forgotten(int rank, const ForgottenMessage& message) {
   if (!cache_ids_.is_to_answer(rank)) {
-    return Status::internal(members_.rank_text(rank) + " has forgotten what nobody told it to");
+    return Status::internal(members_.rank_text(rank) +
+                            " answered that it has forgotten cache ids, without being told to");
   }
   for (const std::uint32_t cache_id : message.kept) {
     if (Status status = check_cache_id(rank, cache_id); !status.ok()) return status;
@@ -116,7 +117,7 @@ Status Coordinator::on_relayed(const RelayedMessage& relayed, TimePoint now) {
       if (Status status = groups_.report_by_all(*groups, now); !status.ok()) return status;
     }
     for (const std::int32_t rank : item.ranks) {
-      if (rank < 0 || rank >= options_.size) return Status::internal("a relay speaks for a rank that there is not");
+      if (rank < 0 || rank >= options_.size) return Status::internal("a relay reports for an unknown rank");
       Message message = std::visit([](const auto& said) { return Message(said); }, item.report);
       if (Status status = on_message(rank, std::move(message), now); !status.ok()) return status;
     }

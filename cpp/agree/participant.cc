@@ -158,7 +158,7 @@ Result<Participant::Action> Participant::end_join(const JoinedEntry& entry) {
 Result<Participant::Action> Participant::plan(const PlanEntry& entry) {
   Planned action{held_.release(), {entry.plan, {}}};
   if (const auto cache_id = held_.plan(entry)) {
-    return misfit("plans a group with " + text_of(*cache_id), "does not know, or twice");
+    return misfit("plans a group with " + text_of(*cache_id), "does not know, or has in two groups");
   }
   return Action(std::move(action));
 }

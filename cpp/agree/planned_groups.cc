@@ -44,14 +44,14 @@ bool PlannedGroup::is_whole(std::size_t most_bytes) {
 Status PlannedGroups::report(const GroupsMessage& message, int member, TimePoint now) {
   if (message.groups.empty()) {
     if (know(message.plan)) return Status::ok_status();
-    return Status::internal(members_.rank_text(member) + " knows plan " + std::to_string(message.plan) +
-                            ", which there is not");
+    return Status::internal(members_.rank_text(member) + " acknowledged plan " + std::to_string(message.plan) +
+                            ", which does not exist");
   }
   for (const std::uint32_t number : message.groups) {
     PlannedGroup* group = find(message.plan, number);
     if (group == nullptr) {
       return Status::internal(members_.rank_text(member) + " reported group " + std::to_string(number) + " of plan " +
-                              std::to_string(message.plan) + ", which there is not");
+                              std::to_string(message.plan) + ", which does not exist");
     }
     if (Status status = report(*group, member, now); !status.ok()) return status;
   }

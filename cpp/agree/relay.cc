@@ -37,7 +37,7 @@ Status Relay::hear(int from, Message message) {
   const auto found = std::find_if(children_.begin(), children_.end(),
                                   [&](const Child& c) { return c.rank == from && c.is_relay == is_relayed; });
   if (found == children_.end()) {
-    return Status::internal("rank " + std::to_string(from) + " reported to a relay that is not its own");
+    return Status::internal("rank " + std::to_string(from) + " reported to the relay of another rank");
   }
   const auto child = static_cast<std::size_t>(found - children_.begin());
   if (is_relayed) return hear_relayed(child, std::get<RelayedMessage>(std::move(message)));
@@ -51,7 +51,7 @@ Status Relay::hear(int from, Message message) {
                           std::holds_alternative<StandingMessage>(message);
   if (!is_no_work) set_waiting(*found, false);  // otherwise the child still waits
   std::optional<ReadyReport> report = report_in(std::move(message));
-  if (!report) return Status::internal("rank " + std::to_string(from) + " reported what no rank reports");
+  if (!report) return Status::internal("rank " + std::to_string(from) + " sent its relay an invalid message");
   hear_report(child, {}, std::move(*report));
   return Status::ok_status();
 }

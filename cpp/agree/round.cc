@@ -148,7 +148,7 @@ StallReport NamedRounds::stall_report(const Members& members, TimePoint now, boo
   }
   report.text = "'" + name + "' has waited " + waited + " for " + join_texts(missing) +
                 ". Ranks that submitted it: " + join_texts(present) +
-                ". All ranks must make the same calls; if one works long on its own, raise "
+                ". All ranks must make the same calls; if a rank works for long without a call, raise "
                 "CIRANDA_STALL_WARNING_SECONDS and CIRANDA_STALL_SHUTDOWN_SECONDS.";
   return report;
 }

@@ -29,7 +29,7 @@ struct Room {
 
 struct RoundPlace : Room {
   std::uint32_t number = 0;
-  std::size_t offset = 0;  // in each member's area, of what it contributes to even rounds; that for odd ones follows
+  std::size_t offset = 0;  // of a member's contribution to even rounds, in its area; that to odd rounds follows
 };
 
 // --- A member's contribution: each tensor begins on a new cache line. An alltoall whose splits may differ with every

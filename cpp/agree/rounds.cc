@@ -143,8 +143,8 @@ void Rounds::complete(NamedRounds& name) {
   } else if (name.is_root_absent(members_)) {
     fail(name, ErrorKind::kInvalidArgument,
          text() + ": its root, rank " + std::to_string(signature.root) +
-             ", has joined and takes no part any more. Choose a root that works to the end, for example the rank that "
-             "join() returned last time.");
+             ", has joined and takes no part any more. Choose a root that joins last, for example the rank that join() "
+             "returned last time.");
   } else {
     name.round.stage = Round::Stage::kReady;
     ready_.push(name);

@@ -34,7 +34,7 @@ Status SentInputs::hear(int member, InputMessage message) {
   if (n_bytes != round.n_bytes || n_bytes == 0 || round.has(at)) {
     return Status::internal("an input of " + std::to_string(n_bytes) + " bytes for round " +
                             std::to_string(message.round) + " of cache id " + std::to_string(message.cache_id) +
-                            " does not fit the others, or came twice");
+                            " does not match the others, or arrived twice");
   }
   round.inputs[at] = std::move(message.input);
   ++round.n_here;

@@ -88,7 +88,7 @@ constexpr std::string_view kSetsDiffer =
     ". All ranks must add and remove the same process sets, with the same ranks, in the same order.";
 constexpr std::string_view kCallsDiffer =
     ". Each of these calls lacks a rank, and no rank makes another before one of them is done. All ranks must make the "
-    "same calls, those that they wait for in the same order. Mostly, ranks have different numbers of batches (join() "
+    "same calls, those that they wait for in the same order. Usually, ranks have different numbers of batches (join() "
     "lets the others finish), some leave a call out (a metric, a validation, one under 'if rank() == 0'), or they run "
     "different programs.";
 

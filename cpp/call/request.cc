@@ -219,7 +219,7 @@ Status check_splits(const Request& request, int size) {
 Status check_given_outputs(const Request& request) {
   for (std::size_t i = 0; i < request.memory.size(); ++i) {
     if (request.memory[i].output != nullptr || request.signature.tensors[i].n_bytes() == 0) continue;
-    return Status::invalid_argument(tensor_text(request, i) + "memory for the result is said to be there, but none " +
+    return Status::invalid_argument(tensor_text(request, i) + "the request claims memory for the result, but none " +
                                     "was given (a null pointer).");
   }
   return Status::ok_status();
