@@ -17,7 +17,7 @@ namespace ciranda {
 struct StallLimits {
   std::chrono::nanoseconds warning{0};   // 0: never
   std::chrono::nanoseconds shutdown{0};  // 0: never
-  // The time within which an awaited rank must answer a liveness probe; 0: never probed.
+  // The period in which each awaited rank is probed once for liveness; 0: never.
   std::chrono::nanoseconds interval() const { return warning.count() > 0 ? warning : shutdown; }
 };
 

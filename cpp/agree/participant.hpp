@@ -52,7 +52,7 @@ class Participant {
     int last;  // the rank that joined last
   };
   struct End {   // the lane's last action
-    int leaver;  // as of EndEntry
+    int leaver;  // as in EndEntry
   };
   // New groups are planned. The caller must report the calls held until now first, and then that the plan is known.
   struct Planned {

@@ -2,7 +2,7 @@
 // rank knows it: whether it is in use, what its ranks have agreed on, and how its oldest pending call is executed. It
 // is created at the first use of the name; a call looks it up once (persistent_ops.hpp).
 //
-// Any thread may take and release it; the thread that holds it owns its last request. All else is for one thread (the
+// Any thread may take and release it; the call that holds it owns its last request. All else is for one thread (the
 // holder of the progress lock), and is changed by the parts of the participant (participant.hpp), each of which owns
 // some of the fields.
 #pragma once

@@ -2,10 +2,10 @@
 //
 // A member *stands* when each of its threads that could make a call waits for a pending one, and all of its pending
 // calls are in this lane. It reports this (StandingMessage) after all its other reports, with the number of its pending
-// calls and its position in the log. Only an answer makes it move again. There will be no answer once three things
-// hold: all members that have not joined stand; no answer is on its way to any of them; each round lacks one of them.
-// An answer needs a report, and a standing member reports only after an answer. Members that have joined report nothing
-// until all have.
+// calls and its position in the log. It moves again after an answer, or if a thread gives up its wait, which it
+// reports. There will be no answer once three things hold: all members that have not joined stand; no answer is on its
+// way to any of them; each round lacks one of them. An answer needs a report, and a standing member makes calls only
+// after an answer. Members that have joined report nothing until all have.
 //
 // Two numbers show that no answer is on its way. For the log: the member has executed all of it. For direct rounds by
 // messages, which end without the log: the coordinator has as many open rounds of the member as the member has pending
@@ -40,7 +40,7 @@ class Standstill {
   bool holds(const RoundsByName& names, const Members& members) const;
 
  private:
-  std::vector<StandingMessage> said_;  // by member; without calls: it moves
+  std::vector<StandingMessage> said_;  // by member; n_pending is 0 if it moves
   int n_standing_ = 0;
 };
 
