@@ -1,9 +1,9 @@
-// AutoNames: names for requests that have none of their own, or share one: the shared name and a number. Ranks that
-// make the same calls in the same order get the same names: calls are counted for each shared name of each lane by
-// itself, and between two ranks for each direction. When all ranks have joined, counting begins anew, as some have made
-// fewer calls.
+// AutoNames: numbers for requests without a name, or with a name that several requests share; the request's name is
+// then the shared name and the number. Ranks that make the same calls in the same order get the same names. Each shared
+// name of each lane has its own count; between two ranks, each direction has its own. When all ranks have joined,
+// counts restart, because some ranks have made fewer calls.
 //
-// A call gets its number when it is taken in, or carried out at once: both are in the order of calls.
+// A call gets its number, in the order of calls, when the progress loop takes it in or when it is executed at once.
 //
 // One thread (the holder of the progress lock).
 #pragma once
@@ -21,8 +21,7 @@
 
 namespace ciranda {
 
-// Whether the request shares its name with others, from which a number tells it apart. What is about sets of ranks is
-// told apart by that.
+// Whether the request shares its name with others and needs a number. Requests about process sets need none.
 inline bool is_numbered(const Request& request) {
   const Subject subject = info(request.signature.collective).subject;
   return !request.is_cacheable && (subject == Subject::kTensors || subject == Subject::kNothing);
@@ -30,28 +29,28 @@ inline bool is_numbered(const Request& request) {
 
 class AutoNames {
  public:
-  // REQUIRES: is_numbered(request), and it has no number yet.
+  // REQUIRES: is_numbered(request), and the request has no number yet.
   void number(Request& request) {
     const LaneId lane = lane_id(request.process_set, request.lane);
     std::uint64_t& n = request.name == kUnnamed ? n_unnamed(lane) : n_calls_[{lane, request.name}];
     request.name = numbered(request.name, n++);
   }
 
-  // How many calls without a name a lane has seen, for as long as this lives. One that is carried out without a request
-  // is counted by who carries it out.
+  // The number of calls without a name on this lane so far; valid until remove_lane(). If a call is executed without a
+  // request, its caller increments the count.
   std::uint64_t& n_unnamed(LaneId lane) { return n_unnamed_[lane]; }
 
   static std::string numbered(std::string_view shared, std::uint64_t n) {
     return std::string(shared) + "." + std::to_string(n);
   }
 
-  // There will be no more calls of it.
+  // REQUIRES: the lane makes no further calls.
   void remove_lane(LaneId lane) {
     n_unnamed_.erase(lane);
     std::erase_if(n_calls_, [&](const auto& counted) { return counted.first.first == lane; });
   }
 
-  // On all lanes of the set.
+  // Resets the counts of all lanes of the set.
   void restart(std::uint32_t process_set) {
     for (auto& [lane, n] : n_unnamed_) {
       if (set_of(lane) == process_set) n = 0;
@@ -69,13 +68,13 @@ struct Names {
   PersistentOps ops{};
   AutoNames automatic{};
 
-  // Gives a request its number, and takes the operation of its name. REQUIRES: as of AutoNames::number().
+  // Gives a request its number, and takes the operation of its name. REQUIRES: as for AutoNames::number().
   PersistentOp* number(Request& request) {
     automatic.number(request);
     return ops.take(lane_id(request.process_set, request.lane), request.name);
   }
 
-  // The lane is no more. REQUIRES: nor is who counts its calls.
+  // Drops the state of a lane that has ended. REQUIRES: no reference from n_unnamed(lane) is in use any more.
   void remove_lane(LaneId lane) {
     ops.remove_lane(lane);
     automatic.remove_lane(lane);

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kTimesToForgetAll = 16;
 
-// Its rounds are over, and no plan of groups that members may report by has it.
+// No member may still report the name: its rounds are over, it owes nothing, and no current plan has it.
 bool is_unused(const NamedRounds& name) {
   return !name.round.is_open() && name.owed.empty() && name.later.empty() && name.group == nullptr;
 }
@@ -29,7 +29,7 @@ NamedRounds* CacheIds::assign(NamedRounds& name, bool takes_back) {
   return before;
 }
 
-// What was used again since it was forgotten is not free.
+// A name that was executed again since the members were told to forget it keeps its cache id.
 NamedRounds* CacheIds::take_back(NamedRounds& name) {
   while (!free_.empty()) {
     const std::uint32_t cache_id = free_.back();
@@ -44,7 +44,7 @@ NamedRounds* CacheIds::take_back(NamedRounds& name) {
   return nullptr;
 }
 
-// What may not be forgotten has another chance: it counts as used now.
+// A cache id that may not be forgotten counts as used now, so that it is not tried again soon.
 std::optional<ForgetEntry> CacheIds::forget_some(bool takes_back) {
   if (!std::exchange(lacks_some_, false) || !to_forget_.empty() || !free_.empty()) return std::nullopt;
   std::vector<std::uint32_t> oldest(names_.size());

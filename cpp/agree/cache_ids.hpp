@@ -1,9 +1,9 @@
-// CacheIds: the numbers by which names travel, as the coordinator gives them out.
+// CacheIds: the coordinator's table of cache ids, the numbers that stand for names in messages.
 //
-// There are only so many. When all are given out, those that were used longest ago are taken back, some at a time: the
-// log tells the members to forget them, each answers that it has, and only then another name gets the cache id. Until
-// then the number means what it did. A member keeps what it has a call of; its answer says so, and nothing that it
-// reported by that number is under way any longer when the answer is here.
+// Their number is limited. When all are assigned, the least recently used ones are reclaimed, some at a time: the log
+// tells the members to forget them, each member answers, and only then may another name get the cache id. Until then it
+// keeps its meaning. A member that has a pending call of a name keeps the cache id, and says so in its answer. No
+// report by a forgotten cache id arrives after the answer.
 //
 // Pure. "Member": see members.hpp.
 #pragma once
@@ -27,19 +27,19 @@ class CacheIds {
   // REQUIRES, here and below: has(cache_id).
   NamedRounds& name(std::uint32_t cache_id) const { return *names_[cache_id]; }
 
-  // Gives the name a cache id, if it may have one and has none. `takes_back`: whether that of another may be taken,
-  // which is returned then and has none any more; else null.
+  // Assigns a cache id if the name may have one and has none. `takes_back`: whether a forgotten cache id of another
+  // name may be reassigned. Returns the name that lost its cache id, or null.
   NamedRounds* assign(NamedRounds& name, bool takes_back);
   void note_use(std::uint32_t cache_id) {
     if (cache_id != kNoCacheId) last_used_[cache_id] = ++n_uses_;
   }
 
-  // What the members are to be told to forget: none unless a name has got no cache id. `takes_back`: as above.
+  // The cache ids that the members must forget; none unless some name lacks a cache id. `takes_back`: as above.
   std::optional<ForgetEntry> forget_some(bool takes_back);
   bool is_to_answer(int member) const {
     return !to_forget_.empty() && !has_forgotten_[static_cast<std::size_t>(member)];
   }
-  // A member has forgotten them but for some. REQUIRES: is_to_answer(member).
+  // A member has forgotten these cache ids, except the ones in `kept`. REQUIRES: is_to_answer(member).
   void forgotten(int member, const std::vector<std::uint32_t>& kept);
 
  private:
@@ -48,12 +48,12 @@ class CacheIds {
   std::size_t capacity_;
   int n_members_;
   std::vector<NamedRounds*> names_;       // by cache id
-  std::vector<std::uint64_t> last_used_;  // likewise, as n_uses_ was then
+  std::vector<std::uint64_t> last_used_;  // by cache id: n_uses_ at its last use
   std::uint64_t n_uses_ = 0;
-  bool lacks_some_ = false;               // a name has got none
-  std::vector<std::uint32_t> to_forget_;  // what members were told to forget
-  std::vector<bool> has_forgotten_;       // and who has
-  std::vector<std::uint32_t> free_;       // that all have forgotten
+  bool lacks_some_ = false;               // some name found no free cache id
+  std::vector<std::uint32_t> to_forget_;  // cache ids that members were told to forget
+  std::vector<bool> has_forgotten_;       // by member: whether it has answered
+  std::vector<std::uint32_t> free_;       // cache ids that all members have forgotten
 };
 
 }  // namespace ciranda

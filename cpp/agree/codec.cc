@@ -8,7 +8,7 @@
 
 namespace ciranda {
 
-// Bits beside other values of their byte: an input, or all inputs, follow.
+// Flags that share a byte with another value: an input, or all inputs, follow.
 constexpr std::uint8_t kHasInput = 2;
 constexpr std::uint8_t kHasInputs = 4;
 
@@ -18,13 +18,13 @@ constexpr bool is_one(DataType value) { return data_type_from_wire(static_cast<s
 constexpr bool is_one(Check value) { return value <= Check::kCompare; }
 constexpr bool is_one(Direct value) { return value <= Direct::kByMessages; }
 
-// --- what is in each, in this order; for writing and for reading
+// --- the fields of each message, in wire order; one function serves writing and reading
 
 void code_name(auto& io, auto& name) {
   io(name);
   io.require(name.size() <= kMaxNameBytes);
 }
-// Where there may be none, something else says so.
+// Not empty: a flag elsewhere states whether there is an input.
 void code_input(auto& io, auto& input) {
   io(input);
   io.require(!input.empty());
@@ -101,7 +101,7 @@ void code(auto& io, Is<CancelEntry> auto& m) { io(m.cache_id, m.round); }
 void code(auto& io, Is<ForgetEntry> auto& m) { io(m.cache_ids); }
 void code(auto& io, Is<LogMessage> auto& m) { io(m.entries); }
 
-// A request fits, however many tensors of however many dimensions it has.
+// Every valid request fits into a frame, whatever its number of tensors and dimensions.
 constexpr std::size_t kMostBytesOfSignature =
     kMaxTensorsPerRequest * (2 * sizeof(std::uint64_t) + kMaxDimensions * sizeof(std::int64_t));
 static_assert(kMaxNameBytes + kMostBytesOfSignature < kMaxFrameBytes);

@@ -9,7 +9,7 @@
 namespace ciranda {
 namespace {
 
-// As room_for() takes them.
+// As room_for() takes first dimensions.
 const FirstDims* if_any(const FirstDims& first_dims) { return first_dims.empty() ? nullptr : &first_dims; }
 
 }  // namespace
@@ -28,7 +28,7 @@ Coordinator::Coordinator(CoordinatorOptions options)
 
 Status Coordinator::on_request(int rank, RequestMessage message, TimePoint now) {
   if (Status status = validate(message.name, message.signature, members_.ranks()); !status.ok()) {
-    return Status::internal(members_.rank_text(rank) + " reported what it should have refused: " + status.message());
+    return Status::internal(members_.rank_text(rank) + " reported an invalid request: " + status.message());
   }
   NamedRounds& name = rounds_.name_for(message.name, message.is_cacheable);
   name.priority = message.priority;
@@ -88,7 +88,8 @@ Status Coordinator::on_no_input(int rank, const NoInputMessage& message) {
 
 Status Coordinator::on_forgotten(int rank, const ForgottenMessage& message) {
   if (!cache_ids_.is_to_answer(rank)) {
-    return Status::internal(members_.rank_text(rank) + " has forgotten what nobody told it to");
+    return Status::internal(members_.rank_text(rank) +
+                            " answered that it has forgotten cache ids, without being told to");
   }
   for (const std::uint32_t cache_id : message.kept) {
     if (Status status = check_cache_id(rank, cache_id); !status.ok()) return status;
@@ -116,7 +117,7 @@ Status Coordinator::on_relayed(const RelayedMessage& relayed, TimePoint now) {
       if (Status status = groups_.report_by_all(*groups, now); !status.ok()) return status;
     }
     for (const std::int32_t rank : item.ranks) {
-      if (rank < 0 || rank >= options_.size) return Status::internal("a relay speaks for a rank that there is not");
+      if (rank < 0 || rank >= options_.size) return Status::internal("a relay reports for an unknown rank");
       Message message = std::visit([](const auto& said) { return Message(said); }, item.report);
       if (Status status = on_message(rank, std::move(message), now); !status.ok()) return status;
     }
@@ -188,11 +189,11 @@ LogEntry Coordinator::execute(const ReadyQueue::Batch& batch) {
 
 Check Coordinator::next_check(const ReadyQueue::Batch& batch) {
   if (options_.check_interval == 0 || options_.size == 1) return Check::kNone;
-  if (batch.groups.empty()) {  // groups are of allreduces, with all ranks
+  if (batch.groups.empty()) {  // groups consist of allreduces with all ranks
     const NamedRounds& name = *batch.names.front();
     const Signature& signature = name.signature();
     if (!info(signature.collective).is_same_on_all) return Check::kNone;
-    // Of other results a rank that has joined gets a copy too.
+    // A rank that has joined gets a copy of other results, too, but not of Adasum's.
     if (signature.op == ReduceOp::kAdasum && !name.round.has_all()) return Check::kNone;
   }
   if (++n_unchecked_ < options_.check_interval) return Check::kRemember;
@@ -210,7 +211,7 @@ ExecuteItem Coordinator::execute(NamedRounds& name) {
     name.kind = ready_.kind_of(name.agreed);
   }
   if (in_full || name.cache_id == kNoCacheId || !item.absent.empty()) {
-    // A plan of groups by which ranks may still report keeps the cache ids of its names.
+    // While ranks may still report by the previous plan, the cache ids of its names must not be reassigned.
     NamedRounds* before = cache_ids_.assign(name, !groups_.is_previous_in_use());
     if (before != nullptr) rounds_.forget_if_unused(*before);
     item.is_defined_here = true;
@@ -231,9 +232,10 @@ ExecuteItem Coordinator::execute(NamedRounds& name) {
   return item;
 }
 
-// Ranks can do without the coordinator where it had nothing to say: no rank held the call back to travel with others,
-// none has joined, and it need not see whether all have gone on from a duplicate call. Likewise for the next call
-// without a name: of many in flight, the next was reported before this one is carried out.
+// Ranks can execute the next call without the coordinator if it had no influence on this one: no rank held the call
+// back to be fused, none has joined, and no duplicate's error is owed, for which the coordinator must see the next
+// calls. The same holds for the next call without a name if no other round is open: with several in flight, the next
+// one has been reported already.
 bool Coordinator::may_do_without_log(const NamedRounds& name) const {
   if (!name.round.has_all() || name.round.n_deferrable > 0 || rounds_.are_duplicates_owed()) return false;
   if (name.cache_id != kNoCacheId) return true;
@@ -241,7 +243,7 @@ bool Coordinator::may_do_without_log(const NamedRounds& name) const {
          UnnamedSignatures::may_meet(name.agreed, if_any(name.first_dims), options_.has_buffers());
 }
 
-// Results that are compared are those of the log.
+// If results are compared, all calls use the log.
 Direct Coordinator::direct_for(const Signature& signature, const FirstDims& first_dims) const {
   if (options_.direct == Direct::kNot || options_.check_interval != 0) return Direct::kNot;
   bool is_small = false;

@@ -1,4 +1,4 @@
-// CoordinatorOptions: what a coordinator is told of its lane, and of the settings, when it is made.
+// CoordinatorOptions: the lane and the settings that a coordinator is made with.
 #pragma once
 
 #include <chrono>
@@ -13,11 +13,11 @@
 
 namespace ciranda {
 
-// How long is waited for who does not come, or move.
+// How long the engine waits for a rank that does not arrive, or for a transfer that does not move.
 struct StallLimits {
   std::chrono::nanoseconds warning{0};   // 0: never
   std::chrono::nanoseconds shutdown{0};  // 0: never
-  // In which each is asked whether it lives; 0: never.
+  // The period in which each awaited rank is probed once for liveness; 0: never.
   std::chrono::nanoseconds interval() const { return warning.count() > 0 ? warning : shutdown; }
 };
 
@@ -28,15 +28,15 @@ struct CoordinatorOptions {
   std::size_t fusion_threshold_bytes = 128 << 20;
   std::size_t cache_capacity = 65536;
   bool learned_order = true;
-  bool reports_groups = false;  // ranks are told the learned groups, and may report them
-  std::size_t most_groups = std::numeric_limits<std::size_t>::max();  // of a plan, about
-  // How ranks may carry out small calls that all wait for; by messages only in a lane that is never taken down.
+  bool reports_groups = false;  // ranks learn the planned groups from the log, and may report by them
+  std::size_t most_groups = std::numeric_limits<std::size_t>::max();  // in a plan, approximately
+  // How ranks may execute small blocking calls without the log. Only a lane that is never removed may use messages.
   Direct direct = Direct::kNot;
   AgreementLimits limits;
   std::uint64_t check_interval = 0;  // after how many entries results are compared; 0: never
   StallLimits stall;
-  // Every call is waited for before the next, whatever threads there are: ranks that make theirs in different orders
-  // wait for each other for ever, which is told by failing them when the warning is due.
+  // All ranks wait for each call before they make the next, whatever threads they have. So ranks that make their calls
+  // in different orders wait for each other for ever; their calls fail when the warning is due.
   bool fails_other_orders = false;
 
   bool has_buffers() const { return size == 2; }  // as for room_for() (agree/round_places.hpp)

@@ -10,7 +10,7 @@ using State = PersistentOp::State;
 
 std::optional<DirectRound> DirectRounds::come(Direct by, PersistentOp& op, const Request& request, Ticket ticket) {
   if (!is_open(op, by) || op.known_ != request.signature) return std::nullopt;
-  // By messages others go on without a rank that joins: it has not come to their next rounds.
+  // By messages, the others continue without a rank that joins, so it has missed rounds of the name.
   const bool is_in_memory = by == Direct::kInMemory;
   const bool may_come =
       is_in_memory ? fits(request, *op.place_) : op.n_joins_ == calls_.n_joins() && !request.is_deferrable;
@@ -61,13 +61,13 @@ void DirectRounds::open(PersistentOp& op, Direct direct) {
 bool DirectRounds::open(PersistentOp& op, const Room& room) {
   if (!op.place_ || op.place_->n_bytes < room.n_bytes) op.place_ = places_.take(room);
   if (!op.place_) return false;
-  op.place_->is_in_buffer = room.is_in_buffer;  // all have done with the one before
+  op.place_->is_in_buffer = room.is_in_buffer;  // all members have finished the previous round
   op.place_->n_exact_bytes = room.n_exact_bytes;
   begin(op, Direct::kInMemory);
   return true;
 }
 
-// The round before may have been closed: all members count it, whatever each has come to.
+// The previous round may have been closed. All members count it, whether or not each of them came to it.
 void DirectRounds::begin(PersistentOp& op, Direct direct) {
   ++op.next_round_;
   op.direct_ = direct;
@@ -79,7 +79,7 @@ void DirectRounds::close(PersistentOp& op, std::vector<DirectRound>& to_close) {
   close(op);
 }
 
-// What all ranks count alike goes on: what was said for another round is then not taken for one of these.
+// The count that all ranks share continues, so a late message for an old round does not match a new one.
 void DirectRounds::hand_over(PersistentOp& from, PersistentOp& to) {
   close(from);
   to.next_round_ = std::exchange(from.next_round_, 0);
@@ -89,7 +89,7 @@ void DirectRounds::hand_over(PersistentOp& from, PersistentOp& to) {
 std::optional<NoInputMessage> DirectRounds::cancel(PersistentOp& op, std::uint64_t round) {
   const bool has_come = round < op.next_round_ || (round == op.next_round_ && op.state() == State::kByMessages);
   if (has_come) return std::nullopt;
-  close(op);  // whether or not this rank has all inputs to the round before
+  close(op);  // even if this rank still lacks inputs to the previous round
   return NoInputMessage{op.cache_id_, round};
 }
 

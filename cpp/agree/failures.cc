@@ -6,7 +6,7 @@
 namespace ciranda {
 namespace {
 
-// A member that stands there twice is in two ranges.
+// A member that is listed twice is in two ranges.
 std::vector<RankRange> ranges_of(std::vector<std::int32_t> members) {
   std::sort(members.begin(), members.end());
   std::vector<RankRange> ranges;
@@ -65,8 +65,8 @@ bool Failures::forgive(NamedRounds& name, int member) {
   return is_less;
 }
 
-// Only one member may have made the duplicate call. When later all have taken part in a round that opened after it,
-// those that have not made it by then will not: their next call is a call of its own.
+// A duplicate call need not occur on other members. Once all members have taken part in a round that opened after the
+// duplicate, a member that has not made it by then will not: its next call is an ordinary one.
 std::vector<NamedRounds*> Failures::forgive_duplicates(std::uint64_t n_failed_before) {
   std::vector<NamedRounds*> forgiven;
   for (NamedRounds* name : std::exchange(owed_duplicates_, {})) {

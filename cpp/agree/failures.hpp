@@ -1,7 +1,8 @@
-// Failures: of rounds, until they go into the log, and what members still owe.
+// Failures: failed rounds that are not in the log yet, and the errors that members still owe.
 //
-// Each member that reported the round is told, and so is each that reports it later: it *owes* the call. Only one
-// member may make a duplicate call, so nobody owes that of another for ever. Pure.
+// A failure is sent to each member that reported the round. A member that has not reported it *owes* it: its next
+// report of the name gets the same error. A duplicate call need not occur on other members, so their deferred error
+// expires. Pure.
 #pragma once
 
 #include <cstdint>
@@ -18,27 +19,27 @@ namespace ciranda {
 
 struct DuplicateCall {
   int member;
-  bool was_pending;  // its first call is not answered yet
+  bool was_pending;  // the member's first call is not answered yet
 };
 
 class Failures {
  public:
-  // Each member that reported the round is told once, the one that did so twice (`duplicate`) twice; the rest owe it,
-  // if it `is_owed`. REQUIRES: the round is open.
+  // Sends the failure once to each member that reported the round, twice to one that called it twice (`duplicate`). The
+  // other members owe it if `is_owed`. REQUIRES: the round is open.
   void fail(NamedRounds& name, const Members& members, ErrorKind kind, const std::string& text,
             const std::optional<DuplicateCall>& duplicate, bool is_owed = true);
-  // Whether a call that the member makes now is one that it owed: it is told.
+  // Whether the member owes an error for the call that it makes now; if so, the error is sent.
   bool answer(NamedRounds& name, int member);
-  // The member makes no further calls. Whether the name is owed less for it.
+  // The member makes no further calls. Returns whether some failure of the name is now owed by no member.
   bool forgive(NamedRounds& name, int member);
-  // All members have taken part in a round, which opened when n_failed_before had failed. Returns whose duplicates
-  // nobody owes any more.
+  // All members have taken part in a round that opened after n_failed_before failures. Returns the names whose
+  // duplicate errors have expired.
   std::vector<NamedRounds*> forgive_duplicates(std::uint64_t n_failed_before);
 
-  // Whether some member owes a duplicate call, as far as the coordinator knows.
+  // Whether some member may still owe the error of a duplicate call.
   bool are_duplicates_owed() const { return !owed_duplicates_.empty(); }
 
-  // Rounds of all names that have failed.
+  // How many rounds of all names have failed.
   std::uint64_t n_failed() const { return n_failed_; }
 
   std::vector<FailEntry> take();
@@ -48,15 +49,15 @@ class Failures {
     std::string name;
     ErrorKind kind;
     std::string text;
-    std::vector<std::int32_t> members;  // in any order
+    std::vector<std::int32_t> members;  // in any order; a member may occur twice
   };
 
-  // For these members, each as often as it stands there. Those of a name keep their order; one that says the same as
-  // the name's last is for these members too.
+  // Sends the failure to `members`, to each as often as it is listed. Failures of one name keep their order; a failure
+  // that equals the name's last one is merged with it.
   void add(NamedRounds& name, ErrorKind kind, const std::string& text, const std::vector<std::int32_t>& members);
 
   std::vector<Failure> failures_;
-  std::vector<NamedRounds*> owed_duplicates_;  // names some member owes a duplicate's error
+  std::vector<NamedRounds*> owed_duplicates_;  // names whose duplicate error some member owes
   std::uint64_t n_failed_ = 0;
 };
 

@@ -15,7 +15,7 @@ Halves halves_of(const Message& message, std::vector<Item> T::*items) {
   const auto* whole = std::get_if<T>(&message);
   if (whole == nullptr || (whole->*items).size() < 2) return std::nullopt;
   T first;
-  T second = *whole;  // with what there is beside the items
+  T second = *whole;  // with the fields beside the items
   std::vector<Item>& rest = second.*items;
   const auto middle = rest.begin() + static_cast<std::ptrdiff_t>(rest.size() / 2);
   (first.*items).assign(rest.begin(), middle);
@@ -23,7 +23,7 @@ Halves halves_of(const Message& message, std::vector<Item> T::*items) {
   return Halves({std::move(first), std::move(second)});
 }
 
-// Two messages that mean the same as this one; nothing if it cannot be cut.
+// Two messages that together mean the same as this one; nothing if it cannot be split.
 Halves cut_in_two(const Message& message) {
   if (Halves log = halves_of(message, &LogMessage::entries)) return log;
   if (Halves ready = halves_of(message, &ReadyMessage::items)) return ready;
@@ -42,7 +42,7 @@ AbortMessage too_large(const Message& message, std::size_t n_bytes, std::size_t 
                                            " that are possible: make groups of fewer tensors."};
 }
 
-// Of the frame that begins so; as far as that says it.
+// The size of the frame that starts with these bytes; the header's alone if the length is not complete.
 std::size_t frame_bytes(std::span<const std::byte> begin) {
   std::uint32_t length = 0;
   if (begin.size() >= sizeof length) std::memcpy(&length, begin.data(), sizeof length);
@@ -92,7 +92,7 @@ std::optional<Result<Envelope>> FrameReader::next() {
   return envelope;
 }
 
-// As far as the bytes that came go.
+// Extends begun_ to n_bytes, as far as the received bytes suffice.
 void FrameReader::complete(std::size_t n_bytes) {
   const std::size_t n = std::min(n_bytes - std::min(n_bytes, begun_.size()), came_.size());
   begun_.insert(begun_.end(), came_.begin(), came_.begin() + static_cast<std::ptrdiff_t>(n));

@@ -1,6 +1,5 @@
-// HeldGroups: the planned groups of names, as one rank reports them. A deferrable call of such a group is *held*: it is
-// reported when all of the group can be, by one number. Whoever uses this sees to it that what is held is released in
-// time. Pure.
+// HeldGroups: the planned groups of names on one rank. A deferrable call of a group is *held* until all calls of the
+// group can be reported by one number. The user of this class must release held calls in time. Pure.
 #pragma once
 
 #include <cstddef>
@@ -16,20 +15,19 @@ namespace ciranda {
 
 class HeldGroups {
  public:
-  // The names outlive this.
+  // `names` outlives this object.
   explicit HeldGroups(const KnownNames& names) : names_(names) {}
 
-  // None: the name is in no group. Otherwise what to tell the coordinator: an empty ReadyMessage, and it is held; or
-  // the group's number.
+  // Returns none if the name is in no group. Otherwise returns the message for the coordinator: the group's number, or
+  // an empty ReadyMessage if the call is now held.
   std::optional<Message> hold(PersistentOp& op);
-  // What is held, to be reported now.
+  // Returns the held calls as reports to send now.
   ReadyMessage release();
   bool any() const { return n_held_ > 0; }
 
-  // From now on these are the groups. Returns a cache id that does not fit: no name has it, or it is in two groups.
-  // REQUIRES: nothing is held.
+  // Replaces the groups. Returns an invalid cache id: one without a name, or in two groups. REQUIRES: no call is held.
   std::optional<std::uint32_t> plan(const PlanEntry& entry);
-  // The cache ids of a group; null if there is none.
+  // The cache ids of a group; null if there is no such group.
   const std::vector<std::uint32_t>* find(std::uint32_t plan, std::uint32_t number) const {
     return plan == plan_ && number < groups_.size() ? &groups_[number].cache_ids : nullptr;
   }

@@ -27,7 +27,7 @@ void KnownNames::learn_without_call(const ExecuteItem& item) {
   assign(item.cache_id, op);
 }
 
-// The name that had it before is forgotten by all ranks, though this one may have called it again since, in full.
+// All ranks have forgotten the name that had the cache id before; this rank may have called it again since, in full.
 void KnownNames::assign(std::uint32_t cache_id, PersistentOp& op) {
   op.cache_id_ = cache_id;
   if (cache_id >= by_cache_id_.size()) by_cache_id_.resize(std::size_t{cache_id} + 1, nullptr);

@@ -1,4 +1,4 @@
-// KnownNames: what this rank has learnt of a lane's names from the log: which cache ids they have, and what was agreed
+// KnownNames: the names of a lane as this rank has learnt them from the log: their cache ids, and the signatures agreed
 // on for these. Pure.
 #pragma once
 
@@ -17,7 +17,7 @@ class KnownNames {
  public:
   KnownNames(LaneId lane, PersistentOps& ops) : lane_(lane), ops_(ops) {}
 
-  // REQUIRES: the log has given it to a name.
+  // REQUIRES: the log has assigned the cache id.
   PersistentOp& at(std::uint32_t cache_id) const { return *by_cache_id_[cache_id]; }
   // Null, here and below, if there is none.
   PersistentOp* find(std::uint32_t cache_id) const {
@@ -28,15 +28,14 @@ class KnownNames {
   PersistentOp* find(const ExecuteItem& item) const {
     return item.is_defined_here ? find(item.name) : find(item.cache_id);
   }
-  // Whether the log may give it to a name, or says that none is given: cache ids come in order.
+  // Whether the log may assign this cache id, or assigns none: new cache ids are consecutive.
   bool may_assign(std::uint32_t cache_id) const { return cache_id == kNoCacheId || cache_id <= by_cache_id_.size(); }
 
-  // Whether the cache id says all of the call that is to be reported.
+  // Whether the cache id alone describes the call that is to be reported.
   static bool is_unchanged(PersistentOp& op, const Request& request);
-  // The log executes the oldest call of the operation. REQUIRES: find(item) is `op`, and it is defined there.
+  // The log executes the oldest call of `op`. REQUIRES: item.is_defined_here, and find(item) is `op`.
   void learn(const ExecuteItem& item, PersistentOp& op);
-  // The same of a call that this rank has not made, as it has joined: the next time that it uses the name it must say
-  // in full what it means.
+  // The same for a call that this rank has not made because it has joined. Its next report of the name is in full.
   void learn_without_call(const ExecuteItem& item);
   // The next call is reported in full.
   static void forget(PersistentOp& op) { op.known_.reset(); }

@@ -30,11 +30,11 @@ bool LearnedOrder::brought_the_same(const std::vector<Seen>& step) const {
          std::all_of(step.begin(), step.end(), [this](const Seen& seen) { return position_.contains(seen.cache_id); });
 }
 
-// --- with one: it is kept while the set stays, the cut need not follow every change of order
+// --- with a plan: it stays while the set of names stays, whatever their order
 
 bool LearnedOrder::note(std::uint32_t cache_id) {
   const auto found = planned_.find(cache_id);
-  if (found == planned_.end()) {  // a stranger: the plan is not this step's
+  if (found == planned_.end()) {  // not in the plan: this step differs
     drop_plan();
     return false;
   }
@@ -87,7 +87,7 @@ std::optional<std::uint32_t> LearnedOrder::group_of(std::uint32_t cache_id) cons
 void LearnedOrder::make_plan() {
   constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
   const std::size_t enough = bytes_of_a_group();
-  std::unordered_map<std::uint32_t, std::size_t> filling;  // by kind, the group that is not full
+  std::unordered_map<std::uint32_t, std::size_t> filling;  // by kind: the group that is not full
   for (std::size_t position = 0; position < previous_.size(); ++position) {
     const Seen& seen = previous_[position];
     Planned& planned = planned_[seen.cache_id];
@@ -107,14 +107,14 @@ void LearnedOrder::make_plan() {
   ++plan_;
 }
 
-// A group is at most one tensor larger than this.
+// A group exceeds this size by at most one tensor.
 std::size_t LearnedOrder::bytes_of_a_group() const {
   std::size_t n_bytes = 0;
   for (const Seen& seen : previous_) n_bytes += seen.kind == kNoKind ? 0 : seen.n_bytes;
   return std::max(options_.group_bytes, n_bytes / options_.most_groups);
 }
 
-// What was noted of this step is learned from as if there had been no plan.
+// The notes of this step become observations, as if there had been no plan.
 void LearnedOrder::drop_plan() {
   for (const Note& noted : std::exchange(notes_, {})) {
     if (!noted.is_group) learn(previous_[planned_.at(noted.number).position]);

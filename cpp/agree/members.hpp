@@ -1,5 +1,5 @@
-// Members: the ranks of a lane as its coordinator knows them: who they are, what each said last, who waits, and who has
-// joined. "Member" is a rank's place among them; texts for people show ranks of the world and hosts. Pure; one thread.
+// Members: the ranks of a lane as its coordinator knows them: which ranks, the last report of each, which ones wait,
+// and which have joined. "Member" is a rank's index among them; texts for people show world ranks. Pure; one thread.
 #pragma once
 
 #include <chrono>
@@ -18,18 +18,18 @@ std::string seconds_text(std::chrono::nanoseconds duration);
 
 class Members {
  public:
-  // `ranks`: in the world, ascending; empty: 0 to size - 1. `hosts`: labels by member; may be empty.
+  // `ranks`: world ranks, ascending; empty: 0 to size - 1. `hosts`: labels by member; may be empty.
   Members(int size, std::vector<int> ranks, std::vector<std::string> hosts);
 
   int size() const { return static_cast<int>(ranks_.size()); }
   const std::vector<int>& ranks() const { return ranks_; }
   int rank(int member) const { return ranks_[static_cast<std::size_t>(member)]; }
-  // REQUIRES: the rank is a member's.
+  // REQUIRES: the rank belongs to a member.
   int member(int rank) const;
 
-  // A member that reports something waits no longer; if another of its threads does, it says so again.
+  // A member that reports a call no longer counts as waiting; if another of its threads waits, it says so again.
   void heard(int member, const std::string& name, TimePoint now);
-  // All members have reported this, or met for it; who waits is not changed.
+  // All members have reported this name, or met for it in a direct round; members that wait still do.
   void all_heard(const std::string& name, TimePoint now);
   void waits(int member);
   bool has_waiting() const { return n_waiting_ > 0; }
@@ -39,15 +39,15 @@ class Members {
   bool has_joined(int member) const { return has_joined_[static_cast<std::size_t>(member)]; }
   bool has_any_joined() const { return n_joined_ > 0; }
   int n_joined() const { return n_joined_; }
-  // All have joined, this one as the last.
+  // The member that joined last, once all have joined.
   std::optional<int> last_joined() const;
-  // REQUIRES: all have joined. None has, then.
+  // No member counts as joined from now on. REQUIRES: all have joined.
   void return_all();
 
   std::string text(int member) const;                      // "rank 3 (host node7)"
   std::string rank_text(int member) const;                 // "rank 3"
   std::string joined_text() const;                         // "ranks 1, 3": those that have joined
-  std::string last_text(int member, TimePoint now) const;  // the same as text(), and what it last did
+  std::string last_text(int member, TimePoint now) const;  // as text(), with the member's last call
 
  private:
   std::vector<int> ranks_;
@@ -57,7 +57,7 @@ class Members {
   std::vector<bool> has_joined_;
   int n_joined_ = 0;
   int last_joined_ = -1;
-  // What a member reported last, or all met for. In the order in which it was heard: a time may be coarse.
+  // The last report of a member, or the last round of all members. Ordered by `nth`, because clocks may be coarse.
   struct Heard {
     std::string name;
     TimePoint when;

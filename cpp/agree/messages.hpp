@@ -1,4 +1,4 @@
-// What ranks say to each other to agree, as plain values. frames.hpp turns them into bytes and back.
+// The messages of the agreement, as plain values. frames.hpp encodes and decodes them.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,13 @@ namespace ciranda {
 
 inline constexpr std::uint32_t kNoCacheId = 0xffffffff;
 
-// A lane is one ordered log over some ranks; "rank" below is a rank's place among the lane's members.
+// A lane is one ordered log over some ranks; "rank" below is a rank's index among the lane's members.
 using LaneId = std::uint32_t;
 
-// --- rank -> coordinator. Every Request, every cache id of a Ready and every Duplicate is a *report*; the log
-// --- answers each exactly once (an executed item or a failure), in the order reported for a name.
+// --- rank -> coordinator. Every RequestMessage, cache id of a ReadyMessage, and DuplicateMessage is a *report*.
+// --- The log answers each exactly once (with an executed item or a failure), for each name in the order of reports.
 
-// A name is used for the first time, or otherwise than last time (with another priority, too), or has no cache id.
+// The first use of a name, a use that differs from the last one (in its priority, too), or a name without a cache id.
 struct RequestMessage {
   std::string name;
   Signature signature;
@@ -30,47 +30,47 @@ struct RequestMessage {
   std::int32_t priority = 0;
 };
 
-// Names are ready with the signature this rank had for their cache ids last time.
+// These names are ready, with the signature that this rank last used for their cache ids.
 struct ReadyMessage {
   struct Item {
     std::uint32_t cache_id = 0;
     bool is_deferrable = false;
-    std::vector<std::byte> input = {};  // small, and then it may come back with the log: see ExecuteEntry
+    std::vector<std::byte> input = {};  // small; if all ranks send one, the log may return them: see ExecuteEntry
   };
   std::vector<Item> items;
 };
 
-// All names of these planned groups (PlanEntry) are ready, deferrable and with the signature this rank had last time:
-// as if each of their cache ids were reported. Without groups: this rank knows the plan, and will name no groups of an
-// older one.
+// All names of these planned groups (PlanEntry) are ready: deferrable, and with the signature that this rank last used.
+// Equivalent to a report of each of their cache ids. An empty list acknowledges the plan: this rank will report no
+// groups of an older one.
 struct GroupsMessage {
   std::uint32_t plan = 0;
   std::vector<std::uint32_t> groups;
 };
 
-// The name was submitted again before its first use was done.
+// The rank has submitted the name again before its first use was done.
 struct DuplicateMessage {
   std::string name;
 };
 
-// This rank waits and will submit nothing until something completes: hold nothing back.
+// This rank waits, and submits nothing until some call completes, so the coordinator should hold nothing back.
 struct WaitingMessage {};
 
-// This rank has no more work: until all ranks have joined, the others go on without it. It may be said again.
+// This rank has no more work: the others continue without it until all ranks have joined. May be repeated.
 struct JoinMessage {
-  std::uint64_t nth = 1;  // of the rank's, from 1
+  std::uint64_t nth = 1;  // counts the joins of this rank, from 1
 };
 
-// The cache id's name is ready with the signature this rank had last time, and waited for: a report, which goes to
-// all members, the coordinator among them, with what this rank contributes to the name's `round`
-// (sent_inputs.hpp). Whoever has all members' inputs carries the call out; then the log has no answer.
+// The cache id's name is ready, with the signature that this rank last used, and its caller waits. This report goes to
+// all members, the coordinator among them, with this rank's input to the name's `round` (sent_inputs.hpp). A member
+// that has the inputs of all members executes the call; then the log has no answer.
 struct InputMessage {
   std::uint32_t cache_id = 0;
   std::uint64_t round = 0;
-  Payload input;  // empty only where it is handed to the coordinator
+  Payload input;  // empty only when handed to the coordinator
 };
 
-// This rank has forgotten what the last ForgetEntry names, but for the cache ids that it has calls of.
+// This rank has forgotten the cache ids of the last ForgetEntry, except the `kept` ones, of which it has calls.
 struct ForgottenMessage {
   std::vector<std::uint32_t> kept;
 };
@@ -81,29 +81,29 @@ struct NoInputMessage {
   std::uint64_t round = 0;
 };
 
-// No thread of this rank makes another call before one of its pending ones is answered, and all of these are in this
-// lane (standstill.hpp). So it is until the rank reports anything else, or is answered.
+// No thread of this rank makes another call before one of its pending calls is answered, and all of these are in this
+// lane (standstill.hpp). Holds until the rank reports anything else, or is answered.
 struct StandingMessage {
-  std::uint64_t log_index = 0;  // the entries of the log before this one are executed
-  std::uint32_t n_pending = 0;  // calls, all of them reported; 0: it stands no longer
+  std::uint64_t log_index = 0;  // this rank has executed all earlier entries of the log
+  std::uint32_t n_pending = 0;  // calls, all of them reported; 0: this rank no longer stands
   bool operator==(const StandingMessage&) const = default;
 };
 
-// This rank has left a formed set (process_sets.hpp): it has no call of it pending, and will make none.
+// This rank has left a formed set (process_sets.hpp): it has no pending call in the set, and will make none.
 struct LeaveMessage {};
 
-// --- relay -> relay: what the ranks of a subtree report (relay.hpp), in the order in which each did
+// --- relay -> relay: the reports of a subtree's ranks (relay.hpp), each rank's in the order in which it sent them
 
 using ReadyReport = std::variant<RequestMessage, ReadyMessage, GroupsMessage, DuplicateMessage, JoinMessage,
                                  ForgottenMessage, StandingMessage>;
 
 struct RelayedMessage {
   struct Item {
-    std::vector<std::int32_t> ranks;  // that report it; empty: all of the subtree
+    std::vector<std::int32_t> ranks;  // that send the report; empty: all ranks of the subtree
     ReadyReport report;
   };
   std::vector<Item> items;
-  bool is_waiting = false;  // of the subtree's ranks, one waits and has reported nothing since
+  bool is_waiting = false;  // some rank of the subtree waits, and has reported nothing since it began to wait
 };
 
 // --- any rank -> any rank
@@ -118,13 +118,13 @@ struct ByeMessage {
 };
 struct ByeAckMessage {};
 
-// The world is broken; the sender fails everything with this.
+// The world is broken; the sender fails all its calls with this error.
 struct AbortMessage {
   ErrorKind kind = ErrorKind::kInternal;
   std::string text;
 };
 
-// In the lane, this rank sends no InputMessage any more: it has heard that another has left.
+// This rank sends no more InputMessages in the lane, because it has learnt that another rank has left.
 struct NoMoreInputsMessage {};
 
 struct PingMessage {};
@@ -132,46 +132,46 @@ struct PongMessage {};
 
 // --- coordinator -> ranks: the response log
 
-// How ranks carry out the next call of a name without the log, by a direct round (direct_rounds.hpp).
+// How ranks execute the next call of a name without the log, in a direct round (direct_rounds.hpp).
 enum class Direct : std::uint8_t {
   kNot,
-  kInMemory,    // each leaves its input in memory that all share (round_places.hpp)
+  kInMemory,    // each rank writes its input to shared memory (round_places.hpp)
   kByMessages,  // each sends its input to all others (sent_inputs.hpp)
 };
 
-// One request that all ranks are ready for, or have joined.
+// One request for which all ranks are ready or have joined.
 struct ExecuteItem {
   std::uint32_t cache_id = kNoCacheId;
-  // Present when the cache id gets a new meaning, or there is no cache id, or ranks are absent.
+  // Whether the next fields are sent: if the cache id has a new meaning, if there is none, or if ranks are absent.
   bool is_defined_here = false;
   std::string name;
   // first_dims[tensor][rank], for collectives whose first dimension may differ.
   FirstDims first_dims;
-  // The ranks that have joined and did not submit it: they help to carry it out, and learn from `signature` what it is.
+  // The ranks that have joined and did not submit the request: they help to execute it, as `signature` describes it.
   std::vector<std::int32_t> absent;
-  Signature signature;  // only where ranks are absent
+  Signature signature;  // sent only if ranks are absent
   Direct direct = Direct::kNot;
 };
 
-// Whether ranks remember a checksum of the result, and compare what they remember. The log says so: all do alike.
+// Whether ranks keep a checksum of the result, or compare those kept. It is in the log, so all ranks do the same.
 enum class Check : std::uint8_t { kNone = 0, kRemember = 1, kCompare = 2 };
 
-// Items that travel together, in order.
+// Items that are executed together, in order.
 struct ExecuteEntry {
   std::vector<ExecuteItem> items;
   Check check = Check::kNone;
-  // Where all ranks reported the only item along with their input: these, in rank order, so that no rank needs any
-  // other to carry it out.
+  // If all ranks reported the only item along with their input: all inputs in rank order, so that each rank can execute
+  // the item without the others.
   std::vector<std::byte> inputs = {};
 };
 
 struct RankRange {
   std::int32_t first = 0;
-  std::int32_t last = 0;  // it too
+  std::int32_t last = 0;  // inclusive
   bool operator==(const RankRange&) const = default;
 };
 
-// A report of `name` has failed on each of these ranks: on one in two of the ranges, two have.
+// A report of `name` has failed on each of these ranks; two reports of a rank that is in two of the ranges.
 struct FailEntry {
   std::string name;
   ErrorKind kind = ErrorKind::kInternal;
@@ -179,38 +179,39 @@ struct FailEntry {
   std::vector<RankRange> targets;
 };
 
-// All ranks have joined, `last` as the last: they are all back.
+// All ranks have joined, `last` as the last one; from now on none counts as joined.
 struct JoinedEntry {
   std::int32_t last = 0;
 };
 
-// The last entry of a lane that is taken down: with its set, or because a rank has left that.
+// The last entry of a lane. The lane ends because its set is removed, or because a rank has left its formed set.
 struct EndEntry {
-  std::int32_t leaver = -1;  // in the world; -1: none
+  std::int32_t leaver = -1;  // the world rank that has left; -1: none
 };
 
-// From now on ranks may report these groups of cache ids, each by its place in the list.
+// From now on ranks may report these groups of cache ids. A group's number is its index in the list.
 struct PlanEntry {
   std::uint32_t plan = 0;
   std::vector<std::vector<std::uint32_t>> groups;
 };
 
-// The names of these planned groups, in this order, travel together. All ranks are ready, none is absent, and what they
-// agreed on is unchanged.
+// Execute the names of these planned groups together, in this order. All ranks are ready, none is absent, and the
+// agreed signatures are unchanged.
 struct ExecuteGroupsEntry {
   std::uint32_t plan = 0;
   std::vector<std::uint32_t> groups;
   Check check = Check::kNone;
 };
 
-// This round of the cache id has been open for too long. Whoever has not come to it by messages will not, and says so.
+// This round of the cache id has been open for too long. A rank that has not come to it by messages must not come any
+// more, and answers with NoInputMessage.
 struct CancelEntry {
   std::uint32_t cache_id = 0;
   std::uint64_t round = 0;
 };
 
-// The names of these cache ids have not been used for long: each rank reports the next use of one in full, and says
-// that it does. Then the cache ids may serve other names.
+// The names of these cache ids have not been used for long. Each rank forgets them, reports the next use of each in
+// full, and answers with ForgottenMessage. Then other names may get the cache ids.
 struct ForgetEntry {
   std::vector<std::uint32_t> cache_ids;
 };
@@ -227,7 +228,7 @@ using Message =
                  AbortMessage, PingMessage, PongMessage, LogMessage, JoinMessage, GroupsMessage, RelayedMessage,
                  InputMessage, NoInputMessage, NoMoreInputsMessage, ForgottenMessage, StandingMessage, LeaveMessage>;
 
-// What travels: a message and the lane that it concerns (0 where it concerns no lane).
+// A message and its lane (0 if it concerns no lane).
 struct Envelope {
   LaneId lane = 0;
   Message message;

@@ -11,12 +11,12 @@ namespace ciranda {
 namespace {
 
 constexpr const char* kFailed = " It has failed now.";
-// How many of the missing ranks are checked for another order: a report stays cheap where hundreds are missing.
+// How many of the missing ranks are checked for another order of calls: bounds the cost if hundreds are missing.
 constexpr std::size_t kMissingAsked = 4;
-// In how many reports of one check: each passes over all names.
+// How many reports of one check look for another order: each passes over all names.
 constexpr std::size_t kReportsOfOrder = 4;
 
-// Whether the missing member has made a call that one of those who wait here has not: then each waits for the other.
+// Whether the missing member has made a call that some member waiting here has not: then each waits for the other.
 bool note_other_order(const RoundsByName& names, const Members& members, const Round& stalled, int missing,
                       StallReport& report) {
   for (const auto& [key, other] : names) {

@@ -1,5 +1,5 @@
-// OpenRounds: how many rounds of a lane are open, when they must next be looked at, and which of them have stalled:
-// some rank never comes. Says who is missing, and which rounds are to end. Pure.
+// OpenRounds: the number of open rounds of a lane, the time of the next check, and the check itself, which finds the
+// rounds that have stalled because some rank does not report. It names the missing ranks, and the rounds to fail. Pure.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ struct Stalls {
     bool is_owed = true;  // by the members that have not reported it
   };
   std::vector<StallReport> reports;  // for people
-  std::vector<Failing> failing;      // told of while all of them are open
+  std::vector<Failing> failing;      // their texts are made while all of them are still open
   std::vector<CancelEntry> cancelled;
 };
 
@@ -30,7 +30,7 @@ class OpenRounds {
  public:
   explicit OpenRounds(const CoordinatorOptions& options) : options_(options) {}
 
-  // A round, of a name or a planned group, which opened then.
+  // A round of a name or a planned group has opened at this time.
   void opened(TimePoint when) {
     ++n_open_;
     if (!due_) due_ = first_due(when);
@@ -40,18 +40,17 @@ class OpenRounds {
   }
   std::size_t n_open() const { return n_open_; }
 
-  // Now a round may fail that could not before, and has been due since then.
+  // A round that could not fail before may fail now, and is overdue since this time.
   void look_at(TimePoint when) { due_ = when; }
-  // When check() should next be called; none while nothing waits.
+  // When check() is due next; none while no round is open.
   const std::optional<TimePoint>& due() const { return due_; }
   bool is_due(TimePoint now) const { return due_ && now >= *due_; }
   std::optional<TimePoint> first_due(TimePoint opened) const {
     return first_due(opened, opened + options_.stall.warning);
   }
 
-  // Rounds that have waited for the warning time, and again whenever they have waited twice as long as they had when
-  // they were last reported; those over the shutdown time are to fail. `groups_due`: when planned groups must be looked
-  // at.
+  // Reports each round that has waited for the warning time, and again whenever its waiting time has doubled since its
+  // last report. Rounds over the shutdown time are to fail. `groups_due`: when planned groups must be checked next.
   Stalls check(const RoundsByName& names, const Members& members, std::optional<TimePoint> groups_due, TimePoint now);
 
  private:
@@ -59,7 +58,7 @@ class OpenRounds {
 
   const CoordinatorOptions& options_;
   std::size_t n_open_ = 0;
-  std::optional<TimePoint> due_;  // no later than the first report of an open round
+  std::optional<TimePoint> due_;  // at or before the first report of any open round
 };
 
 }  // namespace ciranda

@@ -116,7 +116,7 @@ Participant::Ready Participant::stand_in(const ExecuteItem& item) {
 
 Participant::Ready Participant::take(PersistentOp& op) { return {calls_.take(op), op.first_dims(), nullptr}; }
 
-// By messages others go on to the next rounds without a rank that has joined.
+// By messages, the other ranks start the next rounds without a rank that has joined.
 void Participant::open_rounds(const ExecuteItem& item, PersistentOp& op, std::vector<DirectRound>& to_close) {
   const bool is_in_memory = item.direct == Direct::kInMemory;
   if (item.cache_id != kNoCacheId) {
@@ -158,7 +158,7 @@ Result<Participant::Action> Participant::end_join(const JoinedEntry& entry) {
 Result<Participant::Action> Participant::plan(const PlanEntry& entry) {
   Planned action{held_.release(), {entry.plan, {}}};
   if (const auto cache_id = held_.plan(entry)) {
-    return misfit("plans a group with " + text_of(*cache_id), "does not know, or twice");
+    return misfit("plans a group with " + text_of(*cache_id), "does not know, or has in two groups");
   }
   return Action(std::move(action));
 }

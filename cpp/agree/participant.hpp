@@ -1,9 +1,9 @@
-// Participant: one rank's side of the agreement: what it reports for a request, and what the log's entries mean for
-// it. Its parts: the calls that are pending, the names that it knows, the groups of these that are held, and the direct
-// rounds of names, and of calls without one. Others talk to the part that they need.
+// Participant: one rank's side of the agreement: how it reports a request, and how an entry of the log affects it. Its
+// parts are the pending calls, the known names, the held groups of names, and the direct rounds of calls with and
+// without a name. Callers use the part that they need.
 //
-// Pure, like the coordinator. Requests are known here by a ticket that the caller chooses; it gets each ticket back
-// exactly once, to carry out or to fail.
+// Pure, like the coordinator. The caller chooses a ticket for each request. The participant returns each ticket exactly
+// once, to execute or to fail the request.
 #pragma once
 
 #include <cstddef>
@@ -31,16 +31,16 @@ namespace ciranda {
 class Participant {
  public:
   struct Ready {
-    Ticket ticket = kNoTicket;                    // kNoTicket: this rank has joined and is one of the absent
-    std::shared_ptr<const FirstDims> first_dims;  // null where first dimensions cannot differ
-    // What others do while some have joined, who help without data of their own; null when all ranks take part.
+    Ticket ticket = kNoTicket;                    // kNoTicket: this rank has joined and is one of the absent ranks
+    std::shared_ptr<const FirstDims> first_dims;  // null if first dimensions cannot differ
+    // The item, if some ranks have joined and help without data of their own; null if all ranks take part.
     std::shared_ptr<const ExecuteItem> absence;
   };
   struct Execute {
-    std::vector<Ready> requests;  // in order; they travel together
+    std::vector<Ready> requests;  // in order; executed together
     Check check = Check::kNone;
-    std::vector<std::byte> inputs = {};      // of all ranks, one after the other, if they came with the log
-    std::vector<DirectRound> to_close = {};  // first: this rank has reported the next call already
+    std::vector<std::byte> inputs = {};      // of all ranks, concatenated, if the log contains them
+    std::vector<DirectRound> to_close = {};  // before the requests: this rank has already reported the next call
   };
   struct Fail {
     std::vector<Ticket> tickets;
@@ -52,25 +52,25 @@ class Participant {
     int last;  // the rank that joined last
   };
   struct End {   // the lane's last action
-    int leaver;  // as of EndEntry
+    int leaver;  // as in EndEntry
   };
-  // Groups are planned anew: what was held until now is to be reported at once, and then that the plan is known.
+  // New groups are planned. The caller must report the calls held until now first, and then that the plan is known.
   struct Planned {
     ReadyMessage released;
     GroupsMessage known;
   };
-  // This rank will not come to the round by messages, as the answer says; without one, it has come.
+  // A round by messages is cancelled. The answer states that this rank will not come to it; none if the rank has come.
   struct Cancelled {
     std::optional<NoInputMessage> answer;
   };
-  // Names that others may use the cache ids of; rounds to which others might come are to be closed.
+  // Cache ids that other names may get. The caller must close the rounds to which other ranks might come.
   struct Forgotten {
     std::vector<DirectRound> to_close;
     ForgottenMessage answer;
   };
   using Action = std::variant<Execute, Fail, Joined, End, Planned, Cancelled, Forgotten>;
 
-  // `ops` outlives this, and has the lane's operations.
+  // `ops` outlives this object, and contains the lane's operations.
   Participant(int rank, LaneId lane, PersistentOps& ops, RoundPlaces places = {0, 0})
       : rank_(rank),
         lane_(lane),
@@ -80,7 +80,7 @@ class Participant {
         held_(names_),
         rounds_(places, calls_),
         unnamed_(ops.find_or_make(lane, ""), rounds_, calls_) {}
-  Participant(const Participant&) = delete;  // its parts know each other
+  Participant(const Participant&) = delete;  // its parts refer to each other
 
   PendingCalls& calls() { return calls_; }
   const PendingCalls& calls() const { return calls_; }
@@ -90,18 +90,19 @@ class Participant {
   DirectRounds& rounds() { return rounds_; }
   UnnamedRounds& unnamed() { return unnamed_; }
 
-  // What to tell the coordinator; an empty ReadyMessage: nothing, the request is held. What is neither a ReadyMessage
-  // nor a GroupsMessage, a join too, must not be told before what is held. REQUIRES: a valid request.
+  // Returns the message for the coordinator. An empty ReadyMessage is not sent: the request is held. The caller must
+  // report held calls before it sends any other kind of message than ReadyMessage and GroupsMessage, for example a
+  // join. REQUIRES: a valid request.
   Message submit(PersistentOp& op, const Request& request, Ticket ticket);
 
-  // The same for a request that was refused here because its name is in use: the others must hear of it.
+  // The same for a request that was refused here because its name is in use: the other ranks must get the error, too.
   Message submit_duplicate(PersistentOp& op, Ticket ticket);
 
-  // Of a failure, or a duplicate call of this rank: the coordinator, which does not hear of rounds in memory, is to see
-  // which ranks have gone on since. So the next call of each name comes by the log. Those that this rank is to close.
+  // After a failure, or a duplicate call of this rank, the coordinator must see which ranks have continued since. It
+  // does not see rounds in memory, so the next call of each name uses the log. Returns the rounds to close.
   std::vector<DirectRound> close_rounds_in_memory();
 
-  // An Internal error means that the log does not fit what this rank reported: the world is broken.
+  // An Internal error means that the log contradicts what this rank reported: the world is broken.
   Result<Action> apply(const LogEntry& entry);
 
  private:

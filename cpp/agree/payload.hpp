@@ -1,5 +1,5 @@
-// Payload: the bytes of a tensor in a message. Those of one that has come are its own; those of one that is sent lie
-// in the caller's memory, so that they are copied once: into the frame.
+// Payload: the bytes of a tensor in a message. A received payload owns its bytes. A payload to send refers to the
+// caller's memory, so that its bytes are copied only once: into the frame.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ class Payload {
  public:
   Payload() = default;
   explicit Payload(std::vector<std::byte> own) : own_(std::move(own)), bytes_(own_) {}
-  // The bytes outlive this.
+  // The bytes must outlive this object.
   explicit Payload(std::span<const std::byte> bytes) : bytes_(bytes) {}
   ~Payload() = default;
 

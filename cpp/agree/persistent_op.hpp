@@ -1,10 +1,10 @@
-// PersistentOp: a call that ranks make again and again under one name on one lane (a persistent operation, as MPI 4
-// calls it), as one rank knows it: whether it is in use, what its ranks have agreed on, and how its oldest pending call
-// travels. It is made when its name is first used, and found once for a call (persistent_ops.hpp).
+// PersistentOp: a persistent operation (MPI-4): a call that ranks make repeatedly under one name on one lane, as one
+// rank knows it: whether it is in use, what its ranks have agreed on, and how its oldest pending call is executed. It
+// is created at the first use of the name; a call looks it up once (persistent_ops.hpp).
 //
-// Whether it is in use any thread may ask and say, and who holds it has its last request; all else is for one thread
-// (the holder of the progress lock), and changed by the parts of the participant (participant.hpp), each of which has
-// some fields of its own.
+// Any thread may take and release it; the call that holds it owns its last request. All else is for one thread (the
+// holder of the progress lock), and is changed by the parts of the participant (participant.hpp), each of which owns
+// some of the fields.
 #pragma once
 
 #include <atomic>
@@ -24,16 +24,16 @@
 
 namespace ciranda {
 
-// As its caller knows a request; it gets each back exactly once, to carry out or to fail.
+// The caller's identifier of a request; returned exactly once, to execute or to fail the request.
 using Ticket = std::uint64_t;
 inline constexpr Ticket kNoTicket = ~Ticket{0};
 
 // A call that is not answered yet.
 struct PendingCall {
   Ticket ticket;
-  std::unique_ptr<Signature> in_full = nullptr;  // what was reported, unless it was the known one
+  std::unique_ptr<Signature> in_full = nullptr;  // the signature reported, unless it was the known one
   bool is_deferrable = false;
-  bool is_numbered = false;  // a call without a name, under the number that it was given
+  bool is_numbered = false;  // a call without a name that has a number
   std::uint8_t n_sweeps = 0;
 };
 
@@ -41,8 +41,8 @@ class PersistentOps;
 
 class PersistentOp : public std::enable_shared_from_this<PersistentOp> {
  public:
-  // `ops` has it. That of the calls without a name, as far as they come to direct rounds (unnamed.hpp), has an empty
-  // name.
+  // `ops` contains this operation. All calls without a name that come to direct rounds (unnamed.hpp) share one
+  // operation, whose name is empty.
   PersistentOp(PersistentOps& ops, LaneId lane, std::string name) : ops_(&ops), lane_(lane), name_(std::move(name)) {}
 
   bool is(const PersistentOps& ops, LaneId lane, std::string_view name) const {
@@ -52,7 +52,7 @@ class PersistentOp : public std::enable_shared_from_this<PersistentOp> {
   const std::string& name() const { return name_; }
   bool is_unnamed() const { return name_.empty(); }
 
-  // --- what its ranks agreed on
+  // --- what its ranks have agreed on
 
   std::uint32_t cache_id() const { return cache_id_; }
   const std::optional<Signature>& known() const { return known_; }
@@ -60,28 +60,28 @@ class PersistentOp : public std::enable_shared_from_this<PersistentOp> {
 
   // --- whether it is in use
 
-  // A call holds it from its submission to its end. False if another does, or it was removed.
+  // A call holds the operation from its submission to its end. False if another call holds it, or if it was removed.
   bool take() { return !is_in_use_.exchange(true, std::memory_order_acquire); }
   void release() { is_in_use_.store(false, std::memory_order_release); }
 
-  // The request of its last call, prepared, for the next one. REQUIRES, here and below: who asks holds it.
+  // Keeps the prepared request of the last call, for the next one. REQUIRES, here and below: the caller holds this.
   void keep(std::unique_ptr<Request> request) {
     if (request->is_cacheable && request->signature.tensors.size() == 1) last_request_ = std::move(request);
   }
-  // Null: there is none, or it was another call's.
+  // Null if no request is kept, or if it differs from the call.
   std::unique_ptr<Request> request_again(const Call& call) {
     const bool is_like = last_request_ != nullptr && make_again(*last_request_, call);
     return is_like ? std::move(last_request_) : nullptr;
   }
 
-  // --- how the oldest pending call travels
+  // --- how the oldest pending call is executed
 
   enum class State : std::uint8_t {
-    kIdle,        // none is pending
-    kHeld,        // for its group; not reported yet
-    kReported,    // the log answers it
-    kInMemory,    // it has come to a direct round in memory; not reported, unless that is closed
-    kByMessages,  // to one by messages; reported, with its input for all
+    kIdle,        // no call is pending
+    kHeld,        // held for its group; not reported yet
+    kReported,    // the log will answer it
+    kInMemory,    // in a direct round in memory; not reported unless that is closed
+    kByMessages,  // in a direct round by messages; reported, with its input to all
   };
   static constexpr std::size_t kStates = 5;
   static bool may_follow(State from, State to);
@@ -91,7 +91,7 @@ class PersistentOp : public std::enable_shared_from_this<PersistentOp> {
   void become(State to);
   // No call is pending.
   bool is_idle() const { return state_ == State::kIdle; }
-  // Whether the coordinator has been told of it.
+  // Whether the call has been reported to the coordinator.
   bool is_told() const { return state_ == State::kReported || state_ == State::kByMessages; }
 
  private:
@@ -100,41 +100,41 @@ class PersistentOp : public std::enable_shared_from_this<PersistentOp> {
   friend class KnownNames;
   friend class DirectRounds;
 
-  // Of no use to anybody: the log would say all again.
+  // Whether the operation can be removed: it contains nothing that the log would not state again.
   bool is_blank() const { return cache_id_ == kNoCacheId && pending_.empty() && !is_unnamed(); }
 
-  PersistentOps* const ops_;  // gone where only handles have this
+  PersistentOps* const ops_;  // invalid once only handles refer to this operation
   const LaneId lane_;
   const std::string name_;
   std::atomic<bool> is_in_use_{false};
-  std::unique_ptr<Request> last_request_;  // of who holds it
+  std::unique_ptr<Request> last_request_;  // owned by the call that holds the operation
 
   State state_ = State::kIdle;
 
-  // PendingCalls has:
+  // Fields of PendingCalls:
   std::vector<PendingCall> pending_;  // oldest first
-  // Duplicates that came while the oldest was at a round by messages: to be told once that is over.
+  // Duplicates of a call that is in a round by messages; they are reported once the round is over.
   std::size_t n_late_ = 0;
 
-  // KnownNames:
+  // Fields of KnownNames:
   std::uint32_t cache_id_ = kNoCacheId;
-  std::optional<Signature> known_;  // with which the cache id was last agreed; none after a round that this rank missed
-  std::shared_ptr<const FirstDims> first_dims_;  // [tensor][rank], where they may differ
-  std::int32_t priority_ = 0;                    // as this rank said last
+  std::optional<Signature> known_;               // agreed on for the cache id; none after a round that this rank missed
+  std::shared_ptr<const FirstDims> first_dims_;  // [tensor][rank]; null if they cannot differ
+  std::int32_t priority_ = 0;                    // this rank's last one
 
-  // DirectRounds:
-  Direct direct_ = Direct::kNot;  // as the log has opened it; kNot again once a call goes another way
-  std::uint64_t n_joins_ = 0;     // of this rank, then
-  std::uint64_t next_round_ = 0;  // of the cache id, by its number; the same on all ranks
+  // Fields of DirectRounds:
+  Direct direct_ = Direct::kNot;  // as opened by the log; kNot once a call does not use a direct round
+  std::uint64_t n_joins_ = 0;     // this rank's number of joins when the log opened the name
+  std::uint64_t next_round_ = 0;  // counted for the cache id; the same on all ranks
   std::optional<RoundPlace> place_;
 };
 
-// By which a caller keeps the operation of a name that it calls again: its later calls need not look the name up. It
-// may outlive the operation's use, the lane and the world.
+// A caller's pointer to the operation of a name that it calls again, so that later calls need not look the name up. It
+// may outlive the use of the operation, the lane and the world.
 struct OpHandle {
-  std::shared_ptr<PersistentOp> op = nullptr;  // before the first call
-  // Saves one call looking its name up twice. Of no use once that is carried out: to have the operation costs as much
-  // as a look-up.
+  std::shared_ptr<PersistentOp> op = nullptr;  // null before the first call
+  // The handle serves one call, which is first repeated and, if that fails, submitted without a second look-up. A
+  // repeat that succeeds stores no operation here, because that would cost as much as a look-up.
   bool is_for_one_call = false;
 };
 

@@ -10,7 +10,7 @@ namespace {
 
 using State = PersistentOp::State;
 
-// A call that is over leaves the name idle, or reported where its duplicates still are.
+// When a call is over, the name becomes idle, or stays reported while its duplicates are pending.
 constexpr std::array<std::array<bool, PersistentOp::kStates>, PersistentOp::kStates> kMayFollow{{
     // to idle, held, reported, in memory, by messages
     {true, true, true, true, true},      // from idle

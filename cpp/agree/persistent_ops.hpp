@@ -1,9 +1,9 @@
-// PersistentOps: the persistent operations of this rank, by lane and name. One stays where it is for as long as it is
-// in use, has a call pending, or has a cache id. It is removed by taking it for ever: whoever has a handle of it sees
-// that, and looks the name up.
+// PersistentOps: the persistent operations of this rank, by lane and name. An operation keeps its address while it is
+// in use, has a pending call, or has a cache id. To remove it, it is taken and never released: the owner of a handle
+// then fails to take it, and looks the name up.
 //
-// Any thread may take(), and take_known(); the rest is for one thread (the holder of the progress lock), which alone
-// removes any.
+// Any thread may call take() and take_known(). All else is for one thread (the holder of the progress lock); only that
+// thread removes operations.
 #pragma once
 
 #include <cstddef>
@@ -23,13 +23,13 @@ class PersistentOps {
  public:
   ~PersistentOps();
 
-  // For a call: it is in use from here to release(). Null if it is already. A handle, here and below, is looked into
-  // first; it has the operation from then on.
+  // Takes the operation for a call: it is in use until release(). Null if it is already in use. Here and below, a
+  // handle is tried first, and then refers to the operation.
   PersistentOp* take(LaneId lane, std::string_view name, OpHandle* handle = nullptr);
-  // Null also if there is none of the name.
+  // Null also if there is no operation of the name.
   PersistentOp* take_known(LaneId lane, std::string_view name, OpHandle* handle = nullptr);
 
-  // Null if there is none of the name. It may have been removed if a handle has it.
+  // Null if there is no operation of the name. The result may have been removed if it comes from a handle.
   PersistentOp* find(LaneId lane, std::string_view name, const OpHandle* handle = nullptr) const;
   PersistentOp& find_or_make(LaneId lane, std::string_view name);
 
@@ -37,12 +37,12 @@ class PersistentOps {
   static void release(PersistentOp& op);
   static void remove_if_unused(PersistentOp& op);
 
-  // The lane is no more: nothing is known of its operations. Those that are in use go when they are released.
+  // The lane has ended: forgets its operations. Those in use are removed when they are released.
   void remove_lane(LaneId lane);
 
   void for_each(LaneId lane, const std::function<void(PersistentOp&)>& visit) const;
 
-  // How often a name was looked up.
+  // How many look-ups of a name there have been.
   std::uint64_t n_lookups() const {
     const std::lock_guard lock(mutex_);
     return n_lookups_;
@@ -51,7 +51,7 @@ class PersistentOps {
  private:
   struct Key {
     LaneId lane;
-    std::string_view name;  // in the map: the operation's own
+    std::string_view name;  // in the map: refers to the operation's own name
     bool operator==(const Key&) const = default;
   };
   struct HashKey {
@@ -73,7 +73,7 @@ class PersistentOps {
   mutable std::mutex mutex_;
   std::unordered_map<Key, std::shared_ptr<PersistentOp>, HashKey> ops_;
   mutable std::uint64_t n_lookups_ = 0;
-  // By find(), for who calls the same name again without a handle. Only the one thread has it: no mutex.
+  // The last result of find(), for callers that repeat a name without a handle. One thread uses it, without the mutex.
   mutable PersistentOp* last_found_ = nullptr;
 };
 

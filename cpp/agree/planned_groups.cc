@@ -44,14 +44,14 @@ bool PlannedGroup::is_whole(std::size_t most_bytes) {
 Status PlannedGroups::report(const GroupsMessage& message, int member, TimePoint now) {
   if (message.groups.empty()) {
     if (know(message.plan)) return Status::ok_status();
-    return Status::internal(members_.rank_text(member) + " knows plan " + std::to_string(message.plan) +
-                            ", which there is not");
+    return Status::internal(members_.rank_text(member) + " acknowledged plan " + std::to_string(message.plan) +
+                            ", which does not exist");
   }
   for (const std::uint32_t number : message.groups) {
     PlannedGroup* group = find(message.plan, number);
     if (group == nullptr) {
       return Status::internal(members_.rank_text(member) + " reported group " + std::to_string(number) + " of plan " +
-                              std::to_string(message.plan) + ", which there is not");
+                              std::to_string(message.plan) + ", which does not exist");
     }
     if (Status status = report(*group, member, now); !status.ok()) return status;
   }
@@ -116,7 +116,7 @@ void PlannedGroups::close(PlannedGroup& group) {
   open_.closed();
 }
 
-// --- when something else happens to a name of a group
+// --- when a name of a group is used in another way
 
 void PlannedGroups::touch(NamedRounds& name) {
   if (name.group == nullptr) return;
@@ -124,7 +124,7 @@ void PlannedGroups::touch(NamedRounds& name) {
   name.group->stage = Stage::kTouched;
 }
 
-// Of a group that is ready, all members have reported each name, and none has joined.
+// If the group is ready, all members have reported each of its names, and none has joined.
 void PlannedGroups::disperse(PlannedGroup& group) {
   if (!group.is_open()) return;
   if (group.is_ready()) ready_.remove(group);
@@ -187,21 +187,21 @@ std::optional<PlanEntry> PlannedGroups::publish(const LearnedOrder& order,
       group->names.push_back(by_cache_id[cache_id]);
       by_cache_id[cache_id]->group = group.get();
     }
-    group->kind = order.kind_of(number);  // what the names were learned as; by now they may be something else
+    group->kind = order.kind_of(number);  // of the learned signatures; the names may have others by now
     entry.groups.push_back(order.cache_ids_of(number));
     current_.groups.push_back(std::move(group));
   }
   return entry;
 }
 
-// A member says so once.
+// Each member acknowledges a plan once.
 bool PlannedGroups::know(std::uint32_t plan) {
   if (plan == 0 || plan != current_.number || n_knowing_ == members_.size()) return false;
   if (++n_knowing_ == members_.size()) previous_.groups.clear();
   return true;
 }
 
-// Null if there is none, or all members know a later plan.
+// Null if there is no such group, or all members know a later plan.
 PlannedGroup* PlannedGroups::find(std::uint32_t plan, std::uint32_t number) {
   Plan* found = plan == current_.number ? &current_ : plan == previous_.number ? &previous_ : nullptr;
   return found == nullptr || number >= found->groups.size() ? nullptr : found->groups[number].get();

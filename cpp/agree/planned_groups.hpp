@@ -1,11 +1,11 @@
-// PlannedGroups: the groups of names that ranks report by one number, as the coordinator knows them: what each number
-// stands for, and who has reported which group.
+// PlannedGroups: the groups of names that ranks report by one number, on the coordinator: which names each number
+// stands for, and which members have reported which group.
 //
-// A group's reports are counted for the group as a whole while nothing else happens to its names. Otherwise it is
-// *touched*: its reports stand for those of its names, one by one, until all of these are at rest again.
+// The reports of a group are counted for the whole group while nothing else happens to its names. Otherwise the group
+// is *touched*: each of its reports counts as a report of each of its names, until no name of it has an open round.
 //
-// Ranks learn a plan from the log. Until all have, those that have not may report groups of the one before, and there
-// is no third. Pure.
+// Ranks learn a plan from the log. Until all have acknowledged it, the others may report groups of the previous plan,
+// and no third plan is made. Pure.
 #pragma once
 
 #include <cstddef>
@@ -30,20 +30,20 @@ class OpenRounds;
 struct PlannedGroup {
   enum class Stage : std::uint8_t {
     kTouched,
-    kWhole,  // nobody has reported it yet
+    kWhole,  // no member has reported it yet
     kOpen,
-    kReady,  // all have, and it waits to be carried out
+    kReady,  // all members have reported it, and it waits for execution
   };
 
   std::uint32_t number = 0;        // in its plan
-  std::uint64_t learned_plan = 0;  // what LearnedOrder calls the plan
+  std::uint64_t learned_plan = 0;  // LearnedOrder's number of the plan
   std::vector<NamedRounds*> names;
-  std::uint32_t kind = kNoKind;  // of all of them
+  std::uint32_t kind = kNoKind;  // of all names
   std::size_t n_bytes = 0;
 
   std::vector<bool> arrivals;  // by member
   int n_arrived = 0;
-  Stage stage = Stage::kTouched;      // until looked at
+  Stage stage = Stage::kTouched;      // until is_whole() is called
   std::uint64_t n_failed_before = 0;  // as in Round
   TimePoint opened;
 
@@ -52,37 +52,37 @@ struct PlannedGroup {
   bool has_arrived(int member) const { return is_ready() || arrivals[static_cast<std::size_t>(member)]; }
   // REQUIRES: the member has not arrived.
   void arrive(int member);
-  // Whether it can be counted as a whole: all its names are at rest, and are what they were planned as.
+  // Whether reports can count for the whole group: no name has an open round or owes an error, and all are as planned.
   bool is_whole(std::size_t most_bytes);
-  // What follows: kWhole, or kTouched.
+  // `to`: kWhole or kTouched.
   void close(Stage to);
 };
 
 class PlannedGroups {
  public:
-  // All of these outlive it.
+  // The arguments outlive this object.
   PlannedGroups(const CoordinatorOptions& options, Members& members, ReadyQueue& ready, Rounds& rounds,
                 OpenRounds& open_rounds)
       : options_(options), members_(members), ready_(ready), rounds_(rounds), open_(open_rounds) {}
 
-  // An error, here and below, means that the member breaks the rules.
+  // An error, here and below, means that the member violates the protocol.
   Status report(const GroupsMessage& message, int member, TimePoint now);
-  // The same of all members, at a cost that does not depend on how many there are, nor on how many names groups have.
+  // The same for all members, at a cost that depends neither on their number nor on the number of names in the groups.
   Status report_by_all(const GroupsMessage& message, TimePoint now);
 
-  // Something else happens to the name: the reports of its group become those of its names.
+  // The name is used in another way: reports of its group become reports of its names.
   void touch(NamedRounds& name);
-  // To any name. What is ready then is in the queue by name.
+  // Does this for all groups. Groups that are ready are then in the queue by name.
   void disperse_all();
-  // Stalls are told of by name. Returns when this must be called for what is still open.
+  // Does this for groups that have stalled, since stalls are reported by name. Returns when the other groups are due.
   std::optional<TimePoint> disperse_stalled(TimePoint now);
 
-  // What all members are to be told: there is a new plan, and all know the last one.
+  // A new plan to send to all members, if there is one and all members know the last one.
   std::optional<PlanEntry> publish(const LearnedOrder& order, const std::vector<NamedRounds*>& by_cache_id);
   std::uint32_t plan() const { return current_.number; }
-  // Whether there is one before the current, by which some rank may report.
+  // Whether some rank may still report by the previous plan.
   bool is_previous_in_use() const { return !previous_.groups.empty(); }
-  // It is carried out.
+  // The group is executed.
   void close(PlannedGroup& group);
 
  private:

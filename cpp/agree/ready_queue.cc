@@ -7,7 +7,7 @@ namespace ciranda {
 
 namespace {
 
-// Trainings have a few; a factor that is another in every step would make one in each.
+// Training jobs have a few kinds; a factor that changes with every step would make one in each step.
 constexpr std::size_t kMostKinds = 64;
 
 }  // namespace
@@ -29,7 +29,7 @@ std::uint32_t ReadyQueue::kind_of(const Signature& signature) {
 void ReadyQueue::push(NamedRounds& name) {
   add({&name, nullptr, std::nullopt, 0, name.priority});
   if (!options_.learned_order || name.cache_id == kNoCacheId) return;
-  const std::uint32_t kind = name.round.has_full() ? kind_of(name.signature()) : name.kind;  // not as it was before
+  const std::uint32_t kind = name.round.has_full() ? kind_of(name.signature()) : name.kind;  // not its old kind
   order_.observe(name.cache_id, name.signature().n_bytes(), name.round.is_deferrable() ? kind : kNoKind);
   count_for_plan();
   waiting_.back().group = order_.group_of(name.cache_id);

@@ -9,7 +9,7 @@
 namespace ciranda {
 namespace {
 
-// Nothing where ranks never report such a message.
+// None if the message is no report.
 std::optional<ReadyReport> report_in(Message message) {
   return std::visit(
       [](auto&& said) -> std::optional<ReadyReport> {
@@ -30,14 +30,14 @@ Relay::Relay(const RelayTree& tree, int rank) {
   for (const int below : tree.relays_below(rank)) children_.push_back({below, true, tree.subtree(below)});
 }
 
-// --- what comes from below
+// --- messages from below
 
 Status Relay::hear(int from, Message message) {
   const bool is_relayed = std::holds_alternative<RelayedMessage>(message);
   const auto found = std::find_if(children_.begin(), children_.end(),
                                   [&](const Child& c) { return c.rank == from && c.is_relay == is_relayed; });
   if (found == children_.end()) {
-    return Status::internal("rank " + std::to_string(from) + " reported to a relay that is not its own");
+    return Status::internal("rank " + std::to_string(from) + " reported to the relay of another rank");
   }
   const auto child = static_cast<std::size_t>(found - children_.begin());
   if (is_relayed) return hear_relayed(child, std::get<RelayedMessage>(std::move(message)));
@@ -49,9 +49,9 @@ Status Relay::hear(int from, Message message) {
   const bool is_no_work = (groups != nullptr && groups->groups.empty()) ||
                           std::holds_alternative<ForgottenMessage>(message) ||
                           std::holds_alternative<StandingMessage>(message);
-  if (!is_no_work) set_waiting(*found, false);  // but that it knows a plan, has forgotten names, or stands
+  if (!is_no_work) set_waiting(*found, false);  // otherwise the child still waits
   std::optional<ReadyReport> report = report_in(std::move(message));
-  if (!report) return Status::internal("rank " + std::to_string(from) + " reported what no rank reports");
+  if (!report) return Status::internal("rank " + std::to_string(from) + " sent its relay an invalid message");
   hear_report(child, {}, std::move(*report));
   return Status::ok_status();
 }
@@ -68,7 +68,7 @@ void Relay::set_waiting(Child& child, bool is_waiting) {
   n_waiting_ += is_waiting ? 1 : std::size_t{0} - 1;
 }
 
-// `ranks`: empty for all of the child's.
+// `ranks`: empty for all ranks of the child.
 void Relay::hear_report(std::size_t child, std::vector<std::int32_t> ranks, ReadyReport report) {
   if (const auto* groups = std::get_if<GroupsMessage>(&report)) {
     hear_groups(child, std::move(ranks), *groups);
@@ -92,7 +92,7 @@ void Relay::hear_groups(std::size_t child, std::vector<std::int32_t> ranks, cons
                                     [this](std::uint32_t number) { return number < groups_.size(); });
   const bool is_of_all = ranks.empty();
   if (is_of_all) ranks = children_[child].ranks;
-  if (!is_known) {  // of the plan before; or that the plan is known
+  if (!is_known) {  // it belongs to the previous plan, or acknowledges a plan
     pass_on(std::move(ranks), message);
     return;
   }
@@ -108,7 +108,7 @@ void Relay::hear_groups(std::size_t child, std::vector<std::int32_t> ranks, cons
 
 void Relay::hear_group(std::size_t child, std::uint32_t number) {
   Group& group = groups_[number];
-  if (group.has_come[child]) let_go(group, number);  // of the use before
+  if (group.has_come[child]) let_go(group, number);  // left from the previous use
   group.has_come[child] = true;
   if (++group.n_come == 1) ++n_held_;
   if (group.n_come < children_.size()) return;
@@ -118,7 +118,7 @@ void Relay::hear_group(std::size_t child, std::uint32_t number) {
   pass_on_for_all(number);
 }
 
-// --- what goes up
+// --- messages to the relay above
 
 void Relay::pass_on(std::vector<std::int32_t> ranks, ReadyReport report) {
   news_.items.push_back({std::move(ranks), std::move(report)});
@@ -168,7 +168,7 @@ void Relay::let_go() {
   }
 }
 
-// --- what comes down
+// --- the log
 
 void Relay::pass_down(const LogMessage& log) {
   for (const LogEntry& entry : log.entries) {
@@ -190,7 +190,7 @@ void Relay::pass_down(const LogMessage& log) {
 void Relay::plan(const PlanEntry& entry) {
   let_go();
   plan_ = entry.plan;
-  // Until the first use of a group is over, some ranks may report its names in other ways.
+  // Until a group has been executed once, some ranks may report its names one by one.
   groups_.assign(entry.groups.size(), Group{std::vector<bool>(children_.size()), 0, true});
   group_of_id_.clear();
   for (std::size_t number = 0; number < entry.groups.size(); ++number) {
@@ -199,7 +199,7 @@ void Relay::plan(const PlanEntry& entry) {
   }
 }
 
-// What all ranks were ready for, all have reported: the group's next use begins with nothing heard of it.
+// The log executes a name when all ranks have reported it, so nothing of its group's current use is still to come.
 void Relay::mend(std::uint32_t cache_id) {
   if (const auto found = group_of_id_.find(cache_id); found != group_of_id_.end())
     groups_[found->second].is_split = false;

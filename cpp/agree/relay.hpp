@@ -1,14 +1,15 @@
-// Relay: passes on, as few messages, what the ranks of a subtree report: those of its host, and those that the relays
-// of the hosts below pass to it (relay_tree.hpp). The log comes down the same way.
+// Relay: forwards the reports of a subtree's ranks in few messages: those of its host's ranks, and those that the
+// relays of the hosts below forward to it (relay_tree.hpp). The log comes down the same way.
 //
-// It *gathers* reports of planned groups: that all ranks of the subtree are ready for a group is one number. All
-// else it passes on as it came, with the ranks that said it: signatures, cache ids, duplicates, joins. A group of which
-// something else is heard is *split*: what is known of it is passed on at once, rank by rank, and so is the rest, until
-// the log executes a name of it. A rank's reports of a name, and its joins and duplicates, keep their order.
+// It *gathers* (merges) reports of planned groups: once all ranks of the subtree have reported a group, it forwards one
+// number. It forwards all else unchanged, with the ranks that reported it: signatures, cache ids, duplicates, joins. If
+// a name of a group is reported in another way, the group is *split*: the reports gathered so far are forwarded at
+// once, rank by rank, and so are later ones, until the log executes a name of the group. A rank's reports of a name,
+// and its joins and duplicates, keep their order.
 //
-// What is gathered waits only for ranks without which nothing can be carried out. Yet the coordinator must hear of it,
-// to see errors and to report who is missing: whoever uses this class has it let go of what it has held for long. Like
-// the coordinator it is pure: no socket, thread or clock. "Rank" is a member of the lane.
+// Gathered reports wait only for ranks without which nothing can be executed. The coordinator must still receive them,
+// to see errors and to name missing ranks: so the user of this class calls let_go() for reports held for long. Like the
+// coordinator it is pure: no socket, thread or clock. "Rank" is a member of the lane.
 #pragma once
 
 #include <cstddef>
@@ -24,31 +25,31 @@ namespace ciranda {
 
 class Relay {
  public:
-  // REQUIRES: `rank` is a relay of the tree, which outlives this only during the call.
+  // REQUIRES: `rank` is a relay of the tree. The tree is used only during the call.
   Relay(const RelayTree& tree, int rank);
 
-  // From a rank of the host, itself included, or from a relay below. An error means that it breaks the rules.
+  // Takes a message of a rank of the host, this one included, or of a relay below. An error means a protocol violation.
   Status hear(int from, Message message);
-  // A part of the log, which all of the subtree are about to get.
+  // Takes a part of the log that is about to be sent to the whole subtree.
   void pass_down(const LogMessage& log);
 
-  // Whether there is something to pass on; what it is. Its ranks are empty where all of the subtree are meant.
+  // Whether there are reports to forward, and those reports. An item without ranks stands for the whole subtree.
   bool has_news() const { return !news_.items.empty() || (is_waiting() && !has_said_waiting_); }
   RelayedMessage take();
 
   bool holds_any() const { return n_held_ > 0; }
-  // What is gathered is passed on as it is.
+  // Forwards the gathered reports as they are.
   void let_go();
 
  private:
   struct Child {
-    int rank;  // of the host, or of the relay below
+    int rank;  // of the host, or the relay below
     bool is_relay;
-    std::vector<std::int32_t> ranks;  // whose reports come from it
+    std::vector<std::int32_t> ranks;  // whose reports come from this child
     bool is_waiting = false;
   };
   struct Group {
-    std::vector<bool> has_come;  // by child, for all of its ranks
+    std::vector<bool> has_come;  // by child: whether all of its ranks have reported the group
     std::size_t n_come = 0;
     bool is_split = false;
   };
@@ -70,12 +71,12 @@ class Relay {
   std::vector<Child> children_;
   std::size_t n_waiting_ = 0;  // children
   bool has_said_waiting_ = false;
-  bool gathers_ = false;      // not before groups are used, nor while ranks have joined
+  bool gathers_ = false;      // false until groups are used, and while ranks have joined
   std::size_t n_joined_ = 0;  // ranks of the subtree
   std::uint32_t plan_ = 0;
   std::vector<Group> groups_;
   std::unordered_map<std::uint32_t, std::uint32_t> group_of_id_;
-  std::size_t n_held_ = 0;  // groups of which some have come
+  std::size_t n_held_ = 0;  // groups that some children have reported
   RelayedMessage news_;
 };
 

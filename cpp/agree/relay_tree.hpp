@@ -1,6 +1,6 @@
-// RelayTree: who passes on whose reports: the ranks of a host to the host's first rank, hosts to hosts, up to the
-// host of rank 0. A host has so many hosts below it that two hops lead from any of about a thousand to the first.
-// Plain and immutable; every rank makes the same one.
+// RelayTree: which relay forwards whose reports: a host's ranks report to the host's first rank, hosts to hosts, up to
+// the host of rank 0. The number of hosts below a host is such that two hops lead from any of about a thousand hosts to
+// the first. Plain and immutable; equal on every rank.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,20 @@ namespace ciranda {
 
 class RelayTree {
  public:
-  // `hosts`: label by rank. `fan_out`: hosts below a host; 0: chosen by their number.
+  // `hosts`: label by rank. `fan_out`: hosts below a host; 0: derived from the number of hosts.
   explicit RelayTree(const std::vector<std::string>& hosts, int fan_out = 0);
 
   int n_hosts() const { return static_cast<int>(hosts_.size()); }
   int fan_out() const { return fan_out_; }
-  // The rank that passes on what this one reports; a relay's own rank reports to itself.
+  // The rank that forwards the reports of this rank; a relay's rank reports to itself.
   int relay_of(int rank) const { return hosts_[host_of(rank)].ranks.front(); }
   bool is_relay(int rank) const { return relay_of(rank) == rank; }
-  // REQUIRES, here and below: it is a relay. The relay that it passes to; -1: none, it is the first.
+  // REQUIRES, here and below: `relay` is a relay. Returns the relay above it; -1 for the first relay.
   int parent(int relay) const;
-  // Its host's ranks, itself among them, and the relays of the hosts below.
+  // The ranks of the relay's host, itself included, and the relays of the hosts below.
   const std::vector<std::int32_t>& ranks(int relay) const { return hosts_[host_of(relay)].ranks; }
   std::vector<int> relays_below(int relay) const;
-  // All ranks whose reports come through it, ascending.
+  // All ranks whose reports pass through the relay, ascending.
   std::vector<std::int32_t> subtree(int relay) const;
 
  private:
@@ -33,7 +33,7 @@ class RelayTree {
   };
   std::size_t host_of(int rank) const { return host_of_rank_[static_cast<std::size_t>(rank)]; }
 
-  std::vector<Host> hosts_;  // by their lowest rank
+  std::vector<Host> hosts_;  // ordered by lowest rank
   std::vector<std::size_t> host_of_rank_;
   int fan_out_;
 };

@@ -23,7 +23,7 @@ std::string join_texts(const std::vector<std::string>& texts) {
 
 // --- a round
 
-// While it is open nobody goes away again, so all that is asked of one round looks at each member once.
+// Members never withdraw from an open round, so each member is examined once a round.
 bool Round::is_complete(const Members& members) {
   if (!members.has_any_joined()) return has_all();
   while (first_missing < members.size() && (has_arrived(first_missing) || members.has_joined(first_missing))) {
@@ -46,7 +46,7 @@ void Round::arrive(int member, Arrival arrival) {
   arrivals[static_cast<std::size_t>(member)] = arrival;
 }
 
-// Inputs of one signature are of one size; one that is not counts for none.
+// Inputs of one signature have one size; an input of another size is dropped.
 void Round::contribute(int member, std::span<const std::byte> input, std::size_t most_bytes) {
   const std::size_t n_bytes = arrivals.size() * input.size();
   if (n_bytes > most_bytes) return;
@@ -82,7 +82,7 @@ const Signature& NamedRounds::signature() const {
   return signature_of(member);
 }
 
-// The member's own first dimensions, as a message should show them.
+// Includes the member's own first dimensions, for messages.
 Signature NamedRounds::shown_signature_of(int member) const {
   const auto at = static_cast<std::size_t>(member);
   Signature shown = signature_of(member);
@@ -95,7 +95,7 @@ Signature NamedRounds::shown_signature_of(int member) const {
 
 std::string NamedRounds::disagreement(int member, const Members& members) const {
   const bool is_in_full = round.arrivals[static_cast<std::size_t>(member)] == Arrival::kInFull;
-  if (round.n_arrived < 2 || !round.has_full()) return {};  // the first, or all as the last time
+  if (round.n_arrived < 2 || !round.has_full()) return {};  // the first, or all unchanged
   int other = 0;
   while (other == member || !round.has_arrived(other)) ++other;
   if (!is_in_full && round.arrivals[static_cast<std::size_t>(other)] == Arrival::kUnchanged) return {};
@@ -117,7 +117,7 @@ void NamedRounds::update_agreed() {
     for (std::size_t tensor = 0; tensor < now.tensors.size(); ++tensor) {
       first_dims[tensor].resize(round.arrivals.size());
       for (std::size_t member = 0; member < round.arrivals.size(); ++member) {
-        if (round.arrivals[member] != Arrival::kInFull) continue;  // unchanged: as it was
+        if (round.arrivals[member] != Arrival::kInFull) continue;  // unchanged
         first_dims[tensor][member] = round.in_full[member].tensors[tensor].shape.front();
       }
     }
@@ -127,7 +127,7 @@ void NamedRounds::update_agreed() {
   agreed = now;
 }
 
-// --- for people
+// --- texts for people
 
 StallReport NamedRounds::stall_report(const Members& members, TimePoint now, bool is_told) const {
   StallReport report;
@@ -148,7 +148,7 @@ StallReport NamedRounds::stall_report(const Members& members, TimePoint now, boo
   }
   report.text = "'" + name + "' has waited " + waited + " for " + join_texts(missing) +
                 ". Ranks that submitted it: " + join_texts(present) +
-                ". All ranks must make the same calls; if one works long on its own, raise "
+                ". All ranks must make the same calls; if a rank works for long without a call, raise "
                 "CIRANDA_STALL_WARNING_SECONDS and CIRANDA_STALL_SHUTDOWN_SECONDS.";
   return report;
 }

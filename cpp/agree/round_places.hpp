@@ -1,6 +1,6 @@
-// RoundPlaces: which names of a lane may be carried out by a direct round in memory (transport/arrivals.hpp), without
-// the coordinator, and where in the shared memory that happens. Every member gives places out in the order of the log,
-// so all of them know the same without being told. Places are never given back, as cache ids are not. Pure.
+// RoundPlaces: which names of a lane may use direct rounds in memory (transport/arrivals.hpp), without the coordinator,
+// and where in shared memory these take place. Every member assigns places in the order of the log, so all agree on
+// them without communication. Places are never freed; a cache id that is reassigned keeps its place. Pure.
 #pragma once
 
 #include <algorithm>
@@ -15,10 +15,10 @@
 
 namespace ciranda {
 
-// What a round needs.
+// The memory that a round needs.
 struct Room {
   std::size_t n_bytes = 0;  // in each member's area
-  // What each member contributes, if it is as much of each: it may lie where there is less room.
+  // What each member contributes, if all contribute the same number of bytes; then less room may suffice.
   std::size_t n_exact_bytes = kNotExact;
   bool is_in_buffer = false;  // two members exchange buffers for it
 
@@ -29,23 +29,23 @@ struct Room {
 
 struct RoundPlace : Room {
   std::uint32_t number = 0;
-  std::size_t offset = 0;  // in each member's area, of what it contributes to even rounds; that for odd ones follows
+  std::size_t offset = 0;  // of a member's contribution to even rounds, in its area; that to odd rounds follows
 };
 
-// --- what a member contributes: each tensor from a new cache line on; before them, to an alltoall whose splits may
-// differ with every call, how many rows of each tensor go to each rank, as int64
+// --- A member's contribution: each tensor begins on a new cache line. An alltoall whose splits may differ with every
+// --- call begins with the number of rows of each tensor that go to each rank, as int64.
 
 inline constexpr std::size_t kMostRoundBytes = 16 << 10;
-// By two ranks: to pass once over what both contribute takes no longer than to share that work out, and needs no
-// agreement. At 1 MiB an allreduce took a tenth less time so, at 256 KiB a third.
+// For two ranks. One pass by each rank over both contributions takes no longer than sharing that work, and needs no
+// agreement. An allreduce took a tenth less time this way at 1 MiB, and a third less at 256 KiB.
 inline constexpr std::size_t kMostBufferBytes = 1 << 20;
-// From here on a buffer, whose lines its owner has read last, is written faster than an area, whose lines the other has
-// read: 8 KiB took half of the time between near cores, and a third between far ones.
+// Above this size a rank writes faster to a buffer, whose lines it has read last itself, than to an area, whose lines
+// the other rank has read: 8 KiB took half the time between near cores, and a third between far ones.
 inline constexpr std::size_t kMostAreaBytesOfTwo = 1 << 10;
-// For a call that may contribute more or less each time, and goes another way where it contributes more than this.
+// For a call that may contribute a different size each time; it does not use a direct round above this size.
 inline constexpr std::size_t kVaryingRoundBytes = 4 << 10;
 
-// Of what each member contributes exactly so much. `has_buffers`, here and below: members have some to exchange.
+// REQUIRES: each member contributes exactly this size. `has_buffers`, here and below: members have buffers to exchange.
 inline bool goes_in_buffer(std::size_t n_exact_bytes, bool has_buffers) {
   return has_buffers && n_exact_bytes > kMostAreaBytesOfTwo && n_exact_bytes <= kMostBufferBytes;
 }
@@ -55,7 +55,7 @@ inline std::size_t whole_lines(std::size_t n_bytes) {
   return round_up(n_bytes, kLine);
 }
 
-// The bytes of some rows, or kManyBytes if they are as many or more.
+// The bytes of some rows, at most kManyBytes.
 inline constexpr std::size_t kManyBytes = kMostBufferBytes + 1;
 inline std::size_t bytes_of_rows(std::int64_t n_rows, std::size_t row_bytes) {
   const auto rows = static_cast<std::uint64_t>(n_rows);
@@ -64,7 +64,7 @@ inline std::size_t bytes_of_rows(std::int64_t n_rows, std::size_t row_bytes) {
   return is_large ? kManyBytes : std::min(rows * row_bytes, kManyBytes);
 }
 
-// n_bytes_of(tensor): as bytes_of_rows(). None where it is too much.
+// n_bytes_of(tensor): as bytes_of_rows(). None if the sum is too large.
 template <typename NumBytes>
 std::optional<std::size_t> sum_of_lines(std::size_t n_tensors, NumBytes n_bytes_of) {
   std::size_t sum = 0;
@@ -79,18 +79,18 @@ inline std::size_t bytes_of_rows(const std::vector<std::int64_t>& splits, const 
   return bytes_of_rows(std::accumulate(splits.begin(), splits.end(), std::int64_t{0}), tensor.row_bytes());
 }
 
-// Splits travel before the tensors: there may be other rows for every member with every call.
+// Whether splits are sent before the tensors, since every call may have other splits.
 inline bool has_own_splits(const Signature& signature) {
   return info(signature.collective).takes_splits && signature.arguments.empty();
 }
 
-// Not where the call needs more than a look at what all contribute.
+// Not for calls that need more than one pass over all contributions.
 inline bool may_go_direct(const Signature& signature) {
   return info(signature.collective).goes_direct && info(signature.op).is_elementwise && !signature.is_weighted;
 }
 
-// How many bytes members contribute of a tensor: the fewest and the most. `first_dims`, here and below: null where they
-// cannot differ; they may have come over the network.
+// The fewest and the most bytes that a member contributes of a tensor. `first_dims`, here and below: null if first
+// dimensions cannot differ; not trusted, since they may come from the network.
 struct LeastAndMost {
   std::size_t least;
   std::size_t most;
@@ -108,8 +108,8 @@ inline LeastAndMost contributed_of(const Signature& signature, std::size_t tenso
   return found;
 }
 
-// What each member contributes, up to the end of the last tensor, where all contribute as much of each; kManyBytes if
-// it is as much or more.
+// The size of each member's contribution, up to the end of its last tensor, if it is the same for all members;
+// kManyBytes if it is that or more.
 inline std::optional<std::size_t> exact_bytes_of(const Signature& signature, const FirstDims* first_dims) {
   if (signature.tensors.empty()) return std::nullopt;
   std::size_t sum = 0;
@@ -127,7 +127,8 @@ inline bool knows_rows(const Signature& signature, const FirstDims* first_dims) 
          std::ranges::none_of(*first_dims, [](const auto& rows) { return rows.empty(); });
 }
 
-// What members contribute at most; none where the call may not go direct, or is large: then work is better shared out.
+// The most that members contribute. None if the call may not be direct, or is so large that ranks should share the
+// work.
 inline std::optional<Room> room_for(const Signature& signature, const FirstDims* first_dims, bool has_buffers) {
   if (!may_go_direct(signature) || !knows_rows(signature, first_dims)) return std::nullopt;
   if (has_own_splits(signature)) return Room{kVaryingRoundBytes};
@@ -145,7 +146,7 @@ inline std::optional<Room> room_for(const Signature& signature, const FirstDims*
   return room;
 }
 
-// Whether this call contributes no more than there is room for. REQUIRES: its name has the place.
+// Whether this call's contribution fits into the place. REQUIRES: the place belongs to the call's name.
 inline bool fits(const Request& request, const RoundPlace& place) {
   if (!has_own_splits(request.signature)) return true;
   if (!request.refusal.ok()) return false;
@@ -157,8 +158,7 @@ inline bool fits(const Request& request, const RoundPlace& place) {
 
 class RoundPlaces {
  public:
-  // What there is: places, bytes in each member's area, and whether members have buffers to exchange. The same on all
-  // members.
+  // Equal on all members: places, bytes in each member's area, and whether members have buffers to exchange.
   RoundPlaces(std::size_t n_places, std::size_t area_bytes, bool has_buffers = false)
       : n_places_(n_places), area_bytes_(area_bytes), has_buffers_(has_buffers) {}
 

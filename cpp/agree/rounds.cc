@@ -96,7 +96,7 @@ void Rounds::join(int member) {
 
 // --- direct rounds by messages
 
-// If it has been cancelled, it has waited for too long, and may fail now.
+// A cancelled round has waited for too long, so it may fail now.
 void Rounds::end_hope_of_direct_round(Round& round) {
   if (!round.is_direct()) return;
   if (std::exchange(round.stage, Round::Stage::kOpen) == Round::Stage::kCancelled) open_.look_at(round.opened);
@@ -116,7 +116,7 @@ Status Rounds::hear_later(NamedRounds& name) {
       name.later.push_back(std::move(reported));
       continue;
     }
-    const bool waits = members_.is_waiting(rank);  // as it has said since, and will not say again
+    const bool waits = members_.is_waiting(rank);  // it began to wait after that report, and will not repeat it
     if (Status status = hear(name, std::move(reported)); !status.ok()) return status;
     if (waits) members_.waits(rank);
   }
@@ -143,8 +143,8 @@ void Rounds::complete(NamedRounds& name) {
   } else if (name.is_root_absent(members_)) {
     fail(name, ErrorKind::kInvalidArgument,
          text() + ": its root, rank " + std::to_string(signature.root) +
-             ", has joined and takes no part any more. Choose a root that works to the end, for example the rank that "
-             "join() returned last time.");
+             ", has joined and takes no part any more. Choose a root that joins last, for example the rank that join() "
+             "returned last time.");
   } else {
     name.round.stage = Round::Stage::kReady;
     ready_.push(name);

@@ -1,14 +1,13 @@
-// Rounds: the rounds of all names of a lane, as its coordinator sees them through: a first report opens one, and it
-// ends when it is carried out, when it has failed, or when all members have come to it by messages
-// (sent_inputs.hpp).
+// Rounds: the rounds of all names of a lane, on its coordinator. A first report opens a round. The round ends when it
+// is executed, when it has failed, or when all members have come to it by messages (sent_inputs.hpp).
 //
-// When something is wrong (members disagree, a duplicate, one that never comes) the round fails at once for those that
-// reported it, and the others *owe* it: their next report of the name is answered with the same error (failures.hpp).
+// On an error (members disagree, a duplicate, a missing member) the round fails at once for the members that reported
+// it. The others *owe* it: their next report of the name gets the same error (failures.hpp).
 //
-// Of a round to which all members come by messages nothing is decided here: whoever has all inputs knows as much. So
-// nothing else may be decided either, as long as all may yet come so; once one will not, none will have all inputs, and
-// the round is one like any other. A member that says more about the name than that it has come has seen the end of
-// the round before the coordinator: that is kept for later.
+// The coordinator decides nothing about a round by messages while all members may still come to it, because a member
+// with all inputs executes it by itself. Once one member will not come, no member will have all inputs, and the round
+// becomes an ordinary one. If a member that has come reports the name again, it has seen the end of the round before
+// the coordinator has: that report is kept for later.
 //
 // Pure. "Member": see members.hpp.
 #pragma once
@@ -33,41 +32,40 @@ namespace ciranda {
 
 class Rounds {
  public:
-  // All of these outlive it.
+  // The arguments outlive this object.
   Rounds(const CoordinatorOptions& options, Members& members, CacheIds& cache_ids, ReadyQueue& ready,
          OpenRounds& open_rounds)
       : options_(options), members_(members), cache_ids_(cache_ids), ready_(ready), open_(open_rounds) {}
-  Rounds(const Rounds&) = delete;  // others of the coordinator know it
+  Rounds(const Rounds&) = delete;  // other parts of the coordinator refer to it
 
   NamedRounds& name_for(const std::string& name, bool is_cacheable);
 
-  // An error means that the member breaks the rules.
+  // An error means that the member violates the protocol.
   Status report(NamedRounds& name, Reported reported);
-  // One has not come to this round by messages, and will not.
+  // Some member has not come to this round by messages, and will not.
   void end_hope_of_direct_round(Round& round);
   // The member reports nothing more, and owes nothing.
   void join(int member);
 
-  // Whether some rank's call cannot be deferred, for which other ranks' reports may be all that lacks: the
-  // coordinator's rank has made its own.
+  // Whether some call cannot be deferred and may lack only reports of ranks other than the coordinator's.
   bool has_pressing() const { return n_pressing_ > 0; }
 
-  // For who carries rounds out, or counts them in groups.
+  // For the parts that execute rounds, or count them by group.
   void open(Round& round, TimePoint now);
   void close(NamedRounds& name);
   void forget_if_unused(NamedRounds& name);
   std::uint64_t n_failed() const { return failures_.n_failed(); }
   bool are_duplicates_owed() const { return failures_.are_duplicates_owed(); }
-  // All members have taken part in a round, which opened when n_failed_before had failed. `round`: whose name stays.
+  // All members have taken part in a round that opened after n_failed_before failures. The name of `round` is kept.
   void forgive_duplicates(std::uint64_t n_failed_before, const Round* round);
 
   void fail_all(const Status& why);
   // As OpenRounds::check().
   std::vector<StallReport> check_stalls(std::optional<TimePoint> groups_due, TimePoint now);
-  // Ends all of them, if the members wait for each other for ever. REQUIRES: as of Standstill::holds().
+  // Ends all rounds if the members wait for each other for ever. REQUIRES: as for Standstill::holds().
   void check_standstill(const Standstill& standstill);
 
-  // What failed or is cancelled; it goes into the log before what is carried out.
+  // Failed and cancelled rounds; they go into the log before rounds to execute.
   void take_ended(std::vector<LogEntry>& entries);
 
  private:

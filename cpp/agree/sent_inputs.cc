@@ -25,7 +25,7 @@ Status SentInputs::begin(InputMessage message, Ticket ticket) {
 
 Status SentInputs::hear(int member, InputMessage message) {
   Round& round = rounds_[message.cache_id][message.round % 2];
-  if (message.round < round.number) return Status::ok_status();  // of a round that the log has decided
+  if (message.round < round.number) return Status::ok_status();  // the log has decided that round
   const std::size_t n_bytes = message.input.bytes().size();
   if (message.round > round.number || round.n_here == 0) {
     round = {message.round, 0, n_bytes, std::vector<Payload>(n_members_)};
@@ -34,7 +34,7 @@ Status SentInputs::hear(int member, InputMessage message) {
   if (n_bytes != round.n_bytes || n_bytes == 0 || round.has(at)) {
     return Status::internal("an input of " + std::to_string(n_bytes) + " bytes for round " +
                             std::to_string(message.round) + " of cache id " + std::to_string(message.cache_id) +
-                            " does not fit the others, or came twice");
+                            " does not match the others, or arrived twice");
   }
   round.inputs[at] = std::move(message.input);
   ++round.n_here;
@@ -45,7 +45,7 @@ void SentInputs::forget(Ticket ticket) {
   std::erase_if(pending_, [&](const Pending& pending) {
     if (pending.ticket != ticket) return false;
     Round& round = rounds_[pending.cache_id][pending.number % 2];
-    if (round.number == pending.number) round = {pending.number + 2, 0, 0, {}};  // late ones are let go
+    if (round.number == pending.number) round = {pending.number + 2, 0, 0, {}};  // late inputs are dropped
     return true;
   });
 }

@@ -1,13 +1,12 @@
-// SentInputs: the inputs of direct rounds by messages, small allreduces that ranks which share no memory carry out
-// without the log. A rank sends its input to all other members at once; whoever has the inputs of all combines them,
-// in rank order. That is one hop, where the log takes two: to the coordinator, and back.
+// SentInputs: the inputs of direct rounds by messages: small allreduces that ranks without shared memory execute
+// without the log. A rank sends its input to all other members at once, and a member that has all inputs combines them
+// in rank order. That takes one message delay; the log takes two: to the coordinator, and back.
 //
-// The log opens a name to such rounds, and they are numbered, alike on all members. To each number a rank comes once,
-// or never: if its next call is another, the name is closed there until the log opens it with a higher number. So
-// either all members come to a round, and all will have all inputs; or one does not, none will have them all, and the
-// log decides.
+// The log opens a name to such rounds, and all members number them alike. A rank comes to each number once, or never:
+// if its next call is another, the name is closed on that rank until the log opens it with a higher number. So either
+// all members come to a round, and all will have all inputs; or one does not, none will, and the log decides.
 //
-// Which calls may go so is for DirectRounds to say. Pure; one thread.
+// DirectRounds decides which calls may be sent this way. Pure; one thread.
 #pragma once
 
 #include <array>
@@ -24,7 +23,7 @@
 
 namespace ciranda {
 
-// What a call contributes is one tensor, of at most so many bytes together with those of the other members.
+// Whether the call contributes one tensor, of at most most_bytes together with those of the other members.
 bool may_go_by_messages(const Signature& signature, int n_members, std::size_t most_bytes);
 
 class SentInputs {
@@ -37,18 +36,18 @@ class SentInputs {
 
   SentInputs(int member, int n_members);
 
-  // This rank has sent this. REQUIRES: no other call of the cache id is pending here.
+  // This rank has sent the message. REQUIRES: no other call of the cache id is pending here.
   Status begin(InputMessage message, Ticket ticket);
-  // Another has. Not ok: it breaks the rules.
+  // Another member has sent the message. An error means that it violates the protocol.
   Status hear(int member, InputMessage message);
-  // The member sends no more.
+  // The member sends no more inputs.
   void hear_end(int member) { has_ended_[static_cast<std::size_t>(member)] = true; }
-  // The log has answered the call, or nobody will, if it was pending here.
+  // Drops the call if it is pending here: the log has answered it, or no answer will come.
   void forget(Ticket ticket);
 
-  // Those of which all inputs are there; they are pending no longer.
+  // Removes and returns the pending calls that have all inputs.
   std::vector<Done> take_done();
-  // Those that lack the input of a member that sends no more: the log answers them, or nobody will.
+  // Pending calls that lack the input of a member that sends no more: only the log may still answer them.
   std::vector<Ticket> lost() const;
   bool empty() const { return pending_.empty(); }
   void clear() { pending_.clear(); }
@@ -57,8 +56,8 @@ class SentInputs {
   struct Round {
     std::uint64_t number = 0;
     std::size_t n_here = 0;
-    std::size_t n_bytes = 0;      // of each
-    std::vector<Payload> inputs;  // by member; empty once they are taken
+    std::size_t n_bytes = 0;      // of each input
+    std::vector<Payload> inputs;  // by member; empty once taken
     bool has(std::size_t member) const { return inputs.empty() || !inputs[member].bytes().empty(); }
   };
   struct Pending {
@@ -72,7 +71,7 @@ class SentInputs {
   int member_;
   std::size_t n_members_;
   std::vector<bool> has_ended_;
-  // By cache id. Another can be one round ahead of this rank, not two: the one before the second needs this rank too.
+  // By cache id. Another rank can be one round ahead of this one, but not two: it needs this rank's input to the first.
   std::unordered_map<std::uint32_t, std::array<Round, 2>> rounds_;
   std::vector<Pending> pending_;
 };

@@ -13,12 +13,12 @@
 namespace ciranda {
 namespace {
 
-constexpr std::size_t kMostNames = 3;   // that are named of a member
-constexpr std::size_t kMostGroups = 8;  // of members that wait for the same
+constexpr std::size_t kMostNames = 3;   // listed for one member
+constexpr std::size_t kMostGroups = 8;  // of members that wait for the same calls
 
 using Names = std::vector<NamedRounds*>;
 
-// The oldest first.
+// Rounds that wait, the oldest first.
 Names waiting_names(const RoundsByName& names) {
   Names waiting;
   for (const auto& [key, name] : names) {
@@ -44,7 +44,7 @@ std::string what_awaits(int member, const Names& waiting) {
 // "rank 0 waits for 'a'; ranks 1, 2 wait for 'b'; rank 3 has joined"
 std::string who_awaits_what(const Names& waiting, const Members& members) {
   std::map<std::string, std::vector<int>> ranks_by_text;
-  std::vector<std::string> texts;  // in the order of the first that waits for each
+  std::vector<std::string> texts;  // in order of the first member that waits for each
   for (int member = 0; member < members.size(); ++member) {
     if (members.has_joined(member)) continue;
     const std::string text = what_awaits(member, waiting);
@@ -67,8 +67,8 @@ int n_awaited_by(int member, const Names& waiting) {
       std::count_if(waiting.begin(), waiting.end(), [&](const auto* name) { return name->round.has_arrived(member); }));
 }
 
-// Whether members have made the same calls for different process sets: all of their calls are about sets, and each has
-// made as many as the others.
+// Whether members add or remove different process sets: all of their calls are about sets, and all members have made
+// equally many.
 bool are_for_other_sets(const Names& waiting, const Members& members) {
   const auto is_about_sets = [](const NamedRounds* name) {
     return info(name->signature().collective).subject == Subject::kSets;
@@ -88,7 +88,7 @@ constexpr std::string_view kSetsDiffer =
     ". All ranks must add and remove the same process sets, with the same ranks, in the same order.";
 constexpr std::string_view kCallsDiffer =
     ". Each of these calls lacks a rank, and no rank makes another before one of them is done. All ranks must make the "
-    "same calls, those that they wait for in the same order. Mostly, ranks have different numbers of batches (join() "
+    "same calls, those that they wait for in the same order. Usually, ranks have different numbers of batches (join() "
     "lets the others finish), some leave a call out (a metric, a validation, one under 'if rank() == 0'), or they run "
     "different programs.";
 

@@ -1,15 +1,16 @@
-// Standstill: whether the members of a lane wait for each other, so that none of their calls can ever be done.
+// Standstill: whether the members of a lane wait for each other, so that none of their calls can ever complete.
 //
-// A member *stands* when each of its threads that could call waits for a call, and all of its pending calls are in this
-// lane; it says so with the number of these calls and the place in the log that it has come to (StandingMessage),
-// behind all that it has reported. It moves again by an answer alone. Once all members that have not joined stand, no
-// answer is on its way to any of them, and each round lacks one of them, there will be no answer: what would bring it
-// is a report, which a member makes only after an answer. Members that have joined report nothing until all have.
+// A member *stands* when each of its threads that could make a call waits for a pending one, and all of its pending
+// calls are in this lane. It reports this (StandingMessage) after all its other reports, with the number of its pending
+// calls and its position in the log. It moves again after an answer, or if a thread gives up its wait, which it
+// reports. There will be no answer once three things hold: all members that have not joined stand; no answer is on its
+// way to any of them; each round lacks one of them. An answer needs a report, and a standing member makes calls only
+// after an answer. Members that have joined report nothing until all have.
 //
-// That no answer is on its way is known by two numbers. Answers of the log: a member has come to its end. Direct
-// rounds by messages, which are over without the log: the coordinator has as many open rounds of the member as it has
-// calls. (Of all members the first to have moved since it stood was answered by reports from before any had moved, and
-// these have come here before the words of those who sent them: here that round is over, and one is missing.)
+// Two numbers show that no answer is on its way. For the log: the member has executed all of it. For direct rounds by
+// messages, which end without the log: the coordinator has as many open rounds of the member as the member has pending
+// calls. (Take the first member that moved after it stood. Reports sent before any member moved have answered it. They
+// reached the coordinator before their senders' StandingMessages, so here that round is over, and the numbers differ.)
 //
 // Pure. "Member": see members.hpp.
 #pragma once
@@ -29,22 +30,22 @@ class Standstill {
   explicit Standstill(int n_members) : said_(static_cast<std::size_t>(n_members)) {}
 
   void stands(int member, const StandingMessage& said);
-  // It has said anything else since.
+  // The member has sent another report since.
   void moves(int member) { stands(member, {}); }
 
-  // Whether all stand that have not joined, having executed a log of so many entries: cheap, and seldom so. Then
-  // holds() tells. REQUIRES: of members that have joined it was said that they move.
+  // Whether all members that have not joined stand, having executed n_entries of the log. Cheap, and rarely true; then
+  // holds() decides. REQUIRES: moves() was called for members that have joined.
   bool may_hold(const Members& members, std::uint64_t n_entries) const;
-  // REQUIRES: may_hold(), no group is open, and what is ready or has failed is in the log.
+  // REQUIRES: may_hold(), no group is open, and all ready or failed rounds are in the log.
   bool holds(const RoundsByName& names, const Members& members) const;
 
  private:
-  std::vector<StandingMessage> said_;  // by member; without calls: it moves
+  std::vector<StandingMessage> said_;  // by member; n_pending is 0 if it moves
   int n_standing_ = 0;
 };
 
-// What is to become of it: all rounds fail. But to a direct one a member may come that has been told of another's
-// failure, before it is told of this one's: it is cancelled first, and the members say then that they stand still.
+// How a standstill ends: all rounds fail. Direct rounds by messages are cancelled first, because a member that has
+// learnt of the failure of another call could still come to one; their members then report again that they stand.
 // REQUIRES: Standstill::holds().
 Stalls end_standstill(const RoundsByName& names, const Members& members);
 

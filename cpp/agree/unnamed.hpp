@@ -1,7 +1,7 @@
-// Calls without a name are numbered as each rank makes them (agree/auto_names.hpp), and agreed on by the log under
-// that name, in full. In between, ranks may meet for them without names: for the next of these calls, whatever it is,
-// at one place for all of them. What each contributes says which call it is, by its number and by that of a signature
-// that was agreed on in such a call before; the ranks go on with it only if all say the same. Pure.
+// Calls without a name. Each rank numbers them as it makes them (agree/auto_names.hpp); the log agrees on them by that
+// number and their full signature. Between such agreements, ranks may meet for them in direct rounds, at one place for
+// all of them. Each contribution states which call it is, by the call's number and by that of a signature agreed on in
+// an earlier such call. The ranks execute the call only if all contributions state the same. Pure.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace ciranda {
 
 inline constexpr std::string_view kUnnamed = "noname";
 
-// As a name that the log has: "noname.12".
+// Whether it is a numbered name, as the log has it: "noname.12".
 inline bool is_unnamed(std::string_view name) {
   return name.starts_with(kUnnamed) && name.substr(kUnnamed.size()).starts_with('.');
 }
@@ -34,15 +34,15 @@ inline std::uint64_t number_of(std::string_view name) {
   return number;
 }
 
-// The signatures with which calls without a name were agreed on, the last so many. All members learn the same, in the
-// order of the log, and where it opens a round: who is at that round knows these.
+// The last kMost signatures with which calls without a name were agreed on. All members learn the same ones, in the
+// order of the log, whenever the log opens a round; so a member that has come to that round knows them.
 class UnnamedSignatures {
  public:
-  static constexpr std::size_t kMostBytes = 4 << 10;  // that a member contributes, where it is not in a buffer
-  static constexpr std::size_t kHeadBytes = 64;       // before it in an area: which call it is of
+  static constexpr std::size_t kMostBytes = 4 << 10;  // a member's contribution outside buffers
+  static constexpr std::size_t kHeadBytes = 64;       // before it in an area: identifies the call
   static constexpr std::size_t kMost = 64;
 
-  // Not where members have different numbers of rows, even of no bytes: each would learn a signature of its own.
+  // False if members have different numbers of rows, even of no bytes, because each would learn another signature.
   // `has_buffers`: as for room_for().
   static bool may_meet(const Signature& signature, const FirstDims* first_dims, bool has_buffers) {
     const auto room = room_for(signature, first_dims, has_buffers);
@@ -62,14 +62,14 @@ class UnnamedSignatures {
     }
   }
 
-  // None: it was not learnt.
+  // None if the signature was not learnt.
   std::optional<std::uint32_t> find(const Signature& signature) const {
     return find_if([&](const Signature& known) { return known == signature; });
   }
   std::optional<std::uint32_t> find(const Call& call) const {
     return find_if([&](const Signature& known) { return is_of(known, call); });
   }
-  // Null where they cannot differ; valid until the next is learnt. REQUIRES: it was found.
+  // Null if first dimensions cannot differ; valid until the next learn(). REQUIRES: the signature was found.
   const FirstDims* first_dims_of(std::uint32_t signature) const { return known_[signature].first_dims.get(); }
 
  private:
@@ -84,7 +84,7 @@ class UnnamedSignatures {
            });
   }
 
-  // Most programs make the same calls in the same order: the one after the last is looked at first.
+  // Most programs repeat their calls in the same order, so the search begins after the last match.
   template <typename Predicate>
   std::optional<std::uint32_t> find_if(Predicate is_wanted) const {
     for (std::size_t i = 0; i < known_.size(); ++i) {
@@ -97,7 +97,7 @@ class UnnamedSignatures {
   }
 
   std::vector<Known> known_;
-  std::size_t oldest_ = 0;  // once there are kMost
+  std::size_t oldest_ = 0;  // once there are kMost signatures
   mutable std::size_t next_ = 0;
 };
 

@@ -6,8 +6,8 @@ namespace ciranda {
 
 namespace {
 
-// Where splits are taken the first dimension is among the arguments (settle_splits()), if equal parts are what was
-// agreed on.
+// If the collective takes splits, a signature with equal parts has its first dimension in `arguments`
+// (settle_splits()).
 bool has_shape_of(const Signature& signature, const Call& call) {
   const Shape& shape = signature.tensors.front().shape;
   if (!info(call.collective).takes_splits) {

@@ -17,8 +17,7 @@
 
 namespace ciranda {
 
-// Whenever the mutex is free and something that was flushed is queued, a thread is on its way to the queue, or stands
-// by.
+// Invariant: if the mutex is free and a flushed callback is queued, a thread is on its way to the queue or stands by.
 class CallbackThreads::State : public std::enable_shared_from_this<State> {
  public:
   explicit State(std::chrono::nanoseconds until_idle_ends) : until_idle_ends_(until_idle_ends) {}
@@ -56,10 +55,10 @@ class CallbackThreads::State : public std::enable_shared_from_this<State> {
   using Lock = std::unique_lock<std::mutex>;
   using Clock = std::chrono::steady_clock;
 
-  // What a callback that only hands on never takes: so many of them are no reason for many threads.
+  // Callbacks that only hand work on take less time than this, so many of them need no more threads.
   static constexpr std::chrono::microseconds kQuick{100};
 
-  // REQUIRES: the lock. False: there is no thread, and there can be none.
+  // REQUIRES: the lock. False if there is no thread, and none can be created.
   bool call_a_thread() {
     if (n_called_ > 0 || (stands_by_ && n_running_ > 0)) return true;
     if (n_idle_ > 0) {
@@ -76,7 +75,7 @@ class CallbackThreads::State : public std::enable_shared_from_this<State> {
       const BlockSignals blocked;  // inherited by the thread
       threads_.emplace_back([self = shared_from_this()] { self->run(); });
     } catch (const std::exception&) {
-      return !threads_.empty();  // one of which comes back to the queue, unless all wait for each other
+      return !threads_.empty();  // one of them returns to the queue, unless all wait for each other
     }
     ++n_called_;
     return true;
@@ -104,7 +103,7 @@ class CallbackThreads::State : public std::enable_shared_from_this<State> {
     return true;
   }
 
-  // REQUIRES: the lock. Returns when nothing is queued, or nobody comes back to the queue soon.
+  // REQUIRES: the lock. Returns when no callback is queued, or when no other thread will return to the queue soon.
   void stand_by(Lock& lock) {
     stands_by_ = true;
     while (n_running_ > 0 && !queue_.empty()) {
@@ -115,7 +114,7 @@ class CallbackThreads::State : public std::enable_shared_from_this<State> {
     stands_by_ = false;
   }
 
-  // REQUIRES: the lock, and something in the queue. False if the callback called finish(): the thread is on its own.
+  // REQUIRES: the lock, and a queued callback. False if the callback called finish(): the thread is then detached.
   bool run_next(Lock& lock) {
     Callback next = std::move(queue_.front());
     queue_.pop_front();
@@ -124,13 +123,13 @@ class CallbackThreads::State : public std::enable_shared_from_this<State> {
     if (!queue_.empty()) call_a_thread();
     lock.unlock();
     call_back(next);
-    next = nullptr;  // what it holds may come back here
+    next = nullptr;  // its destructor may call this object
     lock.lock();
     --n_running_;
     return find(std::this_thread::get_id()) != threads_.end();
   }
 
-  // REQUIRES: the lock, which others get while a callback runs.
+  // REQUIRES: the lock, which is released while a callback runs.
   void run_all_directly(Lock& lock) {
     while (!queue_.empty()) {
       Callback next = std::move(queue_.front());
@@ -150,7 +149,7 @@ class CallbackThreads::State : public std::enable_shared_from_this<State> {
     return std::find_if(threads_.begin(), threads_.end(), [id](const auto& thread) { return thread.get_id() == id; });
   }
 
-  // This thread, if it is one of ours.
+  // Detaches this thread if it belongs to this object.
   void let_go(std::thread::id id) {
     const auto found = find(id);
     if (found == threads_.end()) return;
@@ -171,19 +170,19 @@ class CallbackThreads::State : public std::enable_shared_from_this<State> {
 
   const std::chrono::nanoseconds until_idle_ends_;
   std::atomic<bool> is_unflushed_{false};
-  std::mutex mutex_;  // for all below
+  std::mutex mutex_;  // guards all members below
   std::condition_variable called_;
-  std::condition_variable has_work_;  // for who stands by
+  std::condition_variable has_work_;  // for the thread that stands by
   std::condition_variable has_ended_;
   std::deque<Callback> queue_;
   std::list<std::thread> threads_;
-  std::list<std::thread> ended_;  // or about to: to be joined
+  std::list<std::thread> ended_;  // threads that have ended, or are about to; to be joined
   int n_idle_ = 0;
-  int n_called_ = 0;     // who has not come to the queue yet; of those that idle, or were just made
+  int n_called_ = 0;     // idle or new threads that were called and have not reached the queue yet
   int n_running_ = 0;    // callbacks
   int n_finishing_ = 0;  // calls of finish()
   bool stands_by_ = false;
-  Clock::time_point last_begun_;  // of the callbacks
+  Clock::time_point last_begun_;  // start time of the last callback
 };
 
 CallbackThreads::CallbackThreads(std::chrono::nanoseconds until_idle_ends)

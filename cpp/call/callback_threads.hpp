@@ -1,13 +1,12 @@
-// CallbackThreads: threads that run the callbacks of operations, so that what these do, and however long it takes,
-// holds up nothing else.
+// CallbackThreads: threads that run the callbacks of operations, so that a slow callback delays nothing else.
 //
-// There are as many threads as callbacks that take their time, and one more while others are queued: before a thread
-// begins with one it sees to it that another stands by for the rest, as the callback may wait for one of them. That one
-// begins when the first has not come back to the queue for 100 us. Threads are made when there is something to run, end
-// when there has been nothing for a while, and get no signals. Callbacks begin in the order in which they were posted,
-// and may run at the same time.
+// There are as many threads as slow callbacks, and one more while callbacks are queued. Before a thread runs a
+// callback, it makes sure that another thread stands by for the rest of the queue, since the callback may wait for one
+// of those. The other thread starts if the first does not return to the queue within 100 us. Threads are created on
+// demand, end after an idle time, and block all signals. Callbacks start in the order in which they were posted, and
+// may run concurrently.
 //
-// Threads: any; also those of this object. Where the system gives no thread for a callback it runs in flush().
+// Threads: any, those of this object included. If the system cannot create a thread, flush() runs the callbacks.
 #pragma once
 
 #include <chrono>
@@ -21,23 +20,23 @@ class CallbackThreads {
   using Callback = std::function<void()>;
 
   explicit CallbackThreads(std::chrono::nanoseconds until_idle_ends = std::chrono::seconds(1));
-  ~CallbackThreads();  // finish()
+  ~CallbackThreads();  // calls finish()
   CallbackThreads(const CallbackThreads&) = delete;
   CallbackThreads& operator=(const CallbackThreads&) = delete;
 
-  // Has a thread run it; which is woken by the next flush(), one for all that was posted before. Never blocks.
+  // Queues a callback. The next flush() wakes one thread for all callbacks posted before. Never blocks.
   void post(Callback callback);
   void flush();
-  // No callback runs, or is to.
+  // Whether no callback runs or is queued.
   bool are_idle() const;
 
-  // Returns once all that was posted has run and all threads have ended. A callback that calls this does not count, nor
-  // does its thread, which ends with it.
+  // Returns once all posted callbacks have run and all threads have ended. If a callback calls this, it does not wait
+  // for that callback or its thread; that thread ends after the callback.
   void finish();
 
  private:
   class State;
-  std::shared_ptr<State> state_;  // which threads share that outlive this, as they are in finish()
+  std::shared_ptr<State> state_;  // shared with the threads, which may outlive this object in finish()
 };
 
 }  // namespace ciranda

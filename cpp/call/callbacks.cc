@@ -10,7 +10,7 @@ namespace {
 
 thread_local bool is_in_direct_callback = false;
 
-// One write, so that lines of several threads do not mix.
+// A single write, so that lines of several threads do not mix.
 void warn(const std::string& text) {
   const std::string line = "ciranda: warning: " + text + "\n";
   [[maybe_unused]] const auto n_written = ::write(STDERR_FILENO, line.data(), line.size());
@@ -19,7 +19,7 @@ void warn(const std::string& text) {
 void tell(const char* what) noexcept {
   try {
     warn("a completion callback threw " + std::string(what) +
-         "; nobody can catch that, and the engine goes on. Catch it in the callback.");
+         "; the engine ignores the exception. Catch it in the callback.");
   } catch (...) {  // no memory for the line
   }
 }
@@ -43,7 +43,7 @@ Status DirectCallback::refuse(const char* what) {
   if (!is_in_direct_callback) return Status::ok_status();
   const std::string why = "to " + std::string(what) +
                           " inside a direct callback is refused: it runs on the thread that makes progress, which "
-                          "would wait for itself. Hand on to another thread, or leave out "
+                          "would wait for itself. Hand the work to another thread, or leave out "
                           "CIRANDA_REQUEST_DIRECT_CALLBACK.";
   warn(why);
   return Status::invalid_argument(why);

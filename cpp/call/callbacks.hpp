@@ -1,10 +1,10 @@
-// Callbacks: how what the user wants to be called with is called.
+// Callbacks: how the engine calls functions of the user.
 //
-// A *direct* callback runs on whichever thread completes the operation, usually the one that makes progress, while it
-// holds the progress lock. So nothing moves until it returns, and it may hand on but not wait for the engine. Any
-// other callback runs on a thread that is there for callbacks (CallbackThreads).
+// A *direct* callback runs on the thread that completes the operation, usually the one that runs the progress loop,
+// under the progress lock. Nothing progresses until it returns, so it may hand work to other threads but not wait for
+// the engine. All other callbacks run on threads of their own (CallbackThreads).
 //
-// Threads: any. Failure: what a callback throws is told on standard error, and goes no further.
+// Threads: any. Failure: an exception of a callback is reported on standard error, and does not propagate.
 #pragma once
 
 #include <functional>
@@ -13,10 +13,10 @@
 
 namespace ciranda {
 
-// Calls it.
+// Runs the callback.
 void call_back(const std::function<void()>& callback) noexcept;
 
-// Marks this thread as being in a direct callback, for as long as the object lives.
+// Marks this thread as inside a direct callback, during the lifetime of the object.
 class DirectCallback {
  public:
   DirectCallback();
@@ -24,8 +24,8 @@ class DirectCallback {
   DirectCallback(const DirectCallback&) = delete;
   DirectCallback& operator=(const DirectCallback&) = delete;
 
-  // InvalidArgument if this thread is in one, and so must not wait for the engine; also told on standard error, as not
-  // every caller can hand on a message. `what` is asked for: "wait".
+  // InvalidArgument if this thread is inside a direct callback, where it must not wait for the engine. Also reported on
+  // standard error, because some callers cannot return a message. `what`: the refused action, as "wait".
   static Status refuse(const char* what);
 
  private:

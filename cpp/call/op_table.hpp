@@ -1,4 +1,4 @@
-// The table of collectives: what each needs, and what ranks must agree on. Values are the C ABI's.
+// The table of collectives: what each needs, and what ranks must agree on. Enum values are those of the C ABI.
 #pragma once
 
 #include <array>
@@ -22,68 +22,68 @@ enum class Collective : std::uint8_t {
   kReduce = CIRANDA_REDUCE,
   kGather = CIRANDA_GATHER,
   kScatter = CIRANDA_SCATTER,
-  kTransfer = CIRANDA_TRANSFER,  // from one rank, the root, to one other: what send and recv are
+  kTransfer = CIRANDA_TRANSFER,  // send and recv: from one rank, the root, to one other
   kJoin = CIRANDA_JOIN,
   kAddProcessSet = CIRANDA_ADD_PROCESS_SET,
   kRemoveProcessSet = CIRANDA_REMOVE_PROCESS_SET,
-  kAddLane = 13,  // the engine's own: a lane of a process set is used for the first time
+  kAddLane = 13,  // internal: first use of a lane of a process set
   kScan = CIRANDA_SCAN,
 };
 inline constexpr std::size_t kNumCollectives = 15;
 
-// What a call is about.
+// The subject of a call.
 enum class Subject : std::uint8_t {
   kTensors,
-  kNothing,  // that all ranks have come
+  kNothing,  // only the arrival of all ranks
   kJoin,
-  kSets,   // which process sets there are
-  kLanes,  // which lanes there are
+  kSets,   // adds or removes process sets
+  kLanes,  // adds lanes
 };
 
-// Which ranks give something to a call, or get something from it.
-enum class Who : std::uint8_t { kAll, kRoot, kOthers };  // kOthers: all but the root
+// Which ranks contribute input, or receive a result.
+enum class Who : std::uint8_t { kAll, kRoot, kOthers };  // kOthers: all ranks except the root
 
 enum class Reduces : std::uint8_t {
   kNothing,      // no reduce op and no factors
-  kElementwise,  // refuses element types that the op refuses
-  kAny,          // also ops that are not elementwise, and averages with weights
+  kElementwise,  // only element types that the op supports
+  kAny,          // also ops that are not elementwise, and weighted averages
 };
 
-// What becomes of the rows of tensors: their elements along dimension 0.
+// How the rows of tensors (elements along dimension 0) are distributed.
 enum class Rows : std::uint8_t {
-  kWhole,   // nothing: a scalar will do
-  kJoined,  // one rank's behind the other's; ranks may have different numbers, and the log tells each those of all
-  kCut,     // each rank gets as many as even_splits() says
-  kSplit,   // each gets as many as the caller says; that may differ with every call and travels with the data
+  kWhole,   // not at all: scalars are allowed
+  kJoined,  // concatenated in rank order; ranks may have different numbers, which the log tells all of them
+  kCut,     // each rank gets even_splits() of them
+  kSplit,   // as the caller says; the splits may change with every call and are sent with the data
 };
 
-// Where a result is.
+// Where the result is stored.
 enum class Output : std::uint8_t {
-  kGiven,        // in memory of the caller, as large as the input
-  kMayBeGiven,   // ... where the caller has given some; or the engine allocates
-  kMayHaveRoom,  // ... where the caller says that there is room (Request::has_room_for_all); or the engine allocates
+  kGiven,        // in the caller's memory, as large as the input
+  kMayBeGiven,   // in the caller's memory, if given; otherwise the engine allocates
+  kMayHaveRoom,  // in the caller's memory, if Request::has_room_for_all; otherwise the engine allocates
   kAllocated,    // in memory that the engine allocates
 };
 
 struct Signature;
 class Status;
 
-// InvalidArgument unless such a call can be. `ranks`: of its process set.
+// InvalidArgument if the arguments are not valid. `ranks`: those of the process set.
 using CheckArguments = Status(const Signature& signature, const std::string& name, std::span<const int> ranks);
 CheckArguments check_new_set;
 CheckArguments check_old_set;
 
 struct CollectiveInfo {
-  // What else there is to say of some.
+  // Further properties of some collectives.
   enum Also : unsigned {
     kNothingElse = 0,
-    kSame = 1,    // every rank has the same at the end
-    kDirect = 2,  // goes by direct rounds too: each rank makes its result of what all contribute
-    kOfPair = 4,  // its process set is the pair of two ranks
+    kSame = 1,    // every rank has the same result
+    kDirect = 2,  // may use direct rounds: each rank computes its result from all contributions
+    kOfPair = 4,  // its process set is a pair of two ranks
   };
 
   Collective collective;
-  std::string_view name;  // in messages, the timeline, and the documentation
+  std::string_view name;  // in messages, the timeline and the documentation
   Reduces reduces = Reduces::kNothing;
   Who givers = Who::kAll;
   Who receivers = Who::kAll;
@@ -93,7 +93,7 @@ struct CollectiveInfo {
   Subject subject = Subject::kTensors;
   CheckArguments* check_arguments = nullptr;
 
-  // --- follows from the above
+  // --- derived from the above
 
   bool is_same_on_all = (also & kSame) != 0;
   bool goes_direct = (also & kDirect) != 0;
@@ -102,16 +102,15 @@ struct CollectiveInfo {
   bool is_reduction = reduces != Reduces::kNothing;
   bool is_from_root = givers == Who::kRoot;
   bool has_root = is_from_root || receivers != Who::kAll;  // all ranks must name the same root
-  bool is_along_rows = rows != Rows::kWhole;               // a scalar will not do
+  bool is_along_rows = rows != Rows::kWhole;               // scalars are not allowed
   bool first_dim_may_differ = rows == Rows::kJoined;
   bool takes_splits = rows == Rows::kSplit;
-  bool allocates_output = output != Output::kGiven;  // the engine does, where there is no memory of the caller
-  // One reduction of all inputs is what every rank gets: what several calls reduce may travel as one, and who has all
-  // inputs needs no plan.
+  bool allocates_output = output != Output::kGiven;  // the engine does if the caller gave no memory
+  // Every rank gets one reduction of all inputs. So calls can be fused, and a rank with all inputs needs no plan.
   bool reduces_for_all = is_reduction && is_same_on_all;
-  // A call may be made again without a new request: see call/call.hpp.
+  // A call may be repeated without a new request: see call/call.hpp.
   bool may_be_call = goes_direct && has_tensors;
-  bool may_lack_output = allocates_output && !takes_splits;  // such a call
+  bool may_lack_output = allocates_output && !takes_splits;  // of such a call
 
   constexpr bool gives(bool is_root) const { return includes(givers, is_root); }
   constexpr bool receives(bool is_root) const { return includes(receivers, is_root); }

@@ -19,7 +19,7 @@ std::uint32_t* word_of(const std::atomic<std::uint32_t>& atomic) {
   return reinterpret_cast<std::uint32_t*>(const_cast<std::atomic<std::uint32_t>*>(&atomic));
 }
 
-// std::atomic::wait would not return when a signal comes, and Ctrl-C must end a wait.
+// std::atomic::wait does not return on a signal, but Ctrl-C must end a wait.
 void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected, const timespec* at_most) {
   syscall(SYS_futex, word_of(word), FUTEX_WAIT_PRIVATE, expected, at_most, nullptr, 0);
 }
@@ -66,7 +66,7 @@ void Operation::complete(Status status) {
   if ((before & kHasCallbacks) != 0) call_back();
 }
 
-// A callback may let go of what keeps others, so they are let go of as soon as they have run.
+// Callbacks may own other objects, so they are destroyed as soon as they have run.
 void Operation::call_back() {
   std::vector<Callback> callbacks;
   {

@@ -1,7 +1,7 @@
-// Operation: a submitted request's handle. It is pending until the engine completes it once, with a status and, for
-// collectives that allocate their output, the output.
+// Operation: the handle of a submitted request. It is pending until the engine completes it, once, with a status and
+// with outputs that the engine has allocated.
 //
-// Threads: the thread that runs the progress loop completes; any number of threads may look, wait, or hold references.
+// Threads: the thread that runs the progress loop completes it; any threads may query it, wait, or hold references.
 #pragma once
 
 #include <atomic>
@@ -26,25 +26,25 @@ class Operation : public std::enable_shared_from_this<Operation> {
   bool is_done() const { return (state_.load(std::memory_order_acquire) & kDone) != 0; }
 
   // `callback` runs once, after is_done() became true, as a direct callback (call/callbacks.hpp): on the completing
-  // thread, or on this one if the operation is done already.
+  // thread, or on this thread if the operation is done already.
   void when_done(Callback callback);
 
-  // Whether it is a call that is seldom made, and of which ranks that wait for each other hear soon.
+  // Whether the call is seldom made, so that ranks which wait for each other in it learn of that soon.
   bool is_rare() const { return is_rare_; }
 
-  // REQUIRES: is_done(), but for the engine.
+  // REQUIRES: is_done(). The engine may call these earlier.
   const Status& status() const { return status_; }
   const std::vector<OutputBuffer>& outputs() const { return outputs_; }
-  // The number that some collectives give: the last rank to join, the id of a process set.
+  // The integer result of some collectives: the last rank to join, or the id of a process set.
   std::int64_t value() const { return value_; }
 
-  // Sleeps until done, a signal interrupts the thread, or at_most has passed. Returns is_done().
+  // Sleeps until the operation is done, a signal interrupts the thread, or at_most has passed. Returns is_done().
   bool sleep_until_done(std::optional<std::chrono::nanoseconds> at_most) const;
 
-  // Whether the engine did not even take the request. REQUIRES: is_done().
+  // Whether the engine refused the request at submission. REQUIRES: is_done().
   bool is_refused() const { return is_refused_; }
 
-  // The engine's side. REQUIRES: not done yet; of set_rare(): no other thread has it.
+  // For the engine. REQUIRES: not done yet; for set_rare(): no other thread has this operation.
   void set_rare(bool is_rare) { is_rare_ = is_rare; }
   void set_outputs(std::vector<OutputBuffer> outputs) { outputs_ = std::move(outputs); }
   void set_value(std::int64_t value) { value_ = value; }
@@ -55,7 +55,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   }
 
  private:
-  // Who completes it need not look for sleepers and callbacks where there are none.
+  // Flags of state_, so that complete() looks for sleepers and callbacks only if there are some.
   static constexpr std::uint32_t kHasSleepers = 1;
   static constexpr std::uint32_t kHasCallbacks = 2;
   static constexpr std::uint32_t kDone = 4;

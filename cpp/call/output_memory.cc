@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kHugePage = 2U << 20;
-// Beyond, operator new would round up to 0, and give that.
+// Above this size operator new would round up to 0, and succeed.
 constexpr std::size_t kMostBytes = SIZE_MAX / 2;
 
 struct Block {
@@ -24,13 +24,13 @@ struct Block {
 
 std::size_t alignment_for(std::size_t n_bytes) { return n_bytes < kHugePage ? kLine : kHugePage; }
 
-// The whole huge pages of a block; whether the system has them is its affair.
+// Advises the system on the whole huge pages of a block; it may ignore the advice.
 void advise_huge_pages(const Block& block, int advice) {
   const std::size_t n_whole = block.n_bytes / kHugePage * kHugePage;
   if (n_whole > 0) madvise(block.data, n_whole, advice);
 }
 
-// None when there is no memory.
+// None if memory is exhausted.
 std::optional<Block> make(std::size_t n_bytes) {
   if (n_bytes > kMostBytes) return std::nullopt;
   const std::size_t rounded = (n_bytes + kLine) / kLine * kLine;
@@ -55,7 +55,7 @@ class OutputMemory::Kept {
   Kept(const Kept&) = delete;
   Kept& operator=(const Kept&) = delete;
 
-  // The one that was put last of those that are not much too large.
+  // Takes the most recently kept block that is not much too large.
   std::optional<Block> take(std::size_t n_bytes) {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock) return std::nullopt;
@@ -84,7 +84,7 @@ class OutputMemory::Kept {
  private:
   struct Aging {
     Block block;
-    std::uint64_t since;  // n_takes_ then
+    std::uint64_t since;  // n_takes_ when it was kept
   };
 
   void drop_first() {
@@ -97,7 +97,7 @@ class OutputMemory::Kept {
   }
 
   std::mutex mutex_;
-  std::vector<Aging> blocks_;  // in the order in which they were put
+  std::vector<Aging> blocks_;  // in the order in which they were kept
   std::size_t n_bytes_ = 0;
   std::uint64_t n_takes_ = 0;
 };

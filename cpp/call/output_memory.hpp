@@ -1,12 +1,11 @@
-// OutputMemory: memory for results, which is kept when its owner lets go of it, and given out again.
+// OutputMemory: memory for results. A block is kept when its owner frees it, and reused.
 //
-// Memory that comes fresh from the system is cleared page by page when it is first touched. For a result of some MiB
-// that takes longer than bringing the result (docs/performance.md), and malloc gives memory of that size back at once.
-// So the larger results have blocks that are kept for the next one of about that size. The system may take what is kept
-// in huge pages when it is short of memory; no more than kMostKept is kept, and nothing that has not been wanted for
-// long.
+// The system clears fresh memory page by page when it is first touched. For a result of some MiB that takes longer than
+// the transfer (docs/performance.md), and malloc returns memory of that size to the system at once. So blocks of larger
+// results are kept for the next result of about that size. The system may reclaim kept huge pages when it is short of
+// memory. At most kMostKept bytes are kept, and no block that has not been used for long.
 //
-// Threads: any. Nobody waits for another: who comes at the same time gets, or gives back, fresh memory. Results outlive
+// Threads: any. No thread waits for another: if two meet, one allocates or frees memory instead. Results may outlive
 // this object.
 #pragma once
 
@@ -19,26 +18,26 @@
 
 namespace ciranda {
 
-// Memory for one tensor of a result, aligned to 64 bytes; keeps itself alive.
+// Memory for one tensor of a result, aligned to 64 bytes; owned by `data`.
 struct OutputBuffer {
   std::shared_ptr<std::byte> data;
   std::size_t n_bytes = 0;
   std::vector<std::int64_t> shape;
-  Place place = {};  // of a call's tensors on a device: there, as soon as the queue has come to it
+  Place place = {};  // on a device, the data is valid once the queue has reached it
 };
 
-// Fresh memory of n_bytes (at least one cache line), aligned to 64 bytes; null data when there is none.
+// Fresh memory of n_bytes (at least one cache line), aligned to 64 bytes; null data if memory is exhausted.
 OutputBuffer allocate_output(std::size_t n_bytes, std::vector<std::int64_t> shape);
 
 class OutputMemory {
  public:
-  static constexpr std::size_t kLeastKept = 16 << 10;   // of one; below, malloc does as well
-  static constexpr std::size_t kMostKept = 256U << 20;  // of all
-  static constexpr int kTakesUntilOld = 64;             // that have not wanted a block, until it is given back
+  static constexpr std::size_t kLeastKept = 16 << 10;   // for one block; below, malloc is as fast
+  static constexpr std::size_t kMostKept = 256U << 20;  // for all blocks
+  static constexpr int kTakesUntilOld = 64;  // a block is freed after so many allocations that did not use it
 
   OutputMemory();
 
-  // As allocate_output().
+  // As allocate_output(), from kept blocks if possible.
   OutputBuffer allocate(std::size_t n_bytes, std::vector<std::int64_t> shape) const;
 
  private:

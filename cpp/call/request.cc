@@ -11,7 +11,7 @@
 namespace ciranda {
 namespace {
 
-// The largest tensor that is not surely a mistake: 2^56 bytes is more than an address space holds.
+// A larger tensor is surely a mistake: 2^56 bytes is more than an address space holds.
 constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 56;
 
 // Adds the tensor's bytes to n_total_bytes.
@@ -47,7 +47,7 @@ std::string names_of(const Table& table, const Fits& fits) {
   return list;
 }
 
-// What the op takes, and what the type can be combined by.
+// The types that the op supports, and the ops that support the type.
 std::string alternatives(ReduceOp op, DataType dtype) {
   const std::string types = names_of(kDataTypes, [&](const DataTypeInfo& row) { return accepts(op, row.dtype); });
   const std::string ops = names_of(kReduceOps, [&](const ReduceOpInfo& row) { return accepts(row.op, dtype); });
@@ -59,12 +59,12 @@ bool can_be_weighted(DataType dtype) {
   return info(dtype).type_class == TypeClass::kFloating || info(dtype).type_class == TypeClass::kComplex;
 }
 
-// "allreduce 'name': ". Made only where something is wrong: every call comes through here.
+// "allreduce 'name': ". Made only for errors, since every call passes here.
 std::string place_text(const Signature& signature, const std::string& name) {
   return call_text(signature.collective, name) + ": ";
 }
 
-// The collectives that take every op.
+// The collectives that support every op.
 std::string names_of_any() {
   return names_of(kCollectives, [](const CollectiveInfo& row) { return row.reduces == Reduces::kAny; });
 }
@@ -144,7 +144,7 @@ bool shapes_agree(const Shape& a, const Shape& b, bool first_dim_may_differ) {
   return true;
 }
 
-// Where splits are taken the signature does not know the first dimension.
+// If the collective takes splits, the signature does not contain the first dimension.
 std::string shown_shape(const Shape& shape, const CollectiveInfo& row) {
   if (!row.takes_splits || shape.empty()) return to_string(shape);
   std::string out = "[*";
@@ -219,14 +219,14 @@ Status check_splits(const Request& request, int size) {
 Status check_given_outputs(const Request& request) {
   for (std::size_t i = 0; i < request.memory.size(); ++i) {
     if (request.memory[i].output != nullptr || request.signature.tensors[i].n_bytes() == 0) continue;
-    return Status::invalid_argument(tensor_text(request, i) + "memory for the result is said to be there, but none " +
+    return Status::invalid_argument(tensor_text(request, i) + "the request claims memory for the result, but none " +
                                     "was given (a null pointer).");
   }
   return Status::ok_status();
 }
 
-// Where the caller may give memory or leave it to the engine: for all of a group, or for none. An output of no rows may
-// be null.
+// If memory for results is optional, the caller gives it for all tensors of a group, or for none. An output without
+// rows may be null.
 Status check_outputs(const Request& request, int size) {
   if (keeps_rows(request)) return check_given_outputs(request);
   if (info(request.signature.collective).output != Output::kMayBeGiven) return Status::ok_status();
@@ -241,7 +241,7 @@ Status check_outputs(const Request& request, int size) {
   return Status::ok_status();
 }
 
-// An empty tensor needs no memory; any other needs some to read from and some for the result. One pointer may serve
+// An empty tensor needs no memory; any other needs an input and, for a result, an output. One pointer may serve as
 // both.
 Status check_memory(const Request& request, int rank) {
   const Signature& signature = request.signature;
@@ -261,7 +261,7 @@ Status check_memory(const Request& request, int rank) {
   return Status::ok_status();
 }
 
-// Where the result of one tensor of a group goes.
+// The memory of one result of a group.
 struct Extent {
   std::span<const std::byte> bytes;
   std::size_t tensor;
@@ -269,7 +269,7 @@ struct Extent {
   const std::byte* end() const { return bytes.data() + bytes.size(); }
 };
 
-// By their addresses, without those that have no bytes.
+// Sorted by address, without empty results.
 std::vector<Extent> extents_of_results(const Request& request) {
   std::vector<Extent> extents;
   extents.reserve(request.memory.size());
@@ -282,7 +282,7 @@ std::vector<Extent> extents_of_results(const Request& request) {
   return extents;
 }
 
-// Without an input of its own a tensor is read where its result goes.
+// A tensor without an input of its own is read from its output memory.
 const std::byte* input_of(const TensorMemory& memory) { return memory.input != nullptr ? memory.input : memory.output; }
 
 bool are_alike(const Request& request, std::size_t a, std::size_t b) {
@@ -294,8 +294,8 @@ bool are_alike(const Request& request, std::size_t a, std::size_t b) {
          tensor.n_bytes() == other_tensor.n_bytes();
 }
 
-// The results of a reduction are made one after the other, or at once: none may lie where another lies, or where the
-// tensor of another is read. But a tensor may be there several times: see move_repeated().
+// Results of a group are computed one after the other, or at once, so no result may overlap another result, or the
+// input of another tensor. A tensor may occur several times: see move_repeated().
 Status check_apart(const Request& request) {
   const auto refused = [&](std::size_t a, std::size_t b) {
     return Status::invalid_argument(tensor_text(request, std::max(a, b)) + "it shares memory with tensor " +
@@ -524,7 +524,7 @@ void settle_splits(Request& request, int size, int rank) {
   }
   const bool is_sender = !row.has_root || request.signature.root == rank;
   if (is_sender) request.refusal = check_splits(request, size);
-  const bool is_empty = !is_sender || !request.refusal.ok();  // what others give is not looked at
+  const bool is_empty = !is_sender || !request.refusal.ok();  // tensors of non-root ranks are ignored
   if (is_empty) request.splits.clear();
   request.splits.resize(request.signature.tensors.size());
   for (std::size_t i = 0; i < request.splits.size(); ++i) {

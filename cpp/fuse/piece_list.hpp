@@ -1,7 +1,7 @@
-// PieceList: many pieces of memory seen as one range of bytes, in order. This is virtual fusion: nothing is copied to
-// fuse tensors; whoever moves the range reads from, or writes to, the tensors themselves.
+// PieceList: several pieces of memory as one range of bytes, in order. This is virtual fusion: no bytes are copied to
+// fuse tensors; transfers read from, and write to, the tensors themselves.
 //
-// It owns no memory. One thread, or many that only read it.
+// It owns no memory. One thread, or several that only read it.
 #pragma once
 
 #include <algorithm>
@@ -31,13 +31,13 @@ class PieceList {
   }
 
   std::size_t n_bytes() const { return n_bytes_; }
-  // Valid until something is added, or this is moved.
+  // Valid until add() is called, or this list is moved.
   std::span<const std::span<Byte>> pieces() const {
     if (!pieces_.empty()) return pieces_;
     return {&first_, n_bytes_ > 0 ? 1U : 0U};
   }
 
-  // From offset to the end of the piece it lies in. REQUIRES: offset < n_bytes().
+  // The bytes from `offset` to the end of its piece. REQUIRES: offset < n_bytes().
   std::span<Byte> at(std::size_t offset) const {
     if (pieces_.empty()) return first_.subspan(offset);
     const auto after = std::upper_bound(starts_.begin(), starts_.end(), offset);
@@ -52,7 +52,7 @@ class PieceList {
     return piece.size() >= n_bytes ? piece.first(n_bytes) : std::span<Byte>{};
   }
 
-  // REQUIRES: as contiguous().
+  // REQUIRES: as for contiguous().
   PieceList part(std::size_t offset, std::size_t n_bytes) const {
     PieceList part;
     for_range(offset, n_bytes,
@@ -77,10 +77,10 @@ class PieceList {
     pieces_.push_back(piece);
   }
 
-  // A single piece, which most lists are, needs no memory of its own.
+  // Most lists have one piece; it is stored here, without allocation.
   std::span<Byte> first_;
-  std::vector<std::span<Byte>> pieces_;  // all, if there are several
-  std::vector<std::size_t> starts_;      // where each begins
+  std::vector<std::span<Byte>> pieces_;  // all pieces, if there are several
+  std::vector<std::size_t> starts_;      // offset of each piece
   std::size_t n_bytes_ = 0;
 };
 
@@ -94,7 +94,7 @@ inline void gather(const InputPieces& pieces, std::size_t offset, std::span<std:
   });
 }
 
-// The same, to memory that others will read.
+// The same, into memory that other ranks will read.
 inline void gather_for_others(const InputPieces& pieces, std::size_t offset, std::span<std::byte> destination,
                               ReadLast read_last) {
   pieces.for_range(offset, destination.size(), [&](std::span<const std::byte> part, std::size_t at) {
@@ -102,7 +102,7 @@ inline void gather_for_others(const InputPieces& pieces, std::size_t offset, std
   });
 }
 
-// Where the range that `staging` is as long as lies: in one piece, or else in `staging`, which it is gathered into.
+// The range of staging.size() bytes at `offset`: in place if it is in one piece, otherwise gathered into `staging`.
 inline const std::byte* contiguous_or_gathered(const InputPieces& pieces, std::size_t offset,
                                                std::span<std::byte> staging) {
   const auto in_place = pieces.contiguous(offset, staging.size());
@@ -118,8 +118,8 @@ inline void scatter(const OutputPieces& pieces, std::size_t offset, std::span<co
   });
 }
 
-// Between lists of the same length, leaving out what is the same memory.
-// REQUIRES: offset + n_bytes <= to.n_bytes().
+// Copies between lists of the same length, skipping bytes that are the same memory. REQUIRES: offset + n_bytes <=
+// to.n_bytes().
 inline void copy_pieces(const InputPieces& from, const OutputPieces& to, std::size_t offset, std::size_t n_bytes) {
   to.for_range(offset, n_bytes, [&](std::span<std::byte> part, std::size_t at) {
     from.for_range(offset + at, part.size(), [&](std::span<const std::byte> source, std::size_t inner) {

@@ -5,7 +5,7 @@
 namespace ciranda {
 namespace {
 
-// The plan for a dtype among those made so far, or a new one.
+// The plan of a dtype among those made so far, or a new one.
 Plan& plan_for(DataType dtype, const Signature& signature, std::vector<Plan>& plans) {
   const auto found = std::find_if(plans.begin(), plans.end(), [&](const Plan& plan) { return plan.dtype == dtype; });
   if (found != plans.end()) return *found;
@@ -22,7 +22,7 @@ std::size_t longest(const std::vector<std::size_t>& sizes) {
   return sizes.empty() ? 0 : *std::max_element(sizes.begin(), sizes.end());
 }
 
-// Cuts memory into what each rank has of it, one after the other.
+// Appends each rank's consecutive part of the memory to that rank's pieces.
 template <typename Byte>
 void add_by_rank(Byte* memory, const std::vector<std::int64_t>& rows, std::size_t row_bytes,
                  std::vector<PieceList<Byte>>& to) {
@@ -62,7 +62,7 @@ std::vector<Plan> plan_reducescatter(const Request& request, int n_ranks, int ra
     const auto n_rows = static_cast<std::size_t>(rows[static_cast<std::size_t>(rank)]);
     plan.output.add(outputs[i], n_rows * tensor.row_bytes());
   }
-  for (Plan& plan : plans) plan.n_bytes = plan.input_by_rank.front().n_bytes();  // no rank has more than the first
+  for (Plan& plan : plans) plan.n_bytes = plan.input_by_rank.front().n_bytes();  // the first rank has the most rows
   return plans;
 }
 

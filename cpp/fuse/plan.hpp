@@ -1,5 +1,5 @@
-// Plan: what a backend carries out: which bytes go where, and how they are combined. Made from requests that all ranks
-// are ready for; making it copies nothing.
+// Plan: the work of a backend: which bytes go where, and how they are combined. Made from requests for which all ranks
+// are ready; making it copies nothing.
 #pragma once
 
 #include <algorithm>
@@ -15,30 +15,30 @@
 
 namespace ciranda {
 
-// All ranks here are members of the mesh that carries the plan out. Every member has the same collective, n_bytes,
-// contributors, receivers and root; its pieces are its own.
+// Ranks are those of the mesh that executes the plan. Every rank has the same collective, n_bytes, contributors,
+// receivers and root; each has its own pieces.
 struct Plan {
   Collective collective = Collective::kBarrier;
-  DataType dtype = DataType::kUInt8;  // reductions only, as all down to n_average
+  DataType dtype = DataType::kUInt8;  // for reductions only, like all down to n_average
   ReduceOp op = ReduceOp::kSum;
   double prescale = 1.0;
   double postscale = 1.0;
-  int n_average = 1;              // the divisor of Average: set by whoever knows the ranks that take part
+  int n_average = 1;              // the divisor of Average; set once the ranks that take part are known
   std::vector<double> weights;    // of the contributors, in their order; empty: none
-  std::vector<int> contributors;  // whose input counts, in ascending order; empty: all. Others need no input
-  std::vector<int> receivers;     // allreduce, reduce, allgather, gather: who gets the result; empty: all
+  std::vector<int> contributors;  // ranks whose input counts, ascending; empty: all. Others need no input
+  std::vector<int> receivers;     // allreduce, reduce, allgather, gather: ranks that get the result; empty: all
   int root = -1;                  // broadcast only
 
-  // How much there is to do. Allreduce, reduce, broadcast: the whole range. Others: the longest part that any rank has
-  // for any one rank.
+  // The size of the work. Allreduce, reduce, broadcast: the whole range. Others: the longest part that any rank sends
+  // to any one rank.
   std::size_t n_bytes = 0;
 
-  InputPieces input;                         // allreduce, reduce, broadcast; allgather, gather: for every receiver
-  OutputPieces output;                       // allreduce, reduce, broadcast, reducescatter
-  std::vector<InputPieces> input_by_rank;    // reducescatter, alltoall, scatter: what is for each rank; else no entries
-  std::vector<OutputPieces> output_by_rank;  // allgather, gather, alltoall, scatter: where goes what each rank has
+  InputPieces input;                       // allreduce, reduce, broadcast; allgather, gather: for every receiver
+  OutputPieces output;                     // allreduce, reduce, broadcast, reducescatter
+  std::vector<InputPieces> input_by_rank;  // reducescatter, alltoall, scatter: the part for each rank; otherwise empty
+  std::vector<OutputPieces> output_by_rank;  // allgather, gather, alltoall, scatter: where each rank's part goes
 
-  // What this rank has for a receiver.
+  // The pieces that this rank sends to a receiver.
   const InputPieces& input_for(int rank) const {
     return input_by_rank.empty() ? input : input_by_rank[static_cast<std::size_t>(rank)];
   }
@@ -57,20 +57,20 @@ struct Plan {
   }
 };
 
-// One plan a dtype, in the order of first appearance. REQUIRES: allreduces that agree in op and factors, or a reduce.
+// One plan for each dtype, in order of appearance. REQUIRES: allreduces with the same op and factors, or a reduce.
 std::vector<Plan> plan_reduction(std::span<const Request* const> requests);
 
-// One plan a dtype, as above. outputs[tensor] is memory for this rank's rows.
+// One plan for each dtype, as above. outputs[tensor] is memory for this rank's rows.
 std::vector<Plan> plan_reducescatter(const Request& request, int n_ranks, int rank,
                                      std::span<std::byte* const> outputs);
 
 Plan plan_broadcast(const Request& request);
 
-// Allgather and gather. outputs[tensor] is memory for all ranks' rows, in rank order; none where nothing is received.
+// Allgather and gather. outputs[tensor] is memory for all ranks' rows, in rank order; none if nothing is received.
 Plan plan_gather(const Request& request, const FirstDims& first_dims, std::span<std::byte* const> outputs);
 
-// Alltoall and scatter. rows_to[tensor][rank] go to each rank, rows_from[tensor][rank] come from each; outputs[tensor]
-// is memory for the latter, in rank order. longest_bytes: the most that any rank has for any one.
+// Alltoall and scatter. rows_to[tensor][rank] rows go to each rank, rows_from[tensor][rank] rows come from each;
+// outputs[tensor] is memory for the latter, in rank order. longest_bytes: the most that any rank sends to any one rank.
 Plan plan_exchange(const Request& request, const FirstDims& rows_to, const FirstDims& rows_from,
                    std::span<std::byte* const> outputs, std::size_t longest_bytes);
 
