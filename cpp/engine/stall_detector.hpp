@@ -40,9 +40,8 @@ class StallDetector {
   ControlPlane& control_;
   const Logger& logger_;
   std::optional<TimePoint> stuck_since_;
-  std::optional<TimePoint>
-      asked_;       // when the ranks were probed since the last report: half an interval before the next
-  TimePoint next_;  // when to probe or to report next
+  std::optional<TimePoint> asked_;  // when it probed since the last report; half an interval before the next report
+  TimePoint next_;                  // when to probe or to report next
 };
 
 }  // namespace ciranda
