@@ -1,6 +1,6 @@
-// callers: which threads of this process may make a call. Those that the engine has started do not, nor does one that
-// sleeps until another thread of this process wakes it, while all others sleep, too (capi/sleepers.hpp). Of the rest
-// only the language that they run in can know: in C any may; an interpreter knows the threads that run its code.
+// callers: which threads of this process may make a call. Threads started by the engine make none. Neither does a
+// thread that sleeps until another thread of this process wakes it, while all others sleep too (capi/sleepers.hpp). For
+// the rest it depends on their language: in C any thread may call; an interpreter knows the threads that run its code.
 //
 // Any thread.
 #pragma once
@@ -14,11 +14,12 @@ namespace ciranda::capi {
 // As MayOthersCall (base/may_others_call.hpp).
 bool others_may_call(std::span<const WaitingThread> waiting, Asked asked);
 
-// An interpreter that makes calls tells which of its threads may. Null: there is none (any more).
+// Registers an interpreter that makes calls: `ask` tells whether its other threads may call. Null if there is none (any
+// more).
 using InterpretersMayCall = bool (*)(std::span<const WaitingThread> waiting);
 void ask_interpreter(InterpretersMayCall ask);
 
-// Somebody calls by the C ABI, or is about to: threads that no interpreter knows may, too.
+// Notes that native code uses the C ABI: threads that no interpreter knows may make calls too.
 void note_native_callers();
 
 }  // namespace ciranda::capi

@@ -1,5 +1,5 @@
-// guard: how functions of the C ABI end. Nothing thrown by the engine's code (which can only be a want of memory)
-// leaves them, and those that give no operation say by a message why they failed.
+// guard: how functions of the C ABI return. No exception of the engine's code (only a lack of memory throws) leaves
+// them. Functions that return no operation give the reason of a failure in a message.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace ciranda::capi {
 
-// body()'s status, or CIRANDA_INTERNAL if it threw.
+// Returns body()'s status, or CIRANDA_INTERNAL if it threw.
 template <typename Body>
 ciranda_status guarded(Body&& body) noexcept {
   try {
@@ -22,7 +22,7 @@ ciranda_status guarded(Body&& body) noexcept {
   }
 }
 
-// Cut to the capacity, with a NUL at its end.
+// Copies the text, cut to the capacity, with a NUL at its end.
 inline void copy_message(std::string_view from, char* to, std::size_t capacity) {
   if (to == nullptr || capacity == 0) return;
   const std::size_t n_bytes = std::min(from.size(), capacity - 1);

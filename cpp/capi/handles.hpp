@@ -1,7 +1,7 @@
-// handles: what the opaque types of ciranda.h are.
+// handles: the definitions of the opaque types of ciranda.h.
 //
-// Operations share the engine, so that a handle may outlive its context: after ciranda_shutdown() every operation is
-// done, and the engine behind it is only asked that.
+// Operations share ownership of the engine, so a handle may outlive its context. After ciranda_shutdown() every
+// operation is done, and that is all that the engine is asked for.
 #pragma once
 
 #include <atomic>
@@ -15,13 +15,14 @@
 #include "capi/kept_place.hpp"
 #include "engine/engine.hpp"
 
-// Made and ended by capi/worlds.hpp. The engine lives as long as the context: one that was left goes on refusing.
+// Created and destroyed in capi/worlds.hpp. The engine lives as long as the context: after the world is left, it
+// refuses calls.
 struct ciranda_context {
   ciranda::Config config;
   std::shared_ptr<ciranda::Engine> engine;
-  ciranda::capi::KeptPlace place;  // until it is left
+  ciranda::capi::KeptPlace place;  // kept until the world is left
   std::atomic<std::size_t> n_references{0};
-  std::atomic<std::size_t> n_sessions{0};  // of the references: those of bindings that keep theirs until they end
+  std::atomic<std::size_t> n_sessions{0};  // references of bindings that keep them until they end; included above
   std::atomic<bool> is_left{false};
 };
 
@@ -31,14 +32,14 @@ struct ciranda_handle {
 
 struct ciranda_operation {
   ciranda_operation() = default;
-  // In a callback: valid as long as the operation is.
+  // For a callback: valid as long as `done` is.
   ciranda_operation(const ciranda::Operation& done, std::string_view from) : operation(&done), binding(from) {}
 
   std::shared_ptr<ciranda::Engine> engine;        // null in a callback
   std::shared_ptr<ciranda::Operation> owned;      // null in a callback
   const ciranda::Operation* operation = nullptr;  // never null
-  std::string binding;                            // who asked; empty if nobody has said so
-  // The operation's message as that binding tells it, made when it is first asked for.
+  std::string binding;                            // the binding that made the call; empty if unknown
+  // The operation's message in that binding's terms, created when it is first requested.
   mutable std::once_flag has_message;
   mutable std::string message;
 };

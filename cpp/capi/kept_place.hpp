@@ -1,13 +1,13 @@
-// kept_place: the place of a rank in its world, which one process can have at a time.
+// kept_place: the place of a rank in its world, which only one process may have at a time.
 //
-// A program that a rank starts inherits the variables that describe the rank's place. If it joined, it would wait for
-// ranks that never come, or, if every rank starts one, form a second world in silence. What stands between a launcher
-// and a rank (a shell, numactl, env, another launcher) inherits them as well and hands them on, rightly. So a process
-// that joins a world of several ranks says in its environment where it keeps its place: in a file in memory, which is
-// gone when it leaves the world or ends. Only a program that finds its own place kept there, by another process, is
-// refused.
+// A program started by a rank inherits the variables that describe the rank's place. If that program joined, it would
+// wait for ranks that never arrive, or, if every rank starts one, form a second world unnoticed. Programs between a
+// launcher and a rank (a shell, numactl, env, another launcher) also inherit the variables, and must pass them on. So a
+// process that joins a world of several ranks writes into its environment the path of a file in memory that holds its
+// place. The file disappears when the process leaves the world or ends. A program is refused only if it finds its own
+// place in such a file of another process.
 //
-// Threads: those that read the environment (getenv) must not run while one joins or leaves, as setenv() demands.
+// Threads: no thread may read the environment (getenv) while another joins or leaves, since that calls setenv().
 #pragma once
 
 #include <string>
@@ -17,18 +17,18 @@
 
 namespace ciranda::capi {
 
-// Where the place is kept. Not a setting.
+// The variable with the path of that file. Not a setting.
 inline constexpr const char* kTakenBy = "CIRANDA_TAKEN_BY";
 
-// What tells the place that the engine's own variables describe from all others, of this job and others; empty if they
-// describe none.
+// A text that identifies the place described by the engine's own variables, among all places of this and other jobs.
+// Empty if they describe none.
 std::string place_of(const GetEnv& get_env);
 
-// Why no world can be joined in `place`: another process keeps it, which has started this program, or one before it.
-// Empty if none does.
+// The error text if no world can be joined in `place`, because another process keeps it: one that has started this
+// program, directly or not. Empty if no process keeps it.
 std::string why_taken(const std::string& place);
 
-// A process's hold on its place. Moves, never copies.
+// Keeps a process's place as long as the object lives. Movable, not copyable.
 class KeptPlace {
  public:
   KeptPlace() = default;  // keeps none
@@ -38,7 +38,7 @@ class KeptPlace {
   KeptPlace& operator=(KeptPlace&& other) noexcept;
   ~KeptPlace() { release(); }
 
-  // What the environment says; empty if it keeps none.
+  // The path of the file, as in the environment; empty if no place is kept.
   std::string path() const;
   void release();
 

@@ -1,11 +1,12 @@
-// sleepers: whether all threads of this process sleep until one of them wakes another, so that none will ever do
-// anything unless one of the engine's does: each is in a system call that waits for a futex of this process alone,
-// without end.
+// sleepers: whether all threads of this process sleep until another of its threads wakes them. Then none will run again
+// unless a thread of the engine wakes it. Such a thread is in a system call that waits, without a timeout, for a futex
+// private to this process.
 //
-// A framework's libraries may also have threads that nap: they sleep for a time, look at something, and sleep again.
-// They do not count if nothing has come of it for long, and no thread of the process' own program naps like that.
+// Libraries of a framework may also have threads that nap: they sleep for a time, check something, and sleep again.
+// These are ignored if nothing has resulted for long, and if the process's own program has no thread that naps so.
 //
-// Any thread; the state is of the process. Where the system does not tell (/proc/self/task/*/syscall), none sleeps.
+// Any thread; the state belongs to the process. If the system does not provide /proc/self/task/*/syscall, all threads
+// count as awake.
 #pragma once
 
 #include <span>
@@ -14,13 +15,13 @@
 
 namespace ciranda::capi {
 
-// Of all threads but the engine's, and those that wait in it. `may_nap`: it is so also if threads nap, once it has been
-// so for 30 seconds in which the main thread has not run, all together less than once a second, and no thread has come;
-// it is asked about each second.
+// Whether all threads sleep, except the engine's and those in `waiting`. `may_nap`: threads that nap also count as
+// asleep, after 30 seconds in which the main thread has not run, all others together have run less than once a second,
+// and no thread was created. Callers ask about once a second.
 bool do_others_sleep(std::span<const WaitingThread> waiting, bool may_nap);
 
-// Whether none of them has run since this thread has seen all of them asleep: then there was a moment at which they all
-// were. Waits for no thread.
+// Whether none of them has run since this thread found all of them asleep: then there was a moment at which all slept.
+// Waits for no thread.
 bool do_still_sleep(std::span<const WaitingThread> waiting);
 
 }  // namespace ciranda::capi

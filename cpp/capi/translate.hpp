@@ -1,7 +1,7 @@
-// translate: from the structs of ciranda.h to the engine's types. Pure; reads no environment and calls no engine.
+// translate: converts the structs of ciranda.h to the engine's types. Pure; reads no environment and calls no engine.
 //
-// A struct may be of another version than ours: a shorter one than version 1 is refused, and a longer one is accepted
-// as long as what we do not know is zero, for then it asks for nothing that we cannot do.
+// A caller's struct may be of another version. One shorter than version 1 is refused. One longer than this library's is
+// accepted if all unknown bytes are zero: then it requests nothing that this library cannot do.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@
 
 namespace ciranda::capi {
 
-// Of a caller's struct, which may be of an older version: the field, or zero where it has none. REQUIRES: `from` points
-// to as many readable bytes as its struct_size says.
+// A field of a caller's struct, or zero if the struct is of an older version without that field. REQUIRES: `from`
+// points to struct_size readable bytes.
 template <typename Struct, typename Field>
 Field field_of(const Struct& from, Field Struct::*field) {
   const auto* const end = reinterpret_cast<const std::byte*>(&(from.*field) + 1);
@@ -32,13 +32,13 @@ struct Options {
   std::uint64_t epoch = CIRANDA_EPOCH_AUTO;
 };
 
-// REQUIRES: options, if not null, points to as many readable bytes as its struct_size says. Null gives the defaults.
+// REQUIRES: `options`, if not null, points to struct_size readable bytes. Null gives the defaults.
 Result<Options> translate(const ciranda_options* options);
 
-// The name stays empty if there is none: the engine then gives one. REQUIRES: as above, and the same of its tensors.
+// The name stays empty if there is none: the engine then assigns one. REQUIRES: as above, also for the tensors.
 Result<Request> translate(const ciranda_request& request);
 
-// The request as a Call, if it can be one. REQUIRES: as above. Views of the request.
+// The request as a Call, if it can be one. The Call views the request. REQUIRES: as above.
 std::optional<Call> as_call(const ciranda_request& request);
 
 }  // namespace ciranda::capi

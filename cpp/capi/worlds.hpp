@@ -1,11 +1,11 @@
-// worlds: the worlds that this process is in, and who refers to them. Every binding joins, finds and leaves them
-// here, so that all of them are in the same one.
+// worlds: the worlds of this process, and the references to them. All bindings join, find and leave worlds here, so
+// that they share one world.
 //
-// There is one engine in a process: where another copy of the library is in a world, this one refuses to join. (One
-// copy may be in several worlds, as tests are whose ranks are threads.)
+// Only one copy of the library in a process may be in a world: if another copy is, this one refuses to join. (One copy
+// may be in several worlds, for instance in tests whose ranks are threads.)
 //
-// Threads: any. Ownership: a context is freed with its last reference; while it is open one is kept here. In a child
-// after fork() there are none: its parent's contexts must not be touched there.
+// Threads: any. Ownership: a context is freed with its last reference; while it is open, one reference is kept here. A
+// child after fork() starts without contexts, and must not touch its parent's.
 #pragma once
 
 #include <cstddef>
@@ -20,33 +20,33 @@
 
 namespace ciranda::capi {
 
-// Connects (see connect()); the context is then the current one, and comes with a reference. Without an epoch: the
-// number after the highest that this process has tried. `place`: in a world of several ranks it is kept until that is
-// left (capi/kept_place.hpp); empty: none is. REQUIRES: why_taken(place) says nothing.
+// Connects (see connect()). Returns the context, which is then the current one, with a reference. Without `epoch`, uses
+// the number after the highest that this process has tried. `place`: in a world of several ranks, it is kept until the
+// world is left (capi/kept_place.hpp); empty: no place is kept. REQUIRES: why_taken(place) is empty.
 Result<ciranda_context*> join_world(Config config, std::optional<std::uint64_t> epoch, const std::string& place,
                                     const Engine::Interrupted& interrupted = nullptr);
 
-// The world that was joined last of those that are open, with a reference; null without one.
+// The open world that was joined last, with a reference; null if no world is open.
 ciranda_context* current();
 
 void retain(ciranda_context& context);
 void release(ciranda_context& context);
 
-// Ends the world for all who refer to it, and gives back a reference. Whoever comes second does not wait for the
+// Ends the world for all holders of a reference, and releases one reference. A second caller does not wait for the
 // first.
 void leave(ciranda_context& context);
-// Whether leave() warns of references that were forgotten, as builds to look for mistakes in do.
+// Whether leave() warns of references that were not released, as debug builds do.
 bool tells_references_left();
 
-// Those that are open or being joined.
+// The number of worlds that are open or being joined.
 std::size_t n_worlds();
 
-// What join_world() takes next, without an epoch.
+// The epoch that join_world() uses next if it is given none.
 std::uint64_t next_epoch();
 
-// InvalidArgument, with the file of the other copy, if another copy of the library in this process has joined a world:
-// names, errors and shutdown() of one mean nothing to the other, and their ranks wait for each other for ever. However
-// it was loaded: preloaded, by a program that is linked with it, or by dlopen() with RTLD_LOCAL.
+// Returns InvalidArgument, with the file of the other copy, if another copy of the library in this process has joined a
+// world. Copies do not share names, errors or shutdown(), so their ranks would wait for each other for ever. Finds
+// copies that were preloaded, linked with the program, or loaded by dlopen() with RTLD_LOCAL.
 Status refuse_other_engines();
 
 }  // namespace ciranda::capi

@@ -1,7 +1,7 @@
-// AnswerWatch: whether what this rank has reported, and is pending, will be answered: whether those live through whom
-// the log comes, and whether a report or its answer was lost. Whoever lives answers within the time after which a rank
-// that stays away fails a call. So calls are looked through at that interval (PendingCalls::sweep); and what moves
-// data, or has been moving some since the last time, cannot be expected to answer.
+// AnswerWatch: checks that this rank's pending reports can still be answered: that the coordinator and the relays above
+// this rank are alive, and that no report or answer was lost. A live coordinator answers within the time after which a
+// missing rank fails a call, so pending calls are checked at that interval (PendingCalls::sweep). The check is skipped
+// if the lane has moved data since the last one: an answer cannot be expected then.
 //
 // One thread (the holder of the progress lock).
 #pragma once
@@ -18,11 +18,11 @@ class AnswerWatch {
   // The logger outlives this.
   AnswerWatch(const LaneParts& lane, const StallLimits& limits, const Logger& logger);
 
-  // Something is pending, and nothing was.
+  // The first call becomes pending.
   void begin(TimePoint now);
-  // Data is being moved.
+  // The lane is moving data.
   void note_busy() { was_busy_ = true; }
-  // Not ok: there will be no answer.
+  // Returns an error if there will be no answer.
   Status look(TimePoint now);
   std::optional<TimePoint> due() const;
 

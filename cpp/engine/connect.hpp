@@ -10,11 +10,11 @@
 
 namespace ciranda {
 
-// Blocks until all config.size ranks have come (or config.start_timeout_seconds: Timeout, naming the missing ranks).
-// A size of one needs neither store nor secret. `epoch` counts the worlds of this job: all ranks must pass the same
-// value, and a new one each time they connect again. REQUIRES: no other engine of this job and epoch in this process.
-// `may_others_call`: see Engine::create().
-// `interrupted` is asked several times a second while others are waited for; true gives up, with Aborted.
+// Blocks until all config.size ranks have connected. After config.start_timeout_seconds it returns Timeout and names
+// the missing ranks. A world of one rank needs neither store nor secret. `epoch` counts the worlds of this job: all
+// ranks must pass the same value, and a new one each time they connect again. REQUIRES: this process has no other
+// engine of this job and epoch. `may_others_call`: see Engine::create().
+// `interrupted` is called several times a second during the wait; if it returns true, connect() returns Aborted.
 Result<std::unique_ptr<Engine>> connect(const Config& config, std::uint64_t epoch,
                                         const Engine::Interrupted& interrupted = nullptr,
                                         MayOthersCall may_others_call = nullptr);

@@ -1,5 +1,5 @@
-// ControlPlane: carries messages between ranks: frames them, sends and receives them; and notices who leaves, dies, or
-// falls silent. What the messages of a lane mean is the lane's to know.
+// ControlPlane: frames, sends and receives the messages between ranks, and detects ranks that leave, die or stop
+// answering. It passes a lane's messages to the lane without interpreting them.
 //
 // One thread (the holder of the progress lock).
 #pragma once
@@ -17,18 +17,18 @@ namespace ciranda {
 
 using TimePoint = std::chrono::steady_clock::time_point;
 
-// A rank that said goodbye: it took part in each lane's log up to what it said, and will in nothing else.
+// A rank that said goodbye. It has executed each lane's log up to the index in its goodbye, and executes no more.
 struct Departure {
   int rank;
   std::vector<ByeMessage::LaneEnd> lanes;
   std::uint64_t log_index(LaneId lane) const;
 };
 
-// Takes the messages that concern a lane.
+// Receives the messages of all lanes.
 class LaneMessages {
  public:
   virtual ~LaneMessages() = default;
-  // Not ok: the world is broken, and this is why.
+  // An error breaks the world.
   virtual Status on_message(int peer, LaneId lane, Message message, TimePoint now) = 0;
 };
 
@@ -42,25 +42,25 @@ class ControlPlane {
   void post_to_all(const Message& message);
   void say_bye(std::vector<ByeMessage::LaneEnd> lanes);
   void say_abort(const Status& why) { post_to_all(AbortMessage{why.kind(), why.message()}); }
-  // Asks a peer whether it lives; any answer counts as heard.
+  // Sends a liveness probe. Any message from the peer counts as an answer.
   void ask(int peer);
 
-  // Each returns whether anything moved; not ok: the world is broken, and this is why.
+  // receive() and send() return whether any bytes moved. An error breaks the world.
   Result<bool> receive(LaneMessages& lanes, TimePoint now);
   bool send();
-  // Of all who ended, one who had not said goodbye, as an error.
+  // Returns RanksLost if a peer's connection has closed without a goodbye.
   Status check_closed_peers();
 
-  // Those that left, in the order heard of.
+  // The ranks that have left, in the order in which their goodbyes arrived.
   const std::vector<Departure>& departures() const { return departures_; }
   TimePoint heard_from(int peer) const { return peers_[static_cast<std::size_t>(peer)].heard; }
 
-  // What was sent since the last call must be seen at once.
+  // The peers must read at once what was posted since the last take_urgency().
   void hurry() { urgency_ = Urgency::kUrgent; }
   Urgency take_urgency();
-  // Every peer that lives has answered say_bye.
+  // Every live peer has answered say_bye(), or has left itself.
   bool is_bye_known() const;
-  // Something is still to be sent to a peer whose channel was full.
+  // Some messages have not been sent yet, for instance because a peer's channel was full.
   bool has_unsent() const;
   bool is_gone(int peer) const { return peers_[static_cast<std::size_t>(peer)].is_gone; }
 
@@ -84,10 +84,10 @@ class ControlPlane {
 
   Mesh& mesh_;
   std::vector<Peer> peers_;
-  Urgency urgency_ = Urgency::kLazy;  // of what was sent since take_urgency
+  Urgency urgency_ = Urgency::kLazy;  // of what was posted since take_urgency()
   std::vector<Departure> departures_;
   std::size_t n_closed_handled_ = 0;
-  // Where receive() reads to; with room for the largest input by default, so that it takes one call of the system.
+  // receive() reads into this. It has room for the largest default input, so that one system call reads it.
   std::vector<std::byte> read_ = std::vector<std::byte>(128 << 10);
 };
 

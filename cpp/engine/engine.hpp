@@ -1,10 +1,10 @@
-// Engine: takes requests, agrees on them with the other ranks, carries them out, completes their operations.
+// Engine: takes requests, agrees on them with the other ranks, executes them, and completes their operations.
 //
 // Threads: submit(), wait(), poll() from any thread at any time; create(), shutdown() by one thread. At any moment at
-// most one thread runs the *progress loop* (holds the progress lock): a caller that waits, or the background thread
-// when nobody waits and there is work. Callbacks run on threads of their own (call/callback_threads.hpp) and may do
-// what any thread may, shutdown() too; but for direct ones (call/callbacks.hpp), in which nothing may wait.
-// Failure: nothing throws. When a rank is lost every pending and later operation fails with RanksLost, naming it.
+// most one thread runs the *progress loop* (holds the progress lock): a caller that waits, or the background thread if
+// there is work and no caller waits. Callbacks run on threads of their own (call/callback_threads.hpp) and may call
+// everything, shutdown() included. Direct callbacks (call/callbacks.hpp) are the exception: they must not wait.
+// Failure: nothing throws. When a rank is lost, every pending and later operation fails with RanksLost, which names it.
 #pragma once
 
 #include <chrono>
@@ -36,20 +36,20 @@ namespace ciranda {
 class SharedRegions;
 
 struct SharedAllocation {
-  OutputBuffer buffer;     // of bytes, zeroed; page-aligned where it is shared
-  bool is_shared = false;  // the same on all ranks
+  OutputBuffer buffer;     // of zeroed bytes; page-aligned if it is shared
+  bool is_shared = false;  // has the same value on all ranks
 };
 
 class Engine {
  public:
   using OperationPtr = std::shared_ptr<Operation>;
-  // Asked when a signal interrupts a wait: true gives the wait up (the operation goes on).
+  // Called during a wait, so that a signal can end it: true gives the wait up. The operation stays pending.
   using Interrupted = std::function<bool()>;
 
   // The engine owns the mesh and starts its background thread.
-  // `backends`: for host memory and for devices; they outlive it. `may_others_call` is asked by a thread that has
-  // waited for a second, without the progress lock. Only where it says no is the rank known to stand
-  // (agree/standstill.hpp); without it that is known of none.
+  // `backends`: for host memory and for devices; they outlive the engine. `may_others_call` tells whether another
+  // thread of the process can still make a call (agree/standstill.hpp). Without it, this rank never reports that it is
+  // at a standstill.
   static std::unique_ptr<Engine> create(std::unique_ptr<Mesh> mesh, const Config& config,
                                         std::span<const BackendRow> backends = all_backends(),
                                         MayOthersCall may_others_call = nullptr);
@@ -61,92 +61,93 @@ class Engine {
   int rank() const;
   int size() const;
   const PeerInfo& peer(int rank) const;
-  // True when every rank shares memory with this one.
+  // True if all ranks share memory with this rank.
   bool shares_memory_with_all() const;
 
-  // Never blocks. A request without a name gets one: that of ranks that make the same calls in the same order. An
-  // invalid request gives an operation that has failed already. The request's memory must stay valid until the
-  // operation is done. `handle`, here and below: the caller's, which one thread at a time uses. A call of the name and
-  // the lane that it was last used for, in this engine, looks no name up.
+  // Never blocks. A request without a name gets one by its number, so all ranks must make such calls in the same order.
+  // For an invalid request the returned operation has already failed. The request's memory must stay valid until the
+  // operation is done. `handle`, here and below, belongs to the caller; one thread at a time may use it. It saves the
+  // lookup of the name if its last call in this engine had the same name and lane.
   OperationPtr submit(Request request, Operation::Callback callback = nullptr, OpHandle* handle = nullptr);
 
-  // The same of a call. One that is made again as it was, but for its memory, needs no new request.
+  // The same for a Call. A repeated call that differs only in its memory reuses the request of the last one.
   OperationPtr submit(const Call& call, Operation::Callback callback = nullptr, OpHandle* handle = nullptr);
 
-  // InvalidArgument inside a direct callback, where wait() and shutdown() are refused. `what` is asked for, for the
-  // message, which is also told on standard error.
+  // Returns InvalidArgument inside a direct callback, where wait() and shutdown() are refused. `what` names the refused
+  // action in the message, which is also written to standard error.
   static Status may(const char* what) { return DirectCallback::refuse(what); }
 
-  // Before submit() and wait(), where these follow each other: a call that all ranks have agreed on before needs no
-  // operation if they come to it at the same time. Null: it is done, and was successful. An operation: wait() for it;
-  // it may be done, if it has an output. None: it is no such call, or others use the engine; submit() it, with the same
-  // handle.
+  // The fast path of a blocking call that all ranks have agreed on before. Returns null if the call is done and has
+  // succeeded. Returns an operation if the caller must wait() for it; it is done already if it only holds the output.
+  // Returns nullopt if the fast path does not apply, or if another thread uses the engine: then submit() the call,
+  // with the same handle.
   std::optional<OperationPtr> repeat(const Call& call, OpHandle* handle = nullptr);
 
-  // Returns when the operation is done, or `interrupted` said to give up (then Aborted is returned), or at the deadline
-  // (Timeout); in both the operation is still pending. The caller's thread does the work while it waits. Inside a
-  // direct callback: InvalidArgument, also of what is done.
+  // Returns the operation's status when it is done. Returns Aborted if `interrupted` returns true, and Timeout at the
+  // deadline; the operation is then still pending. The calling thread runs the progress loop while it waits. Inside a
+  // direct callback it returns InvalidArgument, even if the operation is done.
   using Deadline = std::optional<std::chrono::steady_clock::time_point>;
   Status wait(const OperationPtr& operation, const Interrupted& interrupted = nullptr, Deadline deadline = {});
 
-  // As wait(), without a thread: until it is done the operation counts as waited for, then it calls back directly (see
-  // Operation::when_done).
+  // As wait(), but without a waiting thread. Until the operation is done, it counts as waited for. Then `callback` is
+  // called directly (see Operation::when_done).
   void when_done(const OperationPtr& operation, Operation::Callback callback);
 
-  // Calls back as of a request that is submitted with `callback`: on a thread that is there for callbacks.
+  // Calls back on a callback thread, as if the request had been submitted with `callback`.
   void call_back(const OperationPtr& operation, Operation::Callback callback);
 
-  // One look, and one iteration of the progress loop if it is free. Returns is_done().
+  // Runs a few iterations of the progress loop if the operation is pending and the progress lock is free. Returns
+  // is_done().
   bool poll(const OperationPtr& operation);
 
-  // Of a process set, ascending; empty when there is none of this id.
+  // The ranks of a process set, ascending; empty if there is no set with this id.
   std::vector<int> ranks_of(std::uint32_t process_set) const;
 
-  // Makes a process set on its own ranks only, which all call this: the others need not know. `nth` is the same on all,
-  // and new to the first of the ranks (the lowest). It gets no lanes but one.
+  // Forms a process set. All of its ranks call this, and no others. `nth` is the same on all of them, and new to the
+  // lowest of the ranks. The set has one lane.
   Result<std::uint32_t> form_set(std::vector<int> ranks, std::uint32_t nth);
 
-  // The process set of this rank and another, which need not be added; 0 if there is no such other rank.
+  // The process set of this rank and `peer`, which always exists. Returns 0 if `peer` is no other rank.
   std::uint32_t pair_with(int peer) const;
 
-  // A collective of all ranks, which blocks: memory for tensors that are combined where they lie, without a copy. Where
-  // that cannot be (several hosts, no room) it is this process's own, on all ranks alike. It outlives the engine, which
-  // itself keeps it until it ends.
+  // A blocking collective of all ranks. Allocates shared memory, in which tensors are combined in place, without a
+  // copy. If memory cannot be shared (several hosts, no room), all ranks get private memory instead. The memory may
+  // outlive the engine, which keeps it mapped until the engine ends.
   Result<SharedAllocation> allocate_shared(std::size_t n_bytes, const Interrupted& interrupted = nullptr);
-  // How the world could carry out a collective of so many bytes (of float32, where that matters), and what it chooses.
-  // REQUIRES: not called back by the engine.
+  // The algorithms by which the world could execute a collective of `n_bytes`, and the one that it chooses. The type is
+  // float32 where it matters. REQUIRES: not called inside a callback of the engine.
   std::vector<Candidate> candidates(Collective collective, std::size_t n_bytes) const;
 
-  // How the world agrees on a blocking call that is made again, of one tensor of which a rank contributes so many
-  // bytes, in words; empty on ranks other than the lowest, whose settings count. REQUIRES: as above.
+  // Describes in words how the world agrees on a repeated blocking call of one tensor to which a rank contributes
+  // `n_bytes`. The settings of the lowest rank decide; the text is empty on all others. REQUIRES: as above.
   std::string_view agreement(Collective collective, std::size_t n_bytes) const;
 
-  // How many bytes of this rank's tensors were combined where they lay.
+  // How many bytes of this rank's tensors were combined in place.
   std::uint64_t n_bytes_in_place() const;
-  // How many calls this rank has carried out by direct rounds, without the log.
+  // How many calls this rank has executed by direct rounds, without the log.
   std::uint64_t n_met() const;
-  // How often a name was looked up, for calls of this rank and for the log.
+  // How often a name was looked up, for this rank's calls and for entries of the log.
   std::uint64_t n_lookups() const;
-  // A collective of the world has failed here, or a rank has left or was lost: ranks may have come to different places
-  // of their programs. The engine goes on with what they still agree on.
+  // A collective of the world has failed on this rank, or a rank has left or was lost. The ranks may now be at
+  // different points of their programs. The engine still executes the calls on which they agree.
   bool has_failed() const;
 
-  // What this rank's calls do, from here on, for as long as the recording lives; it may outlive the engine. No call
-  // goes another way because of it.
+  // Records the stages of this rank's calls, from now until the recording is destroyed. It may outlive the engine. It
+  // does not change how a call is executed.
   std::unique_ptr<Recording> record() const;
-  // Writes the calls of rank 0 to a file; on the others it only notes that. Does nothing while there is a timeline in
-  // this file. InvalidArgument: there is one in another, on all ranks alike; or the file cannot be made. Any thread's,
-  // as is stop_timeline(), which completes the file.
+  // Writes the calls of rank 0 to a file; other ranks only note the path. Does nothing if a timeline is already being
+  // written to this file. Returns InvalidArgument, on all ranks alike, if one is being written to another file; on rank
+  // 0 an error if the file cannot be created. stop_timeline() completes the file. Any thread may call either.
   Status start_timeline(const std::string& path, bool marks_cycles);
   void stop_timeline();
 
-  // Tells the others, fails what is pending with Aborted, stops the background thread. Returns once every living peer
-  // knows (or after two seconds), and all callbacks have run, but for one that calls this. Idempotent. Does nothing
-  // inside a direct callback: ask may() before.
+  // Says goodbye to the other ranks, fails pending operations with Aborted, and stops the background thread. Returns
+  // when every live peer has answered (or after two seconds) and all callbacks have run, except one that calls this.
+  // Idempotent. Does nothing inside a direct callback: call may() before.
   void shutdown();
 
  private:
-  // Of the memory that all ranks share; null where they share none.
+  // The regions of memory that all ranks share; null if they share none.
   std::shared_ptr<SharedRegions> shared_regions() const;
 
   struct Parts;

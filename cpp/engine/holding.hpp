@@ -1,5 +1,5 @@
-// Holding: for how long something is kept back to be reported together: until nothing has been added for a while, and
-// in no case for long. Pure; one thread.
+// Holding: decides how long reports are held back to be sent together: until nothing has been added for one window, and
+// for 20 windows at most. Pure; one thread.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ class Holding {
 
   explicit Holding(std::chrono::nanoseconds window) : window_(window) {}
 
-  // Whether anything is held now, and whether something was added.
+  // `holds_any`: something is held now. `has_progress`: something was added.
   void update(bool holds_any, bool has_progress, TimePoint now) {
     if (!holds_any) {
       due_.reset();

@@ -15,7 +15,7 @@ std::size_t slot_bytes_of(LaneId id, const Config& config) {
   return id == 0 || is_pair(set_of(id)) ? 0 : static_cast<std::size_t>(config.slot_bytes);
 }
 
-// Where this rank has joined it still helps the others, with memory that nobody looks at.
+// After this rank has joined, it still executes the entries of the others, with scratch memory.
 void stand_in(Participant::Execute& entry, LaneId id, const LaneMesh& mesh, InFlight& in_flight) {
   for (Participant::Ready& ready : entry.requests) {
     if (ready.ticket != kNoTicket) continue;

@@ -1,5 +1,5 @@
-// Lane: some ranks, their agreement on what to do, and the doing: one ordered log. The world is a lane; so is each
-// process set, and each further lane of either. Lanes know nothing of each other and move at the same time.
+// Lane: a communicator: some ranks, their ordered log, and its execution. The world has one or more lanes, and so has
+// each process set. Lanes are independent and progress concurrently.
 //
 // One thread (the holder of the progress lock).
 #pragma once
@@ -29,59 +29,62 @@
 
 namespace ciranda {
 
-// Carries out an entry that changes who the lanes are, at its place in the log. The status, and the number that comes
-// with it, are the request's result.
+// Executes an entry that adds or removes sets or lanes, at its position in the log. The returned status and `result`
+// are the result of the request.
 using ChangeSets = std::function<Status(const Request& request, std::int64_t& result)>;
 
 class Lane {
  public:
-  // `ranks`: ascending, this one among them. `arena`: shared by exactly these ranks, or null. The references outlive
-  // it.
+  // `ranks`: ascending, and includes this rank. `arena`: shared by exactly these ranks, or null. `arena` and `world`
+  // outlive the lane.
   Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, WorldParts& world, ChangeSets change_sets);
 
   LaneId id() const { return id_; }
-  // All there was to do is done, and nothing more will come.
+  // The log has ended, and all of its entries are executed.
   bool is_over() const { return has_ended_ && data_.is_idle(); }
-  // Of the world's ranks, who has left its set, and so ended it; none of a set that was removed. REQUIRES: is_over().
+  // The rank (of the world) that ended the set by leaving it; none if the set was removed. REQUIRES: is_over().
   std::optional<int> leaver() const { return leaver_; }
   bool has_pending() const { return !in_flight_.empty(); }
-  // And not all have, as far as this rank knows.
+  // This rank has joined, and as far as it knows not all ranks have.
   bool has_joined() const { return participant_.calls().has_joined(); }
   RoundsInMemory& rounds() { return in_memory_; }
   const DataPlane& data() const { return data_; }
 
   void submit(Submission&& submission, TimePoint now);
   RoundsInMemory::Outcome repeat(const Call& call, OpHandle* handle, Stages* stages, int n_looks);
-  // The submission's request is empty where the lane joins along with another. REQUIRES: no join is pending here.
+  // The submission's request is empty if this lane joins because the first lane of its set does. REQUIRES: no join is
+  // pending in this lane.
   void join(Submission&& submission, TimePoint now);
   Status on_message(int world_rank, Message message, TimePoint now);
 
-  // Agrees, and executes a step. Each returns whether anything moved; not ok: the world is broken.
+  // agree() advances the agreement, execute() the data, each by one step. Both return whether anything moved. An error
+  // breaks the world.
   Result<bool> agree(TimePoint now);
   Result<bool> execute(TimePoint now);
 
   // See RoundsByMessages.
   bool awaits_inputs() const { return !by_messages_.empty(); }
 
-  // Somebody here waits and nothing may be held back. Returns whether that was news.
+  // A thread of this rank waits, so nothing may be held back. Returns whether this was reported to the coordinator now.
   bool expect_no_more() { return in_flight_.has_deferrable() && reports_.say_waiting(); }
-  // Whether lazy news may be what this lane waits for: data for what it executes, or a report.
+  // Whether this lane may be waiting for messages that are sent lazily: data of an entry in execution, or a report.
   bool awaits_lazy_news() const { return !data_.is_idle() || log_.awaits_reports(in_flight_.has_undeferrable()); }
 
-  // What this rank could say while all of its threads wait, and only answers of this lane wake them. None: it has
-  // joined here, something is not reported yet, or is being carried out.
+  // The message by which this rank could report a standstill, if all of its threads wait for answers of this lane. None
+  // if it has joined, if the lane is ending, or if a call is being executed or is at a direct round in memory.
   std::optional<StandingMessage> standing() const;
   void say(const StandingMessage& standing, TimePoint now);
 
-  // A rank has left. What a member took part in is still carried out, nothing else can be.
+  // A rank has left. If it is a member, entries that it has executed are still executed here; nothing later can be.
   void heed(const Departure& departure);
+  // Fails the pending calls that can no longer be agreed on.
   void fail_what_cannot_come();
-  // Fails everything, now.
+  // Fails all calls at once.
   void give_up(const Status& why);
-  // The lane is taken down: what is agreed is carried out, everything else fails with `why`.
+  // Takes the lane down: agreed calls are executed, all others fail with `why`.
   void end(const Status& why);
-  // This rank leaves the lane's set: what it has called is still carried out if the others call it, then the lane ends,
-  // for all members. Nothing new is taken in, by reason of `why`. REQUIRES: the set is formed.
+  // This rank leaves the lane's set. Its pending calls are still executed if the other members make them; then the lane
+  // ends for all members. New calls fail with `why`. REQUIRES: the set is formed.
   void leave(const Status& why);
 
   // See Engine.
@@ -110,10 +113,10 @@ class Lane {
   AnswerWatch answers_;
   StallDetector stall_detector_;
   std::uint64_t n_logged_ = 0;
-  std::uint64_t log_came_ = 0;     // when this part of the log did, in ticks; 0 where that is not recorded
-  std::uint64_t log_end_;          // entries from here on are not carried out
-  std::optional<Status> parting_;  // why nothing new can be agreed on
-  bool is_leaving_ = false;        // and has yet to say so
+  std::uint64_t log_came_ = 0;     // when the newest part of the log arrived, in ticks; 0 if that is not recorded
+  std::uint64_t log_end_;          // entries from this index on are not executed
+  std::optional<Status> parting_;  // set when nothing new can be agreed on: why
+  bool is_leaving_ = false;        // this rank leaves the set, and has yet to report it
   bool has_ended_ = false;
   std::optional<int> leaver_;
 };

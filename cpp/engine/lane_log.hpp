@@ -1,6 +1,6 @@
-// LaneLog: one rank's part in the log of a lane. What the rank reports goes to the coordinator, and the log comes
-// from it: directly, or through relays, which the world's lane has where its ranks are on several hosts and some host
-// has more than one. The coordinator and the relays are in here, on the ranks that are them.
+// LaneLog: one rank's part in a lane's log. It sends the rank's reports to the coordinator and receives the log from
+// it, directly or through relays. The world's first lane has relays if its ranks are on several hosts and some host
+// has more than one. On the ranks that are coordinator or relay, this object owns the Coordinator or Relay.
 //
 // "Member" is a rank of the lane. One thread (the holder of the progress lock).
 #pragma once
@@ -26,52 +26,53 @@ StallLimits stall_limits(const Config& config);
 
 class LaneLog {
  public:
-  // All but the configuration outlive this.
+  // All arguments but the configuration outlive this object.
   LaneLog(LaneId id, const LaneMesh& mesh, ControlPlane& control, const Config& config, const Logger& logger);
 
-  // What this rank reports, in the order in which it is to be heard.
+  // Sends a report of this rank. The coordinator receives reports in the order of these calls.
   void report(const Message& message, TimePoint now);
-  // To all other members, whoever coordinates: who does hears reports.
+  // Sends a message to all other members. This rank's own coordinator, if it is here, gets reports instead.
   void tell_all(const Message& message) {
     for (int member = 0; member < mesh_.size(); ++member) {
       if (member != mesh_.rank()) post(member, message);
     }
   }
-  // All members have met for a name; the coordinator, if it is here, can say so of one that is missed later.
+  // A direct round of this name is complete. The coordinator, if it is here, notes it for reports of missing ranks.
   void met(const PersistentOp& op) {
     if (coordinator_ && !op.is_unnamed()) coordinator_->on_met(op.cache_id(), coarse_now());
   }
-  // Whether this rank has a use for what another member sent.
+  // Whether this rank may receive such a message from that member.
   bool expects(int from, const Message& message) const;
-  // REQUIRES: it is expected. Returns what this rank is to carry out, if it was a part of the log. An error means that
-  // the member breaks the rules.
+  // REQUIRES: expects(). If the message is a part of the log, returns its entries, which this rank must execute. An
+  // error means that the member violates the protocol.
   Result<LogMessage> hear(int from, Message message, TimePoint now);
-  // What members below have reported goes on. Returns whether there was any.
+  // At a relay: forwards the reports of the members below it. Returns whether there were any.
   Result<bool> pass_on(TimePoint now);
-  // The coordinator's: what comes next, for this rank to carry out too. Nothing on other ranks.
-  // `n_bytes_under_way`: in the log and not carried out yet; counts only where there are priorities.
+  // At the coordinator: appends the next entries to the log and sends them. Also returns them, since this rank must
+  // execute them too. Other ranks return no entries. `n_bytes_under_way`: bytes in the log that are not executed yet;
+  // used only with priorities.
   LogMessage write(bool wire_is_idle, std::size_t n_bytes_under_way, TimePoint now);
   bool has_priorities() const { return coordinator_ && coordinator_->has_priorities(); }
-  // The lane is taken down: if this is the coordinator, all that is open fails with `why`, and the log ends.
+  // Takes the lane down: at the coordinator, all open rounds fail with `why`, and the log ends.
   void end(const Status& why);
-  // This rank has no calls left, and leaves the lane's set: the coordinator takes the lane down. REQUIRES: it is
+  // This rank has no pending calls and leaves the lane's set: the coordinator takes the lane down. REQUIRES: the set is
   // formed.
   void leave(TimePoint now) { report(LeaveMessage{}, now); }
 
-  // The members through whom the log comes, the nearest first and the coordinator last; none where this is it.
+  // The members through which the log reaches this rank: its relays, nearest first, then the coordinator. Empty at the
+  // coordinator.
   const std::vector<int>& above() const { return above_; }
   // The same on all members.
   bool has_relays() const { return has_relays_; }
-  // Whether what others report may be what some rank waits for: as only the coordinator knows of others, where a rank
-  // waits for something open, or a request, its own or another's, is not to be held back; at a relay always, as it does
-  // not know who waits for what it gathers.
+  // True if an incoming report could unblock a rank. Always true at a relay, which does not know which ranks wait. At
+  // the coordinator: true if a rank waits for an open round, or if a request of any rank must not be held back.
   bool awaits_reports(bool has_undeferrable) const {
     return relay_ || (coordinator_ &&
                       (coordinator_->keeps_a_rank_waiting() || coordinator_->has_pressing_round() || has_undeferrable));
   }
-  // Null where this rank does not coordinate.
+  // Null if this rank is not the coordinator.
   const Coordinator* coordinator() const { return coordinator_.get(); }
-  // When pass_on() or write() must be called even if nothing comes.
+  // When pass_on() or write() must be called even if no message arrives.
   std::optional<TimePoint> due() const;
 
  private:
@@ -86,13 +87,13 @@ class LaneLog {
   const Logger& logger_;
   int reports_to_ = 0;
   std::vector<int> above_;
-  std::vector<int> below_;  // whom the log is passed to
+  std::vector<int> below_;  // the members to which this rank forwards the log
   bool has_relays_ = false;
   std::optional<Relay> relay_;
   Holding gathering_;
   std::unique_ptr<Coordinator> coordinator_;
-  std::optional<Status> last_word_;  // the coordinator's: it takes the lane down
-  int leaver_ = -1;                  // because of whom, as of EndEntry
+  std::optional<Status> last_word_;  // at the coordinator: set when it takes the lane down; the error of open rounds
+  int leaver_ = -1;                  // the rank that ended the set by leaving it, as in EndEntry
   bool has_ended_ = false;
 };
 

@@ -1,4 +1,4 @@
-// LaneParts: what the parts of one lane have in common: views of what the lane owns, or of what outlives it.
+// LaneParts: references that the parts of one lane share, to objects that the lane owns or that outlive it.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 namespace ciranda {
 
 struct LaneParts {
-  // With the progress lock, which all lanes have in common: no locked instruction is needed.
+  // Only the holder of the progress lock writes this counter, so it needs no atomic increment.
   void count_met() const { n_met.store(n_met.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
 
   LaneId id;
@@ -28,7 +28,7 @@ struct LaneParts {
   LaneLog& log;
   Reports& reports;
   DataPlane& data;
-  std::atomic<std::uint64_t>& n_met;  // calls that were carried out by direct rounds
+  std::atomic<std::uint64_t>& n_met;  // calls executed by direct rounds
 };
 
 }  // namespace ciranda

@@ -92,7 +92,7 @@ void Lanes::remove_those_that_are_over() {
   remove_if([](const Lane& lane) { return lane.is_over(); });
 }
 
-// What they share with other ranks goes with them.
+// Also frees the memory that these lanes share with other ranks.
 void Lanes::remove_all_but_first() {
   remove_if([](const Lane& lane) { return lane.id() != 0; });
 }
@@ -242,7 +242,7 @@ std::optional<Status> Lanes::refusal_of(const Request& request) const {
                                   "Wait for what join_async() has returned first.");
 }
 
-// All members do, each before its first request there; who has joined hears of it by the log.
+// Each member does this before its first request in the lane. A member that has joined learns of the lane by the log.
 void Lanes::ask_for(LaneId id, TimePoint now) {
   std::shared_ptr<Operation>& asked = asked_for_[id];
   if (asked) return;

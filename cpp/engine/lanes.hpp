@@ -1,8 +1,9 @@
-// Lanes: the lanes of which this rank is a member, by id: how they come to be and end, and what goes to which.
+// Lanes: the lanes of which this rank is a member, by id. Creates and removes them, and passes submissions and messages
+// to them.
 //
-// Sets of ranks, with their first lanes, come and go by the log of the world; each further lane of a set comes by the
-// log of its first. So all members make it at the same place. What a lane cannot take yet is kept until then: a
-// submission, or a message of a member that was first.
+// Entries in the world's log add and remove process sets with their first lanes. An entry in the log of a set's first
+// lane adds a further lane. So all members create a lane at the same position. A submission or a message for a lane
+// that does not exist yet on this rank is kept until it does.
 //
 // One thread (the holder of the progress lock).
 #pragma once
@@ -23,10 +24,10 @@ namespace ciranda {
 
 class Lanes final : public LaneMessages {
  public:
-  // Makes those of the world. `world` outlives this.
+  // Creates the world's lanes. `world` outlives this.
   explicit Lanes(WorldParts& world);
 
-  // In the order in which they came to be. The first is the world's.
+  // In the order of their creation. The first is the world's first lane.
   const std::vector<std::unique_ptr<Lane>>& all() const { return lanes_; }
   Lane& first() const { return *lanes_.front(); }
   template <typename Predicate>
@@ -38,28 +39,29 @@ class Lanes final : public LaneMessages {
   }
 
   Lane* find(LaneId id) const;
-  // The one in which all pending calls of this rank are; null if there is none.
+  // The lane that has all pending calls of this rank; null if no call is pending, or if several lanes have some.
   Lane* find_only_pending() const;
 
   Status on_message(int peer, LaneId id, Message message, TimePoint now) override;
-  // The messages that lanes can take by now.
+  // Passes on the kept messages whose lanes exist now.
   Status hear_kept(TimePoint now);
 
-  // The lane of a call that is made again. Null: it is to be submitted, which makes the lane, keeps the call, or says
-  // what is wrong.
+  // The lane of a repeated call. Null if the call must be submitted instead: submit() creates the lane, keeps the call,
+  // or fails it with the reason.
   Lane* find_for(const Call& call) const {
     return (call.process_set | call.lane) == 0 ? &first() : find_further(call.process_set, call.lane);
   }
 
-  // Returns the lane that has it. Null: it has failed, is kept, or is a join, which is for all lanes of its set.
+  // Returns the lane that has taken the submission. Null if it has failed, is kept, or concerns a whole set (a join, or
+  // leaving a formed set).
   Lane* submit(Submission&& submission, TimePoint now);
-  // The submissions that lanes can take by now.
+  // Passes on the kept submissions whose lanes exist now.
   void submit_kept(TimePoint now);
 
-  // Fails everything, now.
+  // Fails all calls of all lanes at once.
   void give_up(const Status& why);
   void remove_those_that_are_over();
-  // The world is broken: nothing will be done in any.
+  // For a broken world, in which nothing more is executed.
   void remove_all_but_first();
 
  private:
@@ -87,11 +89,11 @@ class Lanes final : public LaneMessages {
   WorldParts& world_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::unordered_map<LaneId, Lane*> by_id_;
-  // What is for lanes that cannot take it yet, in the order in which it came.
+  // Messages and submissions for lanes that cannot take them yet, in the order of arrival.
   std::map<LaneId, std::vector<Early>> early_;
   std::size_t n_early_ = 0;  // of all lanes
   std::map<LaneId, std::vector<Submission>> kept_;
-  // By which the ranks agree on a lane, while they do.
+  // The pending operations by which the ranks agree on a new lane.
   std::unordered_map<LaneId, std::shared_ptr<Operation>> asked_for_;
 };
 

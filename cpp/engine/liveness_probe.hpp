@@ -1,6 +1,6 @@
-// LivenessProbe: whether those live whom a rank waits for without the coordinator's help: those through whom it gets
-// the log, or whose inputs to direct rounds it lacks. One that is stopped cannot report itself, nor can the coordinator
-// report a relay to those who hear of nothing but through it. So whoever has waited for long asks each.
+// LivenessProbe: checks that certain ranks are alive: those through which this rank gets the log, or those whose inputs
+// to direct rounds it lacks. The coordinator cannot report these: it may itself be the stopped rank, or be reachable
+// only through a stopped relay. So a rank that has waited for long sends each of them a probe.
 //
 // One thread (the holder of the progress lock).
 #pragma once
@@ -20,16 +20,16 @@ class LivenessProbe {
  public:
   struct Watched {
     int rank;          // of the world
-    std::string role;  // as a message says it: "which coordinates"
+    std::string role;  // for error messages: "which coordinates"
     TimePoint asked{};
   };
 
   // The control plane and the logger outlive this.
   LivenessProbe(std::vector<Watched> peers, const StallLimits& limits, ControlPlane& control, const Logger& logger);
 
-  // There is a question now, and there was none: silence counts from here.
+  // This rank begins to wait for them. Silence counts from now.
   void begin(TimePoint now) { began_ = now; }
-  // REQUIRES, here and below: there is a question. Not ok: one of them has been silent for too long.
+  // REQUIRES, here and below: this rank waits for them. Returns Timeout if one of them has been silent for too long.
   Status look(TimePoint now);
   std::optional<TimePoint> due() const;
 

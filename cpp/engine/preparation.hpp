@@ -1,6 +1,6 @@
-// prepare(): what is done with a request when it is submitted, before anybody else sees it: it is checked, as far as
-// this rank can, and what was left out is filled in. What has no name of its own gets its number later
-// (auto_names.hpp): a call that is refused here uses up none, which would set ranks apart.
+// prepare(): checks a request when it is submitted, as far as one rank can, and fills in omitted fields. A request
+// without a name gets its number later (auto_names.hpp), so that a refused call uses up no number: otherwise the
+// numbers of different ranks would no longer match.
 #pragma once
 
 #include "agree/process_sets.hpp"
@@ -9,7 +9,7 @@
 
 namespace ciranda {
 
-// Not ok: it is refused. `rank`: this one, in the world. Any thread.
+// Returns an error if the request is refused. `rank`: this rank, in the world. Any thread.
 Status prepare(Request& request, int rank, const ProcessSets& sets);
 
 }  // namespace ciranda

@@ -1,6 +1,6 @@
-// ProgressLoop: in each iteration it takes submissions in, agrees, executes a step of each lane, and completes.
-// Everything here but submissions() belongs to the holder of the progress lock; ProgressThreads decides which thread
-// that is.
+// ProgressLoop: each iteration takes in submissions, advances the agreement, executes one step of each lane, and
+// completes operations. Only the holder of the progress lock may use it, except submissions(). ProgressThreads decides
+// which thread holds the lock.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +18,14 @@ class ProgressLoop {
   // `world` outlives this.
   explicit ProgressLoop(WorldParts& world);
 
-  // What any thread leaves for the next iteration.
+  // The queue for the next iteration. Any thread may push to it.
   SubmissionQueue& submissions() { return submissions_; }
 
-  // Returns whether anything moved.
+  // Runs one iteration. Returns whether anything moved.
   bool run();
 
-  // Takes a submission in, and looks up to so many times whether all ranks meet for it. Returns whether it is over, or
-  // at a direct round: then nobody need be told. REQUIRES: the queue is empty.
+  // Takes in a submission. If it is at a direct round in memory, polls the round up to `n_looks` times. Returns whether
+  // it is done or still at the round: then no other rank needs a report of it. REQUIRES: the queue is empty.
   bool submit(Submission&& submission, int n_looks);
 
   // REQUIRES: the queue is empty.
@@ -34,31 +34,32 @@ class ProgressLoop {
     return lane == nullptr ? std::nullopt : lane->repeat(call, handle, stages, n_looks);
   }
 
-  // A thread waits: requests must not be held back to travel with later ones. If what it waits for, `awaited`, is all
-  // that was submitted since, it may go by a direct round, as a blocking call does. Cheap to call again.
+  // A thread waits, so requests must not be held back for fusion with later ones. If `awaited`, its operation, is the
+  // only submission in the queue, the call may use a direct round, as a blocking call does. Cheap to call again.
   void expect_no_more(const Operation* awaited = nullptr);
 
-  // No thread looks any longer: what waits for others to come to a direct round in memory is reported instead. Where a
-  // thread waits nothing is held back, and the others are woken for what they were told lazily. Returns what is to wake
-  // this rank: lazy news, too, if somebody, here or elsewhere, waits for what comes of it. Cheap to call again.
+  // No thread will poll any longer. Closes the direct rounds in memory that are incomplete, and reports their calls. If
+  // a thread waits, nothing is held back any longer, and peers with lazily sent messages are woken. Returns which
+  // messages must wake this rank: lazy ones too, if a thread, here or on another rank, may depend on them. Cheap to
+  // call again.
   Sleeper stop_looking(bool is_any_waiting);
 
-  // Whether this rank could say that it stands (agree/standstill.hpp), if none of its threads can make a call, and has
-  // not said so yet: there is a lane in which all wait.
+  // Whether this rank must report a standstill (agree/standstill.hpp) if none of its threads can make a call: all of
+  // its pending calls are in one lane, and it has not reported the standstill yet.
   bool has_to_stand() const;
-  // REQUIRES: has_to_stand(), and none of its threads can.
+  // Reports the standstill. REQUIRES: has_to_stand(), and no thread of this rank can make a call.
   void say_standing();
-  // One of them can again.
+  // Withdraws the report: a thread of this rank can make a call again.
   void say_moving();
 
-  // Ends everything: pending requests fail with Aborted, the peers are told.
+  // Says goodbye to the peers and fails pending requests with Aborted.
   void say_bye();
   bool is_bye_known() const;
 
-  // The world's.
+  // The first lane of the world.
   const Lane& first_lane() const { return lanes_.first(); }
 
-  // A call has come to a direct round in memory to which others have yet to come.
+  // A call of this rank is at a direct round in memory that is not complete.
   bool is_at_round() const;
   bool has_work() const;
   std::optional<TimePoint> next_deadline() const;
@@ -72,21 +73,21 @@ class ProgressLoop {
   void break_world(Status why);
   void keep_own_memory();
 
-  static constexpr std::size_t kMostRoomKept = 4096;  // for submissions
+  static constexpr std::size_t kMostRoomKept = 4096;  // of `taken_`, in submissions
 
   Mesh& mesh_;
   WorldParts& world_;
   SubmissionQueue submissions_;
   Lanes lanes_;
-  std::vector<Submission> taken_;  // empty but while they are taken in
+  std::vector<Submission> taken_;  // empty except inside take_submissions()
   std::optional<Status> failure_;  // the world is broken: every request fails with this
   std::size_t n_departures_heeded_ = 0;
   struct Said {
     LaneId lane;
     StandingMessage standing;
   };
-  std::optional<Said> said_;    // what this rank has said last of standing, while it has made no call since
-  bool has_lazy_news_ = false;  // the last that the others were told may wait until they wake
+  std::optional<Said> said_;    // this rank's last report of a standstill, until its next call
+  bool has_lazy_news_ = false;  // the last notification of the peers was a lazy one
 };
 
 }  // namespace ciranda

@@ -1,12 +1,12 @@
-// ProgressThreads: which thread runs the progress loop, and when: one that waits, one that submits, in passing, or the
-// background thread, where none of these does and there is work. At any moment it is one thread at most, the holder of
-// the progress lock.
+// ProgressThreads: decides which thread runs the progress loop, and when: a thread that waits, a thread that submits
+// (for a few iterations), or the background thread, if there is work and none of these runs it. At any moment at most
+// one thread runs the loop, the holder of the progress lock.
 //
-// A thread that runs the loop has disarmed the mesh's doorbell. When it gives the lock back it arms the doorbell and
-// looks once more, so that the background thread, asleep in Mesh::sleep, is woken by whatever comes. It leaves that in
-// a burst of submissions, which the background thread watches: it looks by itself, every 250 us at least.
+// The thread that runs the loop disarms the mesh's doorbell. Before it releases the lock, it arms the doorbell and runs
+// one more iteration, so that any later message wakes the background thread, which sleeps in Mesh::sleep. During a
+// burst of submissions the doorbell stays disarmed: the background thread runs the loop at least every 250 us instead.
 //
-// Any thread, but where it says otherwise.
+// Any thread may call any function, unless its comment says otherwise.
 #pragma once
 
 #include <atomic>
@@ -30,24 +30,27 @@ namespace ciranda {
 
 class ProgressThreads {
  public:
-  // Starts the background thread. `world` outlives this. Without `may_others_call` a thread may always come.
+  // Starts the background thread. `world` outlives this. Without `may_others_call`, the engine assumes that another
+  // thread can always make a call.
   ProgressThreads(WorldParts& world, MayOthersCall may_others_call);
 
-  // Tells the others, fails what is pending, ends the background thread. Returns once every living peer knows, or after
-  // two seconds; false at once if a thread has called it before. REQUIRES: called before the end of this object's life.
+  // Says goodbye to the peers, fails pending operations, and ends the background thread. Returns when every live peer
+  // has answered, or after two seconds. Returns false at once if it was called before. REQUIRES: called before this
+  // object is destroyed.
   bool end();
 
   CallbackThreads& callbacks() { return callbacks_; }
   Waits& waits() { return waits_; }
   LongWaits& long_waits() { return long_waits_; }
 
-  // Takes it in, and goes on with it, or leaves that to a thread that waits, to a later submission, or the background.
+  // Takes in the submission and runs the loop, or leaves it to a thread that waits, to a later submission, or to the
+  // background thread.
   void submit(Submission&& submission);
 
-  // Calls `act` with the loop, and how often it may look at a direct round, if that can be now: no other thread has the
-  // lock, nothing that was submitted before is still to be taken in, and the world has not ended. The mesh stays as it
-  // is, armed but in a burst: nothing is received, and whatever comes meanwhile wakes the background thread; so does
-  // who closes a round to which a call has come.
+  // Calls act(loop, n_looks) if no other thread has the lock, the queue of submissions is empty, and the world has not
+  // ended. `n_looks`: how often it may poll a direct round. The doorbell stays as it is (armed, except in a burst) and
+  // nothing is received: a message that arrives meanwhile wakes the background thread. So does a rank that closes a
+  // round at which this rank's call is.
   template <typename Act>
   void at_once(Act act) {
     if (!lock_.try_take()) return;
@@ -58,7 +61,7 @@ class ProgressThreads {
     see_what_came_late();
   }
 
-  // What `ask` finds, as soon as this thread has the lock.
+  // Waits for the lock, calls `ask` with the loop, and returns its result.
   template <typename Ask>
   auto held(Ask ask) {
     const auto hold_and_ask = [&] {
@@ -71,23 +74,24 @@ class ProgressThreads {
     return found;
   }
 
-  // A few iterations, if no other thread has the lock.
+  // Runs a few iterations if no other thread has the lock.
   void run_in_passing(bool is_waited_for);
 
-  // Runs the loop for a thread that waits. Returns whether the operation is done. Gives up at the deadline, and when
-  // nothing has moved for the spin time: then the background thread, woken by whatever comes next, goes on.
+  // Runs the loop for a thread that waits. Returns whether the operation is done. Gives up at the deadline, or when
+  // nothing has moved for the spin time: the next message then wakes the background thread, which goes on.
   bool run_until_done(const Operation& operation, const std::optional<TimePoint>& deadline, Waiting& waiting);
 
-  // Each kLookInterval, while this thread is in a long wait (at first more often, of a call that is rare), or is the
-  // background thread and calls are pending: if no other thread of the process can make a call, the other ranks hear
-  // of it.
+  // Reports a standstill to the coordinator if no other thread of the process can make a call. A thread in a long wait
+  // calls this every kLookInterval (at first more often if its call is a rare one), and so does the background thread
+  // while calls are pending.
   void look_whether_all_wait();
   static constexpr auto kLookInterval = std::chrono::seconds(1);
-  // A thread was in a long wait, and has given it up.
+  // A thread has given up a long wait. Withdraws the report of a standstill.
   void wait_no_longer();
 
  private:
-  // Gives the lock back, then wakes a thread for the callbacks of what this thread has completed. REQUIRES: the lock.
+  // At the end of its scope, releases the lock and wakes a thread for the callbacks of the operations that this thread
+  // has completed. REQUIRES: the lock.
   struct Holder {
     explicit Holder(ProgressThreads& of) : threads(of) {}
     ~Holder() {
@@ -99,8 +103,8 @@ class ProgressThreads {
     ProgressThreads& threads;
   };
 
-  // A submission pushed, or a wait begun, while the lock was held may have been seen by nobody: that thread could not
-  // take the lock and the holder had looked already. So whoever gives it back looks again.
+  // If a thread submits or begins to wait while another holds the lock, the holder may have checked for that already
+  // and miss it. So each holder checks again after it has released the lock.
   bool is_something_unseen() { return !loop_.submissions().is_empty() || !waits_.are_heeded(); }
   void see_what_came_late() {
     if (is_something_unseen()) look_again();
@@ -117,7 +121,7 @@ class ProgressThreads {
   bool arm_when_nothing_moves();
   bool comes_before_background_wakes(std::optional<TimePoint> deadline);
   std::optional<TimePoint> next_deadline();
-  // Whether that is now, once.
+  // Whether look_at_ has passed and work is pending. Resets look_at_ if it has passed.
   bool has_to_look();
   void run_until_nothing_moves();
 
@@ -139,12 +143,13 @@ class ProgressThreads {
   LongWaits long_waits_;
   const MayOthersCall may_others_call_;
   std::atomic<int> n_runners_{0};          // threads that wait and run the loop, or try to
-  std::atomic<int> n_waiters_running_{0};  // of those, who have the lock, and have yet to arm the mesh
+  std::atomic<int> n_waiters_running_{0};  // those of them that have the lock, and have yet to arm the mesh
   std::atomic<bool> has_ended_{false};
-  // When the background thread wakes by itself. Changed under the lock; read by it before it sleeps.
+  // When the background thread wakes by itself. Written under the lock. That thread reads it before it sleeps.
   static constexpr TimePoint kNever = TimePoint::max();
   std::atomic<TimePoint> deadline_{kNever};
-  // When the background thread looks whether all wait: no other does where all calls end by callback. With the lock.
+  // When the background thread next calls look_whether_all_wait(): if all calls end by callback, no other thread does.
+  // Guarded by the lock.
   TimePoint look_at_ = kNever;
   std::thread background_;
 };

@@ -1,5 +1,5 @@
-// Reports: what one rank tells the coordinator of a lane, so that what is reported in one iteration travels in one
-// frame; and that calls which are held for the rest of their planned group are not held for long.
+// Reports: one rank's reports to the coordinator of a lane. Sends the reports of one iteration in one frame, and limits
+// how long calls are held for the rest of their planned group.
 //
 // One thread (the holder of the progress lock).
 #pragma once
@@ -16,23 +16,26 @@ namespace ciranda {
 
 class Reports {
  public:
-  // All outlive this.
+  // All arguments outlive this.
   Reports(HeldGroups& held, PendingCalls& calls, LaneLog& log, ControlPlane& control);
 
-  // As the participant says it: with others that can travel along; all else at once, and what is held before it.
+  // Adds a report. Cache ids, signatures and groups wait for send(). Any other message is sent at once, after all that
+  // was added or held before it.
   void add(Message message, TimePoint now);
-  // Of duplicates that came while their name was at a round by messages: see PendingCalls::take_late().
+  // Reports the duplicates that were called while their name was at a round by messages: see PendingCalls::take_late().
   void add_late(TimePoint now);
-  // At once, behind what was added.
+  // Sends what was added, and then `message`.
   void say(const Message& message, TimePoint now);
+  // Sends what was added.
   void send(TimePoint now);
-  // Those that were held for long enough, too.
+  // Also sends calls that were held for long enough.
   void send_due(TimePoint now);
   std::optional<TimePoint> due() const { return holding_.due(); }
 
-  // Somebody here waits and nothing may be held back, until there are other calls. False: that is known.
+  // Reports that a thread of this rank waits, so that nothing is held back until its next call. Returns false if that
+  // was reported already.
   bool say_waiting();
-  // To the coordinator, who reports something waits no longer.
+  // Repeats the report: for the coordinator, a rank stops waiting when it reports anything else.
   void say_if_waiting(TimePoint now) {
     if (is_waiting_) say(WaitingMessage{}, now);
   }

@@ -1,12 +1,12 @@
-// RoundMemory: where in the memory that members share lies what each contributes to a direct round
-// (agree/round_places.hpp says how much that is).
+// RoundMemory: where each member's contribution to a direct round lies in the shared memory (agree/round_places.hpp
+// gives its size).
 //
-// In the member's area, where rounds take turns with two parts: who contributes something to a round knows that all
-// have come to the one before, and so have done with the one before that. What is so little that all of it has room
-// beside the round's word lies there: the cache line that tells of the round brings it along. For what is too much
-// for the area two members exchange buffers; which one it hands over, each says beside the word.
+// Each member's area has two halves, used by even and odd rounds. Writing is safe: every member has reached round n-1,
+// so none still reads round n-2. If all contributions fit beside the round's word, they lie there instead: the cache
+// line of the word carries them along. If a contribution is too large for the area, two members exchange buffers; each
+// writes the number of its buffer beside the word.
 //
-// Calls without a name may contribute something else each time: so each member's tag has a place of its own.
+// Calls without a name may have another signature each time. So each member writes a tag, which has a place of its own.
 //
 // One thread (the holder of the progress lock).
 #pragma once
@@ -23,32 +23,33 @@ namespace ciranda {
 
 class RoundMemory {
  public:
-  // For this member to write to, if it contributes something, before it comes; null if there is no room for it now.
+  // Where this member must write its contribution, if it has one, before it arrives at the round. Null if there is no
+  // room now.
   std::byte* for_writing(const SharedArena& arena, const DirectRound& round, Collective collective);
-  // Who has read that memory last.
+  // Which member has read that memory last.
   static ReadLast read_last(const DirectRound& round, Collective collective);
-  // It came to nothing: the round was closed. REQUIRES: for_writing() gave room.
+  // Returns the memory because the round was closed. REQUIRES: for_writing() has not returned null.
   void give_back(const SharedArena& arena, const DirectRound& round);
 
-  // Of a call without a name: what this member says of it, before it comes.
+  // For a call without a name: writes this member's tag, before it arrives at the round.
   static void tag(const SharedArena& arena, const DirectRound& round);
 
-  // --- REQUIRES, from here on: the round is met, and its line is kept
+  // --- REQUIRES, from here on: the round is met, and (but for keep_line()) its line is kept
 
-  // For those below, at once: members that go on take the cache line away when they write to it for their next round.
-  // Not overwritten before this member comes to the round after.
+  // Copies the cache line for the functions below, as soon as the round is met: other members take the line away when
+  // they write to it for their next round. It is not overwritten before this member arrives at the round after.
   void keep_line(const SharedArena& arena, const DirectRound& round);
 
-  // Of a call without a name: whether all have said the same.
+  // For a call without a name: whether all members have written the same tag.
   bool agree(const SharedArena& arena, const DirectRound& round);
-  // What a member has written. REQUIRES: it has.
+  // The contribution of a member. REQUIRES: it has written one.
   const std::byte* of(int member, const SharedArena& arena, const DirectRound& round);
-  // This member needs no more of what the others have written.
+  // This member has read all contributions.
   void note_read(const SharedArena& arena, const DirectRound& round);
 
  private:
   ExchangedBuffers buffers_;
-  std::array<std::byte, SharedArena::kBesideArrivalsBytes / 2> kept_{};  // what lies beside the word
+  std::array<std::byte, SharedArena::kBesideArrivalsBytes / 2> kept_{};  // by keep_line(): the bytes beside the word
 };
 
 }  // namespace ciranda

@@ -1,10 +1,11 @@
-// RoundsInMemory: this rank's calls that are carried out without the coordinator (agree/direct_rounds.hpp says when).
-// A call leaves what it contributes in the memory that the lane's members share, and when all have come, each combines
-// what lies there: two cache lines that change hands, instead of a report, an entry of the log, and a collective.
+// RoundsInMemory: this rank's calls in direct rounds in shared memory, which need no coordinator
+// (agree/direct_rounds.hpp says when). Each member writes its contribution to the lane's shared memory. When all have
+// arrived, each member combines the contributions. This costs two cache-line transfers, instead of a report, an entry
+// of the log, and a collective.
 //
-// A round is for ranks that wait and look. None sleeps over one: it closes the round first, and reports the call
-// as any other, so that who comes later wakes it in the ordinary way. A rank that comes early (request.hpp) looks again
-// when it waits; it may sleep before, and is woken by who closes the round.
+// A round requires ranks that poll. Before a rank sleeps, it closes the round and reports the call as any other. So a
+// rank that arrives later wakes it in the ordinary way. An early call (request.hpp) is the exception: its rank may
+// sleep before its thread waits. A rank that closes the round wakes it.
 //
 // One thread (the holder of the progress lock).
 #pragma once
@@ -32,21 +33,21 @@ class RoundsInMemory {
  public:
   explicit RoundsInMemory(const LaneParts& lane) : lane_(lane), n_unnamed_(lane.names.automatic.n_unnamed(lane.id)) {}
 
-  // Whether the call goes so: it is carried out, or pending at a round, or reported, as that is closed. Otherwise the
-  // round to which others might come is closed.
+  // Returns whether the call is handled here: it is done, or pending at a round, or reported because the round is
+  // closed. If it returns false, it has closed the round of this name at which other ranks may arrive.
   bool come(PersistentOp& op, Ticket ticket, TimePoint now);
 
-  // A blocking call that all ranks have agreed on before is made again, under its name or without one
-  // (agree/unnamed.hpp). Where they come at the same time it needs no request, nor an operation if the caller has given
-  // memory for the result. A null operation: the call is done, was successful, and its result is in the memory that it
-  // gave. Another: that of the call, in flight, or done with an output. None: it is no such call, or cannot be one now,
-  // and nothing has been done.
+  // Tries a repeated blocking call, which all ranks have agreed on before, with a name or without (agree/unnamed.hpp).
+  // If all ranks arrive at the same time, it needs no request, and no operation if the caller has given memory for the
+  // result. Returns a null operation if the call has succeeded and its result is in the caller's memory. Otherwise
+  // returns the call's operation, which is in flight, or done with an output. Returns nullopt if the call cannot be
+  // executed so; then it has done nothing.
   using Outcome = std::optional<std::shared_ptr<Operation>>;
-  // Looks so many times whether all have come. `stages`: null unless they are to be recorded. REQUIRES: the lane
-  // has an arena, and this rank has not joined.
+  // Polls the round up to `n_looks` times. `stages`: null if they are not recorded. REQUIRES: the lane has an arena,
+  // and this rank has not joined.
   Outcome repeat(PersistentOp& op, const Call& call, Stages* stages, int n_looks);
 
-  // This rank does not come. REQUIRES: it has not.
+  // Closes a round because this rank does not take part. REQUIRES: it has not arrived at the round.
   void close(const DirectRound& round);
   void close(const std::vector<DirectRound>& rounds) {
     for (const DirectRound& round : rounds) close(round);
@@ -54,9 +55,10 @@ class RoundsInMemory {
 
   bool empty() const { return pending_.empty(); }
   bool holds(const Operation& operation) const;
-  // Carries out the calls for which all have met. Returns whether there were any, or some were reported.
+  // Executes the calls at which all members have arrived, and reports those whose round is closed. Returns whether
+  // there were any of either.
   bool meet(TimePoint now) { return !pending_.empty() && look(false, now); }
-  // Nobody here looks any longer: what is not met by now is reported.
+  // No thread of this rank polls any longer. Closes all incomplete rounds and reports their calls.
   void leave() {
     if (!pending_.empty()) look(true, std::chrono::steady_clock::now());
   }
@@ -82,9 +84,9 @@ class RoundsInMemory {
   const LaneParts lane_;
   std::uint64_t& n_unnamed_;  // this rank's calls without a name
   std::vector<DirectRound> pending_;
-  std::unordered_map<std::uint32_t, DirectRound> to_close_;  // by place; as soon as there is an arena
+  std::unordered_map<std::uint32_t, DirectRound> to_close_;  // by place; rounds to close once there is an arena
   RoundMemory memory_;
-  std::vector<const std::byte*> contributed_;  // what a call is carried out from
+  std::vector<const std::byte*> contributed_;  // the contributions that a call combines
 };
 
 }  // namespace ciranda

@@ -1,6 +1,6 @@
-// Engine::allocate_shared: memory for tensors that the ranks of a host combine where it lies, with no copy
-// (SharedRegions). Where it cannot be shared (several hosts, no room in /dev/shm) it is this process's own instead, on
-// all ranks alike. Failure: that of the collectives it is made of.
+// Engine::allocate_shared: shared memory for tensors, which the ranks of a host combine in place, without a copy
+// (SharedRegions). If memory cannot be shared (several hosts, no room in /dev/shm), all ranks get private memory
+// instead. It fails as the collectives that it uses do.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -107,7 +107,7 @@ void forget_dropped(const Engine& engine, SharedRegions& regions, const std::vec
   }
 }
 
-// When the last that refers to it is gone, the place may serve again.
+// With its last reference, the memory becomes free for reuse.
 OutputBuffer buffer_of(const std::shared_ptr<SharedRegions>& regions, const RegionPlace& place) {
   std::shared_ptr<ShmSegment> segment = regions->own(place.region);
   std::byte* data = segment->memory().data() + place.offset;
@@ -153,7 +153,7 @@ void let_go(SharedRegions& regions, const Space& space) {
   if (space.made) regions.drop(*space.made);
 }
 
-// Whether all ranks have space, and all others have it mapped.
+// Whether every rank has space, and every rank has mapped the regions of all others.
 Result<bool> agree(Engine& engine, SharedRegions& regions, const Space& space, const Offer& offer,
                    const Engine::Interrupted& interrupted) {
   const Result<std::vector<Offer>> offers = exchange(engine, offer, interrupted);
@@ -176,7 +176,7 @@ Result<SharedAllocation> allocate_own(std::size_t n_bytes) {
 
 }  // namespace
 
-// What nobody needs any more serves again.
+// Reuses a region that every rank has freed.
 Result<SharedAllocation> Engine::allocate_shared(std::size_t n_bytes, const Interrupted& interrupted) {
   const std::shared_ptr<SharedRegions> regions = shared_regions();
   if (regions == nullptr) return allocate_own(n_bytes);

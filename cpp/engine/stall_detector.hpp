@@ -1,6 +1,6 @@
-// StallDetector: whether what all ranks have begun to carry out still moves. Where it does not, a peer was stopped, or
-// a link is cut, in the middle of the data. Whom this rank waits for may itself wait for that peer: so it asks them,
-// and those who answer are not to blame. Somebody who waits for the one that does not answer will tell all.
+// StallDetector: detects that an entry in execution no longer moves, because a peer has stopped or a link is cut. The
+// peers that this rank waits for may themselves wait for the stopped one. So this rank probes them; a peer that answers
+// is not the cause. A rank that waits for the stopped peer directly reports it to all.
 //
 // One thread (the holder of the progress lock).
 #pragma once
@@ -22,13 +22,13 @@ class StallDetector {
   // The control plane and the logger outlive this.
   StallDetector(const StallLimits& limits, ControlPlane& control, const Logger& logger);
 
-  // Something has moved, or there is nothing to.
+  // Something has moved, or there is nothing to execute.
   void moved() {
     stuck_since_.reset();
     asked_.reset();
   }
-  // Nothing has. `what` names what is carried out, `awaited` gives whom it waits for, ranks of the world. Not ok: for
-  // too long; for twice as long, where all of them answer.
+  // Nothing has moved. `what` describes the entry in execution; `awaited` returns the ranks (of the world) that it
+  // waits for. Returns Timeout if nothing has moved for the stall limit, or for twice as long if all of them answer.
   Status stuck(TimePoint now, const std::function<std::string()>& what,
                const std::function<std::vector<int>()>& awaited);
   std::optional<TimePoint> due() const;
@@ -40,8 +40,8 @@ class StallDetector {
   ControlPlane& control_;
   const Logger& logger_;
   std::optional<TimePoint> stuck_since_;
-  std::optional<TimePoint> asked_;  // since the last report; half an interval before the next
-  TimePoint next_;                  // to ask, or to report
+  std::optional<TimePoint> asked_;  // when it probed since the last report; half an interval before the next report
+  TimePoint next_;                  // when to probe or to report next
 };
 
 }  // namespace ciranda

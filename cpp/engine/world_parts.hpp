@@ -1,6 +1,6 @@
-// WorldParts: what all lanes of a world have in common. It outlives them, and the progress loop that moves them.
+// WorldParts: the objects that all lanes of a world share. It outlives the lanes and the progress loop.
 //
-// Threads: the holder of the progress lock, and any for what says so.
+// Threads: the holder of the progress lock; any thread for the members that say so.
 #pragma once
 
 #include <atomic>
@@ -21,18 +21,18 @@
 namespace ciranda {
 
 struct WorldParts {
-  // Given to it; these outlive it.
+  // Given by the creator; the references outlive this.
   Mesh& mesh;
   const Config config;
   Recorder& recorder;
   const std::span<const BackendRow> backends;
 
-  // Any thread's, as their types say.
+  // For any thread, as the types of these members say.
   const Logger logger{mesh.rank(), log_level_from(config.log_level)};
-  Names names{};  // but for those that are automatic
+  Names names{};  // except automatic names: only the holder of the progress lock
   ProcessSets sets{mesh.size()};
   const OutputMemory output_memory{};
-  std::atomic<std::uint64_t> n_met{0};  // calls that were carried out by direct rounds
+  std::atomic<std::uint64_t> n_met{0};  // calls executed by direct rounds
   std::atomic<bool> has_failed{false};  // see Engine::has_failed
 
   LaneMux mux{mesh};

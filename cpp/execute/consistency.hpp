@@ -1,8 +1,8 @@
-// Consistency: whether results that should be the same on all ranks of a lane are, bit for bit.
+// Consistency: checks that results which should be equal on all ranks of a lane are equal, bit for bit.
 //
-// Each rank remembers a checksum of every such result. Now and then, at the same place of the log, ranks compare one
-// number, a checksum of those; only when it differs do they tell each other all, and so find the first result that
-// differs, and where. One thread (the holder of the progress lock).
+// Each rank keeps a checksum of every such result. At certain positions of the log, the same on all ranks, the ranks
+// compare one number, a checksum of these checksums. Only if it differs do they exchange all of them, to find the first
+// result that differs, and on which rank. One thread (the holder of the progress lock).
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,12 @@ class Consistency {
   // Both outlive this.
   Consistency(InFlight& in_flight, const Mesh& mesh) : in_flight_(in_flight), mesh_(mesh) {}
 
-  // REQUIRES: the entry is carried out and not completed yet, and all ranks have the same result, also those that stand
-  // in for themselves because they have joined.
+  // REQUIRES: the entry is executed but not completed yet, and all ranks should have the same result, including those
+  // that have joined and use scratch memory.
   void remember(const Participant::Execute& entry);
 
-  // What is to be done to compare all that was remembered. If it differs, the entry's requests fail on all ranks.
-  // REQUIRES: as above. This and the entry outlive the work.
+  // Returns the work that compares all checksums kept so far. If they differ, the entry's requests fail on all ranks.
+  // REQUIRES: as above. This object and the entry outlive the work.
   Work compare(const Participant::Execute& entry);
 
  private:

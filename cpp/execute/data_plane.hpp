@@ -22,46 +22,47 @@ namespace ciranda {
 
 class DataPlane {
  public:
-  // The references outlive this. If the mesh has no arena, but its ranks share memory, they make themselves one of
-  // `slot_bytes` when there is data to move; not if that is 0, which it is on all ranks of the mesh or none.
+  // The references outlive this. If the mesh has no arena but its ranks share memory, they create one with slots of
+  // `slot_bytes` when there is data to move; none if `slot_bytes` is 0, which must then be so on all ranks of the mesh.
   DataPlane(Mesh& mesh, InFlight& in_flight, std::unique_ptr<Backend> backend, std::size_t slot_bytes,
             const Logger& logger);
 
-  // The next entry of the log; an empty one only takes its place in the order.
+  // Adds the next entry of the log. An empty entry only takes its position in the order.
   void enqueue(Participant::Execute entry);
 
-  // Carries out now, in whatever place of the order, what needs no other rank: `inputs` are those of all members, in
-  // their order. Not ok: as step().
+  // Executes an entry at once, whatever else is queued: `inputs` are those of all members, in their order, so no other
+  // rank is needed. Fails as step() does.
   Status combine(const Participant::Execute& entry, std::span<const std::span<const std::byte>> inputs);
 
   bool is_idle() const { return queue_.empty(); }
 
-  // How the lane could carry out a collective of so many bytes, and what it chooses.
+  // The algorithms by which the lane could execute a collective of `n_bytes`, and the one that it chooses.
   std::vector<Candidate> candidates(Collective collective, std::size_t n_bytes) const {
     return backend_->candidates(collective, n_bytes);
   }
 
-  // Null if the lane's members do not all share memory, or it is not known yet.
+  // Null if the lane's members do not all share memory, or if that is not known yet.
   SharedArena* arena() { return arena_ ? arena_->arena() : mesh_.arena(); }
 
-  // Not ok: this rank cannot go on (no memory for an output), so the world breaks. Returns whether anything moved.
+  // Executes one step. Returns whether anything moved. On an error (no memory for an output) this rank cannot continue,
+  // so the world breaks.
   Result<bool> step();
 
-  // What is to be executed next waits for inputs from a device of this rank, which wakes it.
+  // The next entry waits for inputs from a device of this rank. The device wakes this rank when they arrive.
   bool awaits_device() const { return !queue_.empty() && !has_begun_; }
 
   // How many entries of the log were given to enqueue().
   std::uint64_t n_enqueued() const { return n_executed_ + queue_.size(); }
-  // How many entries of the log are done with.
+  // How many entries of the log are finished.
   std::uint64_t n_executed() const { return n_executed_; }
 
-  // Of what was given to enqueue() and is not done; at a cost for each request.
+  // The bytes of all entries that are queued or in execution. Takes time for each request.
   std::size_t n_bytes_under_way() const;
 
-  // Entries from log_index on will not be executed: `status` for their requests.
+  // Entries from log_index on will not be executed: their requests fail with `status`.
   void give_up_from(std::uint64_t log_index, const Status& status);
 
-  // What is being executed, for a message: "allreduce 'a' and 3 more". REQUIRES: !is_idle().
+  // Describes the entry in execution for a message: "allreduce 'a' and 3 more". REQUIRES: !is_idle().
   std::string describe_current() const { return describe(queue_.front()); }
   std::vector<int> awaited() const;
 
@@ -81,14 +82,14 @@ class DataPlane {
   std::optional<LaneArena> arena_;
   const std::unique_ptr<Backend> backend_;
   Consistency consistency_;
-  std::vector<std::uint64_t> told_;   // what the backend has measured
+  std::vector<std::uint64_t> told_;   // the backend's measurements
   std::vector<std::uint64_t> heard_;  // [rank][number]
   bool is_arena_settled_ = true;
   std::deque<Participant::Execute> queue_;  // front: being executed, if has_begun_
   bool has_begun_ = false;
   bool has_checked_ = false;
-  Work work_;                // of the front
-  std::size_t n_begun_ = 0;  // of its plans; the last of them is running_
+  Work work_;                // of the front entry
+  std::size_t n_begun_ = 0;  // plans of work_ that have begun; the last of them is running_
   std::unique_ptr<RunningCollective> running_;
   std::uint64_t n_executed_ = 0;
 };

@@ -1,5 +1,5 @@
-// InFlight: the submissions of this rank that have been taken in and not completed, by ticket. What is done is
-// recorded, while somebody asks for that.
+// InFlight: the submissions of this rank that have been taken in but not completed, by ticket. Writes completed calls
+// to the recorder while it is on.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace ciranda {
 
 class InFlight {
  public:
-  // Both outlive this. `output_memory`: for the results of requests.
+  // Both arguments outlive this. `output_memory`: for the results of requests.
   InFlight(const OutputMemory& output_memory, Recorder& recorder)
       : output_memory_(output_memory), recorder_(recorder) {}
 
@@ -33,7 +33,7 @@ class InFlight {
 
   // Whether a request that may be held back has not begun to execute.
   bool has_deferrable() const { return n_deferrable_ > 0; }
-  // Whether there is any other request, or one that executes.
+  // Whether there is a request that may not be held back, or one that executes.
   bool has_undeferrable() const { return size() > n_deferrable_; }
   void begin(Ticket ticket) {
     entries_[ticket].is_executing = true;
@@ -46,7 +46,7 @@ class InFlight {
   void note(Ticket ticket, Stage stage) {
     if (recorder_.is_on()) entries_[ticket].stages.note(stage);
   }
-  // `when`: in ticks; 0 where that is not recorded.
+  // `when`: in ticks; 0 if it is not recorded.
   void note_agreed(Ticket ticket, Path path, std::uint64_t when) {
     entries_[ticket].stages.path = path;
     entries_[ticket].stages.note(Stage::kAgreed, when);
@@ -56,17 +56,17 @@ class InFlight {
     Submission& done = entries_[ticket];
     if (done.request->is_deferrable && !done.is_executing) --n_deferrable_;
     if (recorder_.is_on()) record(done, status.kind());
-    if (done.op != nullptr) {  // first: who sees it done may use the name again
+    if (done.op != nullptr) {  // before complete(): a caller that sees the operation done may reuse the name
       done.op->keep(std::move(done.request));
       PersistentOps::release(*done.op);
     }
     const std::shared_ptr<Operation> operation = std::move(done.operation);
     done = {};
     free_.push_back(ticket);
-    operation->complete(status);  // whose callback may submit
+    operation->complete(status);  // last: its callback may submit
   }
 
-  // Completes all, or all that are not executing.
+  // Completes all requests, or only those that are not executing.
   void complete_all(const Status& status, bool also_executing) {
     for (Ticket ticket = 0; ticket < entries_.size(); ++ticket) {
       const Submission& entry = entries_[ticket];
@@ -99,7 +99,7 @@ class InFlight {
 
   const OutputMemory& output_memory_;
   Recorder& recorder_;
-  std::vector<Submission> entries_;  // without an operation where the ticket is free
+  std::vector<Submission> entries_;  // by ticket; an entry of a free ticket has no operation
   std::vector<Ticket> free_;
   std::size_t n_deferrable_ = 0;
 };

@@ -1,12 +1,12 @@
-// LaneArena: memory that the members of one lane share, made when the lane first has data to move. (The world's first
-// lane has one from the start.)
+// LaneArena: the shared memory of one lane's members, created when the lane first has data to move. (The world's first
+// lane has an arena from the start.)
 //
-// Whether all members share memory only each of them knows for itself: they tell each other, the first makes the memory
-// and says where it is, the others open it and tell whether they could. All of that is work for the lane's first entry,
-// so that it happens at the same place of the log everywhere. Where anything fails the lane goes on without, and the
-// rank that knows why warns.
+// Each member knows only whether it shares memory with all others, so members exchange that. The first member creates
+// the memory and sends its location; the others open it and report success. This is work of the lane's first entry, so
+// it happens at the same position of the log on all members. If any step fails, the lane goes on without an arena, and
+// the rank that knows the reason warns.
 //
-// One thread (the holder of the progress lock). Ownership: this rank's mapping; the memory is gone when all lanes are.
+// One thread (the holder of the progress lock). Owns this rank's mapping; the memory is freed with the last mapping.
 #pragma once
 
 #include <cstddef>
@@ -30,10 +30,11 @@ class LaneArena {
   LaneArena(const Mesh& mesh, std::size_t slot_bytes, const Logger& logger)
       : mesh_(mesh), slot_bytes_(slot_bytes), logger_(logger) {}
 
-  // Work that settles whether there is an arena; then `next`'s. This outlives the work, unmoved.
+  // Returns work that creates the arena, or finds that there is none, and then continues with the work of `next`. This
+  // object outlives the work and is not moved.
   Work settle(std::function<Result<Work>()> next);
 
-  // Null if there is none, or it is not settled yet.
+  // Null if there is none, or if that is not settled yet.
   SharedArena* arena() { return arena_ ? &*arena_ : nullptr; }
 
  private:

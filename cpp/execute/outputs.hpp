@@ -1,5 +1,5 @@
-// Outputs: memory for the results of one request, which the engine allocates or the caller has given; the same for a
-// plan and for a direct round.
+// Outputs: memory for the results of one request, allocated by the engine or given by the caller. Plans and direct
+// rounds use it in the same way.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,13 @@
 
 namespace ciranda {
 
-// None if the numbers, which may have come over the network, are no numbers of rows, or too many.
+// The sum of the numbers, which may have come over the network. None if one is negative, or if the sum is too large.
 std::optional<std::int64_t> sum_of_rows(const std::vector<std::int64_t>& rows);
 
-// Gives the operation what its owner is to get, and returns where the result of each tensor goes: nowhere, if this rank
-// gets none. Behind the tensors of an alltoall whose splits travel the operation gets how many rows came from each
-// rank. `rows_from`: [tensor][member], where rows are joined or split. Not ok: there is no memory, or the rows, which
-// came over the network, cannot be.
+// Sets the outputs of the operation, and returns where the result of each tensor must be written: null if this rank
+// gets no result. After the tensors of an alltoall whose splits travel, the operation also gets the number of rows from
+// each rank. `rows_from`: [tensor][member], if rows are joined or split. Returns an error if there is no memory, or if
+// the numbers of rows, which came over the network, are invalid.
 Result<std::vector<std::byte*>> give_outputs(const Submission& entry, const FirstDims* rows_from, const Mesh& mesh,
                                              const OutputMemory& memory);
 

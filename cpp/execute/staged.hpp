@@ -1,9 +1,9 @@
-// Staged: host memory that stands for the tensors of a call on a device, while the call is agreed on and carried out.
-// So every collective is there for every device, whatever the other ranks have, and only the device itself touches its
-// memory. The host's memory needs none of this.
+// Staged: staging buffers in host memory for the tensors of a call on a device, while the call is agreed on and
+// executed. So every collective works on every device, wherever the other ranks have their tensors, and only the device
+// itself accesses its memory. Calls in host memory need none of this.
 //
-// The call's inputs are copied in the order of their queues, from the place that the call took in them; results into
-// the queues when they are there. Neither is waited for by a thread of the engine.
+// The copies of the inputs are put into the tensors' queues when the call is made, the copies of the results when the
+// results are ready. No thread of the engine waits for a copy.
 #pragma once
 
 #include <atomic>
@@ -23,8 +23,8 @@
 
 namespace ciranda {
 
-// Lets threads that may outlive an engine wake its progress loop, as long as it is there. Any thread. Held by a
-// shared_ptr; the engine ends it before the mesh is gone.
+// Lets threads that may outlive an engine wake its progress loop; does nothing once the engine has ended. Any thread.
+// Held by a shared_ptr; the engine calls end() before it destroys the mesh.
 class Wake {
  public:
   explicit Wake(Mesh& mesh) : mesh_(&mesh) {}
@@ -45,20 +45,21 @@ class Wake {
 
 class Staged {
  public:
-  // Of a request whose tensors lie on a device. Its memory is the host's from here on, and the call is one that is not
-  // ready at once: no direct round is for it. Not ok: it is refused. Any thread. `rank`: in the world. What `backends`
-  // names outlives the result. REQUIRES: a request that is prepared.
+  // For a request whose tensors lie on a device. Replaces the request's memory by host memory. The call is not ready at
+  // once, so it uses no direct round. Returns an error if the request is refused. Any thread. `rank`: in the world. The
+  // devices in `backends` outlive the result. REQUIRES: the request is prepared.
   static Result<std::unique_ptr<Staged>> make(Request& request, std::span<const BackendRow> backends,
                                               const ProcessSets& sets, int rank, std::shared_ptr<Wake> wake);
 
-  // The holder of the progress lock's, all three.
+  // Only the holder of the progress lock calls these three.
 
-  // Whether all inputs are there, and copying them went well. Rings when it becomes so.
+  // Whether all copies of inputs have ended; status() tells whether they succeeded. The last one wakes the progress
+  // loop.
   bool is_here() const { return arrivals_->n_missing.load(std::memory_order_acquire) == 0; }
-  // REQUIRES: is_here(). Not ok: the device has failed.
+  // REQUIRES: is_here(). An error means that the device has failed.
   Status status() const { return arrivals_->status; }
-  // Gives the result to the tensors' queues, and the operation outputs on the device. Not ok: there is no memory for
-  // them. REQUIRES: the request was carried out.
+  // Puts the copies of the result into the tensors' queues, and sets outputs on the device in the operation. Returns an
+  // error if there is no memory for them. REQUIRES: the request is executed.
   Status end(Operation& operation) const;
 
  private:
@@ -66,11 +67,11 @@ class Staged {
     TensorMemory on_device;
     std::shared_ptr<std::byte> input;
     std::shared_ptr<std::byte> output;  // may be the input
-    std::size_t n_bytes_written = 0;    // of what the caller has given
+    std::size_t n_bytes_written = 0;    // of the output that the caller has given
   };
   struct Arrivals {
     std::atomic<std::size_t> n_missing{0};
-    std::mutex mutex;  // of those that write
+    std::mutex mutex;  // guards writes
     Status status;
     std::shared_ptr<Wake> wake;
 
@@ -84,7 +85,7 @@ class Staged {
 
   Device& device_;
   std::vector<Tensor> tensors_;
-  std::shared_ptr<Arrivals> arrivals_ = std::make_shared<Arrivals>();  // which the device's threads hold too
+  std::shared_ptr<Arrivals> arrivals_ = std::make_shared<Arrivals>();  // shared with the device's threads
 };
 
 }  // namespace ciranda

@@ -1,5 +1,5 @@
-// Submission: a request on its way through the engine, from its submission to its completion. It is left in the
-// SubmissionQueue by any thread, taken in by the next iteration, and in flight from then on (in_flight.hpp).
+// Submission: a request in the engine, from its submission to its completion. Any thread pushes it to the
+// SubmissionQueue; the next iteration takes it in, and it is in flight from then on (in_flight.hpp).
 #pragma once
 
 #include <atomic>
@@ -20,22 +20,22 @@ namespace ciranda {
 struct Submission {
   std::unique_ptr<Request> request = {};
   std::shared_ptr<Operation> operation = {};
-  PersistentOp* op = nullptr;           // that it holds; null: a duplicate, or not prepared, or not numbered yet
-  Stages stages = {};                   // those in which it was recorded
-  std::unique_ptr<Staged> staged = {};  // null: its tensors lie in host memory
-  bool is_waited_for = false;           // by a thread that has submitted nothing after it, before it is taken in
+  PersistentOp* op = nullptr;           // held by this; null: a duplicate, or not prepared, or not numbered yet
+  Stages stages = {};                   // the stages recorded so far
+  std::unique_ptr<Staged> staged = {};  // null if its tensors lie in host memory
+  bool is_waited_for = false;           // when taken in: a thread waits for it that has submitted nothing after it
 
   // In flight:
   bool is_executing = false;
-  Status outcome = Status::ok_status();     // of what was carried out, for those who execute
-  std::shared_ptr<std::byte> scratch = {};  // memory of results that nobody needs, as of a rank that has joined
+  Status outcome = Status::ok_status();     // of its execution
+  std::shared_ptr<std::byte> scratch = {};  // memory for unneeded results, for instance of a rank that has joined
 
-  // Before it is in flight. The holder of the progress lock's.
+  // Before it is in flight. Only the holder of the progress lock calls this.
   void fail(const Status& why) const {
     if (op != nullptr) PersistentOps::release(*op);
     operation->complete(why);
   }
-  // What concerns this rank alone is done.
+  // For a request that concerns this rank alone.
   void succeed() const { fail(Status::ok_status()); }
 };
 
@@ -47,7 +47,7 @@ class SubmissionQueue {
     is_empty_.store(false);
   }
   bool is_empty() const { return is_empty_.load(); }
-  // What is in the queue comes into `taken`, whose memory the queue uses next. REQUIRES: `taken` is empty.
+  // Swaps the queue's contents with `taken`, so that the queue reuses its memory. REQUIRES: `taken` is empty.
   void take(std::vector<Submission>& taken) {
     const std::lock_guard lock(mutex_);
     taken.swap(submissions_);

@@ -1,4 +1,4 @@
-// tell_all: each rank of a lane tells all others some numbers, before the ranks can go on with an entry of the log.
+// tell_all: each rank of a lane sends some numbers to all others, before the ranks continue with an entry of the log.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace ciranda {
 
-// All tell equally many. `heard` becomes [rank][number] before `then` says what comes next. Both outlive the work,
-// unmoved.
+// All ranks send the same count of numbers. `heard` is filled as [rank][number]; then then() returns the next work.
+// `told` and `heard` outlive the work and are not moved.
 template <typename Number>
 Work tell_all(const std::vector<Number>& told, int n_ranks, std::vector<Number>& heard,
               std::function<Result<Work>()> then) {

@@ -1,4 +1,4 @@
-// Work: what is to be done for one entry of the response log.
+// Work: the plans that execute one entry of the response log.
 #pragma once
 
 #include <functional>
@@ -11,14 +11,14 @@
 
 namespace ciranda {
 
-// Plans, one after the other; and then, if what comes next depends on what they brought, the work that continue_with()
-// says.
+// The plans are executed one after the other. If the next step depends on their results, continue_with() then returns
+// the further work.
 struct Work {
   std::vector<Plan> plans;
-  std::function<Result<Work>()> continue_with;  // null: nothing
+  std::function<Result<Work>()> continue_with;  // null if there is no further work
 };
 
-// Requests name roots by their rank in the world, plans by their place in the mesh. REQUIRES: a root in the mesh.
+// The root's number in the mesh, as plans need it. Requests have its rank in the world. REQUIRES: it is in the mesh.
 inline int root_member(const Terms& terms, const Mesh& mesh) {
   int member = mesh.size() - 1;
   while (member > 0 && mesh.peer(member).rank != terms.root) --member;

@@ -1,6 +1,6 @@
-// BackOff: how a thread that runs the progress loop passes the time while nothing moves: it looks again at once for the
-// time in which a running peer answers, then yields its core between looks, and in the end gives up. Where others have
-// work on the core, so that a yield gives them a slice of milliseconds, it gives up instead of yielding.
+// BackOff: what a thread that runs the progress loop does while nothing moves. It polls without a pause for the time in
+// which a running peer answers, then yields its core between polls, and finally gives up. If other threads have work on
+// the core, a yield would cost a time slice of milliseconds, so it gives up instead of yielding.
 //
 // One thread. No failure.
 #pragma once
@@ -13,39 +13,40 @@
 
 namespace ciranda {
 
-// Whether threads that wait find their core shared, from one wait to the next: most waits are too short to tell.
-// Thread-safe.
+// Remembers from one wait to the next whether waiting threads share their core with others: most waits are too short to
+// detect that. Thread-safe.
 struct CoreSharing {
   using Clock = std::chrono::steady_clock;
 
-  // Of two ranks that share a core one must step aside first: if both do, they meet again.
+  // If two ranks share a core, one must move to another core first. If both move at once, they share a core again.
   explicit CoreSharing(int rank) : n_yields_before_step_aside(8 * (1 + rank % 4)) {}
 
   const int n_yields_before_step_aside;
-  std::atomic<int> n_yields{0};  // in a row, that let somebody else run
+  std::atomic<int> n_yields{0};  // consecutive yields in which another thread ran
   std::atomic<Clock::time_point> no_yield_before{Clock::time_point::min()};
 };
 
-// Whether more ranks than there are cores share this one's host.
+// Whether this rank's host has more ranks than cores.
 bool is_oversubscribed(const Mesh& mesh);
 
 class BackOff {
  public:
   using Clock = CoreSharing::Clock;
 
-  // Gives up after `limit` in which nothing moved, and before its first yield for some time after one that took longer
-  // than that. Oversubscribed: there are more ranks than cores, so it yields at once. REQUIRES: `sharing` outlives
+  // Gives up when nothing has moved for `limit`. After a yield that took longer than `limit`, it gives up instead of
+  // yielding for some time. If oversubscribed (more ranks than cores), it yields at once. REQUIRES: `sharing` outlives
   // this.
   BackOff(Clock::duration limit, bool is_oversubscribed, CoreSharing& sharing)
       : limit_(limit), is_oversubscribed_(is_oversubscribed), sharing_(sharing) {}
 
-  // Something moved. (When, is asked for only once nothing has moved for a while: most waits are over before.)
+  // Something moved. Does not read the clock: look_again() does so once nothing has moved for a while, and most waits
+  // are over before.
   void renew() {
     n_looks_ = 0;
     idle_since_.reset();
   }
 
-  // Nothing moved: passes a moment. False when it is time to give up.
+  // Nothing moved: pauses or yields. Returns false when it is time to give up.
   bool look_again();
 
  private:

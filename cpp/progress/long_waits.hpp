@@ -1,5 +1,5 @@
-// LongWaits: the threads that have slept in wait() for long, and that only their operation's end wakes. A rank stands
-// still if these are all that could make a call.
+// LongWaits: the threads that have slept in wait() for a long time and that only the end of their operation can wake.
+// A rank is at a standstill if no other thread of it could make a call.
 //
 // Any thread.
 #pragma once
@@ -20,7 +20,7 @@ namespace ciranda {
 class LongWaits {
  public:
   struct Seen {
-    std::uint64_t version = 0;  // another one whenever a wait has begun, or ended, since
+    std::uint64_t version = 0;  // changes whenever a long wait begins or ends
     std::vector<WaitingThread> threads;
   };
   Seen see() const {
@@ -51,7 +51,7 @@ class LongWaits {
   std::vector<WaitingThread> threads_;
 };
 
-// One thread's wait, which is long from when that is said.
+// One thread's wait. It is a long wait from begin() on.
 class LongWait {
  public:
   explicit LongWait(LongWaits& waits) : waits_(waits) {}

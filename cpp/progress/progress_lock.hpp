@@ -1,5 +1,5 @@
-// ProgressLock: the right to run the progress loop, of one thread at a time. A thread that holds it may not ask for it
-// again (a callback that submits does ask: it is refused).
+// ProgressLock: the right to run the progress loop, held by one thread at a time. It is not recursive: in the thread
+// that holds it (for instance in a direct callback that submits), try_take() returns false, and take() is forbidden.
 //
 // Any thread.
 #pragma once

@@ -1,8 +1,8 @@
-// take_short_slices(): the calling thread is scheduled soon after it wakes, also beside threads that are busy. Its
-// share of the processor stays the same: it gives way as soon again.
+// take_short_slices(): gives the calling thread short time slices, so that it is scheduled soon after it wakes, even
+// beside busy threads. Its share of the processor stays the same, since it is also preempted sooner.
 //
-// Any thread, of the ordinary scheduling policy; else nothing happens. No failure: a system that knows no slices of a
-// thread's own (Linux before 6.12) leaves it as it is.
+// Any thread; no effect if its scheduling policy is not the ordinary one. No failure: on a system without time slices
+// of one thread (Linux before 6.12) it has no effect.
 #pragma once
 
 namespace ciranda {

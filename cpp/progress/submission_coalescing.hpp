@@ -1,14 +1,13 @@
-// SubmissionCoalescing: which submissions run the progress loop in passing. Of many small ones, one soon after the
-// other, most leave it to a later one, and travel with that.
+// SubmissionCoalescing: decides which submissions run the progress loop. In a burst of small submissions, most leave it
+// to a later submission, and are sent together with that.
 //
-// Should no later one come, what was left must not lie there for long: nobody may ever wait for it. So a burst is
-// *watched*: the background thread, woken once, runs the progress loop, sleeps for half as long as the burst has taken
-// so far, 30 to 250 us, and runs it again, until nothing has been left since it last did. So what is left last waits
-// for a part of the time in which the burst was submitted. A thread that submits and waits, again and again, is in a
-// burst too, in which its waits take in what it has left.
+// If no later submission follows, those left in the queue must not stay there for long, since no thread may ever wait
+// for them. So the background thread *watches* a burst: it is woken once, runs the progress loop, sleeps for half the
+// burst's duration so far (30 to 250 us), and repeats this until no submission was left since its last run. So the last
+// submission waits for only a part of the time that the burst took. A thread that submits and waits in turn is in a
+// burst too; its waits take in the submissions that it has left.
 //
-// Threads: any. Those that submit at the same time may each take the other's for its own, which costs no more than
-// time.
+// Threads: any. Threads that submit at the same time share the counts, which costs only time.
 #pragma once
 
 #include <algorithm>
@@ -25,16 +24,16 @@ class SubmissionCoalescing {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  // How long the watcher sleeps at most.
+  // The longest sleep of the watcher.
   static constexpr std::chrono::microseconds kMostBetweenLooks{250};
 
   enum class Choice : std::uint8_t {
     kProgress,
     kLeave,
-    kLeaveAndWake,  // the background thread, to watch
+    kLeaveAndWake,  // wake the background thread, which watches the burst
   };
 
-  // REQUIRES: the submission is where the next iteration takes it in.
+  // REQUIRES: the submission is in the queue, or has been taken in.
   Choice choose(std::size_t n_bytes, TimePoint now) {
     const std::size_t n_left_bytes = n_left_bytes_.fetch_add(n_bytes, std::memory_order_relaxed) + n_bytes;
     const bool is_soon = now - TimePoint(last_iteration_.load(std::memory_order_relaxed)) < kBetweenIterations;
@@ -47,7 +46,7 @@ class SubmissionCoalescing {
     return is_watched_.exchange(true) ? Choice::kLeave : Choice::kLeaveAndWake;
   }
 
-  // The progress loop was run in passing, if its lock was free, or by a thread that waited.
+  // A submitting or waiting thread has run the progress loop, or tried to while another thread held the lock.
   void progressed(TimePoint now) {
     last_iteration_.store(now.time_since_epoch(), std::memory_order_relaxed);
     n_left_bytes_.store(0, std::memory_order_relaxed);
@@ -55,8 +54,9 @@ class SubmissionCoalescing {
 
   bool is_watched() const { return is_watched_.load(); }
 
-  // The watcher's. `take_in` what was left, then `sleep` for so long at most, until nothing is left any more or `sleep`
-  // returns false. Who looks for submissions after this sees all that were left.
+  // Called by the watcher. Repeats take_in(), which takes in the queued submissions, and sleep(duration), until no
+  // submission was left meanwhile or sleep() returns false. A thread that checks the queue after this sees all
+  // submissions that were left.
   template <typename TakeIn, typename Sleep>
   void watch(TakeIn take_in, Sleep sleep) {
     std::uint64_t n_left_before = 0;
@@ -69,7 +69,7 @@ class SubmissionCoalescing {
     is_watched_.store(false);
   }
 
-  // If the burst goes on.
+  // How long the watcher sleeps while the burst goes on.
   std::chrono::nanoseconds until_next_look(TimePoint now) const {
     const auto lasts = now - TimePoint(began_.load(std::memory_order_relaxed));
     return std::clamp<std::chrono::nanoseconds>(lasts / 2, kLeastBetweenLooks, kMostBetweenLooks);
@@ -78,20 +78,20 @@ class SubmissionCoalescing {
  private:
   using Duration = std::chrono::steady_clock::duration;
 
-  // Short beside what data takes to travel, long beside what a submission takes.
+  // Short compared with a data transfer, long compared with a submission.
   static constexpr std::chrono::microseconds kBetweenIterations{30};
-  // Where less passes between two looks, a burst would end between two of its submissions.
+  // With a shorter sleep, the watcher would end a burst between two of its submissions.
   static constexpr std::chrono::microseconds kLeastBetweenLooks = kBetweenIterations;
   static constexpr std::size_t kMostLeftBytes = AgreementLimits{}.left_bytes;
-  // A layer brings two or three gradients at once; to wake a thread for these does not pay.
+  // A layer submits two or three gradients at once; it does not pay to wake a thread for these.
   static constexpr int kQuickInARow = 3;
 
   std::atomic<Duration> last_iteration_{Duration::min() / 2};
-  std::atomic<std::size_t> n_left_bytes_{0};  // since then
-  std::atomic<int> n_quick_{0};               // submissions in a row, each soon after an iteration
-  std::atomic<std::uint64_t> n_left_{0};      // submissions
+  std::atomic<std::size_t> n_left_bytes_{0};  // submitted since the last iteration
+  std::atomic<int> n_quick_{0};               // consecutive submissions that came soon after an iteration
+  std::atomic<std::uint64_t> n_left_{0};      // submissions that came soon after an iteration, in all
   std::atomic<bool> is_watched_{false};
-  std::atomic<Duration> began_{Duration::zero()};  // when it was first watched
+  std::atomic<Duration> began_{Duration::zero()};  // when the watch of this burst began
 };
 
 }  // namespace ciranda

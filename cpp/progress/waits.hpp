@@ -1,4 +1,4 @@
-// Waits: the threads that are in wait(), and whether the holder of the progress lock knows of all of them.
+// Waits: counts the threads in wait(), and tells whether the holder of the progress lock has noticed all of them.
 //
 // Any thread.
 #pragma once
@@ -13,8 +13,9 @@ class Waits {
  public:
   bool are_any() const { return n_waiting_.load() > 0; }
 
-  // The holder of the lock: that it knows of all that have begun by now. Whether that is still so.
+  // The holder of the lock has noticed all waits that have begun by now.
   void heed() { n_heeded_.store(n_begun_.load()); }
+  // Whether no wait has begun since the last heed().
   bool are_heeded() const { return n_begun_.load() == n_heeded_.load(); }
 
  private:
@@ -24,7 +25,7 @@ class Waits {
   std::atomic<std::uint64_t> n_heeded_{0};
 };
 
-// A thread in wait(). Once its operation is done it waits no more, though it may still hold the lock.
+// Counts one thread in wait(). The wait ends when its operation is done, even if the thread still holds the lock.
 class Waiting {
  public:
   explicit Waiting(Waits& waits) : waits_(waits) {

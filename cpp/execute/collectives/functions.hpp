@@ -1,7 +1,7 @@
-// What the engine does for each collective: a row for each in the table below, whose functions stand in a file beside
-// this one. call/op_table.hpp has the facts.
+// The functions that execute each collective. The table below has a row for each; the functions are in the files beside
+// this one. call/op_table.hpp has the properties of each collective.
 //
-// Ranks in plans are members of the mesh that is given; whoever makes plans for a part of the ranks translates here.
+// Ranks in plans are numbers of members in the given mesh, not ranks of the world; these functions translate.
 // One thread (the holder of the progress lock).
 #pragma once
 
@@ -20,9 +20,9 @@
 
 namespace ciranda {
 
-// From an entry of the response log to what a backend carries out. Not ok: this rank cannot go on (no memory for an
-// output), so the world breaks. The requests, and memory allocated for them, stay in in_flight, which must keep them
-// until the work is done.
+// Converts an entry of the response log into plans for a backend. On an error (no memory for an output) this rank
+// cannot continue, so the world breaks. The requests, and memory allocated for them, stay in `in_flight`, which must
+// keep them until the work is done.
 Result<Work> make_plans(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh);
 
 std::vector<const Request*> requests_of(const Participant::Execute& entry, InFlight& in_flight);
@@ -30,13 +30,13 @@ std::vector<const Request*> requests_of(const Participant::Execute& entry, InFli
 // The members that have not joined. REQUIRES: an entry with requests.
 std::vector<int> contributors(const Participant::Execute& entry, int n_members);
 
-// What is to be done for an entry of the log: as make_plans(), which sees to divisors. An entry has one request, or
-// several that travel together.
+// The work for an entry of the log, as in make_plans(), which also sets divisors. An entry has one request, or several
+// that are fused.
 using MakeWork = Result<Work>(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh);
 
-// Makes this member's result of what all have contributed to a direct round. `contributed`: by each member, and by the
-// root alone where it alone gives; what is this member's own: its input. It is overwritten. The output may be the
-// input, where tensors keep their shape.
+// Computes this member's result from the contributions to a direct round. `contributed`: one for each member, or the
+// root's alone if only the root contributes; this member's own is its input. The vector is overwritten. The output may
+// be the input if tensors keep their shape.
 using Combine = void(const DirectTensor& tensor, std::size_t self, std::span<const std::byte*> contributed,
                      std::byte* output);
 
@@ -46,8 +46,8 @@ Combine reduce_at_hand, broadcast_at_hand, gather_at_hand, reducescatter_at_hand
 
 struct CollectiveFunctions {
   Collective collective;
-  MakeWork* work = nullptr;    // null: that all ranks were ready is all
-  Combine* combine = nullptr;  // null: there is nothing to combine in a direct round, or there are none
+  MakeWork* work = nullptr;    // null: nothing to do once all ranks are ready
+  Combine* combine = nullptr;  // null: it has no direct rounds, or nothing to combine in them
 };
 
 inline constexpr std::array kFunctions{
