@@ -9,8 +9,8 @@
 namespace ciranda {
 namespace {
 
-// The world's first lane has an arena if it can have one; two ranks that send to each other would have one each for
-// little.
+// 0 if the lane creates no arena: the world's first lane has one from the start if it can have one, and for two ranks
+// that send to each other an arena would be of little use.
 std::size_t slot_bytes_of(LaneId id, const Config& config) {
   return id == 0 || is_pair(set_of(id)) ? 0 : static_cast<std::size_t>(config.slot_bytes);
 }
@@ -38,13 +38,14 @@ void stand_in(Participant::Execute& entry, LaneId id, const LaneMesh& mesh, InFl
   }
 }
 
-// Of an asynchronous call: its thread waits already, and nothing is held back to travel with it.
+// Whether an asynchronous call can be treated as a blocking one: its thread waits already, and no other call is held
+// back to be fused with it.
 bool is_like_blocking(const Submission& submission, const InFlight& in_flight) {
   return submission.is_waited_for && !submission.request->is_awaited && submission.staged == nullptr &&
          !in_flight.has_deferrable();
 }
 
-// Nothing is left to execute of an entry that is about sets.
+// If the entry adds or removes sets or lanes, does so, and leaves it empty, since it moves no data.
 void change_sets(Participant::Execute& entry, const ChangeSets& change, InFlight& in_flight) {
   if (entry.requests.empty()) return;
   const Ticket ticket = entry.requests.front().ticket;
@@ -82,7 +83,7 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, WorldPa
 
 // --- reporting
 
-// None: nothing new can be agreed on, so it has failed.
+// Returns none if the submission has failed because nothing new can be agreed on.
 std::optional<Ticket> Lane::take_in(Submission&& submission, TimePoint now) {
   const Ticket ticket = in_flight_.add(std::move(submission));
   in_flight_.note(ticket, Stage::kTaken);
@@ -107,7 +108,7 @@ void Lane::submit(Submission&& submission, TimePoint now) {
   if (!taken) return;
   const Ticket ticket = *taken;
   if (is_duplicate) {
-    in_memory_.leave();  // its first call may be at one
+    in_memory_.leave();  // the first call of the name may be at a round
     in_memory_.close(participant_.close_rounds_in_memory());
   }
   PersistentOp& op = is_duplicate ? parts_.names.ops.find_or_make(id_, in_flight_.at(ticket).request->name) : *held;
@@ -116,10 +117,11 @@ void Lane::submit(Submission&& submission, TimePoint now) {
   const Request& request = *in_flight_.at(ticket).request;
   Message message = is_duplicate ? participant_.submit_duplicate(op, ticket) : participant_.submit(op, request, ticket);
   auto* ready = std::get_if<ReadyMessage>(&message);
-  // With a known name the coordinator can do nothing before it has called too, which it does by itself, or is woken for
-  // when this rank will look no longer (ProgressLoop::stop_looking).
+  // The report of a known name may be lazy: the coordinator needs it only once its own rank makes the call. That rank
+  // is then awake, or is woken when this rank stops polling (ProgressLoop::stop_looking).
   const bool may_be_lazy = request.is_deferrable || (request.is_awaited && ready != nullptr);
-  // But the others' calls may be asynchronous too: theirs wait for nobody, and wake nobody when they are told lazily.
+  // If a thread waits late for an asynchronous call, the report is urgent: the other ranks' calls may be asynchronous
+  // too, so no thread there waits, and a lazy message would wake none.
   if (!may_be_lazy || is_waited_for_late || is_duplicate) parts_.control.hurry();
   if (ready != nullptr && ready->items.size() == 1) {
     const auto input = by_messages_.input_along(request);
@@ -217,7 +219,7 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
     data_.enqueue(std::move(*to_execute));
     return Status::ok_status();
   }
-  data_.enqueue({});  // its place in the order
+  data_.enqueue({});  // takes the entry's position in the order
   if (const auto* failed = std::get_if<Participant::Fail>(&action)) {
     if (set_of(id_) == kWorldSet) has_failed_.store(true);
     in_memory_.close(failed->to_close);
@@ -226,7 +228,8 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
       in_flight_.complete(ticket, failed->status);
     }
   } else if (const auto* joined = std::get_if<Participant::Joined>(&action)) {
-    // The ranks have made different numbers of calls. They know that all have joined by the set's first lane.
+    // Automatic numbers restart, since ranks have made different numbers of calls. The first lane's log tells all ranks
+    // that all have joined.
     if (lane_of(id_) == 0) parts_.names.automatic.restart(set_of(id_));
     in_flight_.at(joined->ticket).operation->set_value(mesh_.peer(joined->last).rank);
     in_flight_.complete(joined->ticket, Status::ok_status());
@@ -254,7 +257,7 @@ std::optional<StandingMessage> Lane::standing() const {
   return StandingMessage{n_logged_, static_cast<std::uint32_t>(in_flight_.size())};
 }
 
-// Behind what is held.
+// Sends the message after all reports that are held.
 void Lane::say(const StandingMessage& standing, TimePoint now) {
   parts_.control.hurry();
   reports_.add(standing, now);
@@ -309,22 +312,22 @@ std::optional<TimePoint> Lane::next_deadline() const {
 
 void Lane::heed(const Departure& departure) {
   const std::optional<int> who = mesh_.member_of(departure.rank);
-  if (!who || has_ended_) return;  // all of the log was for it, too
+  if (!who || has_ended_) return;  // the whole log was for that rank, too
   log_end_ = std::min(log_end_, departure.log_index(id_));
   if (!parting_) {
     parting_ = Status::aborted(parts_.control.peer_text(departure.rank) +
                                " has shut down, so nothing that needs all ranks can be done any more. Ranks must make "
                                "the same number of calls before they shut down.");
   }
-  if (data_.n_executed() >= log_end_) mux_.abandon(id_);  // what is under way is cut short: other lanes get past it
+  if (data_.n_executed() >= log_end_) mux_.abandon(id_);  // cuts its transfers short, so that other lanes proceed
   data_.give_up_from(log_end_, *parting_);
   in_memory_.leave();
   by_messages_.hear_end(*who);
   by_messages_.say_no_more();
 }
 
-// What is not agreed on by the end of the log will never be. A round to which all have sent their inputs is; the inputs
-// may still be on their way.
+// Calls that are not agreed on by the end of the log never will be. A round by messages to which all members have sent
+// their inputs counts as agreed on; the inputs may still be under way.
 void Lane::fail_what_cannot_come() {
   if (!parting_ || n_logged_ < log_end_) return;
   in_flight_.complete_all(*parting_, false);

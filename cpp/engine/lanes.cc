@@ -7,7 +7,7 @@
 namespace ciranda {
 namespace {
 
-// More than a rank can be ahead of another by without a fault.
+// Without a fault, no rank is ahead of another by so many messages.
 constexpr std::size_t kMostEarlyMessages = 1 << 20;
 
 bool has(const std::vector<int>& ranks, int rank) { return std::find(ranks.begin(), ranks.end(), rank) != ranks.end(); }
@@ -17,20 +17,20 @@ Status why_gone(const ProcessSets& sets, std::uint32_t process_set) {
   return sets.end_of(process_set).value_or(removed);
 }
 
-// Of a formed set, whose ranks leave it one by one, each without the others.
+// Whether this rank leaves a formed set. The ranks of such a set leave it one by one, without the others.
 bool is_departure(const Request& request) {
   return request.signature.collective == Collective::kRemoveProcessSet &&
          is_formed(static_cast<std::uint32_t>(request.signature.arguments.front()));
 }
 
-// What is taken is kept no longer.
+// Removes what was kept for the lane, and returns it.
 template <typename T>
 std::vector<T> take(std::map<LaneId, std::vector<T>>& kept, LaneId lane) {
   auto taken = kept.extract(lane);
   return taken.empty() ? std::vector<T>{} : std::move(taken.mapped());
 }
 
-// By which a lane joins along with the first of its set.
+// The submission by which a lane joins because the first lane of its set does.
 Submission join_along() { return {std::make_unique<Request>(), std::make_shared<Operation>()}; }
 
 }  // namespace
@@ -50,8 +50,8 @@ Lane* Lanes::find_only_pending() const {
   return first->get();
 }
 
-// Of a call that nothing has looked at. It must not come before those that are kept, nor after the join of its set,
-// which the set's first lane knows.
+// The call has not been checked. It must not overtake kept calls, nor follow a join of its set; the set's first lane
+// knows whether this rank has joined.
 Lane* Lanes::find_further(std::uint32_t process_set, std::uint32_t number) const {
   const LaneId id = lane_id(process_set, number);
   Lane* const lane = is_lane(process_set, number) ? find(id) : nullptr;
@@ -60,7 +60,7 @@ Lane* Lanes::find_further(std::uint32_t process_set, std::uint32_t number) const
   return first == nullptr || first->has_joined() || kept_.contains(id) ? nullptr : lane;
 }
 
-// Sets that need no agreement come to be by being used.
+// Creates the lane of a set that needs no agreement when it is first used.
 Lane* Lanes::find_or_make(LaneId id) {
   Lane* lane = find(id);
   if (lane != nullptr || !needs_no_agreement(id)) return lane;
@@ -78,7 +78,7 @@ Lane& Lanes::make(LaneId id, const std::vector<int>& ranks) {
   return lane;
 }
 
-// As many as the settings ask for. Others come to be when they are first used.
+// Creates as many lanes as the settings ask for. Further lanes are created on first use.
 void Lanes::make_first(std::uint32_t process_set, const std::vector<int>& ranks) {
   for (std::uint32_t lane = 0; lane < static_cast<std::uint32_t>(world_.config.num_lanes); ++lane) {
     make(lane_id(process_set, lane), ranks);
@@ -99,7 +99,7 @@ void Lanes::remove_all_but_first() {
 
 template <typename Predicate>
 void Lanes::remove_if(Predicate is) {
-  // Iterators rather than ranges, of which Clang 14 cannot compile the standard library's.
+  // With iterators, since Clang 14 cannot compile the standard library's ranges.
   const auto removed =
       std::stable_partition(lanes_.begin(), lanes_.end(), [&](const auto& lane) { return !is(*lane); });
   std::vector<LaneId> ids;
@@ -143,7 +143,7 @@ Status Lanes::remove_set(const Request& request, std::int64_t& result) {
   return Status::ok_status();
 }
 
-// At the same place of the log of the set's first lane on all members, so that none joins a lane that another lacks.
+// All members do this at the same position in the log of the set's first lane, so none joins a lane that another lacks.
 Status Lanes::add_lane(const Request& request) {
   const std::vector<std::int64_t>& arguments = request.signature.arguments;
   const Ranks ranks = world_.sets.ranks(request.process_set);
@@ -164,7 +164,7 @@ Status Lanes::add_lane(const Request& request) {
 
 Status Lanes::on_message(int peer, LaneId id, Message message, TimePoint now) {
   if (Lane* lane = find_or_make(id)) {
-    // It may just have come to be, by the message before this one or by a thread that has formed its set.
+    // The lane may be new, created by the message before this one or because a thread has formed its set.
     for (Early& early : take(early_, id)) {
       --n_early_;
       if (Status status = lane->on_message(early.peer, std::move(early.message), now); !status.ok()) return status;
@@ -172,7 +172,7 @@ Status Lanes::on_message(int peer, LaneId id, Message message, TimePoint now) {
     return lane->on_message(peer, std::move(message), now);
   }
   const bool is_over = world_.sets.was_made(set_of(id)) && !world_.sets.ranks(set_of(id));
-  if (is_over) return Status::ok_status();  // it crossed the removal of its set on the way
+  if (is_over) return Status::ok_status();  // it was sent before its set was removed
   if (n_early_ >= kMostEarlyMessages) {
     return Status::internal("too many messages for lanes that do not exist, the last from " +
                             world_.control.peer_text(peer));
@@ -205,8 +205,8 @@ Lane* Lanes::submit(Submission&& submission, TimePoint now) {
     submission.fail(*refused);
     return nullptr;
   }
-  // The lane is to be made. Or all ranks have joined, which the set's first lane knows and this one does not yet: what
-  // was reported now would come from a rank that has joined.
+  // The lane does not exist yet. Or all ranks have joined, and the set's first lane knows this but this lane does not
+  // yet: a report sent now would be one of a rank that has joined.
   if (lane == nullptr || lane->has_joined() || kept_.contains(id)) {
     kept_[id].push_back(std::move(submission));
     if (lane == nullptr) ask_for(id, now);
@@ -231,8 +231,7 @@ void Lanes::leave(const Submission& submission) {
   submission.succeed();
 }
 
-// What counts is the first lane of the set, which there is as long as the set, and whose log tells when all have
-// joined.
+// Asks the first lane of the set: it exists as long as the set, and its log says when all ranks have joined.
 std::optional<Status> Lanes::refusal_of(const Request& request) const {
   const Lane* const first = find(lane_id(request.process_set, 0));
   if (first == nullptr) return why_gone(world_.sets, request.process_set);
@@ -242,7 +241,7 @@ std::optional<Status> Lanes::refusal_of(const Request& request) const {
                                   "Wait for what join_async() has returned first.");
 }
 
-// Each member does this before its first request in the lane. A member that has joined learns of the lane by the log.
+// Each member asks before its first request in the lane. A member that has joined learns of the lane from the log.
 void Lanes::ask_for(LaneId id, TimePoint now) {
   std::shared_ptr<Operation>& asked = asked_for_[id];
   if (asked) return;
@@ -258,12 +257,12 @@ void Lanes::ask_for(LaneId id, TimePoint now) {
   find(first)->submit({std::move(request), asked, op}, now);
 }
 
-// A rank joins all lanes of a set; the first one's log tells when.
+// A rank joins all lanes of a set. The log of the first lane says when all ranks have joined.
 void Lanes::join(Submission&& submission, TimePoint now) {
   const std::uint32_t set = submission.request->process_set;
   find(lane_id(set, 0))->join(std::move(submission), now);
   for (std::uint32_t number = 1; number < n_lanes_of(set); ++number) {
-    // One that is not there is so on no rank, or will join when it comes to be.
+    // A lane that does not exist here exists on no rank, or joins when it is created.
     if (Lane* lane = find(lane_id(set, number))) lane->join(join_along(), now);
   }
 }

@@ -10,10 +10,10 @@
 namespace ciranda {
 namespace {
 
-// Of what stands for a long text: "... #" and a number of 64 bits.
+// The length of the end of a shortened text: "... #" and a 64-bit number.
 constexpr std::size_t kHashBytes = 25;
 
-// The text itself, or of a long one the beginning and a hash of all of it: the same on all ranks.
+// Returns a short text as it is. Of a long one, returns the beginning and a hash of the whole: the same on all ranks.
 std::string short_text(const std::string& text, std::size_t most_bytes) {
   if (text.size() <= most_bytes) return text;
   const auto continues_character = [](char byte) { return (static_cast<unsigned char>(byte) & 0xc0) == 0x80; };
@@ -22,17 +22,17 @@ std::string short_text(const std::string& text, std::size_t most_bytes) {
   return text.substr(0, n_bytes) + "... #" + std::to_string(checksum(std::as_bytes(std::span(text))));
 }
 
-// Of a name that gets something before it or behind it: the sender, a number.
+// The longest name to which a prefix (the sender) or a suffix (a number) can still be added.
 constexpr std::size_t kMostBytesAsTheyAre = kMaxNameBytes - 48;
 
-// Users may give longer names than travel.
+// Users may give names that are longer than messages allow.
 void shorten_name(Request& request) {
   const bool gets_longer = info(request.signature.collective).is_between_two || !request.is_cacheable;
   request.name = short_text(request.name, gets_longer ? kMostBytesAsTheyAre : kMaxNameBytes);
 }
 
-// Whether the request's collective can take place in its process set, and on that lane: messages between two ranks are
-// for their pair, and all ranks agree on sets in one order.
+// Whether the request's process set and lane allow its collective. A transfer between two ranks needs the set of that
+// pair. Process sets are changed only in the world's first lane, so that all ranks change them in one order.
 Status check_place(const Request& request) {
   const Collective collective = request.signature.collective;
   const auto refuse = [&](const std::string& why) {
@@ -75,11 +75,11 @@ Status check(Request& request, int rank, const ProcessSets& sets) {
   Status status = validate(request, *ranks, rank);
   if (!status.ok()) return status;
   settle_splits(request, static_cast<int>(ranks->size()), rank);
-  // What cannot be cut in equal parts is as long on all ranks: none needs to hear of it from another.
+  // Rows that cannot be cut into equal parts are equally many on all ranks, so each rank refuses the call by itself.
   return keeps_rows(request) ? request.refusal : status;
 }
 
-// Requests that are not told apart by the user are told apart by what they are about.
+// Completes the name by what the request is about, if the user's name does not identify the request.
 void complete_name(Request& request, bool is_unnamed) {
   const Signature& signature = request.signature;
   const CollectiveInfo& facts = info(signature.collective);

@@ -19,7 +19,7 @@ bool ProgressLoop::run() {
   bool moved = take_submissions(now);
   mesh_.poll_events();
   if (failure_) {
-    if (!world_.control.send()) return moved;  // what broke the world may be behind an input that found no room
+    if (!world_.control.send()) return moved;  // the abort message may be behind an input for which there was no room
     mesh_.notify();
     return true;
   }
@@ -32,7 +32,7 @@ bool ProgressLoop::run() {
   const Urgency urgency = world_.control.take_urgency();
   moved |= agreed.value();
   moved |= executed.value();
-  // Data is for ranks that execute the same: each of them knows that it does.
+  // Data needs no urgency: the ranks that it is for execute the same entry, and know that they do.
   if (moved) mesh_.notify(urgency);
   if (moved) has_lazy_news_ = urgency == Urgency::kLazy;
   return moved;
@@ -44,7 +44,7 @@ Result<bool> ProgressLoop::agree(TimePoint now) {
   bool moved = received.value();
   if (Status status = lanes_.hear_kept(now); !status.ok()) return status;
   if (Status status = world_.control.check_closed_peers(); !status.ok()) return status;
-  // An entry of one may make others.
+  // By index, since an entry of one lane may create further lanes.
   for (std::size_t i = 0; i < lanes_.all().size(); ++i) {  // NOLINT(modernize-loop-convert)
     Result<bool> agreed = lanes_.all()[i]->agree(now);
     if (!agreed.ok()) return agreed;
@@ -90,7 +90,7 @@ bool ProgressLoop::submit(Submission&& submission, int n_looks) {
   return operation->is_done() || (lane != nullptr && lane->rounds().holds(*operation));
 }
 
-// Returns the lane that has it; null if it is not for one.
+// Returns the lane that has taken the submission; null if none has.
 Lane* ProgressLoop::take(Submission&& submission, TimePoint now) {
   said_.reset();
   if (is_numbered(*submission.request)) submission.op = world_.names.number(*submission.request);
@@ -124,7 +124,7 @@ void ProgressLoop::expect_no_more(const Operation* awaited) {
 
 Sleeper ProgressLoop::stop_looking(bool is_any_waiting) {
   if (is_any_waiting) expect_no_more();
-  for (const auto& lane : lanes_.all()) lane->rounds().leave();  // also those to which what was just taken in has come
+  for (const auto& lane : lanes_.all()) lane->rounds().leave();  // also the rounds of calls that were just taken in
   if (is_any_waiting && std::exchange(has_lazy_news_, false)) mesh_.notify(Urgency::kUrgent);
   const bool awaits_lazy_news = is_any_waiting || world_.mux.has_unsent() || world_.control.has_unsent() ||
                                 lanes_.has_any([](const Lane& lane) { return lane.awaits_lazy_news(); });
@@ -180,8 +180,9 @@ void ProgressLoop::break_world(Status why) {
   mesh_.notify();
 }
 
-// A rank that is not waited for any longer may still be at a collective: stopped, it goes on when it can, with memory
-// that it has mapped. So those who have it for their own must not share it when they are told that this has failed.
+// Another rank may still be executing a collective that has failed here: if it was stopped, it continues later, and
+// writes to the memory that it has mapped. So this rank stops sharing its own memory before its callers learn of the
+// failure.
 void ProgressLoop::keep_own_memory() {
   const SharedArena* arena = mesh_.arena();
   if (arena == nullptr) return;
@@ -194,7 +195,7 @@ void ProgressLoop::say_bye() {
   if (!failure_) {
     std::vector<ByeMessage::LaneEnd> ends;
     for (const auto& lane : lanes_.all()) ends.push_back({lane->id(), lane->data().n_executed()});
-    // Others may still be at the end of these, or yet to hear of it.
+    // Other ranks may still be ending these sets, or may not have received the end yet.
     constexpr auto kAll = std::numeric_limits<std::uint64_t>::max();
     for (const std::uint32_t id : world_.sets.ended()) ends.push_back({lane_id(id, 0), kAll});
     world_.control.say_bye(std::move(ends));

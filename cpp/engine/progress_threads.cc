@@ -17,10 +17,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Iterations that a submitting thread runs in passing; more is left to whoever waits, or to the background.
+// The most iterations that a thread runs in passing. Waiting threads or the background thread run the rest.
 constexpr int kIterationsInPassing = 4;
 constexpr int kIterationsWhileArming = 4;
-// At a direct round, before all else that is done for a waiting thread: about as long as that takes.
+// How often a direct round is polled before all other work for a waiting thread. The polls take about as long as that
+// work.
 constexpr int kLooksAtOnce = 50;
 constexpr auto kGoodbyeTimeout = std::chrono::seconds(2);
 
@@ -42,9 +43,9 @@ ProgressThreads::ProgressThreads(WorldParts& world, MayOthersCall may_others_cal
 
 // --- with the lock
 
-// Takes the lock if it is free, does `run`, and gives the lock back. Returns whether it had the lock. The mesh is left
-// disarmed if a burst is watched, unless a thread waits or a call is at a round: the watcher looks before long. It may
-// have ended before this thread had the lock, but cannot be over with before the lock is given back.
+// Takes the lock if it is free, calls `run`, and releases the lock. Returns whether it had the lock. If the world has
+// ended, it skips `run`; end() cannot complete while this thread has the lock. During a burst the mesh stays disarmed,
+// since the watcher polls soon, unless a thread waits or a call is at a round.
 template <typename Run>
 bool ProgressThreads::with_lock(Run run) {
   if (!lock_.try_take()) return false;
@@ -65,26 +66,27 @@ void ProgressThreads::run_and_arm(Run run) {
   if (!arm_when_nothing_moves() || comes_before_background_wakes(next_deadline())) mesh_.kick();
 }
 
-// One iteration, and one wake for all callbacks of what was done in it.
+// Runs one iteration, and then wakes a thread for the callbacks of all operations that it has completed.
 bool ProgressThreads::iterate() {
   const bool moved = loop_.run();
   callbacks_.flush();
   return moved;
 }
 
-// What came between the last look and arming rings no bell, so there is another look. Often it is the next call of a
-// rank that was first: cheaper to take in at once than to wake the background thread for.
+// Polls once more after arming, since a message that arrives between the last poll and arming rings no doorbell. Often
+// this is the next call of a faster rank: taking it in at once costs less than waking the background thread for it.
 bool ProgressThreads::arm_when_nothing_moves() {
   for (int i = 0; i < kIterationsWhileArming; ++i) {
     waits_.heed();
-    mesh_.arm(loop_.stop_looking(waits_.are_any()));  // any that sleep, or did not get the lock
+    mesh_.arm(loop_.stop_looking(waits_.are_any()));  // threads that sleep, or did not get the lock
     if (!iterate()) return true;
   }
   return false;
 }
 
-// Then it is to wake by then, also if nothing is due any more when it has the lock: what is due soon, and done before,
-// again and again, wakes it once.
+// Returns whether the deadline is earlier than the next time at which the background thread wakes by itself, and if so,
+// moves that time to the deadline. The time then stays, even if nothing is due any more. So calls that are always done
+// before their deadlines wake the thread only once.
 bool ProgressThreads::comes_before_background_wakes(std::optional<TimePoint> deadline) {
   const bool is_sooner = deadline && *deadline < deadline_.load();
   if (is_sooner) deadline_ = *deadline;
@@ -110,8 +112,8 @@ void ProgressThreads::look_again() {
 
 // --- threads that submit
 
-// A call whose thread will wait() for it is taken in at once, if nothing stands before it: it may be one for which the
-// other ranks are there already, and is then done before anything more is made of it.
+// Takes in a call at once if its thread will wait() for it and the queue is empty. If the other ranks have arrived at
+// its direct round already, the call is then done without any further work.
 void ProgressThreads::submit(Submission&& submission) {
   const Request& request = *submission.request;
   const bool waits_now = request.is_awaited && !request.is_early;
@@ -164,7 +166,7 @@ bool ProgressThreads::run_until_done(const Operation& operation, const std::opti
       loop_.expect_no_more(&operation);
       while (goes_on && !operation.is_done() && !has_ended_.load()) goes_on = goes_on_after(iterate());
       if (operation.is_done()) waiting.end();
-      n_waiters_running_.fetch_sub(1);  // before it arms: whoever sees one that runs knows that it still will
+      n_waiters_running_.fetch_sub(1);  // before arming: a thread that reads 1 or more relies on a later arm()
     });
     if (!had_lock) goes_on = goes_on_after(false);
     if (has_ended_.load()) break;
@@ -175,7 +177,8 @@ bool ProgressThreads::run_until_done(const Operation& operation, const std::opti
   return operation.is_done();
 }
 
-// None of its threads comes between what is seen and what is said: whoever is woken from a long wait is seen no more.
+// No thread of this rank makes a call unnoticed between the check and the report: a thread that wakes from a long wait
+// changes the version in `seen`.
 void ProgressThreads::look_whether_all_wait() {
   if (!may_others_call_) return;
   const LongWaits::Seen seen = long_waits_.see();
@@ -204,7 +207,7 @@ void ProgressThreads::wait_no_longer() {
 void ProgressThreads::run_background() {
   const OwnThread own;
   prctl(PR_SET_TIMERSLACK, 1UL);  // nanoseconds, not 50 microseconds
-  take_short_slices();            // whoever is busy here may not keep it from waking for milliseconds
+  take_short_slices();            // else a busy thread on this core delays its wake-up by milliseconds
   while (!has_ended_.load()) {
     if (!is_something_unseen() && !coalescing_.is_watched()) {
       const TimePoint deadline = deadline_;
@@ -212,8 +215,9 @@ void ProgressThreads::run_background() {
     }
     if (coalescing_.is_watched()) {
       watch_burst();
-      // One that sees what was left, and what rang while the burst was watched, and has yet to arm. Not any that has
-      // armed before: a bell that has rung since, which nobody heeds now, has disarmed the mesh.
+      // A waiting thread that runs the loop takes in what the burst has left and what has arrived meanwhile, and then
+      // arms the mesh. A thread that has armed it already does not count: the doorbell may have rung since, which
+      // disarms the mesh, and no thread has reacted to that.
       if (n_waiters_running_.load() > 0) continue;
     }
     if (has_ended_.load()) return;
@@ -221,7 +225,7 @@ void ProgressThreads::run_background() {
   }
 }
 
-// Returns whether it is time to look whether all wait.
+// Returns whether look_whether_all_wait() is due.
 bool ProgressThreads::run_in_background() {
   lock_.take();
   const Holder holder(*this);
@@ -229,13 +233,13 @@ bool ProgressThreads::run_in_background() {
   run_until_nothing_moves();
   const bool has_to_look_now = has_to_look();
   if (!arm_when_nothing_moves()) mesh_.kick();
-  // One that nobody needs any more is kept: to wake for it once takes less than to be woken for that of each call.
+  // Keeps a deadline that is no longer needed: waking for it once costs less than being woken for that of each call.
   const bool is_over = deadline_.load() <= Clock::now();
   deadline_ = std::min(is_over ? kNever : deadline_.load(), next_deadline().value_or(kNever));
   return has_to_look_now;
 }
 
-// A thread that waits gets the lock as soon as nothing moves.
+// Returns as soon as nothing moves if a waiting thread needs the lock.
 void ProgressThreads::run_until_nothing_moves() {
   BackOff back_off(spin_, is_oversubscribed_, sharing_);
   while (!has_ended_.load()) {
@@ -247,7 +251,8 @@ void ProgressThreads::run_until_nothing_moves() {
   }
 }
 
-// Takes in what a burst leaves, until it ends. A thread that runs the progress loop does so anyway.
+// Takes in the submissions that a burst leaves, until the burst ends. Does nothing while another thread runs the
+// progress loop, which takes them in too.
 void ProgressThreads::watch_burst() {
   const auto take_in = [this] {
     with_lock([this] {

@@ -8,10 +8,11 @@
 namespace ciranda {
 namespace {
 
-// Of even rounds, and of odd ones: a member that has gone on to the next writes there, and not to this one's.
+// Beside the word, even rounds have one half and odd rounds the other. So a member that is at the next round already
+// does not overwrite this one.
 constexpr std::size_t kBesideBytes = SharedArena::kBesideArrivalsBytes / 2;
 
-// A round, and what lies beside its word: in the arena, or as it was kept.
+// A round, and the bytes beside its word: those in the arena, or the copy of keep_line().
 struct RoundLine {
   const SharedArena& arena;
   const DirectRound& round;
@@ -30,12 +31,12 @@ std::byte* beside_word(int member, std::size_t n_bytes, const RoundLine& line) {
   return line.beside_word + static_cast<std::size_t>(member) * n_bytes;
 }
 
-// As many for each member.
+// `n_bytes`: of each member.
 bool has_room_beside_word(std::size_t n_bytes, const SharedArena& arena) {
   return n_bytes * static_cast<std::size_t>(arena.n_members()) <= kBesideBytes;
 }
 
-// From a root one member writes only, and the other only reads.
+// With a root, one of the two members only writes and the other only reads.
 ExchangedBuffers::Choice choice_for(Collective collective) {
   return info(collective).is_from_root ? ExchangedBuffers::Choice::kUnusedLongest : ExchangedBuffers::Choice::kReadLast;
 }
@@ -46,8 +47,8 @@ std::byte* area_of(int member, const RoundLine& line) {
   return line.arena.round_area(member).data() + room.offset + n_before;
 }
 
-// --- calls without a name: beside the word there is a place for the tag and four bytes of data, or the buffer that is
-// handed over, where members are few
+// --- calls without a name: if there are few members, each has a place beside the word for its tag and four more bytes,
+// which are its data, or the number of the buffer that it hands over
 
 constexpr std::size_t kTagBytes = sizeof(std::uint32_t);
 constexpr std::size_t kLittleBytes = 4;
@@ -64,9 +65,9 @@ std::byte* unnamed_memory_of(int member, const RoundLine& line) {
   return is_little ? tag_of(member, line) + kTagBytes : area_of(member, line) + UnnamedSignatures::kHeadBytes;
 }
 
-// --- what two members exchange
+// --- buffers that two members exchange
 
-// Where a member says which buffer it hands over.
+// Where a member writes the number of the buffer that it hands over.
 std::byte* place_of_buffer(int member, const RoundLine& line) {
   static_assert(sizeof(SharedArena::Buffer) <= kLittleBytes);
   return line.round.is_unnamed() ? tag_of(member, line) + kTagBytes
@@ -81,7 +82,7 @@ SharedArena::Buffer buffer_of(int member, const RoundLine& line) {
 
 // ---
 
-// Of what does not lie in a buffer.
+// A member's contribution, if it is not in a buffer.
 std::byte* memory_of(int member, const RoundLine& line) {
   if (line.round.is_unnamed()) return unnamed_memory_of(member, line);
   const RoundPlace& room = line.round.place;

@@ -15,7 +15,8 @@ Arrivals at(const SharedArena& arena, const DirectRound& round) {
   return {arena.arrivals(round.place.number), arena.n_members()};
 }
 
-// Whether such tensors had better not come: they lie in shared memory, but for little, and need not be contributed.
+// Whether the call should avoid a direct round: nearly all of its bytes are in shared memory and can be combined there,
+// so they need not be copied as a contribution.
 bool is_better_in_place(const SharedArena& arena, const Call& call) {
   if (!info(call.collective).reduces_for_all) return false;
   const std::size_t n_bytes = call.n_bytes();
@@ -41,13 +42,14 @@ bool is_met_within(int n_looks, const Arrivals& place, std::uint64_t round) {
   return true;
 }
 
-// Whether there is room for what all contribute, if it was given at all.
+// Whether the caller's memory for the result has room for the contributions of all members. True if the caller gave
+// none.
 bool fits_given(const Call& call, const DirectRound& round) {
   if (round.first_dims == nullptr || call.memory.output == nullptr) return true;
   return std::ranges::all_of(round.first_dims->front(), [&](auto n_rows) { return n_rows == call.shape.front(); });
 }
 
-// For a result for which the caller has given no memory.
+// Allocates the result of a call for which the caller has given no memory.
 OutputBuffer allocate(const OutputMemory& from, const Call& call, const FirstDims* rows_of, const SharedArena& arena) {
   Shape shape(call.shape.begin(), call.shape.end());
   std::int64_t& n_rows = shape.front();
@@ -99,14 +101,15 @@ std::optional<DirectRound> RoundsInMemory::round_for(const SharedArena& arena, P
   return lane_.participant.unnamed().come(request, ticket);
 }
 
-// One without a name is not the next that may come, where another of this rank is at a round.
+// Of the calls without a name, one at most is at a round, and then none is in the log. So an earlier one leaves its
+// round before this one is reported.
 void RoundsInMemory::avoid(PersistentOp& op, const Request& request) {
   if (is_numbered(request) && lane_.participant.unnamed().has_come()) leave();
   const auto avoided = DirectRounds::avoid(is_numbered(request) ? lane_.participant.unnamed().op() : op);
   if (avoided) close(*avoided);
 }
 
-// What all ranks agree on in full is reported so.
+// A call without a name is reported with its full signature, by which the log agrees on it.
 void RoundsInMemory::report_missed(PersistentOp& op, TimePoint now) {
   if (!op.is_unnamed()) return lane_.reports.add(DirectRounds::missed(op), now);
   lane_.control.hurry();
@@ -121,7 +124,7 @@ bool RoundsInMemory::holds(const Operation& operation) const {
   });
 }
 
-// `closes`: then every round is met or closed.
+// `closes`: closes the incomplete rounds, so that none stays pending.
 bool RoundsInMemory::look(bool closes, TimePoint now) {
   SharedArena& arena = *lane_.data.arena();
   std::vector<PersistentOp*> met;
@@ -214,7 +217,7 @@ void RoundsInMemory::record(const Call& call, Stages& stages) {
                                    stages);
 }
 
-// This rank has come, and holds the name. From here on the call is in flight.
+// Makes the call in flight. REQUIRES: this rank has arrived at the round, and holds the name.
 std::shared_ptr<Operation> RoundsInMemory::wait_at(const DirectRound& round, const Call& call, const Stages* stages) {
   auto operation = std::make_shared<Operation>();
   PersistentOp* op = round.op;
@@ -239,9 +242,9 @@ std::shared_ptr<Operation> RoundsInMemory::wait_at(const DirectRound& round, con
   return operation;
 }
 
-// --- either
+// --- all calls
 
-// Leaves there what this member contributes, and adds it to those who have come. False: the round is closed.
+// Writes this member's contribution and arrives at the round. Returns false if the round is closed.
 bool RoundsInMemory::enter(SharedArena& arena, const DirectRound& round, const RoundCall& call, Stages* stages) {
   if (!to_close_.empty()) {
     for (const auto& [place, other] : std::exchange(to_close_, {})) close(other);
@@ -256,8 +259,8 @@ bool RoundsInMemory::enter(SharedArena& arena, const DirectRound& round, const R
   return false;
 }
 
-// Without this rank no round is met, so it is in time if it is done before this rank comes to any: there may be no
-// arena yet. When a later round is closed all members have done with those before.
+// There may be no arena yet. Then the round is closed later, before this rank arrives at any round; no round is met
+// without this rank. Only the last round of each place is kept for that: all members have finished those before it.
 void RoundsInMemory::close(const DirectRound& round) {
   if (SharedArena* const arena = lane_.data.arena()) {
     close_for_all(at(*arena, round), round.number, 0);
@@ -266,15 +269,15 @@ void RoundsInMemory::close(const DirectRound& round) {
   }
 }
 
-// Those that have come early may sleep, and report the call now. `n_own`: of those who have come, this rank. False: it
-// is met.
+// Closes a round for all members, and wakes those that have arrived: after an early call they may sleep, and must now
+// report it. `n_own`: 1 if this rank has arrived, else 0. Returns false if the round is met.
 bool RoundsInMemory::close_for_all(Arrivals place, std::uint64_t round, int n_own) {
   const bool is_closed = place.close(round);
   if (is_closed && place.n_come(round) > n_own) lane_.mesh.notify(Urgency::kUrgent);
   return is_closed;
 }
 
-// What each member has contributed; the root alone, where there is one.
+// Collects the contribution of each member, or of the root alone if there is one.
 void RoundsInMemory::gather(const SharedArena& arena, const DirectRound& round, const RoundCall& call) {
   contributed_.clear();
   for (int member = 0; member < call.n_members; ++member) {
@@ -287,7 +290,7 @@ void RoundsInMemory::note_done(const SharedArena& arena, const DirectRound& roun
   lane_.count_met();
 }
 
-// Its place among the members; -1 where there is none that gives.
+// The member that alone contributes; -1 if all do.
 int RoundsInMemory::root_of(const Terms& terms) const {
   return info(terms.collective).is_from_root ? root_member(terms, lane_.mesh) : -1;
 }
@@ -297,7 +300,7 @@ RoundCall RoundsInMemory::call_of(const Submission& entry, std::span<const Direc
   return {signature.collective, root_of(signature), tensors, lane_.mesh.rank(), lane_.mesh.size()};
 }
 
-// Not ok: there is no memory for the result.
+// Returns an error if there is no memory for the result.
 Status RoundsInMemory::carry_out(const SharedArena& arena, const DirectRound& pending) {
   const Submission& entry = lane_.in_flight.at(pending.ticket);
   const FirstDims* const first_dims = pending.first_dims;
