@@ -27,7 +27,7 @@ Status limit_simd(const std::string& name) {
   return Status::invalid_argument("CIRANDA_SIMD='" + name + "' is none of baseline, avx2, avx512.");
 }
 
-// A broken file is a nuisance, not an error.
+// A broken file causes a warning, not an error.
 std::optional<HostCosts> measured_costs(const Config& config, const Logger& logger) {
   const auto costs = load_costs(costs_file(config.costs_folder, environment()));
   if (costs.ok()) return costs.value();
@@ -99,7 +99,7 @@ Result<std::unique_ptr<Engine>> connect(const Config& config, std::uint64_t epoc
   staging_choice().prescribe(staging_copy_named(config.staging_copy));
   auto engine = start_engine(std::move(mesh).value(), config, std::move(may_others_call));
   if (!engine.ok()) return engine;
-  // DYNAMIC is how scripts for Horovod say that they start it later.
+  // Scripts for Horovod set it to DYNAMIC if they start the timeline later.
   if (!config.timeline.empty() && config.timeline != "DYNAMIC") {
     Status status = engine.value()->start_timeline(config.timeline, config.timeline_mark_cycles);
     if (!status.ok()) return status;

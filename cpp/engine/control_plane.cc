@@ -58,7 +58,7 @@ bool ControlPlane::send(int peer) {
   if (to.n_sent == to.outgoing.size() || to.is_gone) {
     to.outgoing.clear();
     to.n_sent = 0;
-  } else if (to.n_sent > to.outgoing.size() / 2) {  // what is moved is less than what was sent
+  } else if (to.n_sent > to.outgoing.size() / 2) {  // so that fewer bytes are moved than were sent
     to.outgoing.erase(to.outgoing.begin(), to.outgoing.begin() + static_cast<std::ptrdiff_t>(to.n_sent));
     to.n_sent = 0;
   }
@@ -122,7 +122,7 @@ Status ControlPlane::handle(int peer, Envelope envelope, LaneMessages& lanes, Ti
   return lanes.on_message(peer, envelope.lane, std::move(message), now);
 }
 
-// --- who is there
+// --- lost and departed peers
 
 Status ControlPlane::check_closed_peers() {
   const std::vector<int>& closed = mesh_.closed_peers();

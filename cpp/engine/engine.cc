@@ -18,13 +18,13 @@
 namespace ciranda {
 namespace {
 
-// In which a waiting thread looks for signals, and whether all others wait as well.
+// How often a waiting thread checks for signals, and whether all other threads wait as well.
 constexpr std::chrono::nanoseconds kLookInterval = ProgressThreads::kLookInterval;
-// Of a call that is so seldom made that more looks cost nothing. A thread that was given something to do when the wait
-// began is awake by then.
+// The time until the first check in a wait for a rare call, for which more checks cost nothing. A thread that was given
+// work when the wait began is awake by then.
 constexpr std::chrono::nanoseconds kFirstLookAtRare = std::chrono::milliseconds(20);
 
-// Calls back on a thread that is there for callbacks; which the next flush wakes.
+// Makes the callback run on a thread for callbacks, which the next flush() wakes.
 Operation::Callback on_own_thread(CallbackThreads& threads, Operation::Callback callback) {
   return [&threads, callback = std::move(callback)](const Operation& done) {
     threads.post([callback, operation = done.shared_from_this()] { callback(*operation); });
@@ -41,7 +41,7 @@ Status duplicate(const Request& request, int rank) {
       ": its first use is still pending. Wait for the first one, or give each its own name.");
 }
 
-// The same of one file, however it is called from here.
+// The absolute path of a file: the same for all relative paths to it.
 std::string whole_path(const std::string& path) {
   std::error_code error;
   const std::filesystem::path whole = std::filesystem::absolute(path, error);
@@ -50,7 +50,7 @@ std::string whole_path(const std::string& path) {
 
 }  // namespace
 
-// Threads run in `progress` alone, which is ended before any of this is gone.
+// Only `progress` has threads that use the other members. It is ended before any of them is destroyed.
 struct Engine::Parts {
   Parts(std::unique_ptr<Mesh> mesh_of_world, const Config& config, std::span<const BackendRow> backends,
         MayOthersCall may_others_call)
@@ -58,7 +58,7 @@ struct Engine::Parts {
         world{*mesh, config, *recorder, backends},
         progress(world, std::move(may_others_call)) {}
   ~Parts() {
-    leave();  // also if another thread has begun to
+    leave();  // even if another thread is in leave() already
     wake->end();
   }
 
@@ -126,7 +126,7 @@ std::uint64_t Engine::n_met() const { return parts_->world.n_met.load(std::memor
 std::uint64_t Engine::n_lookups() const { return parts_->world.names.ops.n_lookups(); }
 bool Engine::has_failed() const { return parts_->world.has_failed.load(); }
 
-// --- what becomes of a call
+// --- calls
 
 Engine::OperationPtr Engine::submit(Request request, Operation::Callback callback, OpHandle* handle) {
   return parts_->submit({std::make_unique<Request>(std::move(request))}, std::move(callback), handle);
@@ -144,7 +144,7 @@ Engine::OperationPtr Engine::submit(const Call& call, Operation::Callback callba
   return parts_->submit({.request = std::move(request), .op = op}, std::move(callback), handle);
 }
 
-// One that holds its name is prepared.
+// A submission that holds its name is prepared already.
 Engine::OperationPtr Engine::Parts::submit(Submission&& submission, Operation::Callback callback, OpHandle* handle) {
   const auto operation = submission.operation = std::make_shared<Operation>();
   operation->set_rare(info(submission.request->signature.collective).subject == Subject::kSets);
@@ -159,7 +159,7 @@ Engine::OperationPtr Engine::Parts::submit(Submission&& submission, Operation::C
   return operation;
 }
 
-// False: it has failed.
+// Returns false if the call has failed and must not be submitted.
 bool Engine::Parts::prepare(Submission& submission, OpHandle* handle) {
   const auto refuse = [&](const Status& why) {
     submission.operation->refuse(why);
@@ -180,16 +180,16 @@ bool Engine::Parts::prepare(Submission& submission, OpHandle* handle) {
   if (submission.op == nullptr && !has_no_name_yet) {
     refuse(duplicate(request, mesh->rank()));
     if (request.signature.collective == Collective::kJoin) return false;
-    // The others hear of it through the log, by an operation that nobody sees.
+    // The other ranks learn of the duplicate through the log: it is submitted with an operation that no caller has.
     submission.operation = std::make_shared<Operation>();
     submission.stages = {};
     request.memory.clear();
-    if (request.process_set == kWorldSet) world.has_failed.store(true);  // now: what this rank does next is after it
+    if (request.process_set == kWorldSet) world.has_failed.store(true);  // already now, before this rank's next call
   }
   return true;
 }
 
-// The mesh stays as it is, as where a call is taken in at once.
+// Neither arms nor disarms the mesh: see ProgressThreads::at_once().
 std::optional<Engine::OperationPtr> Engine::repeat(const Call& call, OpHandle* handle) {
   Stages stages;
   const bool is_recorded = parts_->recorder->is_on();
@@ -207,10 +207,11 @@ Status Engine::wait(const OperationPtr& operation, const Interrupted& interrupte
   ProgressThreads& progress = parts_->progress;
   Waiting waiting(progress.waits());
   LongWait long_wait(progress.long_waits());
-  // Asked before each sleep: a signal that comes while this thread runs the progress loop cuts no system call short.
-  // One that comes just before the system call is noticed when that ends.
+  // `interrupted` is called before each sleep: a signal that arrives while this thread runs the progress loop
+  // interrupts no system call. A signal that arrives just before the system call is noticed when the call returns.
   bool is_late = false;
-  // The end that a call without an answer finds: before that the thread does not go on by itself.
+  // Whether a call without an answer fails, at the stall limit, before `time`: until it fails, the thread does not
+  // continue by itself.
   const auto comes_before = [&](const Deadline& time) {
     const auto patience = stall_limits(parts_->world.config).shutdown;
     return !time || (patience.count() > 0 && std::chrono::steady_clock::now() + patience < *time);
@@ -247,8 +248,8 @@ void Engine::when_done(const OperationPtr& operation, Operation::Callback callba
 void Engine::call_back(const OperationPtr& operation, Operation::Callback callback) {
   CallbackThreads& callbacks = parts_->progress.callbacks();
   operation->when_done(on_own_thread(callbacks, std::move(callback)));
-  if (!operation->is_done()) parts_->progress.run_in_passing(false);  // one that is awaited is told to other ranks now
-  callbacks.flush();                                                  // of one that is done already
+  if (!operation->is_done()) parts_->progress.run_in_passing(false);  // an awaited call is reported to other ranks now
+  callbacks.flush();                                                  // for a call that is done already
 }
 
 bool Engine::poll(const OperationPtr& operation) {

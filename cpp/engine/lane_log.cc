@@ -11,9 +11,9 @@
 namespace ciranda {
 namespace {
 
-// Longer than what ranks of a host differ by while they do the same work.
+// Longer than the ranks of a host are apart while they do the same work.
 constexpr std::chrono::milliseconds kRelayWindow{50};
-// Of a planned step, where groups are reported by number: as few as keep agreement and data going side by side.
+// The most groups of a planned step with relays: few, but enough that agreement and data transfers overlap.
 constexpr std::size_t kMostGroups = 32;
 
 std::vector<std::string> hosts_of(const LaneMesh& mesh) {
@@ -23,8 +23,8 @@ std::vector<std::string> hosts_of(const LaneMesh& mesh) {
   return hosts;
 }
 
-// A set that can be removed has no rounds by messages: its coordinator must be able to end it at any time. Nor is there
-// one where data is to be checked, which messages are not.
+// A set that can be removed has no rounds by messages: its coordinator must be able to end it at any time. Nor has a
+// world whose data is to be checked, since messages are not checked.
 Direct direct_rounds(LaneId id, const LaneMesh& mesh, const Config& config, bool has_relays) {
   if (!config.direct_rounds || !config.algorithm.empty() || has_relays || mesh.size() == 1) return Direct::kNot;
   if (shares_memory_with_all(mesh)) return mesh.size() <= Arrivals::kMaxMembers ? Direct::kInMemory : Direct::kNot;
@@ -32,7 +32,7 @@ Direct direct_rounds(LaneId id, const LaneMesh& mesh, const Config& config, bool
   return has_few && set_of(id) == kWorldSet && !config.check_data ? Direct::kByMessages : Direct::kNot;
 }
 
-// Nothing where the lane does without relays.
+// None if the lane has no relays.
 std::optional<RelayTree> relay_tree(LaneId id, const LaneMesh& mesh, const Config& config) {
   if (id != 0 || !config.relays) return std::nullopt;
   RelayTree tree(hosts_of(mesh));
@@ -76,7 +76,7 @@ LaneLog::LaneLog(LaneId id, const LaneMesh& mesh, ControlPlane& control, const C
   coordinator_ = std::make_unique<Coordinator>(coordinator_options(id, mesh, config, has_relays_));
 }
 
-// Without relays all are as on one host, whose first member coordinates.
+// Without relays, all members count as one host, whose first member is the coordinator.
 void LaneLog::take_place(const RelayTree& tree) {
   const int self = mesh_.rank();
   reports_to_ = tree.relay_of(self);
@@ -97,7 +97,7 @@ void LaneLog::post(int member, const Message& message) {
 
 void LaneLog::report(const Message& message, TimePoint now) {
   if (reports_to_ != mesh_.rank()) return post(reports_to_, message);
-  // No frame is made. What is refused would be our own bug, and shows as a lost answer.
+  // Passed on without a frame. An error would be a bug of the engine, and would look like a lost answer.
   if (Status status = take_in(reports_to_, message, now); !status.ok()) logger_.error(status.message());
 }
 
@@ -118,7 +118,7 @@ Result<LogMessage> LaneLog::hear(int from, Message message, TimePoint now) {
 
 Status LaneLog::take_in(int from, Message message, TimePoint now) {
   if (relay_) return relay_->hear(from, std::move(message));
-  if (has_ended_ || last_word_) return Status::ok_status();  // it crossed the end on its way
+  if (has_ended_ || last_word_) return Status::ok_status();  // it was sent before the end
   if (std::holds_alternative<LeaveMessage>(message)) {
     leaver_ = mesh_.peer(from).rank;
     end(has_left(leaver_));

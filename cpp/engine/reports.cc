@@ -5,7 +5,7 @@
 namespace ciranda {
 namespace {
 
-// A request waits for the rest of its planned group while others come, and then for no longer than this.
+// A request waits for the rest of its planned group as long as further requests come, and then for this time at most.
 constexpr std::chrono::milliseconds kBatchingWindow{20};
 
 }  // namespace

@@ -11,7 +11,7 @@ std::span<const std::byte> input_of(const Request& request) {
   return {request.memory.front().input, request.signature.tensors.front().n_bytes()};
 }
 
-// To the coordinator, who has no use for the input.
+// The report for the coordinator, which does not need the input.
 InputMessage as_report(const InputMessage& message) { return {message.cache_id, message.round, {}}; }
 
 std::vector<std::span<const std::byte>> bytes_of(const std::vector<Payload>& inputs) {
@@ -20,7 +20,8 @@ std::vector<std::span<const std::byte>> bytes_of(const std::vector<Payload>& inp
   return bytes;
 }
 
-// All others but those through whom the log comes, where they are so few that they may send their inputs to each other.
+// All other members but those through which the log reaches this rank. None if there are too many members for direct
+// rounds by messages.
 std::vector<LivenessProbe::Watched> ranks_beside(const LaneLog& log, const LaneMesh& mesh, int most_ranks) {
   std::vector<LivenessProbe::Watched> ranks;
   if (mesh.size() > most_ranks) return ranks;
@@ -55,18 +56,18 @@ bool RoundsByMessages::come(PersistentOp& op, Ticket ticket, TimePoint now) {
   const auto input = input_of(*entry.request);
   if (inputs_.empty()) probe_.begin(now);
   const auto message = [&] { return InputMessage{op.cache_id(), round->number, Payload(input)}; };
-  lane_.in_flight.begin(ticket);  // from here on the inputs of the others decide, or the log does
+  lane_.in_flight.begin(ticket);  // from now on, the inputs of the others or the log decide
   lane_.control.hurry();
   lane_.reports.send(now);
   lane_.log.tell_all(message());
   lane_.in_flight.note(ticket, Stage::kReady);
   if (lane_.log.above().empty()) lane_.log.report(as_report(message()), now);
-  // What is refused would be our own bug, and shows as a call that is never done.
+  // An error would be a bug of the engine, and would look like a call that is never done.
   if (Status status = inputs_.begin(message(), ticket); !status.ok()) logger_.error(status.message());
   return true;
 }
 
-// For the coordinator it is a report.
+// At the coordinator, the input is also a report.
 Status RoundsByMessages::hear(int from, InputMessage message, TimePoint now) {
   const InputMessage report = as_report(message);
   if (lane_.log.expects(from, report)) {
@@ -107,7 +108,7 @@ void RoundsByMessages::fail_lost(const Status& why) {
   }
 }
 
-// Who waits for a small allreduce waits for messages, not for bytes.
+// The time of a small allreduce depends on the number of message delays, not on the number of bytes.
 std::span<const std::byte> RoundsByMessages::input_along(const Request& request) const {
   return request.is_awaited && sends_along(request.signature) ? input_of(request) : std::span<const std::byte>();
 }

@@ -24,8 +24,8 @@ namespace {
 
 using Nonce = std::array<std::byte, 32>;
 
-// What a rank tells the others of its memory: open this, you must find the nonce in it; or you have it already.
-// Neither: there is none.
+// What a rank tells the others about its memory: the path of a new region, which contains the nonce, or that they have
+// mapped the region already (`is_known`). With neither, the rank has no memory.
 struct Offer {
   std::uint64_t region = 0;
   std::uint64_t n_bytes = 0;
@@ -37,15 +37,15 @@ struct Offer {
 };
 static_assert(std::is_trivially_copyable_v<Offer>);
 
-// A region has room for many tensors, as many as there have been: mappings and descriptors stay few. A large tensor has
-// one of its own.
+// A new region is as large as all regions before it together, between these limits. It has room for many tensors, so
+// mappings and descriptors stay few. A large tensor has a region of its own.
 constexpr std::size_t kLeastRegionBytes = 256U << 10;
 constexpr std::size_t kMostRegionBytes = 64U << 20;
 constexpr std::size_t kPageBytes = 4096;
-// More there is not in any address space; rounded up, it would wrap.
+// No address space has more. A larger number would wrap when it is rounded up.
 constexpr std::size_t kMostBytes = SIZE_MAX / 2;
 
-// One's own, with the nonce in it. None if there is no room.
+// Creates a region of this rank, with the nonce in it. Null if there is no room.
 std::shared_ptr<ShmSegment> make_segment(std::size_t n_bytes, Offer& offer) {
   Result<ShmSegment> made = ShmSegment::create(n_bytes);
   if (!made.ok() || made.value().path().size() >= offer.path.size() || !fill_random(offer.nonce).ok()) return nullptr;
@@ -65,7 +65,7 @@ std::optional<ShmSegment> open_segment(const Offer& offer) {
   return is_it ? std::optional(std::move(opened).value()) : std::nullopt;
 }
 
-// What each rank says, in rank order; fewer if ranks have joined.
+// Returns the offers of all ranks, in rank order; fewer if ranks have joined.
 Result<std::vector<Offer>> exchange(Engine& engine, const Offer& offer, const Engine::Interrupted& interrupted) {
   const auto mine = std::make_shared<const Offer>(offer);
   Request request;
@@ -74,7 +74,7 @@ Result<std::vector<Offer>> exchange(Engine& engine, const Offer& offer, const En
   request.memory = {{reinterpret_cast<const std::byte*>(mine.get()), nullptr}};
   request.is_cacheable = false;
   request.is_awaited = true;
-  // The operation keeps what it reads: the wait for it may be given up.
+  // The operation keeps its input alive, since the wait may be given up.
   const Engine::OperationPtr operation = engine.submit(std::move(request), [mine](const Operation&) {});
   if (Status status = engine.wait(operation, interrupted); !status.ok()) return status;
   const OutputBuffer& all = operation->outputs().front();
@@ -83,7 +83,7 @@ Result<std::vector<Offer>> exchange(Engine& engine, const Offer& offer, const En
   return offers;
 }
 
-// Maps what the others offer. False if that cannot be done for all.
+// Maps the new regions of the other ranks. Returns false if one of them cannot be mapped.
 bool map_all(const Engine& engine, SharedRegions& regions, const std::vector<Offer>& offers) {
   if (offers.size() != static_cast<std::size_t>(engine.size())) return false;
   for (int rank = 0; rank < engine.size(); ++rank) {
@@ -107,7 +107,7 @@ void forget_dropped(const Engine& engine, SharedRegions& regions, const std::vec
   }
 }
 
-// With its last reference, the memory becomes free for reuse.
+// The memory becomes free for reuse when the last reference to it is released.
 OutputBuffer buffer_of(const std::shared_ptr<SharedRegions>& regions, const RegionPlace& place) {
   std::shared_ptr<ShmSegment> segment = regions->own(place.region);
   std::byte* data = segment->memory().data() + place.offset;
@@ -118,7 +118,7 @@ OutputBuffer buffer_of(const std::shared_ptr<SharedRegions>& regions, const Regi
   return {std::shared_ptr<std::byte>(data, give_back), place.n_bytes, {static_cast<std::int64_t>(place.n_bytes)}};
 }
 
-// Where this rank's tensor is to lie: in a region that all have mapped already, or in one that they are to map.
+// The place of this rank's tensor: in a region that all ranks have mapped already, or in a new one that they must map.
 struct Space {
   std::optional<RegionPlace> place;
   std::optional<std::uint64_t> made;
@@ -133,7 +133,7 @@ std::shared_ptr<ShmSegment> make_region_for(SharedRegions& regions, std::size_t 
   return make_segment(n_least, offer);
 }
 
-// None if there is no room.
+// Empty if there is no room.
 Space make_space(SharedRegions& regions, std::size_t n_bytes, Offer& offer) {
   if (n_bytes > kMostBytes) return {};
   Space space{regions.take(n_bytes), std::nullopt};
@@ -191,7 +191,7 @@ Result<SharedAllocation> Engine::allocate_shared(std::size_t n_bytes, const Inte
   if (space.made) {
     regions->use(*space.made);
     space.place = regions->take(n_bytes);
-    // A rank was lost meanwhile, or another thread was given the room.
+    // A rank was lost meanwhile, or another thread has taken the room.
     if (!space.place) return Status::aborted("the world has ended, or another thread allocates at the same time");
   }
   return SharedAllocation{buffer_of(regions, *space.place), true};

@@ -11,19 +11,19 @@
 namespace ciranda {
 namespace {
 
-// Looks without yielding the core: about the time in which a peer that runs answers.
+// Polls without yielding the core. They take about as long as a running peer takes to answer.
 constexpr int kLooksBeforeYield = 50;
-// A yield that takes longer let somebody else run on this core.
+// If a yield takes longer, another thread has run on this core.
 constexpr auto kLonelyYield = std::chrono::microseconds(4);
 
-// After a late yield there is none for so many times as long: of the time of a rank beside other work a sixteenth, at
-// most, goes to find that work gone. A thread that sleeps is scheduled before one that is busy, one that yields after
-// it.
+// After a long yield, there is no further one for this many times as long. So a rank beside other work spends at most a
+// sixteenth of its time on finding out whether that work is gone. The system schedules a thread that wakes from sleep
+// before a busy one, and a thread that yields after it.
 constexpr int kTimesWithoutYield = 16;
 
-// A thread that only yields stays on its core, also when the one it shares it with is the very peer it waits for and
-// another core is idle; one that sleeps for a moment often wakes up on it again. So it says that it may run anywhere
-// else, and, having been moved, that it may run wherever it might before.
+// Moves this thread to another core. A thread that only yields stays on its core, even if it shares the core with the
+// peer that it waits for while another core is idle. A thread that sleeps briefly often wakes on the same core. So this
+// excludes the core from the thread's affinity, which moves it, and then restores the affinity.
 void step_aside() {
   cpu_set_t usable;
   const int cpu = sched_getcpu();
@@ -33,10 +33,11 @@ void step_aside() {
   if (sched_setaffinity(0, sizeof elsewhere, &elsewhere) == 0) sched_setaffinity(0, sizeof usable, &usable);
 }
 
-// Not those that this process may use: ranks that are pinned to a core each do not oversubscribe the host.
+// All cores of the host, also those that this process may not use: ranks that are pinned to one core each do not
+// oversubscribe the host.
 int n_cores() { return static_cast<int>(std::max(sysconf(_SC_NPROCESSORS_ONLN), 1L)); }
 
-// Ranks that this one shares cores with, whether or not it shares memory with them.
+// The number of ranks on this rank's host, whether or not they share memory.
 int n_ranks_here(const Mesh& mesh) {
   const std::string& here = mesh.peer(mesh.rank()).host;
   int n = 1;
@@ -62,7 +63,7 @@ bool BackOff::look_again() {
   return yield(now) - *idle_since_ < limit_;
 }
 
-// Returns when it had the core again.
+// Returns the time at which this thread had the core again.
 BackOff::Clock::time_point BackOff::yield(Clock::time_point begin) {
   sched_yield();
   const Clock::time_point end = Clock::now();

@@ -9,10 +9,10 @@
 namespace ciranda {
 namespace {
 
-// The least that Linux takes; a busy thread has some milliseconds.
+// The shortest time slice that Linux accepts. Without this, a busy thread has some milliseconds.
 constexpr std::uint64_t kSliceNs = 100'000;
 
-// The system's own sched_attr, of which older C libraries know nothing, and whose header goes with none of them.
+// The kernel's sched_attr. Older C libraries do not declare it, and the kernel's header conflicts with all of them.
 struct SchedulingAttributes {
   std::uint32_t n_bytes = sizeof(SchedulingAttributes);
   std::uint32_t policy = 0;
