@@ -12,7 +12,8 @@
 namespace ciranda {
 namespace {
 
-// What a rank has at the end that all should have: its result, or what it sent to one other.
+// The bytes that must be equal on all ranks after the call: this rank's result, or the input that it has sent to the
+// other rank.
 std::span<const std::byte> result_of(const Submission& entry, std::size_t tensor, const Mesh& mesh) {
   const Signature& signature = entry.request->signature;
   const CollectiveInfo& facts = info(signature.collective);
@@ -82,7 +83,7 @@ void Consistency::find_first(const Participant::Execute& entry) {
   remembered_.clear();
 }
 
-// What most ranks have is taken for right; if there is no such, what the first has.
+// Takes the result that most ranks share for the right one; if several are equally frequent, that of the lowest rank.
 std::string Consistency::describe(std::size_t index) const {
   const auto n_ranks = static_cast<std::size_t>(mesh_.size());
   const auto sum_of = [&](std::size_t rank) { return heard_[rank * remembered_.size() + index]; };

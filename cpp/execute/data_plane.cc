@@ -34,7 +34,8 @@ void DataPlane::enqueue(Participant::Execute entry) {
   queue_.push_back(std::move(entry));
 }
 
-// Ranks that have joined count for nothing.
+// Excludes ranks that have joined: they do not contribute, and an average counts only the other ranks, unless the call
+// divides by all.
 void DataPlane::leave_out_absent() {
   const auto& requests = queue_.front().requests;
   if (requests.empty() || !requests.front().absence) return;
@@ -71,7 +72,7 @@ Result<bool> DataPlane::step() {
   return start_next();
 }
 
-// Of this rank. Not ok: a device has failed.
+// Whether the inputs of this rank have arrived from its devices. Returns an error if a device has failed.
 Result<bool> DataPlane::has_inputs() const {
   for (const Participant::Ready& ready : queue_.front().requests) {
     const Staged* staged = in_flight_.at(ready.ticket).staged.get();
@@ -128,7 +129,8 @@ Result<bool> DataPlane::start_next() {
   return true;
 }
 
-// The last that is done for an entry. False if there is nothing to compare, or it is done.
+// After the plans of an entry: remembers its results, and may begin to compare all remembered ones. Returns false if
+// there is nothing to compare, or if that was done already.
 bool DataPlane::begin_check() {
   const Participant::Execute& entry = queue_.front();
   if (entry.check == Check::kNone || entry.requests.empty() || std::exchange(has_checked_, true)) return false;
@@ -138,7 +140,7 @@ bool DataPlane::begin_check() {
   return true;
 }
 
-// Once the backend has measured for long enough, which it has on all ranks at the same entry.
+// Exchanges the backend's measurements once there are enough of them, which is at the same entry on all ranks.
 bool DataPlane::begin_telling() {
   told_ = backend_->news();
   if (told_.empty()) return false;

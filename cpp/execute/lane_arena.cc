@@ -12,17 +12,19 @@
 namespace ciranda {
 namespace {
 
-// What the first member says of the memory that it has made; the others say only whether they share memory with all.
+// The numbers by which the first member offers the memory that it has created. The others only tell whether they share
+// memory with all members.
 enum Offer : std::uint8_t { kShares, kProcess, kDescriptor, kSecret, kOfferNumbers };
 
 }  // namespace
 
-// The secret lies behind the arena: a path under /proc names another file where processes have other numbers.
+// The arena, and the secret behind it. By the secret, members notice that a path under /proc names another file for
+// them, since processes have other numbers there.
 std::size_t LaneArena::n_bytes() const {
   return SharedArena::required_bytes(mesh_.size(), slot_bytes_) + SharedArena::kAlignment;
 }
 
-// A member's own part; the first has what is common, and the secret, too.
+// The parts that this member allocates: its own one; on the first member, also the common part and the secret.
 std::vector<ShmExtent> LaneArena::owned() const {
   std::vector<ShmExtent> owned{SharedArena::part(mesh_.size(), slot_bytes_, mesh_.rank())};
   if (mesh_.rank() == 0) {

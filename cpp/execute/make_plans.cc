@@ -13,7 +13,7 @@ const std::vector<std::int32_t>& absent(const Participant::Ready& ready) {
   return ready.absence ? ready.absence->absent : nobody;
 }
 
-// What is done for an entry goes by the first of its requests.
+// An entry is executed as its first request says, so the other requests must agree with that one.
 Status check_that_they_travel_together(const Participant::Execute& entry, InFlight& in_flight) {
   const Participant::Ready& head = entry.requests.front();
   const Request& first = *in_flight.at(head.ticket).request;
@@ -37,7 +37,7 @@ std::vector<const Request*> requests_of(const Participant::Execute& entry, InFli
 
 std::vector<int> contributors(const Participant::Execute& entry, int n_members) {
   std::vector<int> members;
-  const auto& absence = entry.requests.front().absence;  // the same for all of an entry
+  const auto& absence = entry.requests.front().absence;  // the same for all requests of an entry
   for (int member = 0; member < n_members; ++member) {
     const bool is_absent =
         absence && std::find(absence->absent.begin(), absence->absent.end(), member) != absence->absent.end();

@@ -14,7 +14,8 @@ namespace {
 
 using Buffers = std::vector<OutputBuffer>;
 
-// Whether each tensor has a number of rows for each member: where ranks may differ in them, this one's own as it asked.
+// Whether each tensor has a number of rows for each member. If first dimensions may differ, this rank's number must be
+// that of its request.
 bool are_complete(const FirstDims& rows_from, const Request& request, const Mesh& mesh) {
   const std::vector<TensorSignature>& tensors = request.signature.tensors;
   const bool asks = info(request.signature.collective).first_dim_may_differ;
@@ -24,7 +25,7 @@ bool are_complete(const FirstDims& rows_from, const Request& request, const Mesh
   });
 }
 
-// The request's signature, with as many rows as a rank gets.
+// The request's signature, with the number of rows of this rank's result.
 Result<Signature> result_of(const Request& request, const FirstDims* rows_from, const Mesh& mesh) {
   Signature whole = request.signature;
   const bool is_cut = info(whole.collective).rows == Rows::kCut;
@@ -40,7 +41,7 @@ Result<Signature> result_of(const Request& request, const FirstDims* rows_from, 
   return Status::internal("the first dimensions for " + call_text(request) + " are not those of its ranks");
 }
 
-// Whether the result goes to memory of the caller: if that is given, and there is room for what comes.
+// Whether the result goes to the caller's memory: if the caller has given memory, and the result fits into it.
 bool uses_given(const Request& request, const FirstDims* rows_from) {
   const CollectiveInfo& facts = info(request.signature.collective);
   if (facts.output == Output::kMayBeGiven) {
@@ -68,7 +69,7 @@ Result<Buffers> allocate(const Request& request, const Signature& whole, const M
   return buffers;
 }
 
-// The caller's memory, as what the operation gives: whoever made the call need not know whether it was used.
+// Returns the caller's memory as outputs of the operation, so that the caller need not know whether it was used.
 Buffers view_given(const Request& request, const Signature& whole) {
   Buffers buffers;
   for (std::size_t i = 0; i < request.memory.size(); ++i) {

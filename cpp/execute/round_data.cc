@@ -18,7 +18,7 @@ std::byte* write_splits(std::span<const DirectTensor> tensors, std::byte* to) {
   return to + bytes_of_splits(tensors.size(), tensors.front().own_splits.size());
 }
 
-// Those that nobody else needs.
+// The rows that no other member needs.
 RowBytes own_rows(const DirectTensor& tensor, std::size_t self, std::size_t n_members) {
   const Rows rows = info(tensor.collective).rows;
   if (rows != Rows::kCut && rows != Rows::kSplit) return {};
@@ -34,8 +34,8 @@ std::size_t DirectTensor::n_bytes_of(std::size_t member, std::size_t n_members) 
   return n_bytes;
 }
 
-// What the others need, without a gap where this member's own rows were: so the members of a pair write to the same
-// lines of the buffers that they exchange, each to those that it has read last.
+// Writes the rows that the others need, without a gap for this member's own rows. So two members write to the same
+// cache lines of the buffers that they exchange, and each writes to the lines that it has read last.
 void contribute(const DirectTensor& tensor, std::size_t self, std::size_t n_members, std::byte* to,
                 ReadLast read_last) {
   const RowBytes own = own_rows(tensor, self, n_members);

@@ -7,10 +7,9 @@
 namespace ciranda {
 namespace {
 
-// How much of the memory of a call's tensors is looked at, on this rank. `ranks` are those of its process set,
-// ascending; `rank` is this rank's, in the world. REQUIRES, of both: the request is valid, and its splits are settled.
+// --- How many bytes of a tensor's memory a call reads and writes on this rank. `ranks`: those of its process set,
+// --- ascending. `rank`: this rank, in the world. REQUIRES, for both: the request is valid, and its splits are settled.
 
-// Of the input.
 std::size_t n_bytes_read(const Request& request, std::size_t tensor, int rank) {
   const Signature& signature = request.signature;
   const CollectiveInfo& row = info(signature.collective);
@@ -19,7 +18,7 @@ std::size_t n_bytes_read(const Request& request, std::size_t tensor, int rank) {
   return is_from_root && signature.root != rank ? 0 : signature.tensors[tensor].n_bytes();
 }
 
-// Of the output: at most, where it is used if it fits. 0: what the caller gives is not looked at.
+// The most bytes, if the output is used only when the result fits. 0 if the caller's output is not used.
 std::size_t n_bytes_written(const Request& request, std::size_t tensor, std::span<const int> ranks, int rank) {
   const Signature& signature = request.signature;
   const TensorSignature& own = signature.tensors[tensor];
@@ -43,7 +42,7 @@ void Staged::Arrivals::note(Status copied) {
   if (n_missing.fetch_sub(1, std::memory_order_acq_rel) == 1) wake->ring();
 }
 
-// False: there is no memory. Null stays null, and one pointer for both stays one.
+// Returns false if there is no memory. Null pointers stay null; if input and output are the same, they stay the same.
 bool Staged::add(Request& request, std::size_t index, std::span<const int> ranks, int rank) {
   TensorMemory& memory = request.memory[index];
   Tensor tensor{.on_device = memory, .input = {}, .output = {}};
@@ -76,7 +75,7 @@ void Staged::fetch(const Request& request, int rank) {
   }
 }
 
-// The queue keeps what it copies from. What fails there fails everything that the queue is given later.
+// The queue keeps the memory from which it copies. If the copy fails, all later work of the queue fails.
 void Staged::put(const Tensor& tensor, std::byte* to, std::shared_ptr<std::byte> from, std::size_t n_bytes) const {
   if (n_bytes == 0) return;
   const std::byte* const host = from.get();
@@ -84,7 +83,7 @@ void Staged::put(const Tensor& tensor, std::byte* to, std::shared_ptr<std::byte>
 }
 
 Status Staged::end(Operation& operation) const {
-  std::vector<OutputBuffer> outputs = operation.outputs();  // behind those of tensors: numbers, which stay
+  std::vector<OutputBuffer> outputs = operation.outputs();  // the numbers behind those of tensors stay on the host
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const Tensor& tensor = tensors_[i];
     std::byte* const given = tensor.on_device.output;

@@ -1,5 +1,5 @@
-// Reductions with op Adasum (collective/adasum.hpp): phase after phase, until all tensors are done. Members that are
-// not summed help with what they are asked for.
+// Reductions with op Adasum (collective/adasum.hpp): phase after phase, until all tensors are done. Members that do not
+// contribute execute the phases too.
 #include "collective/adasum.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 using Sums = std::vector<std::unique_ptr<Adasum>>;
 
-// All sums move on together: one phase of each.
+// The next phase of all sums together.
 Work next_phase(const std::shared_ptr<Sums>& sums) {
   Work work;
   for (const auto& sum : *sums) {

@@ -1,4 +1,4 @@
-// Broadcast, and the transfer between two ranks, one of which gets nothing.
+// Broadcast, and the transfer between two ranks, in which only one rank gets a result.
 #include "execute/collectives/functions.hpp"
 
 namespace ciranda {
@@ -11,7 +11,7 @@ Result<Work> broadcast_work(const Participant::Execute& entry, InFlight& in_flig
   return Work{{std::move(plan)}, nullptr};
 }
 
-// A rank may have no memory for it: one that stands in for itself.
+// `output` is null on a rank that has no memory for the result.
 void broadcast_at_hand(const DirectTensor& tensor, std::size_t /*self*/, std::span<const std::byte*> contributed,
                        std::byte* output) {
   if (output != nullptr) copy_unless_there(output, contributed.front(), tensor.n_bytes);

@@ -1,8 +1,8 @@
-// Alltoall and scatter: each rank, or the root, has rows for each.
+// Alltoall and scatter: each rank, or the root alone, has rows for each rank.
 //
-// Splits may differ with every call without being agreed on: so they travel with the data, and the work has two phases.
-// Ranks tell each other how many rows they have for each other; then outputs are allocated and the rows travel. If the
-// splits of one rank cannot be, the request fails on all ranks after the first phase.
+// Splits may differ in every call, and the log does not agree on them. So the work has two phases. In the first, ranks
+// tell each other how many rows they have for each other. In the second, outputs are allocated and the rows are sent.
+// If the splits of one rank are invalid, the request fails on all ranks after the first phase.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -15,11 +15,11 @@
 namespace ciranda {
 namespace {
 
-// Instead of the most bytes: this rank's splits were refused.
+// Sent in place of the most bytes: this rank's splits were refused.
 constexpr std::int64_t kRefused = -1;
 
-// What each rank tells each other, as int64: the rows of each tensor that are for it, and at last the most bytes that
-// the teller has for any one rank, from which all learn how long the second phase is.
+// The numbers that each rank sends to each other rank, as int64: for each tensor, the rows that are for that rank; then
+// the most bytes that the sender has for any one rank. From the latter all ranks know how long the second phase is.
 class SplitExchange {
  public:
   SplitExchange(Ticket ticket, InFlight& in_flight, const Mesh& mesh)
@@ -106,7 +106,7 @@ class SplitExchange {
     return static_cast<std::size_t>(longest);
   }
 
-  // This rank's own reason goes before others'.
+  // This rank's own reason has precedence over those of others.
   Status find_refusal() const {
     if (!request().refusal.ok()) return request().refusal;
     for (std::size_t rank = 0; rank < n_ranks_; ++rank) {
@@ -118,7 +118,7 @@ class SplitExchange {
     return Status::ok_status();
   }
 
-  Ticket ticket_;  // what it stands for moves when others come
+  Ticket ticket_;  // not a reference: the submission moves when others are added
   InFlight& in_flight_;
   const Mesh& mesh_;
   std::size_t n_ranks_;
@@ -127,7 +127,7 @@ class SplitExchange {
   std::vector<std::int64_t> heard_;  // [rank][number]
 };
 
-// All send each other equal parts of as many rows, into memory that is there: nothing must be told before.
+// All ranks have equally many rows and send equal parts into given memory, so the first phase is not needed.
 Result<Work> exchange_evenly(const Submission& entry, const Mesh& mesh, const OutputMemory& memory) {
   const Request& request = *entry.request;
   if (!request.refusal.ok()) return request.refusal;

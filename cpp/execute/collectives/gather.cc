@@ -1,4 +1,4 @@
-// Allgather and gather: rows of all ranks, one rank's behind the other's.
+// Allgather and gather: the rows of all ranks, in rank order.
 #include <utility>
 
 #include "execute/collectives/functions.hpp"
@@ -17,7 +17,7 @@ Result<Work> gather_work(const Participant::Execute& entry, InFlight& in_flight,
   return Work{{std::move(plan)}, nullptr};
 }
 
-// This member's rows first: they may lie where those of another are to be (an output that is the input).
+// Copies this member's rows first: if the output is the input, they may lie where the rows of another member will be.
 void gather_at_hand(const DirectTensor& tensor, std::size_t self, std::span<const std::byte*> contributed,
                     std::byte* output) {
   const auto copy_from = [&](std::size_t member) {

@@ -1,4 +1,4 @@
-// Allreduce and reduce. Adasum and averages with weights stand in files of their own.
+// Allreduce and reduce. Adasum and weighted averages have files of their own.
 #include <vector>
 
 #include "execute/collectives/functions.hpp"

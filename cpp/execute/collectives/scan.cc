@@ -1,7 +1,7 @@
-// Scan: each rank gets what an allreduce among the ranks up to itself gives.
+// Scan: each rank gets the result of an allreduce among the ranks up to itself.
 //
-// As an allreduce in two shots: inputs are cut into as many shares as ranks take part. Each rank gets its share of
-// every input, makes of them that of every rank's result, and sends it there. Both phases are exchanges.
+// As in a two-shot allreduce, inputs are cut into one share for each rank that takes part. Each rank receives its share
+// of every input, computes its share of every rank's result, and sends it to that rank. Both phases are exchanges.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -12,10 +12,10 @@
 namespace ciranda {
 namespace {
 
-// Of tensors of one type.
+// The scan of tensors of one type.
 class Scan {
  public:
-  // `whole`: their reduction. `members`: those that take part, ascending.
+  // `whole`: the reduction of these tensors. `members`: those that take part, ascending.
   Scan(Plan whole, std::vector<int> members, bool divides_by_all, const Mesh& mesh)
       : whole_(std::move(whole)),
         members_(std::move(members)),
@@ -29,7 +29,7 @@ class Scan {
     shares_.resize(n_own_ * members_.size());
   }
 
-  // This rank's share of every input comes here.
+  // Brings this rank's share of every input here.
   Plan spread() {
     Plan plan = exchange();
     for (std::size_t at = 0; takes_part_ && at < members_.size(); ++at) {
@@ -39,7 +39,8 @@ class Scan {
     return plan;
   }
 
-  // From the last: the result of each takes the place of its input, which those before it do not need.
+  // From the last member to the first: each result overwrites the input of its member, which the results of earlier
+  // members do not need.
   void combine() {
     std::vector<const std::byte*> inputs;
     for (std::size_t at = 0; at < members_.size(); ++at) inputs.push_back(share(at));
@@ -50,7 +51,7 @@ class Scan {
     }
   }
 
-  // Every rank's share of the results goes there.
+  // Sends every rank this rank's share of that rank's result.
   Plan collect() {
     Plan plan = exchange();
     for (std::size_t at = 0; takes_part_ && at < members_.size(); ++at) {
@@ -93,7 +94,7 @@ Work second_phase(const std::shared_ptr<Scans>& scans) {
     scan.combine();
     work.plans.push_back(scan.collect());
   }
-  work.continue_with = [scans] { return Result<Work>(Work{}); };  // which keeps what the plans read
+  work.continue_with = [scans] { return Result<Work>(Work{}); };  // keeps the memory that the plans read
   return work;
 }
 

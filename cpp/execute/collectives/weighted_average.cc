@@ -1,8 +1,8 @@
-// Weighted averages, in two phases: ranks tell each other their weights, then the reduction multiplies every input by
-// its weight over the sum of all, on the way.
+// Weighted averages, in two phases: ranks tell each other their weights; then the reduction multiplies every input by
+// its weight divided by the sum of all weights.
 //
-// Weights may differ with every call without being agreed on: that is why they travel with the data. A request whose
-// weights cannot be used fails, with the same error on all ranks.
+// Weights may differ in every call, and the log does not agree on them; so ranks exchange them at execution. A request
+// whose weights cannot be used fails, with the same error on all ranks.
 #include <cmath>
 #include <memory>
 #include <string>
@@ -28,7 +28,7 @@ class WeightedAverage {
     return tell_all(told_, mesh_.size(), heard_, std::move(then));
   }
 
-  // Requests with the same weights travel together.
+  // Requests that follow each other and have the same weights are fused.
   Work second_phase() {
     Work work;
     std::vector<std::pair<std::vector<double>, std::vector<const Request*>>> alike;
@@ -51,7 +51,7 @@ class WeightedAverage {
   }
 
  private:
-  // Of those that take part.
+  // The weights of the members that contribute.
   std::vector<double> weights_of(std::size_t request) const {
     std::vector<double> weights;
     for (const int member : contributors_) {
@@ -75,7 +75,7 @@ class WeightedAverage {
                                     ", by which nothing can be divided; at least one must be more than 0.");
   }
 
-  // Each weight over the sum, which therefore cannot make the result overflow.
+  // Each weight divided by the sum of all. So large weights cannot make the result overflow.
   static std::vector<double> shares_of(std::vector<double> weights) {
     double sum = 0;
     for (const double weight : weights) sum += weight;
