@@ -11,20 +11,20 @@
 namespace ciranda::capi {
 namespace {
 
-// Of the process, as callers know of each other by nothing else.
+// One for the process: nothing else connects its callers.
 std::atomic<InterpretersMayCall> interpreter{nullptr};
 std::atomic<bool> has_native_callers{false};
 
-// Whether the thread runs, or waits for a device: what it does next is its own affair. One that has ended does nothing.
+// Whether the thread runs, or waits for a device: it may do anything next. False if the thread has ended.
 bool is_running(const std::filesystem::path& task) {
   std::ifstream file(task / "stat");
   std::string text;
   if (!std::getline(file, text)) return false;
-  const std::size_t at = text.rfind(')');  // behind its name, which may have any bytes
+  const std::size_t at = text.rfind(')');  // the end of the name, which may contain any bytes
   return at + 2 >= text.size() || text[at + 2] == 'R' || text[at + 2] == 'D';
 }
 
-// Whether any thread but this one does.
+// Whether any thread but this one runs.
 bool are_others_running() {
   int n_running = 0;
   std::error_code error;
@@ -34,21 +34,21 @@ bool are_others_running() {
   return error || n_running > 1;
 }
 
-// Where an interpreter makes all calls, other threads are libraries' own, which make none; but one that runs just now
-// may be on its way into the interpreter. At least its main thread waits.
+// If an interpreter makes all calls, other threads belong to libraries and make none; but a thread that runs now may be
+// about to enter the interpreter. If no thread waits, the interpreter's main thread may call.
 bool interpreters_may_call(std::span<const WaitingThread> waiting) {
   const InterpretersMayCall ask = interpreter.load();
   if (ask == nullptr || has_native_callers.load() || waiting.empty()) return true;
   return are_others_running() || ask(waiting);
 }
 
-// What the thread has found at first.
+// The result of this thread's last call with Asked::kAtFirst: whether all others sleep.
 thread_local bool do_all_sleep = false;
 
 }  // namespace
 
-// Only sleepers may have been woken since by a call that was completed: threads that wait in calls are counted
-// elsewhere (LongWaits), and an interpreter's others do not depend on any.
+// With the lock, only sleepers are checked again: a completed call may have woken them. Threads that wait in calls are
+// counted elsewhere (LongWaits), and the interpreter's other threads depend on no call.
 bool others_may_call(std::span<const WaitingThread> waiting, Asked asked) {
   if (asked == Asked::kWithLock) return do_all_sleep && !do_still_sleep(waiting);
   do_all_sleep = do_others_sleep(waiting, interpreter.load() != nullptr);

@@ -1,4 +1,4 @@
-// context: ciranda_init() to ciranda_shutdown(), who is who, and references to contexts.
+// context: ciranda_init() to ciranda_shutdown(), facts about the ranks, and references to contexts.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -15,7 +15,7 @@
 namespace ciranda::capi {
 namespace {
 
-// A misspelt setting would otherwise be ignored in silence.
+// Refuses names of settings that do not exist: a misspelt setting would otherwise be ignored without notice.
 Status check_names(const Options& options) {
   for (const auto& entry : options.settings) {
     bool is_known = false;
@@ -28,7 +28,8 @@ Status check_names(const Options& options) {
   return Status::ok_status();
 }
 
-// Empty where the program's own settings say which place it has: programs that it starts do not inherit that.
+// The program's place, as far as programs that it starts inherit it: empty if its own settings give it another place
+// than the environment does.
 std::string inheritable_place(const GetEnv& get_env) {
   const std::string place = place_of(get_env);
   return place == place_of(environment()) ? place : std::string();

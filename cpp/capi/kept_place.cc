@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kProcesses = "/proc/";
 
-// In "/proc/PID/fd/N"; 0 in any other path.
+// The PID of a path "/proc/PID/fd/N"; 0 for any other path.
 pid_t process_in(std::string_view path) {
   pid_t process = 0;
   if (path.starts_with(kProcesses))
@@ -23,7 +23,7 @@ pid_t process_in(std::string_view path) {
   return process;
 }
 
-// "RANK PLACE", or empty if nobody keeps it there any more.
+// Returns "RANK PLACE", or an empty text if no process keeps it there any more.
 std::string read_all(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
@@ -54,7 +54,7 @@ std::string why_taken(const std::string& place) {
          kTakenBy + " COMMAND'";
 }
 
-// Without a file it is not kept: whoever is short of descriptors, or memory, has other worries.
+// If the file cannot be created, the place is not kept: a lack of descriptors or memory will show elsewhere.
 KeptPlace::KeptPlace(int rank, const std::string& place) : file_(memfd_create("ciranda-place", MFD_CLOEXEC)) {
   const std::string text = std::to_string(rank) + " " + place;
   const bool is_kept = file_.valid() && write(file_.get(), text.data(), text.size()) == std::ssize(text);

@@ -11,13 +11,13 @@
 namespace ciranda::capi {
 namespace {
 
-// Who owns what was allocated, by its address, as that is all that the caller keeps of it.
+// The owners of allocated memory, by its address: the caller keeps no more than the address.
 struct Allocations {
   std::mutex mutex;
   std::unordered_map<void*, std::shared_ptr<std::byte>> owners;
 };
 
-// Never freed: threads may give memory back while the process ends.
+// Never destroyed: threads may free memory while the process ends.
 Allocations& allocations() {
   static Allocations& all = *std::make_unique<Allocations>().release();
   return all;

@@ -23,7 +23,7 @@ std::string_view binding_of(const ciranda_request& request) {
   return binding != nullptr ? binding : std::string_view();
 }
 
-// Null if there is none.
+// Null if the request has no handle.
 OpHandle* handle_of(const ciranda_request& request) {
   ciranda_handle* const handle = field_of(request, &ciranda_request::handle);
   return handle != nullptr ? &handle->op : nullptr;
@@ -41,7 +41,7 @@ Operation::Callback callback_of(const ciranda_request& request) {
   return callback_of(request.callback, request.user_data, binding_of(request));
 }
 
-// One that is still to be given its operation.
+// A handle without an operation, which complete_handle() adds.
 std::unique_ptr<ciranda_operation> new_handle(std::string_view binding) {
   auto handle = std::make_unique<ciranda_operation>();
   handle->binding = binding;
@@ -56,7 +56,7 @@ ciranda_operation* complete_handle(std::unique_ptr<ciranda_operation> handle, st
   return handle.release();
 }
 
-// `call`: what is asked for, where that is a call.
+// `call`: the same as `from`, if a Call can express it.
 Result<Engine::OperationPtr> submit(Engine& engine, const ciranda_request& from, const std::optional<Call>& call,
                                     OpHandle* handle, bool is_awaited) {
   if (call) return engine.submit(*call, callback_of(from), handle);
@@ -67,9 +67,9 @@ Result<Engine::OperationPtr> submit(Engine& engine, const ciranda_request& from,
 }
 
 ciranda_status submit(ciranda_context& context, const ciranda_request& from, ciranda_operation** operation) {
-  // Made before the request is handed in, so that nothing can fail after that.
+  // The handle is created before the request is submitted, so that nothing can fail afterwards.
   auto handle = operation == nullptr ? nullptr : new_handle(binding_of(from));
-  std::shared_ptr<Engine> engine = context.engine;  // whatever the callback does with the context meanwhile
+  std::shared_ptr<Engine> engine = context.engine;  // the callback may release the context meanwhile
   auto submitted = submit(*engine, from, as_call(from), handle_of(from), false);
   if (!submitted.ok()) return static_cast<ciranda_status>(submitted.status().kind());
   if (handle) *operation = complete_handle(std::move(handle), std::move(engine), std::move(submitted).value());
@@ -78,18 +78,18 @@ ciranda_status submit(ciranda_context& context, const ciranda_request& from, cir
 
 ciranda_status wait(ciranda_operation& operation, const Engine::Interrupted& interrupted,
                     const Engine::Deadline& deadline = {}) {
-  if (operation.owned == nullptr) return CIRANDA_INVALID_ARGUMENT;  // a callback's: must not wait
+  if (operation.owned == nullptr) return CIRANDA_INVALID_ARGUMENT;  // a callback's handle: must not wait
   if (operation.engine == nullptr) return static_cast<ciranda_status>(operation.owned->status().kind());
   return static_cast<ciranda_status>(operation.engine->wait(operation.owned, interrupted, deadline).kind());
 }
 
 Engine::Deadline deadline_in(double seconds) {
-  constexpr double kLongest = 1e8;  // more than three years; the clock's ticks are few enough for them
+  constexpr double kLongest = 1e8;  // more than three years, which the clock can represent
   const std::chrono::duration<double> left(seconds > 0 ? std::min(seconds, kLongest) : 0.0);
   return std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(left);
 }
 
-// Of a callback's it is one that is done, and needs no engine.
+// A further handle of the operation. If `of` is a callback's handle, the operation is done and needs no engine.
 ciranda_operation* one_more(const ciranda_operation& of) {
   auto owned = of.owned != nullptr ? of.owned : std::const_pointer_cast<Operation>(of.operation->shared_from_this());
   return complete_handle(new_handle(of.binding), of.engine, std::move(owned));
@@ -104,7 +104,7 @@ const char* message_of(const ciranda_operation& handle) {
   return handle.message.c_str();
 }
 
-// Whether any of its outputs is not in memory that the caller gave.
+// Whether any output is not in memory that the caller gave.
 bool has_allocated(const Operation& done) {
   return std::any_of(done.outputs().begin(), done.outputs().end(),
                      [](const OutputBuffer& output) { return output.data.use_count() > 0; });

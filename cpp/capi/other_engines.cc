@@ -12,12 +12,12 @@
 namespace ciranda::capi {
 namespace {
 
-// The files of all objects in this process that can be looked into; "" is the program.
+// The files of all objects that this process has loaded; "" is the program.
 std::vector<std::string> loaded_objects() {
   std::vector<std::string> names;
   const auto add = [](dl_phdr_info* object, std::size_t, void* data) {
     const std::string name = object->dlpi_name == nullptr ? "" : object->dlpi_name;
-    const bool is_file = name.empty() || name.find('/') != std::string::npos;  // not what the kernel brings
+    const bool is_file = name.empty() || name.find('/') != std::string::npos;  // not the object of the kernel itself
     if (is_file) static_cast<std::vector<std::string>*>(data)->push_back(name);
     return 0;
   };
@@ -27,7 +27,7 @@ std::vector<std::string> loaded_objects() {
 
 using GetTable = const ciranda_table* (*)();
 
-// Null if the object, and those that it needs, are no copy of the library.
+// Null if neither the object nor one that it needs is a copy of the library.
 GetTable find_in(const std::string& object) {
   void* const handle = dlopen(object.empty() ? nullptr : object.c_str(), RTLD_LAZY | RTLD_NOLOAD);
   if (handle == nullptr) return nullptr;

@@ -11,7 +11,7 @@
 
 struct ciranda_recording {
   std::unique_ptr<ciranda::Recording> recording;
-  std::vector<ciranda::Record> given;  // whose names the caller may read
+  std::vector<ciranda::Record> given;  // the caller may read their names
 };
 
 namespace ciranda::capi {
@@ -62,7 +62,7 @@ size_t ciranda_record_read(ciranda_recording* recording, ciranda_record* records
     ciranda::capi::read(*recording, capacity);
     return CIRANDA_OK;
   });
-  // The caller's structs may be longer than this library's, which knows no more than what it has.
+  // The caller's structs may be longer than this library's: fields that the library does not know become zero.
   auto* to = reinterpret_cast<unsigned char*>(records);
   for (const ciranda::Record& given : recording->given) {
     const ciranda_record record = ciranda::capi::translate(given);

@@ -27,10 +27,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kLongestLook = std::chrono::seconds(3);  // of one who looks each second
+constexpr auto kLongestLook = std::chrono::seconds(3);  // between two checks of a caller that checks each second
 constexpr auto kStillFor = std::chrono::seconds(30);
 
-// How often each has been given a core, by its number.
+// How often each thread has been given a core, by the thread's number.
 using Runs = std::map<pid_t, std::uint64_t>;
 
 struct Threads {
@@ -41,7 +41,7 @@ struct Threads {
 // The number of a system call, and its arguments.
 using SystemCall = std::array<std::uint64_t, 7>;
 
-// None: it runs, or the system does not tell.
+// None if the thread runs, or if the system does not say.
 std::optional<SystemCall> system_call(const std::filesystem::path& task) {
   std::ifstream file(task / "syscall");
   SystemCall call{};
@@ -60,15 +60,15 @@ int futex_command(const SystemCall& call) { return static_cast<int>(call[2]) & F
 
 bool is_own_futex(const SystemCall& call) { return call[0] == SYS_futex && (call[2] & FUTEX_PRIVATE_FLAG) != 0; }
 
-// Nothing but a thread of this process can end it.
+// Whether only a thread of this process can end the call.
 bool is_sleep(const SystemCall& call) {
   const bool has_end = call[4] != 0;
   return is_own_futex(call) && !has_end &&
          (futex_command(call) == FUTEX_WAIT || futex_command(call) == FUTEX_WAIT_BITSET);
 }
 
-// For a time that begins with it, as C and C++ do it (nanosleep, std::this_thread::sleep_for, a condition of Abseil).
-// Python's sleeps and waits have an absolute end.
+// Whether the call sleeps for a relative time, as C and C++ do (nanosleep, std::this_thread::sleep_for, a condition of
+// Abseil). Python's sleeps and waits have an absolute end.
 bool is_nap(const SystemCall& call) {
 #ifdef SYS_nanosleep
   if (call[0] == SYS_nanosleep) return true;
@@ -90,7 +90,7 @@ bool is_one_of(std::span<const WaitingThread> waiting, pid_t id) {
   return std::any_of(waiting.begin(), waiting.end(), [id](const WaitingThread& each) { return each.id == id; });
 }
 
-// None if one of them is awake.
+// Finds the threads that sleep or nap, except the engine's and those in `waiting`. None if another thread is awake.
 std::optional<Threads> look(std::span<const WaitingThread> waiting) {
   const std::vector<pid_t> own = OwnThread::all();
   Threads found;
@@ -101,7 +101,7 @@ std::optional<Threads> look(std::span<const WaitingThread> waiting) {
     const auto before = n_runs(task.path());
     const auto call = system_call(task.path());
     if (!before || !call || (!is_sleep(*call) && !is_nap(*call))) {
-      if (!std::filesystem::exists(task.path())) continue;  // it has ended
+      if (!std::filesystem::exists(task.path())) continue;  // the thread has ended
       return std::nullopt;
     }
     (is_sleep(*call) ? found.asleep : found.napping).emplace(id, *before);
@@ -115,11 +115,11 @@ std::uint64_t n_runs_of(const Runs& runs, pid_t id) {
   return found == runs.end() ? 0 : found->second;
 }
 
-// Since when nothing has been done but to look at something now and then, and how often each thread had run then.
+// Since when the threads have only napped, and how often each had run by then.
 class Stillness {
  public:
-  // Whether that is long ago: no thread has come, the main thread has not run, and all together less than once a
-  // second.
+  // Whether this has lasted for long: no thread was created, the main thread has not run, and all threads together have
+  // run less than once a second.
   bool is_long_after(const Threads& now) {
     const std::lock_guard lock(mutex_);
     Runs runs = now.asleep;

@@ -9,7 +9,7 @@
 namespace ciranda::capi {
 namespace {
 
-// Copies the part of a caller's struct that we know; fields that an older version lacks are zero.
+// Copies the part of a caller's struct that this library knows; fields that an older version lacks are zero.
 template <typename Struct>
 Result<Struct> read_struct(const void* from, std::size_t n_bytes, std::size_t n_bytes_in_version_1, const char* what) {
   if (n_bytes < n_bytes_in_version_1) {
@@ -115,7 +115,7 @@ bool has_room(const ciranda_request& request, Collective collective) {
   return info(collective).output == Output::kMayHaveRoom && (request.flags & CIRANDA_REQUEST_HAS_ROOM) != 0;
 }
 
-// Whether a Call can say all of it: of this version, with one tensor, and without what calls do not have.
+// Whether a Call can express the request: it is of this version, has one tensor, and uses no field that a Call lacks.
 bool may_be_call(const ciranda_request& request) {
   if (request.struct_size != sizeof request || request.tensor_struct_size != sizeof(ciranda_tensor)) return false;
   constexpr std::uint32_t kFlags = CIRANDA_REQUEST_DEFERRABLE | CIRANDA_REQUEST_AWAITED |
@@ -133,7 +133,8 @@ bool may_be_call(const ciranda_request& request) {
 }  // namespace
 
 std::optional<Call> as_call(const ciranda_request& request) {
-  // Made where it is handed back, and on the likely way: elsewhere gcc clears and copies it by `rep`, for 20 ns a call.
+  // Constructed in the memory of the return value, on the likely path: otherwise gcc clears and copies it by `rep`
+  // instructions, which take 20 ns a call.
   std::optional<Call> call;
   if (!may_be_call(request)) [[unlikely]]
     return call;

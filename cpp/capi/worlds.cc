@@ -26,8 +26,8 @@ struct Worlds {
   std::uint64_t next_epoch = 0;
 };
 
-// Of the process, as bindings that know nothing of each other have only that in common. Never freed: threads may ask
-// while the process ends. A child after fork() begins anew, whatever its parent's threads were doing.
+// One for the process: bindings that do not know each other have nothing else in common. Never freed, since threads may
+// use it while the process ends. A child after fork() begins with a new one, whatever its parent's threads were doing.
 Worlds& here() {
   static std::atomic<Worlds*> worlds{[] {
     pthread_atfork(nullptr, nullptr, [] { worlds.store(std::make_unique<Worlds>().release()); });
@@ -78,9 +78,9 @@ std::size_t n_references_left(const ciranda_context& context) {
   return n_references > n_expected ? n_references - n_expected : 0;
 }
 
-// Warns if, a little after the world was left, there are more references than the caller's and those of bindings that
-// keep one until they end: who forgets to give one back keeps the engine's memory and connections. Calls that are under
-// way give theirs back soon, as everything fails now.
+// Warns if, shortly after the world was left, there are more references than the caller's and those of bindings that
+// keep one until they end. A reference that is never released keeps the engine's memory and connections. Calls that are
+// under way release theirs soon, as everything fails now.
 void tell_references_left(const ciranda_context& context) {
   using Clock = std::chrono::steady_clock;
   constexpr auto kPatience = std::chrono::milliseconds(100);

@@ -25,14 +25,14 @@ struct Function {
   std::string_view name;  // empty: any
 };
 
-// What threads run that make no call, now or later: they move what other threads have left. There, and in what they
-// wait by, all of their functions are. (A thread that is in the latter alone may be a timer.)
+// Functions of threads that make no call, now or later: they process what other threads have left for them. All
+// functions of such a thread are in this table or in kWaits. (If all are in kWaits, it may be a timer.)
 constexpr std::array kWithoutCalls{
     Function{"multiprocessing.queues", "_feed"}, Function{"tensorboard.summary.writer.event_file_writer", ""},
     Function{"torch.utils.data._utils.pin_memory", ""}, Function{"tqdm._monitor", ""}, Function{"ciranda.data", ""}};
 constexpr std::array kWaits{Function{"threading", ""}, Function{"queue", ""}, Function{"selectors", ""},
                             Function{"multiprocessing.connection", ""}, Function{"multiprocessing.queues", ""}};
-// A thread that is in such a function itself waits to be given something by another thread.
+// A thread whose innermost function is in this table waits for work from another thread.
 constexpr std::array kIdle{Function{"concurrent.futures.thread", "_worker"},
                            Function{"ciranda.torch.completer", "_run"}};
 
@@ -74,7 +74,7 @@ bool is_among(std::span<const WaitingThread> threads, nb::handle identity) {
 }
 
 bool threads_may_call(std::span<const WaitingThread> waiting) {
-  PyObject* const current_frames = PySys_GetObject("_current_frames");  // what sys has
+  PyObject* const current_frames = PySys_GetObject("_current_frames");  // a borrowed reference
   if (current_frames == nullptr) return true;
   const nb::object frames = nb::steal(PyObject_CallObject(current_frames, nullptr));
   if (!frames.is_valid() || PyDict_Check(frames.ptr()) == 0) return true;
@@ -87,8 +87,8 @@ bool threads_may_call(std::span<const WaitingThread> waiting) {
   return false;
 }
 
-// Only the main thread asks: another might never get the GIL, once the interpreter ends. Where the main thread does not
-// wait, it may call.
+// Only the main thread asks: another thread might never get the GIL once the interpreter ends. If the main thread does
+// not wait, it may make a call.
 bool may_call(std::span<const WaitingThread> waiting) {
   if (gettid() != getpid() || CompletionQueue::are_any_expected()) return true;
   const nb::gil_scoped_acquire acquired;

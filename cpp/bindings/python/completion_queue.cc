@@ -7,7 +7,7 @@ void CompletionQueue::expect(std::uint64_t key, const Deadline& deadline) {
   const auto at = deadline ? by_deadline_.emplace(*deadline, key) : by_deadline_.end();
   expected_.emplace(key, at);
   n_expected_.fetch_add(1);
-  if (deadline && at == by_deadline_.begin()) changed_.notify_all();  // they sleep until a later one
+  if (deadline && at == by_deadline_.begin()) changed_.notify_all();  // the threads sleep until a later deadline
 }
 
 void CompletionQueue::done(std::uint64_t key) {

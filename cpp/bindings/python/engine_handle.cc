@@ -61,7 +61,7 @@ bool lacks_rows(const Signature& signature) {
 
 }  // namespace
 
-// A call along rows has some.
+// REQUIRES: in a call along rows, the tensor is no scalar.
 OperationHandle EngineHandle::submit_call(const Call& call, Session::Tensors kept, const CallTensors& tensors,
                                           OpHandle* op) {
   Engine::OperationPtr operation = session_->engine()->submit(call, nullptr, op);
@@ -184,7 +184,7 @@ void set_lanes(Config& config, std::int64_t n_lanes) {
   config.num_lanes = n_lanes;
 }
 
-// Without one of another launcher's words: that of the engine's own variables.
+// The given place, which comes from another launcher's variables; otherwise that of the engine's own variables.
 std::string own_place(const std::optional<std::string>& place) {
   return place ? *place : capi::place_of(environment());
 }

@@ -16,7 +16,7 @@ class Return {
  public:
   bool is_closed_to_this_thread() const { return is_closed_ && closed_by_ != std::this_thread::get_id(); }
 
-  // False if this thread never gets it. Otherwise the thread takes the GIL now, and then calls end().
+  // Returns false if this thread must never take the GIL. Otherwise the thread takes the GIL now, and then calls end().
   bool begin() {
     const std::lock_guard lock(mutex_);
     if (is_closed_to_this_thread()) return false;
@@ -30,7 +30,7 @@ class Return {
     if (is_closed_) all_are_back_.notify_all();
   }
 
-  // Returns once no thread is taking it back.
+  // Returns once no thread is taking the GIL back.
   void close() {
     std::unique_lock lock(mutex_);
     if (is_closed_) return;

@@ -12,7 +12,7 @@ namespace ciranda::python {
 
 namespace {
 
-// The row of a table with this number: collective_from_wire(number) or the like, where it is a byte.
+// The enumerator with this number, by collective_from_wire() or a similar function. None if the number is not a byte.
 template <typename Enum>
 std::optional<Enum> from_number(int number, std::optional<Enum> (*from_wire)(std::uint8_t)) {
   return std::in_range<std::uint8_t>(number) ? from_wire(static_cast<std::uint8_t>(number)) : std::nullopt;
@@ -27,7 +27,7 @@ ReduceOp reduce_op_of(int value) {
   return *op;
 }
 
-// nanobind's own error lists the whole signature, in which nobody finds the one argument.
+// Names the wrong argument; nanobind's own error lists the whole signature instead.
 template <typename Value>
 Value read(nb::handle given, const char* name, const char* expected) {
   Value value;

@@ -39,7 +39,7 @@ void Session::shutdown() {
 // The context is deliberately not released: that would join a thread that this process does not have.
 void Session::abandon() { context_ = nullptr; }
 
-// Nobody waits for it any more: where the engine relied on that, other ranks have yet to be told of it.
+// No thread waits for the operation any more. If the engine relied on a wait, poll() reports the call to other ranks.
 void Session::adopt(Engine::OperationPtr operation, Tensors tensors) {
   if (is_open()) context_->engine->poll(operation);
   adopted_.push_back({std::move(operation), std::move(tensors)});
