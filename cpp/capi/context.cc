@@ -28,8 +28,8 @@ Status check_names(const Options& options) {
   return Status::ok_status();
 }
 
-// The program's place, as far as programs that it starts inherit it: empty if its own settings give it another place
-// than the environment does.
+// The program's place. Empty if its own settings give it another place than the environment: programs that it starts do
+// not inherit these settings.
 std::string inheritable_place(const GetEnv& get_env) {
   const std::string place = place_of(get_env);
   return place == place_of(environment()) ? place : std::string();

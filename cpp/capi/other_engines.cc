@@ -17,7 +17,7 @@ std::vector<std::string> loaded_objects() {
   std::vector<std::string> names;
   const auto add = [](dl_phdr_info* object, std::size_t, void* data) {
     const std::string name = object->dlpi_name == nullptr ? "" : object->dlpi_name;
-    const bool is_file = name.empty() || name.find('/') != std::string::npos;  // not the object of the kernel itself
+    const bool is_file = name.empty() || name.find('/') != std::string::npos;  // not the kernel's own object (vDSO)
     if (is_file) static_cast<std::vector<std::string>*>(data)->push_back(name);
     return 0;
   };

@@ -115,7 +115,7 @@ std::uint64_t n_runs_of(const Runs& runs, pid_t id) {
   return found == runs.end() ? 0 : found->second;
 }
 
-// Since when the threads have only napped, and how often each had run by then.
+// Since when no thread has done more than nap, and how often each had run by then.
 class Stillness {
  public:
   // Whether this has lasted for long: no thread was created, the main thread has not run, and all threads together have

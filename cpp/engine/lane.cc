@@ -117,8 +117,8 @@ void Lane::submit(Submission&& submission, TimePoint now) {
   const Request& request = *in_flight_.at(ticket).request;
   Message message = is_duplicate ? participant_.submit_duplicate(op, ticket) : participant_.submit(op, request, ticket);
   auto* ready = std::get_if<ReadyMessage>(&message);
-  // The report of a known name may be lazy: the coordinator needs it only once its own rank makes the call. That rank
-  // is then awake, or is woken when this rank stops polling (ProgressLoop::stop_looking).
+  // The report of a known name may be lazy: the coordinator can use it only after its own rank has made the call. That
+  // rank makes the call by itself, or is woken when this rank stops polling (ProgressLoop::stop_looking).
   const bool may_be_lazy = request.is_deferrable || (request.is_awaited && ready != nullptr);
   // If a thread waits late for an asynchronous call, the report is urgent: the other ranks' calls may be asynchronous
   // too, so no thread there waits, and a lazy message would wake none.
@@ -228,8 +228,8 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
       in_flight_.complete(ticket, failed->status);
     }
   } else if (const auto* joined = std::get_if<Participant::Joined>(&action)) {
-    // Automatic numbers restart, since ranks have made different numbers of calls. The first lane's log tells all ranks
-    // that all have joined.
+    // Automatic names restart, since ranks have made different numbers of calls. The log of the set's first lane tells
+    // all ranks that all have joined.
     if (lane_of(id_) == 0) parts_.names.automatic.restart(set_of(id_));
     in_flight_.at(joined->ticket).operation->set_value(mesh_.peer(joined->last).rank);
     in_flight_.complete(joined->ticket, Status::ok_status());

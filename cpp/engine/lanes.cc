@@ -172,7 +172,7 @@ Status Lanes::on_message(int peer, LaneId id, Message message, TimePoint now) {
     return lane->on_message(peer, std::move(message), now);
   }
   const bool is_over = world_.sets.was_made(set_of(id)) && !world_.sets.ranks(set_of(id));
-  if (is_over) return Status::ok_status();  // it was sent before its set was removed
+  if (is_over) return Status::ok_status();  // its sender did not know yet that the set is removed
   if (n_early_ >= kMostEarlyMessages) {
     return Status::internal("too many messages for lanes that do not exist, the last from " +
                             world_.control.peer_text(peer));

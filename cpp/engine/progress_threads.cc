@@ -74,7 +74,7 @@ bool ProgressThreads::iterate() {
 }
 
 // Polls once more after arming, since a message that arrives between the last poll and arming rings no doorbell. Often
-// this is the next call of a faster rank: taking it in at once costs less than waking the background thread for it.
+// the message is the next call of a faster rank: taking it in at once costs less than waking the background thread.
 bool ProgressThreads::arm_when_nothing_moves() {
   for (int i = 0; i < kIterationsWhileArming; ++i) {
     waits_.heed();
@@ -84,9 +84,9 @@ bool ProgressThreads::arm_when_nothing_moves() {
   return false;
 }
 
-// Returns whether the deadline is earlier than the next time at which the background thread wakes by itself, and if so,
-// moves that time to the deadline. The time then stays, even if nothing is due any more. So calls that are always done
-// before their deadlines wake the thread only once.
+// Returns whether the deadline is earlier than the time at which the background thread next wakes by itself, and if so,
+// moves that time to the deadline. The thread then wakes at that time even if nothing is due any more. So calls that
+// are always done before their deadlines wake it only once.
 bool ProgressThreads::comes_before_background_wakes(std::optional<TimePoint> deadline) {
   const bool is_sooner = deadline && *deadline < deadline_.load();
   if (is_sooner) deadline_ = *deadline;

@@ -31,7 +31,7 @@ std::byte* beside_word(int member, std::size_t n_bytes, const RoundLine& line) {
   return line.beside_word + static_cast<std::size_t>(member) * n_bytes;
 }
 
-// `n_bytes`: of each member.
+// Whether `n_bytes` of each member have room beside the word.
 bool has_room_beside_word(std::size_t n_bytes, const SharedArena& arena) {
   return n_bytes * static_cast<std::size_t>(arena.n_members()) <= kBesideBytes;
 }

@@ -101,8 +101,8 @@ std::optional<DirectRound> RoundsInMemory::round_for(const SharedArena& arena, P
   return lane_.participant.unnamed().come(request, ticket);
 }
 
-// Of the calls without a name, one at most is at a round, and then none is in the log. So an earlier one leaves its
-// round before this one is reported.
+// At most one call without a name is at a round, and then none is in the log. So an earlier such call leaves its round
+// before this one is reported.
 void RoundsInMemory::avoid(PersistentOp& op, const Request& request) {
   if (is_numbered(request) && lane_.participant.unnamed().has_come()) leave();
   const auto avoided = DirectRounds::avoid(is_numbered(request) ? lane_.participant.unnamed().op() : op);
@@ -157,7 +157,7 @@ bool RoundsInMemory::look(bool closes, TimePoint now) {
   return !met.empty() || !missed.empty();
 }
 
-// --- calls that are made again
+// --- repeated calls
 
 RoundsInMemory::Outcome RoundsInMemory::repeat(PersistentOp& op, const Call& call, Stages* stages, int n_looks) {
   SharedArena* const arena = lane_.data.arena();
@@ -277,7 +277,7 @@ bool RoundsInMemory::close_for_all(Arrivals place, std::uint64_t round, int n_ow
   return is_closed;
 }
 
-// Collects the contribution of each member, or of the root alone if there is one.
+// Sets `contributed_` to the contribution of each member, or of the root alone if there is one.
 void RoundsInMemory::gather(const SharedArena& arena, const DirectRound& round, const RoundCall& call) {
   contributed_.clear();
   for (int member = 0; member < call.n_members; ++member) {

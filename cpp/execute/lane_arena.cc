@@ -24,7 +24,7 @@ std::size_t LaneArena::n_bytes() const {
   return SharedArena::required_bytes(mesh_.size(), slot_bytes_) + SharedArena::kAlignment;
 }
 
-// The parts that this member allocates: its own one; on the first member, also the common part and the secret.
+// The parts that this member allocates: its own; on the first member also the common one and the secret.
 std::vector<ShmExtent> LaneArena::owned() const {
   std::vector<ShmExtent> owned{SharedArena::part(mesh_.size(), slot_bytes_, mesh_.rank())};
   if (mesh_.rank() == 0) {

@@ -29,7 +29,7 @@ class Scan {
     shares_.resize(n_own_ * members_.size());
   }
 
-  // Brings this rank's share of every input here.
+  // The first phase: this rank receives its share of every input.
   Plan spread() {
     Plan plan = exchange();
     for (std::size_t at = 0; takes_part_ && at < members_.size(); ++at) {
@@ -51,7 +51,7 @@ class Scan {
     }
   }
 
-  // Sends every rank this rank's share of that rank's result.
+  // The second phase: sends every rank this rank's share of that rank's result.
   Plan collect() {
     Plan plan = exchange();
     for (std::size_t at = 0; takes_part_ && at < members_.size(); ++at) {
