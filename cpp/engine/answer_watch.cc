@@ -47,7 +47,7 @@ Status AnswerWatch::sweep(TimePoint now) {
                          std::to_string(lane_.mesh.peer(lane_.mesh.rank()).rank) + " for more than " +
                          seconds_text(2 * interval_) + " without an answer of " +
                          lane_.control.peer_text(lane_.mesh.ranks().front()) +
-                         ", which coordinates and is there: a message between them was lost" + formed + ".");
+                         ", which coordinates and is alive: a message between them was lost" + formed + ".");
 }
 
 std::optional<TimePoint> AnswerWatch::due() const {

@@ -149,7 +149,7 @@ Status Lanes::add_lane(const Request& request) {
   const Ranks ranks = world_.sets.ranks(request.process_set);
   const bool is_possible = ranks && arguments.size() == 1 && arguments.front() >= 0 &&
                            arguments.front() < static_cast<std::int64_t>(n_lanes_of(request.process_set));
-  if (!is_possible) return Status::invalid_argument("'" + request.name + "' is no lane that there can be.");
+  if (!is_possible) return Status::invalid_argument("'" + request.name + "' is not a possible lane.");
   const LaneId id = lane_id(request.process_set, static_cast<std::uint32_t>(arguments.front()));
   if (find(id) != nullptr) return Status::ok_status();
   const TimePoint now = std::chrono::steady_clock::now();

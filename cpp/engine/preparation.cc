@@ -69,7 +69,7 @@ Status check(Request& request, int rank, const ProcessSets& sets) {
                                     " are counted from 0 to " + highest + ".");
   }
   if (info(request.signature.collective).subject == Subject::kLanes) {
-    return Status::invalid_argument(where() + "lanes come to be by being used.");
+    return Status::invalid_argument(where() + "lanes are created when they are first used.");
   }
   if (Status status = check_place(request); !status.ok()) return status;
   Status status = validate(request, *ranks, rank);

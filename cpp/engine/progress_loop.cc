@@ -187,7 +187,7 @@ void ProgressLoop::keep_own_memory() {
   const SharedArena* arena = mesh_.arena();
   if (arena == nullptr) return;
   if (const Status status = arena->regions().make_private(); !status.ok()) {
-    world_.logger.warning(status.message() + ": a rank that is not gone may still write to tensors in shared memory");
+    world_.logger.warning(status.message() + ": a rank that has not ended may still write to tensors in shared memory");
   }
 }
 

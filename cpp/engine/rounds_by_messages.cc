@@ -28,7 +28,7 @@ std::vector<LivenessProbe::Watched> ranks_beside(const LaneLog& log, const LaneM
   const std::vector<int>& above = log.above();
   for (int member = 0; member < mesh.size(); ++member) {
     if (member == mesh.rank() || std::find(above.begin(), above.end(), member) != above.end()) continue;
-    ranks.push_back({mesh.peer(member).rank, "which takes part in what is waited for"});
+    ranks.push_back({mesh.peer(member).rank, "whose input is awaited"});
   }
   return ranks;
 }

@@ -32,7 +32,7 @@ Status StallDetector::report(TimePoint now, const std::string& what, const std::
                      std::to_string(std::chrono::duration_cast<std::chrono::seconds>(waited).count()) +
                      " s. Waiting for";
   for (const int rank : awaited) text += " " + control_.peer_text(rank);
-  text += do_all_answer ? ", who may wait for another that is stopped, or cut off." : ": stopped, or its link is cut.";
+  text += do_all_answer ? ", which may wait for another that is stopped or cut off." : ": stopped, or its link is cut.";
   const auto most = do_all_answer ? 2 * limits_.shutdown : limits_.shutdown;
   if (limits_.shutdown.count() > 0 && waited >= most) return Status::timeout(text);
   if (limits_.warning.count() > 0) logger_.warning(text);

@@ -102,7 +102,7 @@ std::string Consistency::describe(std::size_t index) const {
     (sum_of(rank) == sum_of(right) ? alike : odd).push_back(mesh_.peer(static_cast<int>(rank)).rank);
   }
   return "The result of " + remembered_[index].what + " has other bits on " + list_ranks(odd) + " than on " +
-         list_ranks(alike) + ". It is the first such of the last " + std::to_string(remembered_.size()) +
+         list_ranks(alike) + ". It is the first different one of the last " + std::to_string(remembered_.size()) +
          " results, which CIRANDA_CHECK_CONSISTENCY compared. Either that process writes to a tensor while an "
          "operation uses it, or gives two tensors the same memory; or its memory or processor is faulty.";
 }

@@ -92,7 +92,7 @@ Status DataPlane::combine(const Participant::Execute& entry, std::span<const std
     if (plans.size() == 1 && input.size() == plans.front().n_bytes) from.push_back(input.data());
   }
   if (from.size() != static_cast<std::size_t>(mesh_.size())) {
-    return Status::internal("the inputs that came along are not those of " + describe(entry));
+    return Status::internal("the inputs that were sent along do not fit " + describe(entry));
   }
   backend_->combine(plans.front(), from);
   return Status::ok_status();

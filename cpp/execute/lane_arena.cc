@@ -57,7 +57,7 @@ bool LaneArena::offer(std::vector<std::uint64_t>& told) {
   told[kProcess] = static_cast<std::uint64_t>(getpid());
   told[kDescriptor] = static_cast<std::uint64_t>(made.value().descriptor());
   if (made.value().path() != ShmSegment::path_of(told[kProcess], told[kDescriptor])) {
-    warn(Status::internal("the file system of shared memory knows no files without a name"));
+    warn(Status::internal("the file system of shared memory does not support files without a name"));
     return false;
   }
   if (Status filled = fill_random(std::as_writable_bytes(std::span(&told[kSecret], 1))); !filled.ok()) {
