@@ -16,7 +16,8 @@ namespace ciranda {
 
 class SharedArena : public ArenaLayout {
  public:
-  // A member's progress, in parts of chunks (ArenaSession). Chunk k, counted from the arena's creation, is in slot k % 2.
+  // A member's progress, in parts of chunks (ArenaSession). Chunks are counted from the arena's creation; chunk k is in
+  // slot k % 2.
   enum class Counter : std::uint8_t {
     kPacked,    // this member's part of chunk k is in its slot
     kReduced,   // this member's slice of chunk k is reduced

@@ -31,8 +31,8 @@ class LaneMux {
   std::size_t write_some(std::uint32_t lane, int peer, std::span<const std::byte> bytes);
   std::size_t read_some(std::uint32_t lane, int peer, std::span<std::byte> bytes);
 
-  // The lane stops writing and reading, possibly in mid-transfer. A frame that a peer has begun to receive is still sent
-  // to its end, so that other lanes continue.
+  // The lane stops writing and reading, possibly in mid-transfer. A frame that a peer has begun to receive is still
+  // sent to its end, so that other lanes continue.
   void abandon(std::uint32_t lane);
 
   // Writes the remaining bytes that the channels had no room for. Returns whether any bytes moved.
@@ -40,8 +40,8 @@ class LaneMux {
   // True if bytes were read for a lane that was not reading, since the last call of this function: the peer can write
   // more, although no lane has made progress.
   bool has_made_room() { return std::exchange(has_made_room_, false); }
-  // True if the channel to the peer has sent everything. Ignores unfinished frames of abandoned lanes: a rank that leaves
-  // does not wait for them.
+  // True if the channel to the peer has sent everything. Ignores unfinished frames of abandoned lanes: a rank that
+  // leaves does not wait for them.
   bool is_flushed(int peer) const;
   bool has_unsent() const;
 

@@ -1,10 +1,10 @@
 // SharedRegions: this rank's memory that the other ranks of the host have mapped too, and their memory, mapped here.
 // Tensors in it can be combined in place.
 //
-// A rank creates a region (add_own), and the others map it (add_peer). Once all have mapped it, it is used (use): take()
-// allocates pieces of it, and find() knows it. The callers agree on the numbers of ranks, and that all have mapped the
-// region. A region whose pieces are all free is dropped, unless it is kept for later pieces. Its pages then go back to
-// the system, and the other ranks are told to unmap it.
+// A rank creates a region (add_own), and the others map it (add_peer). Once all have mapped it, it is used (use):
+// take() allocates pieces of it, and find() knows it. The callers agree on the numbers of ranks, and that all have
+// mapped the region. A region whose pieces are all free is dropped, unless it is kept for later pieces. Its pages then
+// go back to the system, and the other ranks are told to unmap it.
 //
 // Other ranks write to this rank's memory. A rank that was declared lost and resumes would do so too: make_private().
 //
