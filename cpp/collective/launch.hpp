@@ -50,9 +50,9 @@ std::unique_ptr<RunningCollective> shm_allreduce_one_shot(const Launch& launch);
 // REQUIRES: segment_bytes, of a chunk, is at most session->slot_bytes().
 std::unique_ptr<RunningCollective> shm_allreduce_two_shot(const Launch& launch);
 
-// --- The same, direct. Unlike a ring, they neither round between hops nor rotate the order of the sum.
+// --- The same, direct. Unlike a ring, these neither round between hops nor rotate the order of the sum.
 
-// Everybody sends everything to everybody; one delay.
+// Each rank sends its whole input to every other; one delay.
 std::unique_ptr<RunningCollective> direct_allreduce_one_shot(const Launch& launch);
 
 // Rank r receives slice r of every block from all others, reduces it in rank order, and sends the result to all. Blocks
