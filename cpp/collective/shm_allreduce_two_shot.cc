@@ -164,8 +164,7 @@ class TwoShot final : public RunningCollective {
 
   void unpack_output(std::size_t i) {
     const std::size_t offset = chunk_range(i).offset;
-    for (int step = 1; step < session_.n_members();
-         ++step) {  // starts after this rank, so that not all begin with the same slot
+    for (int step = 1; step < session_.n_members(); ++step) {  // rotated: not all begin with the same slot
       const int member = (session_.member() + step) % session_.n_members();
       const Slice part = slice(i, member);
       scatter(plan_.output, offset + part.offset, {result_of(member, i) + part.offset, part.n_bytes});

@@ -100,8 +100,7 @@ class ShmExchange final : public RunningCollective {
 
   void read(std::size_t i) {
     const int self = session_.member();
-    for (int step = 1; step < session_.n_members();
-         ++step) {  // starts after this rank, so that not all begin with the same slot
+    for (int step = 1; step < session_.n_members(); ++step) {  // rotated: not all begin with the same slot
       const int member = (self + step) % session_.n_members();
       const Slice part = range(i, output_of(member).n_bytes());
       scatter(output_of(member), part.offset, {place(member, self, i), part.n_bytes});

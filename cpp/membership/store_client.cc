@@ -144,8 +144,7 @@ void StoreClient::cannot_come(const std::string& key, int size, const std::strin
   const ExchangeRequest request{
       key, static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(size), std::chrono::milliseconds(0), {}, why};
   if (send_all(socket_.get(), encode_request(request), limit).ok()) {
-    (void)receive_frame(socket_.get(), most_reply_bytes(request.size),
-                        limit);  // the reply means that the store has read it
+    (void)receive_frame(socket_.get(), most_reply_bytes(request.size), limit);  // its reply: it has read the report
   }
 }
 
