@@ -57,8 +57,7 @@ constexpr std::optional<PairCosts> slowest_of(std::span<const std::optional<Pair
 // shot hands over half of the input, and half of the result is read, from lines that its writer had just read: (hand
 // over + read) / 2. The cost model has copy + 2 reduce for one shot, and 3/2 copy + reduce for two shot.
 constexpr HostCosts host_costs_of(const PairCosts& slowest) {
-  constexpr std::uint64_t kLinesOfARound =
-      2;  // the writer takes a counter's line from its reader, which fetches it again
+  constexpr std::uint64_t kLinesOfARound = 2;  // the writer takes a counter's line; its reader fetches it again
   const std::uint64_t hand_over_fs = slowest.of(StagingCopy::kCached);
   HostCosts costs;
   costs.shared_round_ns = kLinesOfARound * slowest.line_ns;
