@@ -12,22 +12,22 @@ namespace {
 
 std::uint64_t levels_of(std::uint64_t n) { return static_cast<std::uint64_t>(std::bit_width(n - 1)); }
 
-// --- what they cost: allreduces
+// --- costs of allreduces
 
-// Everything into a slot, and all inputs combined.
+// Each rank copies its input into a slot, and combines all inputs.
 Cost shm_one_shot_cost(const CostTerms& t) { return {t.call_ns + t.shared_ns, t.copy_fs + t.n_ranks * t.reduce_fs}; }
 
-// The others' slices into slots, the own combined, all slices out.
+// Each rank copies the others' slices into its slot, combines its own slice, and copies all slices out.
 Cost shm_two_shot_cost(const CostTerms& t) {
   return {t.call_ns + 2 * t.shared_ns, t.copy_fs * (2 * t.n_ranks - 1) / t.n_ranks + t.reduce_fs, t.shared_ns};
 }
 
-// The own slice is combined where it lies, and the result copied to all others.
+// Each rank combines its own slice in place, and copies the result to all others.
 Cost in_place_cost(const CostTerms& t) {
   return {t.call_ns + 2 * t.shared_ns, t.reduce_fs + t.others() * t.copy_fs / t.n_ranks};
 }
 
-// A host's ranks share its link: what one of them sends, all of them do.
+// A host's ranks share its link, and all send as much as one.
 std::uint64_t fs_to_all(const CostTerms& t) {
   return t.on_host * t.elsewhere() * t.link_fs + t.neighbours() * t.channel_fs;
 }
@@ -35,7 +35,7 @@ std::uint64_t ns_to_all(const CostTerms& t) {
   return (t.elsewhere() > 0 ? t.link_ns : t.channel_ns) + t.others() * t.message_ns;
 }
 
-// What comes is kept aside until all has come.
+// Arriving inputs are kept in scratch memory until all have arrived.
 Cost direct_one_shot_cost(const CostTerms& t) {
   return {t.call_ns + ns_to_all(t), fs_to_all(t) + t.n_ranks * t.reduce_fs + t.others() * t.copy_fs};
 }
@@ -43,7 +43,7 @@ Cost direct_two_shot_cost(const CostTerms& t) {
   return {t.call_ns + 2 * ns_to_all(t), 2 * fs_to_all(t) / t.n_ranks + t.reduce_fs, 2 * t.others() * t.message_ns};
 }
 
-// A host sends a share of each of its parts to each other host, and of the result.
+// A host sends to each other host a share of each of its parts, and a share of the result.
 Cost by_hosts_cost(const CostTerms& t) {
   const std::uint64_t other_hosts = t.n_hosts - 1;
   const std::uint64_t messages_ns = 2 * (t.neighbours() + other_hosts) * t.message_ns;
@@ -53,7 +53,8 @@ Cost by_hosts_cost(const CostTerms& t) {
           messages_ns};
 }
 
-// At each level everything goes to another rank and comes from one; within the host first, while blocks are smaller.
+// At each level a rank sends its whole partial result to another rank, and receives one; within the host at first,
+// while blocks are smaller than a host.
 Cost doubling_cost(const CostTerms& t) {
   const AlignedBlocks blocks{static_cast<int>(t.n_ranks)};
   std::uint64_t rounds_ns = 0;
@@ -67,9 +68,10 @@ Cost doubling_cost(const CostTerms& t) {
   return {t.call_ns + rounds_ns, t.copy_fs + fs_per_byte, rounds_ns, 0, rounds_ns};
 }
 
-// --- broadcasts: over hosts, and then within one. Who passes on what it gets does both at the same time.
+// --- costs of broadcasts: over hosts, and then within a host. A rank that forwards receives and sends at the same
+// time.
 
-// The root does all, so it is not kept from its core by what others do at the time.
+// The root does all the work, so other ranks on its core do not delay it.
 Cost star_cost(const CostTerms& t) {
   const std::uint64_t channel_fs = t.channel_fs / t.on_core;
   return {t.call_ns + ns_to_all(t),
@@ -92,11 +94,11 @@ Cost chain_cost(const CostTerms& t) {
           (host_hops > 0 ? host_hops - 1 : 0) * to_link + (t.neighbours() > 0 ? t.neighbours() - 1 : 0) * to_neighbour};
 }
 
-// --- where they are possible
+// --- conditions
 
 bool fits_a_slot(const Policy& policy, std::size_t n_bytes) { return n_bytes <= policy.slot_bytes; }
 
-// What hosts combine first is rounded, so all must have it combined first.
+// Rounding must apply to the inputs. If it applies to sums of hosts, every algorithm must form these sums first.
 bool rounds_inputs(const Policy& policy, std::size_t /*n_bytes*/) {
   return !policy.rounding.is_on() || policy.rounding.is_of_inputs();
 }
@@ -105,7 +107,8 @@ bool hosts_can_combine(const Policy& policy, std::size_t /*n_bytes*/) {
   return policy.combines_in_parts && policy.hosts_combine && !policy.rounding.is_of_inputs();
 }
 
-// Two ranks would do in it what they do in one shot. Where that has a limit, what is above is shared out.
+// With two ranks it would equal one shot. If one_shot_bytes limits that, larger calls use algorithms that divide the
+// work.
 bool can_double(const Policy& policy, std::size_t /*n_bytes*/) {
   return policy.combines_in_parts && policy.n_ranks > 2 &&
          (!policy.options.one_shot_bytes || !policy.options.algorithm.empty());
@@ -114,7 +117,7 @@ bool can_double(const Policy& policy, std::size_t /*n_bytes*/) {
 constexpr auto kArena = Memory::kArena;
 constexpr auto kChannels = Memory::kChannels;
 
-// Of an allreduce. A reduce is carried out by the same, as its plan says who receives.
+// The rows of allreduce. A reduce uses the same algorithms: its plan lists the receivers.
 constexpr AlgorithmRow kShmOneShot{.collective = Collective::kAllreduce,
                                    .needs = kArena,
                                    .name = "shm one-shot",

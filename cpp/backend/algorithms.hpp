@@ -1,5 +1,5 @@
-// The table of all algorithms: for which collective and memory each is, how it begins, what it costs, and where it is
-// possible. A new one is a source and a line of launch.hpp under collective/, and a row here.
+// The table of all algorithms: each row has the collective, the memory it needs, the start function, the cost, and when
+// it is possible. A new algorithm is a source file and a line of launch.hpp under collective/, and a row here.
 #pragma once
 
 #include <cstddef>
@@ -16,39 +16,38 @@ namespace ciranda {
 
 struct Policy;
 
-// What there is to work with; each includes those before it.
+// The memory that is available or needed; each value includes those before it.
 enum class Memory : std::uint8_t {
   kChannels,     // pairs of ranks
   kArena,        // memory that all ranks share
-  kSharedSlots,  // ... whose slots are large enough to be shared out among the ranks
+  kSharedSlots,  // an arena whose slots are large enough to be divided among the ranks
 };
 
-// The time of a call by its size.
+// The time of a call as a function of its size.
 struct Cost {
   std::uint64_t fixed_ns = 0;
   std::uint64_t fs_per_byte = 0;
-  std::uint64_t segment_ns = 0;  // for each after the first
+  std::uint64_t segment_ns = 0;  // for each segment after the first
   std::uint64_t fs_to_fill = 0;  // for each byte of the first segment, until the last rank has it
-  // What a call takes at least, whatever the rank that came last measured. Where that finds all that others give it
-  // there already, it waits for nobody; but others wait on for what it gives them, which is passed on from rank to
-  // rank.
+  // The least time that a call takes, whatever the last rank to arrive has measured. That rank may find the data of all
+  // others there already and wait for none. But others still wait for its data, which is passed on from rank to rank.
   std::uint64_t unseen_ns = 0;
 };
 
-// What costs are made of: HostCosts and Placement (cost_model.hpp). Times include that ranks wait for a shared core.
+// The terms of costs, from HostCosts and Placement (cost_model.hpp). Times include waiting for a core that ranks share.
 struct CostTerms {
   std::uint64_t n_ranks;
   std::uint64_t on_host;  // ranks
   std::uint64_t n_hosts;
-  std::uint64_t n_sharing;   // ranks of each host that share its work out
-  std::uint64_t most_parts;  // that a host combines its inputs to
+  std::uint64_t n_sharing;   // ranks of each host among which its work is divided
+  std::uint64_t most_parts;  // partial results to which a host combines its inputs
   std::uint64_t on_core;     // ranks
   std::uint64_t call_ns;
   std::uint64_t message_ns;
-  std::uint64_t shared_ns;  // rounds, by shared memory, a channel of the host, and a link
+  std::uint64_t shared_ns;  // a round through shared memory, through a channel within a host, and over a link
   std::uint64_t channel_ns;
   std::uint64_t link_ns;
-  std::uint64_t copy_fs;  // a byte: copied, combined, sent to a rank of the host, or of another
+  std::uint64_t copy_fs;  // for a byte: copied, combined, sent within the host, sent to another host
   std::uint64_t reduce_fs;
   std::uint64_t channel_fs;
   std::uint64_t link_fs;
@@ -58,13 +57,13 @@ struct CostTerms {
   std::uint64_t elsewhere() const { return n_ranks - on_host; }
 };
 
-// How much is moved at a time.
+// The kind of segments in which an algorithm moves data.
 enum class Segments : std::uint8_t {
-  kNone,      // all at once
-  kSlots,     // of shared memory
-  kBlocks,    // over channels
-  kPairs,     // the same; where two ranks take turns, more
-  kPassedOn,  // from rank to rank
+  kNone,      // none: all at once
+  kSlots,     // a slot of shared memory
+  kBlocks,    // a block over channels
+  kPairs,     // as kBlocks, but larger between two ranks, which take turns
+  kPassedOn,  // a piece that is passed on from rank to rank
 };
 
 struct AlgorithmRow {
@@ -72,19 +71,19 @@ struct AlgorithmRow {
   Memory needs;
   std::string_view name;
   std::unique_ptr<RunningCollective> (*start)(const Launch&);
-  // Where there are several for a collective and a kind of memory, of which the cheapest is taken; else null.
+  // If there are several rows for a collective and a kind of memory, the cheapest is used; else null.
   Cost (*cost)(const CostTerms&) = nullptr;
   Segments segments = Segments::kNone;
-  // Beside the memory that it needs. Null: always.
+  // A further condition besides the needed memory. Null: none.
   bool (*is_possible)(const Policy&, std::size_t n_bytes) = nullptr;
-  // Where all ranks' tensors lie in memory that all have mapped. Null: as elsewhere.
+  // The cost if all ranks' tensors lie in memory that all have mapped. Null: the same cost.
   Cost (*cost_in_place)(const CostTerms&) = nullptr;
-  bool is_one_shot = false;  // NativeOptions::one_shot_bytes is about it
+  bool is_one_shot = false;  // NativeOptions::one_shot_bytes applies to it
 };
 
 std::span<const AlgorithmRow> algorithms();
 
-// An algorithm, and what it moves at a time; 0: all at once.
+// An algorithm with its segment size; 0: all at once.
 struct Pick {
   const AlgorithmRow* row;
   std::size_t segment_bytes = 0;

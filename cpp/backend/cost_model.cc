@@ -13,13 +13,13 @@ namespace ciranda {
 namespace {
 
 constexpr std::uint64_t kFsPerNs = 1'000'000;
-// More than any that matter: keeps products within 64 bits.
+// Above any number that matters; keeps products within 64 bits.
 constexpr std::uint64_t kMostSegments = 1'000'000;
-// Sums of what 64 bits hold.
+// Holds sums of products of 64-bit numbers.
 __extension__ using Femtoseconds = unsigned __int128;
-// Where ranks share a core, each has to be given it before a round is over.
+// The time of a context switch: if ranks share a core, each must get it once before a round ends.
 constexpr std::uint64_t kSwitchNs = 12'000;
-// A byte from one rank to another of its host, over a channel: into it and out of it, by way of the system.
+// Copies of a byte that goes from one rank to another of its host over a channel: in and out, through the kernel.
 constexpr std::uint64_t kCopiesByChannel = 4;
 
 CostTerms terms_of(const HostCosts& costs, const Placement& placement) {
@@ -43,7 +43,7 @@ CostTerms terms_of(const HostCosts& costs, const Placement& placement) {
   return terms;
 }
 
-// Of the part that does not grow with every byte.
+// The time that does not depend on the number of bytes, only on the number of segments.
 std::uint64_t nanoseconds(const Cost& cost, std::size_t segment_bytes, std::size_t n_bytes) {
   if (segment_bytes == 0 || n_bytes <= segment_bytes) return cost.fixed_ns;
   const std::uint64_t n_further = std::min((n_bytes - 1) / segment_bytes, kMostSegments);

@@ -1,7 +1,8 @@
-// Device: memory that the host must not touch, and queues of work on it, for all devices of one type. Tensors there are
-// staged in host memory (execute/staged.hpp), and so take part in every collective, beside ranks of any other device.
+// Device: the memory and the work queues of all devices of one type. The host must not access that memory. Tensors in
+// it are staged in host memory (execute/staged.hpp), so they can take part in every collective, whatever devices other
+// ranks use.
 //
-// Any thread, at the same time. Nothing waits for the device. It lives as long as the process.
+// Threads: any, concurrently. No method waits for the device. The object lives as long as the process.
 #pragma once
 
 #include <cstddef>
@@ -17,18 +18,18 @@ class Device {
  public:
   virtual ~Device() = default;
 
-  // Called once, on a thread of the device's, when a copy is done; not ok: it failed, and why. Must not wait. Gone
-  // afterwards, with what it keeps alive.
+  // Called once, on a thread of the device, when a copy is done; not ok: the reason why the copy failed. Must not
+  // block. Destroyed afterwards, with all that it keeps alive.
   using Done = std::function<void(Status)>;
 
-  // Memory of the device; of at least one byte. Null: there is none. Who lets go of it has put it to no use that its
-  // queue has not come to, or leaves it to the deleter to wait for that.
+  // Allocates memory of the device, at least one byte. Null: out of memory. Release it only after the queue has
+  // finished with it, or let the deleter wait.
   virtual std::shared_ptr<std::byte> allocate(const Place& place, std::size_t n_bytes) = 0;
-  // Host memory that the device copies from and to quickly (pinned), as above.
+  // As allocate(), for host memory that the device copies from and to quickly (pinned).
   virtual std::shared_ptr<std::byte> allocate_on_host(const Place& place, std::size_t n_bytes) = 0;
 
-  // Copies from the device, and to it, in the order of place.queue: after what it was given before, and before what it
-  // is given afterwards. The memory on both sides outlives the copy. REQUIRES: n_bytes > 0.
+  // Copy from the device, and to it, in the order of place.queue: after all work queued before, and before all work
+  // queued later. The memory on both sides must outlive the copy. REQUIRES: n_bytes > 0.
   virtual void fetch(const Place& place, std::byte* to_host, const std::byte* from, std::size_t n_bytes, Done done) = 0;
   virtual void put(const Place& place, std::byte* to, const std::byte* from_host, std::size_t n_bytes, Done done) = 0;
 };

@@ -13,14 +13,14 @@
 namespace ciranda {
 namespace {
 
-// What the cost model expects to take more than so much of what its best takes is not tried.
+// A way is not tried if the cost model expects it to take more than this percentage of the best way's time.
 constexpr std::uint64_t kPercentWorthTrying = 200;
 
 kernels::Reduction reduction_of(const Plan& plan) {
   return {plan.dtype, plan.op, plan.prescale, plan.postscale, plan.n_average, plan.weights};
 }
 
-// What a world of one has to do.
+// Executes a plan in a world of one.
 void carry_out_alone(const Plan& plan, const kernels::Reduction& reduction) {
   if (!info(plan.collective).is_reduction) {
     return copy_pieces(plan.input_for(0), plan.output_by_rank.empty() ? plan.output : plan.output_by_rank.front());
@@ -31,12 +31,12 @@ void carry_out_alone(const Plan& plan, const kernels::Reduction& reduction) {
   });
 }
 
-// A collective that tells how long it took, from when it was made until it was done.
+// A collective that reports the time from its creation until it was done.
 class Timed final : public RunningCollective {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Begins now; `start` makes what is to be timed.
+  // The time begins now; `start` creates the collective to be timed.
   template <typename Start>
   Timed(Start start, std::function<void(std::chrono::nanoseconds)> took)
       : begin_(Clock::now()), running_(start()), took_(std::move(took)) {}
@@ -98,13 +98,13 @@ void NativeBackend::combine(const Plan& plan, std::span<const std::byte*> inputs
   if (plan.n_bytes > 0) reduce_pieces(reduction_of(plan), inputs, plan.output, {0, plan.n_bytes}, rounding_of(plan));
 }
 
-// Of an allreduce in which all take part all ranks are done at about the same time.
+// Only allreduces in which all ranks take part: there all ranks finish at about the same time.
 bool NativeBackend::learns_from(const Plan& plan) const {
   return options_.tries_ways && !options_.prescribes() && plan.collective == Collective::kAllreduce &&
          plan.contributors.empty() && plan.receivers.empty();
 }
 
-// What the model thinks much slower is not tried.
+// The ways to try for this kind, without those that the model expects to be much slower.
 const NativeBackend::Tried& NativeBackend::tried(const Policy& policy, const Kind& kind) {
   const auto [found, is_new] = tried_.try_emplace(kind.number);
   Tried& tried = found->second;
@@ -138,7 +138,7 @@ std::unique_ptr<RunningCollective> NativeBackend::start(const Plan& plan) {
   if (!call.way) return launch(policy.best(plan.collective, plan.n_bytes));
   const Pick& pick = tried.picks[*call.way];
   if (!call.sample) return launch(pick);
-  // What it would have taken with the size in the middle of its kind, as others will have another.
+  // Scales the time to the middle size of the kind, because calls of a kind differ in size.
   const double scale = costs_.microseconds(pick, kind.middle_bytes) / costs_.microseconds(pick, plan.n_bytes);
   const std::uint64_t least_ns = costs_.unseen_ns(*pick.row);
   return std::make_unique<Timed>([&] { return launch(pick); },

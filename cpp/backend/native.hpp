@@ -1,6 +1,5 @@
-// NativeBackend: the backend of host memory, on the CPU. A policy table says which algorithms there are; where there
-// are several, or several lengths of their segments, the cost model chooses, corrected by what calls of this job took,
-// or the settings do.
+// NativeBackend: the backend of host memory, on the CPU. The table of algorithms lists the candidates. Among several
+// algorithms or segment sizes the settings choose, or the cost model, corrected by measured times of this job's calls.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +36,7 @@ class NativeBackend final : public Backend {
   std::vector<Candidate> candidates(Collective collective, std::size_t n_bytes) const override;
 
  private:
-  // Calls from which the same is learned: of sizes above a power of two, up to the next. REQUIRES: not empty.
+  // A class of calls that are measured together: sizes above a power of two, up to the next. REQUIRES: n_bytes > 0.
   struct Kind {
     std::uint32_t number;
     std::size_t middle_bytes;
@@ -59,7 +58,7 @@ class NativeBackend final : public Backend {
   CostModel costs_;
   OnlineAutotuner autotuner_;
   std::unordered_map<std::uint32_t, Tried> tried_;  // by the number of a kind
-  int ranks_per_host_;                              // 0: hosts are not alike (hosts.hpp)
+  int ranks_per_host_;                              // 0: hosts differ (hosts.hpp)
   std::vector<int> hosts_;                          // by rank
   HostParts host_parts_;
   std::optional<ArenaSession> session_;

@@ -7,10 +7,10 @@ namespace ciranda {
 namespace {
 
 constexpr std::size_t kSamples = OnlineAutotuner::kTurns * OnlineAutotuner::kTimedATurn;  // of each way
-// A way is taken instead of the one in use if it takes less than so much of its time.
+// A way replaces the current one if it takes less than 7/8 of its time.
 constexpr std::uint64_t kLessThan = 7;
 constexpr std::uint64_t kOf = 8;
-// A way that took so many times as long as the best is not tried again.
+// A way that took this many times as long as the best is not tried again.
 constexpr std::uint64_t kHopeless = 2;
 
 std::uint64_t first_quartile(std::span<std::uint64_t> values) {

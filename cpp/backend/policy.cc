@@ -10,13 +10,13 @@
 namespace ciranda {
 namespace {
 
-constexpr std::size_t kLeastSegment = 4096;  // and all are whole ones, as those that CIRANDA_SEGMENT_BYTES prescribes
-constexpr std::array<std::size_t, 2> kParts{2, 4};  // of the usual segment, that may be better
+constexpr std::size_t kLeastSegment = 4096;         // all segments are multiples, as CIRANDA_SEGMENT_BYTES must be
+constexpr std::array<std::size_t, 2> kParts{2, 4};  // fractions of the usual segment that may be better
 
-// What is passed on at a time: a chain is filled soon, and yet few calls of the system are made.
+// The segment that is forwarded: small enough to fill a chain soon, large enough to need few system calls.
 constexpr std::size_t kPassedOnBytes = 64 << 10;
 
-// More takes memory of every rank, and the system keeps no more of a few connections.
+// More would cost memory on every rank, and the kernel's buffers of a few connections hold no more.
 constexpr std::uint64_t kMostUnderWay = 8 << 20;
 
 }  // namespace
@@ -39,7 +39,7 @@ bool Policy::is_possible(const AlgorithmRow& row, Collective collective, Memory 
          (row.is_possible == nullptr || row.is_possible(*this, n_bytes));
 }
 
-// Where nothing was learned.
+// The segment size without measurements.
 std::size_t Policy::usual_segment(const AlgorithmRow& row) const {
   const std::size_t of_links = segment_of_long_links();
   switch (row.segments) {
@@ -50,19 +50,19 @@ std::size_t Policy::usual_segment(const AlgorithmRow& row) const {
     case Segments::kPairs: break;
   }
   if (options.segment_bytes) return *options.segment_bytes;
-  // Two ranks wait for each other at the end of each block, and no third has anything for them meanwhile: they fare
-  // best with large ones. What is rounded is half as large on its way.
+  // Two ranks wait for each other at the end of each block, without data of a third meanwhile, so large blocks are
+  // best. Rounded data is half as large on the wire.
   return std::max(options.channel_segment_bytes * (n_ranks == 2 ? 2 : 1), of_links) * (rounding.is_on() ? 2 : 1);
 }
 
-// Ranks have so many blocks on their way to each other, and of each the inputs and the results: together they are to
-// fill the link until the answer to the first is there.
+// The inputs and results of kDepth blocks are in flight between ranks. Together they must fill the link until the
+// answer to the first arrives.
 std::size_t Policy::segment_of_long_links() const {
   const auto n_segments = 2 * TwoRounds::kDepth * static_cast<std::size_t>(std::max(n_ranks - 1, 1));
   return std::min(costs.bytes_under_way(), kMostUnderWay) / n_segments / kLeastSegment * kLeastSegment;
 }
 
-// REQUIRES: both are possible, `later` stands further down in the table.
+// REQUIRES: both are possible, and `later` is further down in the table.
 bool Policy::is_better(const AlgorithmRow& later, const AlgorithmRow& earlier, std::size_t n_bytes) const {
   if (!options.algorithm.empty()) {
     if (earlier.name.ends_with(options.algorithm)) return false;
@@ -72,7 +72,7 @@ bool Policy::is_better(const AlgorithmRow& later, const AlgorithmRow& earlier, s
   return !costs.is_no_slower(usual(earlier), usual(later), n_bytes);
 }
 
-// Of the rows of a collective, those that need the most of what there is count.
+// Of a collective's rows, only those count that need the most of the available memory kinds.
 Memory Policy::needed(Collective collective) const {
   Memory most = Memory::kChannels;
   for (const AlgorithmRow& row : algorithms()) {

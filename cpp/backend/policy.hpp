@@ -1,6 +1,6 @@
-// Policy: which algorithm of the table the settings or the cost model choose for a call.
+// Policy: chooses an algorithm of the table for a call, by the settings or the cost model.
 //
-// Pure: made for one choice, of what there is to work with. Everything it refers to outlives it.
+// Pure: created for one choice. Everything it refers to outlives it.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace ciranda {
 
-// Sizes above a power of two, up to the next, are of one class, and this is one in the middle.
+// The middle of a class: sizes above a power of two, up to the next, are one class.
 std::size_t middle_of_class(std::size_t n_bytes);
 
 struct Policy {
@@ -22,13 +22,13 @@ struct Policy {
   int n_ranks;
   Memory available;
   std::size_t slot_bytes;
-  bool combines_in_parts;  // the plan
-  bool hosts_combine;      // some can combine inputs of their own (host_parts.hpp)
+  bool combines_in_parts;  // of the plan (combines_in_parts())
+  bool hosts_combine;      // some hosts can combine inputs of their own ranks first (host_parts.hpp)
   Rounding rounding;
 
-  // One there is at least: each collective has one that needs only channels, and is always possible.
+  // Never fails: each collective has an algorithm that needs only channels and is always possible.
   Pick best(Collective collective, std::size_t n_bytes) const;
-  // All that are possible: each algorithm with all lengths of segments that differ for calls of this class.
+  // All possible picks: each algorithm with all segment sizes that differ for calls of this class.
   std::vector<Pick> all(Collective collective, std::size_t n_bytes) const;
 
  private:

@@ -1,8 +1,8 @@
-// The registry: which types of memory there are, and for each how its tensors are carried out: a row.
+// The registry: one row for each type of memory, with its backend and its device.
 //
 // A new device is a folder under backend/, which defines its row's functions, and the row. It needs a Device. It may
-// have a Backend too, for plans that name its own memory (as over NCCL); its tensors are staged in host memory where
-// some rank has the tensor elsewhere, which reports do not yet say: so always, today.
+// also have a Backend, for plans over its own memory (as over NCCL). Its tensors are staged in host memory if some rank
+// has the tensor in another type of memory. Reports do not yet tell that, so today they are always staged.
 #pragma once
 
 #include <memory>
@@ -17,15 +17,15 @@
 namespace ciranda {
 
 struct BackendRow {
-  DeviceType memory;      // that it understands
+  DeviceType memory;      // of the tensors that it executes
   std::string_view name;  // in messages
-  // For the ranks of one mesh, which outlives it. Null: plans name host memory alone.
+  // Creates a backend for the ranks of one mesh, which outlives it. Null: all plans are over host memory.
   std::unique_ptr<Backend> (*make)(Mesh& mesh, const Config& config) = nullptr;
-  // Null function: the host's memory, which needs none. Null device: this machine has none, or no driver for it.
+  // Null function: host memory, which needs no device. Null device: this machine has none, or no driver for it.
   Device* (*device)() = nullptr;
 };
 
-// That of this build: the host's first.
+// The rows of this build; the host's is first.
 std::span<const BackendRow> all_backends();
 
 // Null if there is none.

@@ -1,6 +1,6 @@
-// AgreementLimits: up to which size ranks agree on a blocking call directly, without the log, and how much the log
-// gathers before it goes on. The same bits come of any of them; they say how fast. A plain value, made of the defaults
-// here and the settings.
+// AgreementLimits: the sizes up to which ranks agree on a blocking call by a direct round, without the log, and the
+// amounts that the log gathers before it continues. They affect speed only, never results. A plain value, made of the
+// defaults here and the settings.
 #pragma once
 
 #include <algorithm>
@@ -13,36 +13,39 @@ namespace ciranda {
 struct AgreementLimits {
   // --- direct rounds; the lowest rank's values count
 
-  // In shared memory: what one rank contributes. No more than there is room for (agree/round_places.hpp): 1 MiB of
-  // two ranks, which both read in one pass; 16 KiB otherwise, as the work on more is better shared out.
+  // In shared memory: the input of one rank. Also limited by the room that there is (agree/round_places.hpp): 1 MiB
+  // with two ranks, which both read in one pass; 16 KiB otherwise, because ranks should divide the work on larger
+  // inputs.
   std::size_t memory_bytes = 1 << 20;
-  // By messages: the inputs of all ranks together. The algorithms for larger ones have each rank send less (of two: as
-  // much), but their data follows two messages of the log. Between hosts at 1 Gbit/s, 64 KiB in all took two thirds of
-  // the time, 128 KiB as long; by two ranks on loopback 64 KiB took three quarters, 128 KiB as long, 256 KiB twice as
-  // long.
+  // By messages: the inputs of all ranks together. With the algorithms for larger inputs each rank sends less (with two
+  // ranks the same), but their data follows two messages of the log. Time of a direct round relative to the log,
+  // between hosts at 1 Gbit/s: two thirds for 64 KiB in all, the same for 128 KiB. Two ranks on loopback: three
+  // quarters for 64 KiB, the same for 128 KiB, twice for 256 KiB.
   std::size_t message_bytes = 128 << 10;
-  // What may travel with reports, and come back to each rank with the log: the coordinator sends it to each of them.
+  // The inputs that may travel with reports. The coordinator sends them to every rank with the log.
   std::size_t along_bytes(std::size_t n_ranks) const {
     return std::min(message_bytes, std::max<std::size_t>(8 << 10, (64 << 10) / n_ranks));
   }
-  // Each sends its input to each other: more would send for longer than a message takes to the coordinator and back.
+  // Each rank sends its input to every other: with more ranks, that takes longer than a message to the coordinator and
+  // back.
   int message_ranks = 8;
 
   // --- the log
 
   // A planned group of this size keeps the wire busy for longer than one agreement takes, on every transport we know.
   std::size_t planned_group_bytes = 1 << 20;
-  // While the wire is busy at least this much must have gathered before another entry is worth its overhead.
+  // While the wire is busy, a new entry is worth its overhead only if at least this much has gathered.
   std::size_t busy_batch_bytes = 4 << 20;
-  // Where there are priorities: as much is given out in advance, and no more until half of it is done.
+  // With priorities: the log is this far ahead of execution, and continues when half of it is done.
   std::size_t under_way_bytes = 4 << 20;
-  // What submissions leave to a later one (progress/submission_coalescing.hpp): more takes longer than an iteration.
+  // Submissions up to this size are coalesced (progress/submission_coalescing.hpp): more takes longer than an
+  // iteration.
   std::size_t left_bytes = 256 << 10;
 };
 
 inline AgreementLimits agreement_limits(const Config& config) {
   AgreementLimits limits;
-  if (!config.wire_dtype.empty()) limits.message_bytes /= 2;  // the other way half as many bytes travel
+  if (!config.wire_dtype.empty()) limits.message_bytes /= 2;  // the algorithms send half as many bytes
   if (config.direct_bytes >= 0)
     limits.memory_bytes = limits.message_bytes = static_cast<std::size_t>(config.direct_bytes);
   return limits;

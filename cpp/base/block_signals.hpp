@@ -1,4 +1,4 @@
-// BlockSignals: for the time of the object this thread, and threads that it starts, get no signals.
+// BlockSignals: during the object's lifetime, this thread and the threads that it starts receive no signals.
 #pragma once
 
 #include <signal.h>
@@ -7,8 +7,8 @@
 
 namespace ciranda {
 
-// Signals are for the user's threads: Ctrl-C must reach the thread that waits. But for the faults of this thread
-// itself, which nobody else could report.
+// Signals are for the user's threads: Ctrl-C must reach the waiting thread. Signals of this thread's own faults are not
+// blocked.
 class BlockSignals {
  public:
   BlockSignals() {

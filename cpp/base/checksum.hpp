@@ -1,4 +1,4 @@
-// A checksum of 64 bits, to notice that memory differs; nobody is kept from finding memory that has the same.
+// A checksum of 64 bits, to detect different contents of memory. It is not cryptographic.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The time of std::chrono::steady_clock as of the kernel's last tick, some milliseconds ago: to read it takes a tenth
-// as long. For what people are told in seconds.
+// The time of std::chrono::steady_clock at the kernel's last tick, up to some milliseconds ago. Reading it takes a
+// tenth of the time. For durations that messages give in seconds.
 #pragma once
 
 #include <time.h>

@@ -1,15 +1,14 @@
-// ByteWriter and ByteReader: values as bytes, and back, little endian. A function says for both of them what is in a
-// message and in which order,
+// ByteWriter and ByteReader: encode values to bytes and back, little endian. One function lists the fields of a message
+// in order, for both directions:
 //
 //   void code(auto& io, Is<Point> auto& m) { io(m.x, m.y); }
 //
-// and stands where Point does or, for one of this namespace, in it. Flags and enums are a byte; texts, bytes and lists
-// follow their length (32 bits), an optional its flag, a variant its index (a byte). Of an enum, is_one(value) says
-// whether there is such a member.
+// It is defined in the namespace of Point, or in this one for types of this namespace. Flags and enums are a byte;
+// texts, bytes and lists follow their length (32 bits), an optional its flag, a variant its index (a byte). For an
+// enum, is_one(value) returns whether the value is a member.
 //
-// Threads: plain values. Failure: a reader trusts nothing. Every length is checked against what is there before memory
-// is asked for. What does not fit is no error at once: it stays failed, which is to be asked in the end, and gives
-// zeros.
+// Threads: plain values. Failure: a reader trusts no input. It checks every length against the remaining bytes before
+// it allocates memory. After the first invalid field it reads zeros; check is_complete() at the end.
 #pragma once
 
 #include <algorithm>
@@ -41,14 +40,14 @@ inline constexpr std::size_t kAnyLength = std::numeric_limits<std::size_t>::max(
 
 class ByteWriter {
  public:
-  // Behind what is in `out`. Texts are cut to the most bytes that a reader takes.
+  // Appends to `out`. Texts are cut to most_text_bytes, which a reader accepts at most.
   explicit ByteWriter(std::vector<std::byte>& out, std::size_t most_text_bytes = kAnyLength)
       : out_(out), most_text_bytes_(most_text_bytes) {}
 
   void operator()(const auto&... values) { (write(values), ...); }
-  // A text that is not to be cut.
+  // A text without the limit.
   void whole(const std::string& text) { chars(std::as_bytes(std::span(text))); }
-  // Without their length.
+  // Bytes without their length.
   void raw(std::span<const std::byte> bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
   void require(bool /*is_so*/) {}
   void set(const auto& /*field*/, auto /*value*/) {}
@@ -114,7 +113,7 @@ class ByteReader {
   explicit ByteReader(std::span<const std::byte> bytes, std::size_t most_text_bytes = kAnyLength)
       : rest_(bytes), most_text_bytes_(most_text_bytes) {}
 
-  // Whether all has been well so far, and nothing is left.
+  // True if all fields were valid, and no bytes are left.
   bool is_complete() const { return ok_ && rest_.empty(); }
   void operator()(auto&... values) { (read(values), ...); }
   void whole(std::string& text) { chars(text); }
@@ -148,8 +147,8 @@ class ByteReader {
   void read(std::array<std::byte, kBytes>& value) {
     if (take(kBytes)) std::copy(taken_.begin(), taken_.end(), value.begin());
   }
-  // Items may be larger in memory than on the wire: a list of them grows as they are read, so that a frame of rubbish
-  // costs no memory.
+  // Items may be larger in memory than on the wire. So a list grows as items are read, and an invalid frame costs no
+  // memory.
   template <typename T>
   void read(std::vector<T>& values) {
     const auto n = number<std::uint32_t>();

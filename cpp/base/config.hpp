@@ -1,7 +1,7 @@
 // THE table of settings: name, Horovod's name for it, default, range, meaning; and the values read from it.
 //
 // A setting is read from CIRANDA_<NAME>, else from Horovod's variable, else it has its default. A value that does not
-// parse or is out of range is an InvalidArgument that names the variable, the value and what is accepted.
+// parse or is out of range is an InvalidArgument that names the variable, the value and the accepted values.
 #pragma once
 
 #include <cstdint>
@@ -36,17 +36,17 @@ struct Config {
   std::string port_range;
   std::string interface;
   bool check_data = false;
-  std::int64_t sockets = 0;  // one for each interface
+  std::int64_t sockets = 0;  // 0: one for each interface
   double link_timeout_seconds = 30;
   bool shared_memory = true;
   // Data.
   std::int64_t slot_bytes = 512 << 10;
   std::string algorithm;
-  std::int64_t segment_bytes = 0;    // as the costs say
-  std::int64_t one_shot_bytes = -1;  // as the costs say
+  std::int64_t segment_bytes = 0;    // 0: by cost
+  std::int64_t one_shot_bytes = -1;  // -1: by cost
   std::string wire_dtype;
   std::string costs_folder;
-  std::string staging_copy;  // empty: through the caches
+  std::string staging_copy;  // empty: the faster, as measured (staging_choice.hpp)
   std::int64_t fusion_threshold_bytes = 128 << 20;
   std::int64_t cache_capacity = 65536;
   bool learned_order = true;
@@ -64,7 +64,7 @@ struct Config {
   double stall_shutdown_seconds = 600;
   bool fail_other_orders = false;
   std::string log_level = "warning";
-  // Not the engine's.
+  // Not used by the engine.
   bool check_parameters = true;
   std::string timeline;
   bool timeline_mark_cycles = false;
@@ -102,7 +102,7 @@ using GetEnv = std::function<std::optional<std::string>(const std::string& varia
 Result<Config> read_config(const GetEnv& get_env);
 // The environment of the process.
 GetEnv environment();
-// The same behind settings that count more.
+// The environment, overridden by explicit settings.
 using SettingValues = std::vector<std::pair<std::string, std::string>>;
 GetEnv environment_behind(SettingValues settings);
 Result<Config> read_config();

@@ -1,11 +1,11 @@
 // Copies of data that other cores have written or will read, of some KiB to some MiB.
 //
 // copy_bytes() is std::memcpy. copy_for_others() is for writing staging buffers, which other ranks will read. Through
-// the caches it copies by "rep movsb" where the processor has fast strings, as that need not fetch the lines it
-// overwrites; else by std::memcpy. Over lines that others have read last it copies by the technique that the process
-// has found faster (base/staging_choice.hpp).
+// the caches it copies by "rep movsb" if the processor has fast strings, since that need not fetch the lines it
+// overwrites; else by std::memcpy. Over lines that others have read last it uses the technique that the process has
+// measured as faster (base/staging_choice.hpp).
 //
-// Any thread. What is copied is visible to whoever sees a later release store of this thread.
+// Any thread. The copied bytes are visible to a thread that sees a later release store of this thread.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace ciranda {
 
-// Below, to begin a technique takes longer than it saves.
+// For smaller copies, the start of a technique costs more than it saves.
 inline constexpr std::size_t kLeastStagingBytes = 4096;
 
 // REQUIRES, here and below: the ranges do not overlap.
@@ -26,7 +26,7 @@ inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t n_bytes
 
 void copy_by(StagingCopy technique, std::byte* to, const std::byte* from, std::size_t n_bytes);
 
-// Which core has read the lines last that are written over. What this one has read stays in its caches.
+// The core that has last read the overwritten lines. Lines that this core has read stay in its caches.
 enum class ReadLast : std::uint8_t { kHere, kElsewhere };
 
 void copy_much_for_others(std::byte* to, const std::byte* from, std::size_t n_bytes, ReadLast read_last);

@@ -1,9 +1,9 @@
 // The file in which a user's measured HostCosts are kept, one for each kind of host.
 //
-// What it was measured on (processor, cores, version) is in its name and in it, so that homes that hosts share, and
-// updates, do no harm. Written beside it and renamed: a reader finds the old or the new, never a part.
-// Threads: any. Failure: a file that is not exactly as it should be is an error that says what is wrong with it, and is
-// of no other use.
+// Its name and its contents identify the measured host (processor, cores, version), so that several hosts can share a
+// home folder, and updates invalidate it. It is written to a temporary file and renamed, so a reader finds the old or
+// the new one, never a part.
+// Threads: any. Failure: for an invalid file, an error with the reason; the file is not used.
 #pragma once
 
 #include <optional>
@@ -16,8 +16,8 @@
 namespace ciranda {
 
 struct CostsFile {
-  std::string path;     // empty: there is nowhere to keep one
-  std::string machine;  // one line: what the costs are those of
+  std::string path;     // empty: there is no folder for it
+  std::string machine;  // one line that identifies the measured host
 };
 
 // In `folder`, or if that is empty the user's cache folder ($XDG_CACHE_HOME/ciranda or ~/.cache/ciranda).

@@ -1,6 +1,6 @@
-// CRC32C (Castagnoli): notices every change of up to 32 bits in a row, and of any others all but one in 2^32.
+// CRC32C (Castagnoli): detects every change of up to 32 consecutive bits, and all but one in 2^32 of other changes.
 //
-// By the processor's instruction where it has one, else by tables.
+// Uses the processor's instruction if it has one, else tables.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@
 
 namespace ciranda {
 
-// Of bytes that come in parts: hand in what it was for those before.
+// For bytes in several parts, `before` is the result for the earlier parts.
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before = 0);
 
 namespace detail {
-// Whatever the processor has; for tests.
+// Always by tables; for tests.
 std::uint32_t crc32c_by_tables(std::span<const std::byte> bytes, std::uint32_t before);
 }  // namespace detail
 

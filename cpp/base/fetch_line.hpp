@@ -1,13 +1,13 @@
-// fetch_line(): has a cache line brought here while the thread does something else.
+// fetch_line(): prefetches a cache line while the thread does something else.
 #pragma once
 
 namespace ciranda {
 
-// For writing: what holds `address` need not be fetched once more for the first write to it.
+// Prefetches the line of `address` for writing, so that the first write need not fetch it again.
 template <typename T>
 void fetch_line(const T& address) {
 #if defined(__x86_64__)
-  // What __builtin_prefetch() makes for processors of every age would fetch it for reading only.
+  // For processors of every age, __builtin_prefetch() compiles to a prefetch for reading only.
   asm volatile("prefetchw %0" : : "m"(address));  // NOLINT(hicpp-no-assembler)
 #else
   __builtin_prefetch(&address, 1);

@@ -1,7 +1,7 @@
-// HostCosts: what it costs a host to move data, in numbers that ranks tell each other and choose algorithms by.
+// HostCosts: a host's costs of moving data. Ranks exchange them and choose algorithms by them.
 //
-// Whole numbers: ranks that compute with the same ones come to the same results, whatever compiled them. The defaults
-// are those of a usual server on a 10 Gbit/s network; costs_file.hpp keeps what was measured. Plain values.
+// Whole numbers, so that all ranks compute the same results, with any compiler. The defaults are those of a usual
+// server on a 10 Gbit/s network; costs_file.hpp keeps measured ones. Plain values.
 #pragma once
 
 #include <algorithm>
@@ -61,7 +61,7 @@ constexpr HostCosts within_bounds(HostCosts costs) {
   return costs;
 }
 
-// What fills a link between hosts until the answer to its first byte has come.
+// The number of bytes that fill a link between hosts until the answer to the first byte arrives.
 constexpr std::uint64_t bytes_under_way(const HostCosts& costs) {
   constexpr std::uint64_t kFsPerNs = 1'000'000;
   return 2 * costs.link_round_ns * kFsPerNs / costs.link_fs;

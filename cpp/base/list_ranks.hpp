@@ -1,4 +1,4 @@
-// list_ranks: ranks as they are named in messages.
+// list_ranks: formats a list of ranks for messages.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Logger: one line a message on standard error, with the rank it comes from. Copyable; any thread.
+// Logger: writes each message as one line to standard error, with this rank's number. Copyable; any thread.
 #pragma once
 
 #include <array>

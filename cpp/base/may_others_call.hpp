@@ -1,4 +1,5 @@
-// MayOthersCall: what the engine asks its process, to know whether this rank stands: whether anybody could make a call.
+// MayOthersCall: a function of the process that tells the engine whether some thread could still make a call. If none
+// can, this rank is at a standstill.
 //
 // Any thread.
 #pragma once
@@ -11,15 +12,15 @@
 
 namespace ciranda {
 
-// One that sleeps in wait().
+// A thread that sleeps in wait().
 struct WaitingThread {
   pthread_t thread;
-  pid_t id;  // the system's number of it
+  pid_t id;  // its number in the system
 };
 
-// Whether a thread of the process that is none of these may yet make a call. Whoever cannot tell says that it may.
-// Asked twice in a row by one thread: the second time with the progress lock, so that no call is completed meanwhile;
-// then the answer may wait for no other thread, and is whether the first still holds.
+// True if a thread of the process that is not among `waiting` may still make a call, or if that is not known. One
+// thread calls it twice in a row. The second call is under the progress lock, so that no call is completed meanwhile.
+// It must not wait for another thread, and returns whether the first answer still holds.
 enum class Asked { kAtFirst, kWithLock };
 using MayOthersCall = std::function<bool(std::span<const WaitingThread> waiting, Asked asked)>;
 

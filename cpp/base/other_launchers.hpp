@@ -1,8 +1,7 @@
-// Launchers that start several processes and tell them so, but not how to meet in our way: mpirun, srun, torchrun ...
+// Other launchers of several processes, which do not pass on how Ciranda's ranks connect: mpirun, srun, torchrun ...
 //
-// A process that nobody told its size is a world of one. Where another launcher has started several of the same
-// program, that would be several worlds of one, each training alone without a word. The table says which variables tell
-// of that.
+// A process that is not told its world's size is a world of one. If another launcher has started several processes,
+// each would train alone, without an error. The table lists the variables by which such a launcher can be detected.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +19,17 @@ struct LauncherVariable {
   std::string_view name;
   Means means;
   std::string_view launcher;
-  std::string_view instead;  // what to write; " N " stands for the number of processes
+  std::string_view instead;  // the command to use; " N " stands for the number of processes
 };
 
 std::span<const LauncherVariable> launcher_variables();
 
-// InvalidArgument if this process would be a world of one by accident: nothing says how large its world is, nor
-// (CIRANDA_ENGINE=none) that one is meant, and a launcher's variable says that there are more processes.
+// InvalidArgument if this process would be a world of one by accident: its world's size is not set, a world of one is
+// not requested (CIRANDA_ENGINE=none), and a launcher's variable tells of more processes.
 Status refuse_one_by_accident(const GetEnv& get_env);
 
-// What to warn of if this process is a world of one, but may be the first of several: launchers that tell only their
-// processes' numbers tell the first nothing else.
+// A warning if this process is a world of one, but may be the first of several: some launchers set only the number of
+// each process, which does not tell the first whether there are others.
 std::optional<std::string> doubt_that_one_is_meant(const GetEnv& get_env);
 
 }  // namespace ciranda

@@ -1,7 +1,7 @@
-// OwnThread: says that the calling thread is one that the engine has started in this process. They call nothing by
-// themselves; what callbacks do is for those to know who run them.
+// OwnThread: registers the calling thread as one that the engine has started in this process. Such threads make no
+// calls by themselves; the code that runs callbacks accounts for calls of callbacks.
 //
-// Any thread. In a child after fork() there are none of them, and no engine that asks.
+// Any thread. A child after fork() has no such threads, and no engine that uses the list.
 #pragma once
 
 #include <sys/types.h>
@@ -26,7 +26,7 @@ class OwnThread {
   OwnThread(const OwnThread&) = delete;
   OwnThread& operator=(const OwnThread&) = delete;
 
-  // The system's numbers of all that there are.
+  // The system's numbers of all registered threads.
   static std::vector<pid_t> all() {
     const std::lock_guard lock(mutex_);
     return ids_;

@@ -1,5 +1,5 @@
-// PairCosts: what it costs two ranks of a host to hand each other data through shared memory, as they measured it when
-// they joined (transport/pair_probe.hpp); and what follows from it.
+// PairCosts: the costs for two ranks of a host to exchange data through shared memory, measured when they joined
+// (transport/pair_probe.hpp); and the HostCosts that follow from them.
 //
 // Pure; whole numbers, as HostCosts.
 #pragma once
@@ -16,10 +16,11 @@
 
 namespace ciranda {
 
-// One rank's, with another.
+// One rank's costs with one other rank.
 struct PairCosts {
-  std::uint64_t line_ns = 0;  // the way of a cache line from core to core
-  // A byte written by each technique over what the other has read, and read by this rank of what that has so written.
+  std::uint64_t line_ns = 0;  // latency of a cache line from core to core
+  // For a byte, by technique: written over bytes that the other rank has read, plus read from bytes that the other rank
+  // has so written.
   std::array<std::uint64_t, kStagingCopies.size()> hand_over_fs;
   std::uint64_t read_fs = 0;  // of kCached, the part of reading
 
@@ -31,11 +32,11 @@ struct PairCosts {
 enum class Distance : std::uint8_t { kNear, kFar };
 constexpr std::string_view to_string(Distance distance) { return distance == Distance::kNear ? "near" : "far"; }
 constexpr Distance distance_of(double line_ns) {
-  constexpr double kMostNearNs = 120;  // what was seen: 25 to 70 near, 200 to 250 far
+  constexpr double kMostNearNs = 120;  // measured: 25 to 70 near, 200 to 250 far
   return line_ns <= kMostNearNs ? Distance::kNear : Distance::kFar;
 }
 
-// Of what a rank has measured with others: the most of each. None if it has with nobody.
+// The largest of each cost that a rank has measured with others. None if it has measured with no rank.
 constexpr std::optional<PairCosts> slowest_of(std::span<const std::optional<PairCosts>> measured) {
   std::optional<PairCosts> slowest;
   for (const std::optional<PairCosts>& each : measured) {
@@ -50,13 +51,13 @@ constexpr std::optional<PairCosts> slowest_of(std::span<const std::optional<Pair
   return slowest;
 }
 
-// The assumed costs, those of memory replaced by what follows from what was measured.
+// The assumed costs, with those of memory replaced by costs derived from measurements.
 //
-// What takes time is the bytes that cross to the other core. Of each byte of a reduction of two ranks, one shot hands
-// all over. Two shot hands over a half of the input, and has a half of the result read, written where its writer had
-// just read: (hand over + read) / 2. The cost model has copy + 2 reduce for one, and 3/2 copy + reduce for the other.
+// Only bytes that cross to the other core take time. In a reduction of two ranks, one shot hands over all bytes. Two
+// shot hands over half of the input, and half of the result is read, from lines that its writer had just read: (hand
+// over + read) / 2. The cost model has copy + 2 reduce for one shot, and 3/2 copy + reduce for two shot.
 constexpr HostCosts host_costs_of(const PairCosts& slowest) {
-  constexpr std::uint64_t kLinesOfARound = 2;  // a counter taken back from who looks at it, and fetched there again
+  constexpr std::uint64_t kLinesOfARound = 2;  // the writer takes a counter's line; its reader fetches it again
   const std::uint64_t hand_over_fs = slowest.of(StagingCopy::kCached);
   HostCosts costs;
   costs.shared_round_ns = kLinesOfARound * slowest.line_ns;

@@ -1,4 +1,4 @@
-// parse_number: a text that is a number and nothing else. A pure function.
+// parse_number: parses a text that is a number and nothing else. A pure function.
 #pragma once
 
 #include <charconv>
@@ -8,7 +8,7 @@
 
 namespace ciranda {
 
-// None for what is no number, goes on after it, or is not in T's range.
+// None if the text is no number, has more after the number, or is out of T's range.
 template <typename T>
 std::optional<T> parse_number(std::string_view text) {
   T number{};

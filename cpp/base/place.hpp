@@ -1,9 +1,9 @@
-// Place: on which device the memory of a tensor lies, and in the order of which of the device's queues the tensor is
-// used. A plain value; by default the host's memory, which needs no queue.
+// Place: the device that holds a tensor's memory, and the device's queue that orders the uses of the tensor. A plain
+// value; by default host memory, which needs no queue.
 //
-// A call of tensors on a device takes its place in their queues when it is made: it reads the input after what the
-// queue was given before, and its result is there for what the queue is given after the call is complete. That is so
-// without the host waiting for the device, as for NCCL: the call is complete once the result's copy is in the queue.
+// A call with tensors on a device is ordered in their queues when it is made: it reads the input after all work queued
+// before. Work that is queued after the call has completed sees its result. The host does not wait for the device, as
+// with NCCL: the call is complete once the copy of the result is in the queue.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace ciranda {
 
-// Numbers are DLPack's (DLDeviceType). Which there are beside the host: backend/registry.hpp.
+// Numbers are DLPack's (DLDeviceType). backend/registry.hpp has the types beside the host.
 enum class DeviceType : std::int32_t { kHost = 1 };
 
 struct Place {
   DeviceType type = DeviceType::kHost;
   std::int32_t index = 0;  // of the process's devices of that type
-  void* queue = nullptr;   // of the device, as its own interface has it (a cudaStream_t); outlives what it is given
+  void* queue = nullptr;   // of the device, in its own interface (a cudaStream_t); outlives work queued on it
 
   bool is_host() const { return type == DeviceType::kHost; }
   bool is_beside(const Place& other) const { return type == other.type && index == other.index; }

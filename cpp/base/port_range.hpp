@@ -1,4 +1,4 @@
-// PortRange: the ports that one may listen on, as a setting says it.
+// PortRange: the ports on which a process may listen, from a setting.
 #pragma once
 
 #include <cstdint>

@@ -46,9 +46,9 @@ class TypeClasses {
 struct ReduceOpInfo {
   ReduceOp op;
   std::string_view name;
-  TypeClasses takes;         // the type classes that it makes sense for
+  TypeClasses takes;         // the type classes that it supports
   bool accepts_factors;      // prescale_factor and postscale_factor other than 1, where the type can be scaled
-  bool is_elementwise;       // an element of the result depends on that element of the inputs alone
+  bool is_elementwise;       // an element of the result depends only on the same element of the inputs
   std::string_view meaning;  // for the documentation
 };
 
@@ -89,7 +89,7 @@ constexpr std::optional<ReduceOp> reduce_op_from_wire(std::uint8_t value) {
 
 constexpr bool accepts(ReduceOp op, DataType dtype) { return info(op).takes.contains(info(dtype).type_class); }
 
-// Whether factors other than 1 make sense. bool has nothing to scale.
+// True if factors other than 1 are supported. bool cannot be scaled.
 constexpr bool accepts_factors(ReduceOp op, DataType dtype) {
   return accepts(op, dtype) && info(op).accepts_factors && dtype != DataType::kBool;
 }

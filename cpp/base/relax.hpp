@@ -1,4 +1,4 @@
-// relax(): what a thread does between two looks at a word that another writes, so that it takes less from that one.
+// relax(): a pause between two loads of a word that another thread writes, to disturb that thread less.
 #pragma once
 
 #include <atomic>

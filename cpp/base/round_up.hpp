@@ -1,4 +1,5 @@
-// divide_up() and round_up(): how many units, of cache lines or pages or blocks, something takes, and what they hold.
+// divide_up() and round_up(): the number of units (cache lines, pages, blocks) that hold something, and their total
+// size.
 #pragma once
 
 #include <cstddef>

@@ -37,14 +37,14 @@ class StagingChoice {
 
   StagingCopy current() const { return current_.load(std::memory_order_relaxed); }
 
-  // From now on by this technique alone; by none: as measured, at first through the caches.
+  // From now on uses only this technique; none: as measured, at first through the caches.
   void prescribe(std::optional<StagingCopy> technique) {
     current_.store(technique.value_or(StagingCopy::kCached), std::memory_order_relaxed);
     n_until_trial_.store(technique ? kNever : 0, std::memory_order_relaxed);
     is_doubted_.store(false, std::memory_order_relaxed);
   }
 
-  // Counts a copy: whether it is to be timed.
+  // Counts a copy. True if it must be timed.
   bool is_trial_due() {
     const std::uint32_t n = n_until_trial_.load(std::memory_order_relaxed);
     if (n == kNever) return false;
@@ -52,8 +52,8 @@ class StagingChoice {
     return n == 0;
   }
 
-  // What the halves of a copy took. Another technique is taken after two trials in a row that speak for it: one may
-  // have been interrupted.
+  // The times of the halves of a copy. The technique changes after two trials in a row that favour the other: a single
+  // one may have been interrupted.
   void note_trial(Duration cached, Duration past_caches) {
     const StagingCopy better = past_caches * kLeastGain < cached ? StagingCopy::kPastCaches : StagingCopy::kCached;
     const bool is_confirmed = better == current();
@@ -68,7 +68,7 @@ class StagingChoice {
 
  private:
   static constexpr std::uint32_t kNever = ~std::uint32_t{0};
-  // Who reads what was written past the caches takes up to twice as long: writing has to gain more than that costs.
+  // Reading bytes that were written past the caches takes up to twice as long, so writing has to gain more than that.
   static constexpr int kLeastGain = 2;
 
   std::atomic<StagingCopy> current_{StagingCopy::kCached};
@@ -76,7 +76,7 @@ class StagingChoice {
   std::atomic<bool> is_doubted_{false};
 };
 
-// The process's.
+// The choice of this process.
 StagingChoice& staging_choice();
 
 }  // namespace ciranda

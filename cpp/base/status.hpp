@@ -1,7 +1,7 @@
 // Status and Result: how every fallible call inside the engine reports failure.
 //
-// Errors are values in the engine and become exceptions only at a binding. They are sorted by what the caller can do
-// about them (see ErrorKind), and every message names the operation, the tensor and the ranks concerned.
+// Errors are values in the engine and become exceptions only at a binding. Their kinds tell what the caller can do
+// (see ErrorKind), and every message names the operation, the tensor and the ranks concerned.
 // Thread-safety: plain values; share them as you would a std::string.
 #pragma once
 
@@ -20,7 +20,7 @@ enum class ErrorKind : std::uint8_t {
   kInvalidArgument = CIRANDA_INVALID_ARGUMENT,  // this call is wrong: fix the call
   kMismatch = CIRANDA_MISMATCH,     // ranks disagree about one tensor: fix the script; the engine goes on working
   kRanksLost = CIRANDA_RANKS_LOST,  // a rank died: rebuild the world
-  kTimeout = CIRANDA_TIMEOUT,       // a rank never came, or a peer did not answer in time
+  kTimeout = CIRANDA_TIMEOUT,       // a rank never arrived, or a peer did not answer in time
   kAborted = CIRANDA_ABORTED,       // shut down, here or on another rank
   kInternal = CIRANDA_INTERNAL,     // our bug, or the operating system refused something it should grant
 };

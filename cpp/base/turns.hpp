@@ -1,7 +1,7 @@
-// Turns: two threads, of one process or of two that share memory, act in turn. A cache line says whose turn it is, so
-// that giving it to the other and having it back takes twice the way of a line between their cores.
+// Turns: two threads, of one process or of two that share memory, act in turn. One cache line holds whose turn it is,
+// so passing the turn and getting it back takes twice the latency of a line between their cores.
 //
-// Threads: one a side. Failure: none. What one side wrote before it passed the turn on, the other sees.
+// Threads: one a side. Failure: none. A side sees all that the other wrote before it passed the turn.
 #pragma once
 
 #include <algorithm>
@@ -18,12 +18,12 @@ class Turns {
   using Clock = std::chrono::steady_clock;
   enum class Side : std::uint8_t { kFirst, kSecond };
 
-  // REQUIRES: the word is 0 when the first of them comes, outlives this, and is alone on its cache lines.
+  // REQUIRES: the word is 0 when the first side arrives, outlives this object, and is alone on its cache lines.
   Turns(std::atomic<std::uint64_t>& word, Side side) : word_(&word), next_(side == Side::kFirst ? 0 : 1) {}
 
-  // Until it is this side's turn; false where it is not by then.
+  // Waits until it is this side's turn. False: it is not by the deadline.
   bool await(Clock::time_point deadline) const {
-    constexpr int kSpins = 4096;  // more than any way of a line takes
+    constexpr int kSpins = 4096;  // longer than any latency of a line
     for (int n_spins = 0; word_->load(std::memory_order_acquire) != next_; ++n_spins) {
       if (n_spins < kSpins) continue;
       if (Clock::now() >= deadline) return false;
@@ -39,8 +39,8 @@ class Turns {
     next_ += 2;
   }
 
-  // The way of the line, in nanoseconds: the best of some tries. Both sides call it; none where the other does not come
-  // by then, and both are then of no further use.
+  // The latency of the line in nanoseconds, the best of several tries. Both sides call it. None if the other does not
+  // arrive by the deadline; both objects are then of no further use.
   std::optional<double> one_way_ns(Clock::time_point deadline) {
     constexpr int kTries = 5;
     constexpr int kTurns = 100;
@@ -61,7 +61,7 @@ class Turns {
 
  private:
   std::atomic<std::uint64_t>* word_;
-  std::uint64_t next_;  // what the word is at this side's next turn
+  std::uint64_t next_;  // the value of the word at this side's next turn
 };
 
 }  // namespace ciranda

@@ -20,12 +20,13 @@ struct Range {
   std::size_t size() const { return end - begin; }
 };
 
-// The tensors after one another, cut into blocks, and who has which. Positions are those in the list of contributors.
+// All tensors, one after the other, cut into blocks, and the owner of each block. Positions are indices in the list of
+// contributors.
 class Shares {
  public:
   struct Block {
     std::size_t tensor;
-    std::size_t begin;  // element, among all
+    std::size_t begin;  // index of an element, counted over all tensors
     std::size_t count;
   };
 
@@ -66,7 +67,7 @@ class Shares {
   std::vector<Block> blocks_;
 };
 
-// T: what is computed in.
+// T: the type of the arithmetic.
 template <class T>
 class AdasumOf final : public Adasum {
  public:
@@ -108,16 +109,16 @@ class AdasumOf final : public Adasum {
 
   std::size_t n_summands() const { return options_.contributors.size(); }
   std::size_t rank_at(std::size_t position) const { return static_cast<std::size_t>(options_.contributors[position]); }
-  bool is_computed_in() const { return element_bytes_ == sizeof(T); }  // elements are, as they are
+  bool is_computed_in() const { return element_bytes_ == sizeof(T); }  // elements need no conversion
   Range elements() const { return shares_.elements_of(position_); }
   Range blocks() const { return shares_.blocks_of(position_); }
 
-  // This rank's share of what the contributor at that position contributed.
+  // This rank's share of the tensors of the contributor at that position.
   std::span<T> summand(std::size_t position) {
     return std::span(values_).subspan(position * elements().size(), elements().size());
   }
 
-  // Pairs of a level: positions p * 2 * stride and stride after it.
+  // The pairs of a level: positions p * 2 * stride and p * 2 * stride + stride.
   std::size_t n_pairs() const { return (n_summands() + stride_ - 1) / (2 * stride_); }
   Dots& dots_of(std::size_t block, std::size_t pair) { return dots_[block * n_pairs() + pair]; }
 

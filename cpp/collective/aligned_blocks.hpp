@@ -1,6 +1,6 @@
 // AlignedBlocks: the subtrees of the tree in which inputs are combined (kernels.hpp). At level k ranks are in blocks of
-// 2^k that begin at multiples of that; the last may have fewer. At each level two neighbouring blocks make one of the
-// next, and one that has no neighbour on its right is passed up as it is. Pure.
+// 2^k, which begin at multiples of 2^k; the last block may be smaller. Two neighbouring blocks form one of the next
+// level; a block without a neighbour on its right moves up unchanged. Pure.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ struct AlignedBlocks {
     int end;
     int size() const { return end - begin; }
   };
-  // Of `rank`, at a level; and the one with which it makes one of the next, empty where there is none.
+  // The block of `rank` at a level, and the block with which it forms one of the next level; empty if there is none.
   Block block(int level, int rank) const {
     const int begin = rank >> level << level;
     return {begin, std::min(begin + (1 << level), n_ranks)};
@@ -30,13 +30,13 @@ struct AlignedBlocks {
   }
   static constexpr bool is_left(int level, int rank) { return (rank >> level & 1) == 0; }
 
-  // Who has what the sibling's ranks have in common and gives it to `rank`: of a block of fewer, each gives it to
-  // several. REQUIRES, here and below: the sibling is not empty.
+  // The rank of the sibling that sends the sibling's result to `rank`. In a smaller sibling, each rank serves several.
+  // REQUIRES, also for targets(): the sibling is not empty.
   int source(int level, int rank) const {
     const Block from = sibling(level, rank);
     return from.begin + (rank - block(level, rank).begin) % from.size();
   }
-  // Those to whom `rank` gives what its block has.
+  // The ranks to which `rank` sends its block's result.
   std::vector<int> targets(int level, int rank) const {
     const Block own = block(level, rank);
     const Block to = sibling(level, rank);
@@ -44,7 +44,7 @@ struct AlignedBlocks {
     for (int target = to.begin + (rank - own.begin); target < to.end; target += own.size()) all.push_back(target);
     return all;
   }
-  // To how many a rank gives it, of those that give it to most. REQUIRES: level < n_levels().
+  // The largest number of targets of any rank. REQUIRES: level < n_levels().
   int most_targets(int level) const {
     const int width = 1 << level;
     const Block last = block(level, n_ranks - 1);

@@ -1,13 +1,13 @@
-// ArenaSession: this rank's place in the chunk sequence of a shared arena. All ranks run the same collectives in the
-// same order, so each knows the number of every chunk without being told.
+// ArenaSession: this rank's position in the chunk sequence of a shared arena. All ranks run the same collectives in the
+// same order, so each computes the number of every chunk by itself.
 //
 // Invariant: chunk k may be packed once every member has consumed chunk k - 2, which used the same slot. Every member
-// publishes every counter it is waited for on, and kConsumed for every chunk, also where it had nothing to do.
+// publishes every counter that others wait for, and kConsumed for every chunk, even if it had nothing to do.
 //
-// A chunk has kParts, each in its part of the slot, and may be handed over part by part: part p is of chunk p / kParts.
-// Counters tell how many parts a member has done with. Who does with a whole chunk at a time publishes the last part.
-// Parts that the last chunk of a collective does not need are left out: a counter that is at a later part speaks for
-// all before it.
+// A chunk has kParts parts, each in its part of the slot, and may be handed over part by part: part p belongs to chunk
+// p / kParts. Counters count the parts that a member has finished. A member that handles a whole chunk at once
+// publishes its last part. Parts that the last chunk of a collective does not need are skipped: a counter that has
+// reached a later part includes all parts before.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,8 @@ class ArenaSession {
   int member() const { return arena_.member(); }
   std::size_t slot_bytes() const { return arena_.slot_bytes(); }
   std::size_t part_bytes() const { return slot_bytes() / kParts; }
-  // What each of so many may have of a slot that is shared out equally: whole cache lines. 0: they are too many.
+  // The bytes of each share if a slot is divided equally into n_shares: whole cache lines. 0: there are too many
+  // shares.
   std::size_t share_bytes(int n_shares) const {
     constexpr std::size_t kLine = 64;
     return slot_bytes() / static_cast<std::size_t>(n_shares) / kLine * kLine;
@@ -43,7 +44,7 @@ class ArenaSession {
     return slot(member, part / kParts) + part % kParts * part_bytes();
   }
 
-  // The numbers of the next n_chunks chunks: the first of them.
+  // Takes the numbers of the next n_chunks chunks, and returns the first.
   std::uint64_t take(std::uint64_t n_chunks) {
     const std::uint64_t first = next_chunk_;
     next_chunk_ += n_chunks;
@@ -56,10 +57,10 @@ class ArenaSession {
   bool have_all(Counter which, std::uint64_t chunk) const { return have_all_part(which, last_part(chunk)); }
   // The members that have not published `which` for the chunk.
   std::vector<int> lacking(Counter which, std::uint64_t chunk) const { return lacking_part(which, last_part(chunk)); }
-  // The members that keep a chunk's slot from being free.
+  // The members that have not yet consumed the chunk that used this chunk's slot before.
   std::vector<int> holding_slot(std::uint64_t chunk) const { return holding_part(last_part(chunk)); }
 
-  // The same for those that hand chunks over part by part.
+  // The same for parts.
   static std::uint64_t first_part(std::uint64_t chunk) { return chunk * kParts; }
   static std::uint64_t last_part(std::uint64_t chunk) { return first_part(chunk) + kParts - 1; }
   bool is_part_free(std::uint64_t part) const {

@@ -6,7 +6,7 @@
 namespace ciranda {
 namespace {
 
-// Positions are from 0, the root's.
+// Positions are counted from the root, which is 0.
 int parent_of(TreeShape shape, int position) {
   if (position == 0) return -1;
   if (shape == TreeShape::kChain) return position - 1;
@@ -41,7 +41,7 @@ void add_place(TreePlace& place, TreeShape shape, const std::vector<int>& ranks,
 TreePlace place_in_tree(TreeShape shape, const std::vector<int>& host_of, int root, int rank) {
   const auto n = static_cast<int>(host_of.size());
   const auto host = [&](int of) { return host_of[static_cast<std::size_t>(of)]; };
-  std::vector<int> heads;       // of hosts, in the order in which they come after the root
+  std::vector<int> heads;       // the first rank of each host, in rank order from the root on
   std::vector<int> neighbours;  // the ranks of this rank's host, its head first
   std::vector<bool> has_head(host_of.size(), false);
   for (int distance = 0; distance < n; ++distance) {

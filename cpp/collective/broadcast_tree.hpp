@@ -1,9 +1,9 @@
-// The trees along which a broadcast is passed on: from whom a rank gets it, and to whom it passes it on.
+// The trees along which ranks forward a broadcast: each rank's parent and children.
 //
-// One rank of each host is on the tree over hosts: the root, and of other hosts the first after it. From there it goes
-// on within the host, along a tree of the same shape, so that each link carries it once in each direction a tree needs.
-//   binomial   after k rounds 2^k hosts have it; the root sends it once a round
-//   chain      each passes it on to one other; who waits longest is as many hops away as there are ranks
+// One rank of each host is in the tree over hosts: the root, and on each other host the first rank after the root. That
+// rank forwards within its host, along a tree of the same shape, so each host receives the data over its link once.
+//   binomial   after k rounds 2^k hosts have the data; the root sends it once a round
+//   chain      each rank forwards to one other; the last is as many hops away as there are ranks
 // Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH, 2005 (binomial);
 // Watts, van de Geijn: A Pipelined Broadcast for Multidimensional Meshes, 1995 (chain).
 // Pure.
@@ -17,11 +17,11 @@ namespace ciranda {
 enum class TreeShape : std::uint8_t { kBinomial, kChain };
 
 struct TreePlace {
-  int parent = -1;            // -1: the root's
-  std::vector<int> children;  // those that have the most to pass on first
+  int parent = -1;            // -1: this rank is the root
+  std::vector<int> children;  // the child with the largest subtree first
 };
 
-// host_of: by rank, a number of its host, alike on all ranks.
+// host_of: by rank, the number of its host; the same on all ranks.
 TreePlace place_in_tree(TreeShape shape, const std::vector<int>& host_of, int root, int rank);
 
 }  // namespace ciranda

@@ -14,9 +14,9 @@ namespace {
 
 constexpr std::size_t kDepth = TwoRounds::kDepth;
 
-// A block is cut into slices, one for each rank of the host that has fewest, and those into a share for each host.
-// Neighbours are the ranks of this host, counterparts those that have the same slice on other hosts; ranks of larger
-// hosts that have no slice only contribute their input and get the result. A block's four rounds:
+// A block is cut into slices, one for each rank of the smallest host, and a slice into shares, one for each host.
+// Neighbours are the ranks of this host; counterparts are the ranks with the same slice on other hosts. Ranks of larger
+// hosts without a slice only contribute their input and get the result. A block's four rounds:
 //   neighbours exchange slices;     combine: each has the host's sums of its slice, one for each of its parts
 //   counterparts exchange shares;   finish: each has the result of its share of its slice
 //   counterparts exchange results;  share: each has the result of its slice
@@ -65,11 +65,11 @@ class ByHosts final : public RunningCollective {
     std::vector<std::span<std::byte>> slices;  // this rank's, by neighbour
     std::vector<OutputPieces> slice_pieces;
     std::vector<std::span<std::byte>> sums;    // of the host's parts, of this rank's slice
-    std::vector<InputPieces> sum_pieces;       // what is for each host: its share of all sums
-    std::vector<std::span<std::byte>> shares;  // this rank's, by host: of its sums, one after the other
+    std::vector<InputPieces> sum_pieces;       // to send to each host: its share of all sums
+    std::vector<std::span<std::byte>> shares;  // this rank's share of each host's sums, one after the other
     std::vector<OutputPieces> share_pieces;
-    std::vector<std::span<std::byte>> between;  // what the steps give, all but the last
-    std::span<std::byte> result;                // used where the output is in several pieces
+    std::vector<std::span<std::byte>> between;  // the results of all steps but the last
+    std::span<std::byte> result;                // used if the output is in several pieces
     InputPieces result_pieces;                  // where the result is
   };
 
@@ -84,7 +84,7 @@ class ByHosts final : public RunningCollective {
   int neighbour(int place) const { return range(host_).begin + place; }
   int counterpart(int host) const { return range(host).begin + own_; }
 
-  // All relative to the whole plan.
+  // All offsets are relative to the whole plan.
   Slice block_range(std::size_t block) const { return block_of(plan_.n_bytes, block_bytes_, block); }
   Slice slice(std::size_t block, int place) const {
     const Slice whole = block_range(block);
@@ -120,8 +120,8 @@ class ByHosts final : public RunningCollective {
     }
   }
 
-  // At most one block further in one of the rounds. The order of the queues (TwoRounds) must be the same on both sides:
-  // each round therefore waits for the one before it in that order, whatever has come already.
+  // Advances one round by one block at most. Both sides must queue in the same order (TwoRounds), so each round waits
+  // for the one before it in that order, even if its data has already arrived.
   bool advance() {
     if (may_share(n_shared_)) {
       share_with_neighbours(n_shared_++);
@@ -233,7 +233,7 @@ class ByHosts final : public RunningCollective {
     return std::all_of(counterparts_.begin(), counterparts_.end(),
                        [&](int host) { return transfers_.n_received(counterpart(host)) > index; });
   }
-  // What the counterparts were sent has left.
+  // True if the channels have taken the data sent to all counterparts.
   bool have_all_taken(std::size_t index) const {
     return std::all_of(counterparts_.begin(), counterparts_.end(),
                        [&](int host) { return transfers_.n_sent(counterpart(host)) > index; });
@@ -247,7 +247,7 @@ class ByHosts final : public RunningCollective {
   int n_hosts_;
   int host_;
   int n_neighbours_;
-  int own_;  // this rank's place among its neighbours
+  int own_;  // this rank's index among its neighbours
   std::size_t block_bytes_;
   TwoRounds rounds_;
   PairTransfers transfers_;

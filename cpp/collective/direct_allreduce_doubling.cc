@@ -10,8 +10,8 @@
 namespace ciranda {
 namespace {
 
-// One segment of the plan after the other, and of each one level after the other. Two ranks have something for each
-// other at one level only, so their queues are in the same order whichever of them is ahead.
+// Processes the plan segment by segment, and each segment level by level. Two ranks exchange data at one level only, so
+// their queues have the same order even if one of them is ahead.
 class Doubling final : public RunningCollective {
  public:
   explicit Doubling(const Launch& launch)
@@ -58,14 +58,14 @@ class Doubling final : public RunningCollective {
     int level;
     int source;
     std::vector<int> targets;
-    bool is_left;                      // of the two blocks that are combined
-    std::span<std::byte> own = {};     // what this rank's block gives, up to here
-    std::span<std::byte> theirs = {};  // what the block beside it does
+    bool is_left;                      // this rank's block is the left one of the two
+    std::span<std::byte> own = {};     // the partial result of this rank's block
+    std::span<std::byte> theirs = {};  // that of the neighbouring block
     InputPieces own_pieces = {};
     OutputPieces their_pieces = {};
   };
 
-  // The input is copied: the output, which may be the same memory, is written while others still take it.
+  // Copies the input, because the output may be the same memory and is written before all have received the input.
   void begin_segment(std::size_t offset) {
     offset_ = offset;
     n_bytes_ = std::min(segment_bytes_, plan_.n_bytes - offset);
@@ -74,7 +74,7 @@ class Doubling final : public RunningCollective {
     const auto own = rounds_.front().own.first(n_bytes_);
     gather(plan_.input, offset_, own);
     if (rounding_.is_of_inputs()) kernels::round_to_bfloat16(own);
-    // Whom this rank meets first has combined some already, and so scaled them.
+    // If this rank skips the first level, its first partner has combined and so scaled inputs already.
     const std::array<const std::byte*, 1> input{own.data()};
     if (rounds_.front().level > 0) kernels::reduce(in_parts_.of_part, input, own);
     exchange();
@@ -109,13 +109,13 @@ class Doubling final : public RunningCollective {
 
   const Plan& plan_;
   kernels::Reduction reduction_;
-  InParts in_parts_;  // a part is a block's
+  InParts in_parts_;  // a part is the result of a block
   Rounding rounding_;
   PairTransfers transfers_;
   std::size_t segment_bytes_;
   std::vector<Round> rounds_;
-  // The segment at hand.
-  std::size_t n_segments_ = 0;  // with it
+  // The current segment.
+  std::size_t n_segments_ = 0;  // begun so far
   std::size_t offset_ = 0;
   std::size_t n_bytes_ = 0;
   std::size_t round_ = 0;

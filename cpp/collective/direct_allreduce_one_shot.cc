@@ -36,7 +36,7 @@ class OneShot final : public RunningCollective {
   std::vector<int> awaited() const override { return transfers_.awaited(); }
 
  private:
-  // The own input is read where it lies, if it lies in one piece.
+  // This rank's own input is read in place if it lies in one piece.
   void receive(int self, Scratch& scratch) {
     constexpr std::size_t kLine = 64;
     const std::size_t stride = round_up(plan_.n_bytes, kLine);

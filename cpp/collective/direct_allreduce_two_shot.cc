@@ -59,18 +59,18 @@ class TwoShot final : public RunningCollective {
   struct Stage {
     std::vector<std::span<std::byte>> arrived;  // own slice of each rank's block
     std::vector<OutputPieces> arrived_pieces;
-    std::span<std::byte> result;  // used where the output is in several pieces, or there is none
+    std::span<std::byte> result;  // used if the output is in several pieces, or there is none
     InputPieces result_pieces;    // where the result is
   };
 
   Stage& stage(std::size_t block) { return stages_[block % kDepth]; }
 
-  // Relative to the whole plan.
+  // The offset is relative to the whole plan.
   Slice slice(std::size_t block, int rank) const {
     return slice_of(block_of(plan_.n_bytes, block_bytes_, block), mesh_.size(), rank);
   }
 
-  // Ranks that contribute or receive nothing take their place in the queues with transfers of nothing.
+  // For ranks that contribute or receive nothing, empty transfers are queued, to keep the order of the queues.
   void exchange_slices(std::size_t block) {
     const std::size_t n_own = slice(block, mesh_.rank()).n_bytes;
     for_peers([&](int peer) {
@@ -94,7 +94,7 @@ class TwoShot final : public RunningCollective {
   bool has_all_slices(std::size_t block) const {
     return all_peers([&](int peer) { return transfers_.n_received(peer) > TwoRounds::first(block); });
   }
-  // The results of the block that used this stage before have left.
+  // True if the channels have taken the results of the block that used this stage before.
   bool is_result_free(std::size_t block) const {
     if (block < kDepth) return true;
     return all_peers([&](int peer) { return transfers_.n_sent(peer) > TwoRounds{n_blocks_}.second(block - kDepth); });
@@ -117,7 +117,7 @@ class TwoShot final : public RunningCollective {
     if (receives_ && in_place.empty()) scatter(plan_.output, own.offset, result);
   }
 
-  // As the others get what comes from here.
+  // This rank's input with the same bits that the others use: rounded if they receive it rounded.
   const std::byte* own_input(std::size_t offset, std::span<std::byte> staging) const {
     const std::byte* input = contiguous_or_gathered(plan_.input, offset, staging);
     if (!rounds_) return input;

@@ -53,11 +53,11 @@ class TreeBroadcast final : public RunningCollective {
   std::size_t n_bytes_;
   std::size_t segment_bytes_;
   PairTransfers transfers_;
-  InputPieces arrived_;  // the plan's output, to send from; empty where nothing is passed on
+  InputPieces arrived_;  // the plan's output, to send from; empty if this rank forwards nothing
   std::size_t n_passed_on_ = 0;
 };
 
-// Everybody is a child of the root.
+// All other ranks are children of the root.
 TreePlace place_in_star(const Mesh& mesh, int root) {
   if (mesh.rank() != root) return {root, {}};
   TreePlace place;

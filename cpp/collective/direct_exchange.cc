@@ -36,15 +36,15 @@ class DirectExchange final : public RunningCollective {
   std::vector<int> awaited() const override { return transfers_.awaited(); }
 
  private:
-  // What is for a peer, where nothing that comes in is written before it has gone.
+  // The data for a peer, in memory that no arriving data overwrites before it is sent.
   const InputPieces& safe(const Plan& plan, const InputPieces& input, const OutputPieces& output) {
     if (!plan.input_by_rank.empty()) return share_memory(input, output) ? kept(input) : input;
-    // Of an allgather, the rows of the first rank may come to where the input lies.
+    // In an allgather, the first rank's rows may be received into the memory of the input.
     if (plan.output_by_rank.empty() || !share_memory(input, plan.output_by_rank.front())) return input;
     return own_rows_of_result(plan);
   }
 
-  // In place, what is for a rank and what comes from it lie at the same place, or apart.
+  // In a collective in place, a rank's outgoing and incoming data are at the same addresses, or do not overlap.
   static bool share_memory(const InputPieces& input, const OutputPieces& output) {
     const auto inputs = input.pieces();
     const auto outputs = output.pieces();
@@ -54,14 +54,14 @@ class DirectExchange final : public RunningCollective {
     return false;
   }
 
-  // A copy: the other rank's bytes may come before these have gone.
+  // Copies the input, because the other rank's bytes may arrive before these are sent.
   const InputPieces& kept(const InputPieces& input) {
     std::vector<std::byte>& bytes = kept_.emplace_back(input.n_bytes());
     gather(input, 0, bytes);
     return kept_pieces_.emplace_back(bytes.data(), bytes.size());
   }
 
-  // To where the input is copied before anything comes in.
+  // This rank's rows of the result, into which the input is copied before any data is received.
   const InputPieces& own_rows_of_result(const Plan& plan) {
     if (own_rows_.n_bytes() > 0) return own_rows_;
     const OutputPieces& own = plan.output_by_rank[static_cast<std::size_t>(rank_)];

@@ -49,7 +49,7 @@ class DirectReducescatter final : public RunningCollective {
     return moved ? Progress::kMoved : Progress::kStuck;
   }
 
-  // Others that are held up themselves do not take what is sent either: they are not to be named.
+  // Does not name ranks that only fail to take data: they may be waiting for others themselves.
   std::vector<int> awaited() const override {
     std::vector<int> ranks;
     for (const int rank : contributors_) {

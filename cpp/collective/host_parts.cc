@@ -9,7 +9,7 @@ namespace {
 
 int left_size(const RankRun& range) { return static_cast<int>(std::bit_ceil(static_cast<unsigned>(range.size())) / 2); }
 
-// Those that lie in a subtree, of parts in rank order.
+// The parts, given in rank order, that lie in a subtree.
 std::pair<std::size_t, std::size_t> places_within(const RankRun& range, const std::vector<RankRun>& all) {
   const auto begins_before = [](const RankRun& part, int rank) { return part.begin < rank; };
   const auto first = std::lower_bound(all.begin(), all.end(), range.begin, begins_before);
@@ -54,12 +54,12 @@ HostParts::HostParts(std::vector<RankRun> runs) : hosts(std::move(runs)), n_rank
   add_steps({0, n_ranks}, all);
 }
 
-// Returns the place of what a subtree gives.
+// Returns the index of the result of a subtree.
 std::size_t HostParts::add_steps(const RankRun& range, const std::vector<RankRun>& all) {
   const auto [first, end] = places_within(range, all);
   if (end - first == 1) return first;
   Step step;
-  // Parts of as many ranks each, of which only the last may have fewer, are as the inputs of a kernel are.
+  // Parts of equal size, of which only the last may be smaller, are combined like the inputs of a kernel: in one step.
   const int size = all[first].size();
   const bool are_alike =
       std::all_of(all.begin() + static_cast<std::ptrdiff_t>(first), all.begin() + static_cast<std::ptrdiff_t>(end) - 1,

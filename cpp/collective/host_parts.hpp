@@ -1,6 +1,7 @@
-// HostParts: what hosts combine by themselves, and how that is combined to the result of all, where each host has any
-// number of ranks that follow each other. A host gives a part for each of the largest subtrees of the tree over all
-// ranks (kernels.hpp) that it has all of: one if it has an aligned power of two of ranks, else a few. Pure.
+// HostParts: the partial results ("parts") that each host combines by itself, and the steps that combine the parts to
+// the final result. Each host has any number of consecutive ranks. A host has one part for each of the largest subtrees
+// of the tree over all ranks (kernels.hpp) that lie within it: one part if it has an aligned power of two of ranks,
+// else a few. Pure.
 #pragma once
 
 #include <cstddef>
@@ -17,24 +18,24 @@ struct RankRun {
   friend bool operator==(const RankRun&, const RankRun&) = default;
 };
 
-// By rank, the number of a host -> the ranks that follow each other on one.
+// Turns the host numbers by rank into the runs of consecutive ranks on one host.
 std::vector<RankRun> runs_of(const std::vector<int>& host_of);
 
 struct HostParts {
   explicit HostParts(std::vector<RankRun> runs);
 
-  // Combines, in the order of the kernels, what these are the places of: parts of all hosts, counted in rank order, and
-  // behind them what steps before have given.
+  // Combines values, in the order of the kernels. Inputs are indices: those of the parts of all hosts, in rank order,
+  // and then those of the results of earlier steps.
   struct Step {
     std::vector<std::size_t> inputs;
   };
 
-  // Whether some host has less to give than its ranks have.
+  // True if some host has fewer parts than ranks.
   bool are_fewer() const { return n_parts < static_cast<std::size_t>(n_ranks); }
 
   std::vector<RankRun> hosts;
   std::vector<std::vector<RankRun>> parts;  // by host
-  std::vector<Step> steps;                  // the last gives the result of all
+  std::vector<Step> steps;                  // the last gives the final result
   std::size_t n_parts = 0;
   std::size_t most_parts = 0;  // of a host
   int n_ranks;

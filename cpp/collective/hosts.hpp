@@ -1,4 +1,4 @@
-// How the ranks of a mesh lie on hosts, as far as algorithms make use of it.
+// The placement of a mesh's ranks on hosts, as algorithms need it.
 #pragma once
 
 #include <bit>
@@ -10,9 +10,9 @@
 
 namespace ciranda {
 
-// n if there are several hosts and the k-th has the ranks from k * n to k * n + n - 1, n a power of two and more than
-// 1; else 0. The same on all ranks. The labels of hosts decide, so nothing but speed may depend on it,
-// unless rounding is asked for (rounding.hpp).
+// n if there are several hosts, the k-th has the ranks from k * n to k * n + n - 1, and n is a power of two above 1;
+// else 0. The same on all ranks. It is derived from the labels of hosts, so only speed may depend on it, and with
+// rounding to bfloat16 (rounding.hpp) also results.
 inline int ranks_per_host(const Mesh& mesh) {
   const auto is_with_previous = [&mesh](int rank) { return mesh.peer(rank).host == mesh.peer(rank - 1).host; };
   int n = 1;
@@ -24,7 +24,7 @@ inline int ranks_per_host(const Mesh& mesh) {
   return n;
 }
 
-// By rank, a number of its host: they are counted in the order of their lowest ranks. The same on all ranks.
+// The number of each rank's host. Hosts are numbered in the order of their lowest ranks. The same on all ranks.
 inline std::vector<int> host_numbers(const Mesh& mesh) {
   std::map<std::string, int> numbers;
   std::vector<int> host_of;

@@ -53,7 +53,7 @@ std::vector<int> PairTransfers::awaited() const {
 
 bool PairTransfers::step() {
   bool moved = false;
-  for (int distance = 1; distance < mesh_.size(); ++distance) {  // begin behind oneself: not all at the same peer
+  for (int distance = 1; distance < mesh_.size(); ++distance) {  // rotated: not all begin with the same peer
     const int peer = (mesh_.rank() + distance) % mesh_.size();
     Peer& queues = peers_[static_cast<std::size_t>(peer)];
     if (queues.is_idle()) continue;

@@ -1,8 +1,8 @@
 // PairTransfers: moves ranges of bytes between piece lists and the data channels of a mesh, many peers at once.
 //
-// Each peer has a queue of sends and one of receives, done in order; both sides must queue the same number of bytes,
-// not necessarily cut alike. Nothing is copied but by the channel itself, unless values are rounded on the way. The
-// piece lists outlive their transfers.
+// Each peer has a queue of sends and a queue of receives, each done in order. Both sides must queue the same number of
+// bytes, but may cut them differently. Only the channel copies bytes, unless values are rounded on the way. The piece
+// lists must outlive their transfers.
 #pragma once
 
 #include <cstddef>
@@ -20,22 +20,22 @@ class PairTransfers {
  public:
   explicit PairTransfers(Mesh& mesh) : mesh_(mesh), peers_(static_cast<std::size_t>(mesh.size())) {}
 
-  // What this peer and this rank have for each other is float32, and travels as bfloat16. REQUIRES: it does the same.
+  // Data between this peer and this rank is float32, and travels as bfloat16. REQUIRES: the peer calls this too.
   void round_for(int peer) { peers_[static_cast<std::size_t>(peer)].rounded.emplace(); }
 
   void send(int peer, const InputPieces& pieces, std::size_t offset, std::size_t n_bytes);
   void receive(int peer, const OutputPieces& pieces, std::size_t offset, std::size_t n_bytes);
 
-  // Whole transfers done so far, in the order queued.
+  // The number of whole transfers done so far, in the order queued.
   std::size_t n_sent(int peer) const { return peers_[static_cast<std::size_t>(peer)].sends.n_done; }
   std::size_t n_received(int peer) const { return peers_[static_cast<std::size_t>(peer)].receives.n_done; }
 
   bool is_idle() const { return n_open_ == 0 && n_unsent_ == 0; }
 
-  // The peers that still have to send, or to take, something.
+  // The peers with unfinished transfers.
   std::vector<int> awaited() const;
 
-  // Moves what the channels take and have now. Returns whether anything moved.
+  // Writes and reads as many bytes as the channels allow now. Returns whether any bytes moved.
   bool step();
 
  private:
@@ -68,7 +68,7 @@ class PairTransfers {
   Mesh& mesh_;
   std::vector<Peer> peers_;
   std::size_t n_open_ = 0;
-  std::size_t n_unsent_ = 0;  // peers for which something is kept
+  std::size_t n_unsent_ = 0;  // peers with unsent rounded bytes
 };
 
 }  // namespace ciranda

@@ -1,11 +1,11 @@
-// RegionPieces: for one allreduce, the memory of every member that the others can reach (SharedRegions), so that it
-// need not be packed.
+// RegionPieces: for one allreduce, the tensors of every member that lie in memory which the others have mapped
+// (SharedRegions), so that they need not be packed.
 //
-// Before a member publishes kPacked for the first chunk it tells where its memory lies, or that it is its own alone;
-// when all have, everybody reads what the others told. Small pieces that travel along with those in regions are staged:
-// copied to where all reach them, and the result back. Table and stage are written anew only when the member's next
-// allreduce of this kind begins, and by then nobody reads them any more: the member waits until all have reduced their
-// slices.
+// Before a member publishes kPacked for the first chunk, it writes the places of its memory to its table, or that the
+// memory is not mapped by others. When all have published, each reads the tables of the others. Small pieces of the
+// same call that are not in regions are copied to the member's stage, and their results back. A member writes its table
+// and stage again only when its next allreduce of this kind begins. By then no other member reads them, because the
+// member waits until all have reduced their slices.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ class RegionPieces {
     if (is_applicable_) is_own_shared_ = write_own();
   }
 
-  // This rank's input is where the others reach it, and need not be packed.
+  // This rank's input is in memory that the others have mapped, and need not be packed.
   bool is_own_shared() const { return is_own_shared_; }
 
   // REQUIRES: all have published kPacked for the first chunk.
@@ -49,13 +49,13 @@ class RegionPieces {
 
   bool are_all_shared() const { return n_shared_ == session_.n_members(); }
 
-  // At `offset`: null where the member's memory is its own.
+  // The member's memory at `offset`; null if the others have not mapped it.
   std::byte* at(int member, std::size_t offset) const {
     const OutputPieces& pieces = by_member_[index(member)];
     return pieces.n_bytes() > 0 ? pieces.at(offset).data() : nullptr;
   }
 
-  // How much of n_bytes from `offset` lies in one piece at every member that at() knows.
+  // How many of n_bytes from `offset` lie in one piece at every member whose memory is mapped.
   std::size_t in_one_piece(std::size_t offset, std::size_t n_bytes) const {
     if (n_shared_ == 0) return n_bytes;
     for (const OutputPieces& pieces : by_member_) {
@@ -64,7 +64,7 @@ class RegionPieces {
     return n_bytes;
   }
 
-  // All have reduced their slices in place: brings the results of staged pieces to where they are wanted.
+  // Copies the results of staged pieces to the output. REQUIRES: all have reduced their slices in place.
   void finish() const {
     const auto outputs = plan_.output.pieces();
     const auto places = session_.arena().places(session_.member()).first(outputs.size());

@@ -8,7 +8,7 @@
 namespace ciranda {
 namespace {
 
-constexpr std::size_t kBlockCount = 1024;  // elements that are rounded, and used while they are in the cache
+constexpr std::size_t kBlockCount = 1024;  // elements rounded at a time, so that they are still in the cache when used
 
 }  // namespace
 

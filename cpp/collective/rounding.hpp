@@ -1,10 +1,11 @@
-// Rounding: that float32 goes to other hosts as bfloat16, and which numbers are therefore rounded, once each:
+// Rounding: float32 travels to other hosts as bfloat16. These numbers are therefore rounded, once each:
 //
-//   parts   what is combined among hosts: the inputs of n_together ranks, combined in float32 (with their factors), or
-//           of one rank, as it is
-//   result  what the parts, with the factors that are left, give in float32
+//   parts   the values that hosts exchange: the combined inputs of n_together ranks, in float32 (with their factors),
+//   or
+//           one rank's input, unchanged
+//   result  the combination of the parts in float32, with the remaining factors
 //
-// All ranks get the same bits, those that reduced too; and the same whatever algorithm carries a plan out.
+// All ranks get the same bits, including those that reduced; and the same bits with every algorithm.
 // Pure functions and plain values.
 #pragma once
 
@@ -18,11 +19,11 @@
 namespace ciranda {
 
 struct Rounding {
-  // Ranks of a host, whose positions follow each other from a multiple of it; 0: nothing is rounded.
+  // The number of consecutive ranks of a host, from a multiple of this number on; 0: nothing is rounded.
   int n_together = 0;
 
   bool is_on() const { return n_together > 0; }
-  // Whether each rank's own input is rounded, so that it may travel as bfloat16.
+  // True if each rank's own input is rounded, so that it may travel as bfloat16.
   bool is_of_inputs() const { return n_together == 1; }
 };
 
@@ -34,12 +35,12 @@ struct InParts {
   kernels::Reduction of_all;
 };
 
-// As kernels::reduce, rounding on the way if that is on.
+// As kernels::reduce, with rounding if that is on.
 void reduce_rounded(const kernels::Reduction& reduction, const Rounding& rounding,
                     std::span<const std::byte* const> inputs, std::span<std::byte> out);
 
-// The same into a piece list, from what lies in one piece each.
-// `inputs`: where each begins that is for the range; they move on to its end.
+// As reduce_rounded(), but into a piece list, from inputs that each lie in one piece.
+// `inputs`: where each input's bytes for the range begin; advanced to the end of the range.
 inline void reduce_pieces(const kernels::Reduction& reduction, std::span<const std::byte*> inputs,
                           const OutputPieces& to, const Slice& range, const Rounding& rounding = {}) {
   to.for_range(range.offset, range.n_bytes, [&](std::span<std::byte> part, std::size_t /*at*/) {

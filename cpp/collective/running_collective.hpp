@@ -1,7 +1,7 @@
-// RunningCollective: one algorithm at work on one plan, as a resumable state machine.
+// RunningCollective: the execution of one plan by one algorithm, as a resumable state machine.
 //
-// step() does a bounded piece of work (about one chunk) and never waits: that is why moving data cannot hold up the
-// agreement on the next tensors. After a step that moved something the caller tells the peers (Mesh::notify).
+// step() does a bounded piece of work (about one chunk) and never blocks, so moving data cannot delay the agreement on
+// the next tensors. After a step that returned kMoved the caller wakes the peers (Mesh::notify).
 // One thread at a time. The plan and the mesh outlive the collective.
 #pragma once
 
@@ -21,7 +21,7 @@ class RunningCollective {
   virtual ~RunningCollective() = default;
   // REQUIRES: kDone has not been returned.
   virtual Progress step() = 0;
-  // The ranks that a stuck step waits for, for a message.
+  // The ranks for which a stuck step waits; used in messages.
   virtual std::vector<int> awaited() const = 0;
 };
 

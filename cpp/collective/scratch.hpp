@@ -1,7 +1,7 @@
-// Scratch: memory in which one algorithm after the other keeps what is on its way, so that a call need not ask the
-// system for pages and have them zeroed.
+// Scratch: memory for data in transit, which algorithms use one after the other, so that a call need not get zeroed
+// pages from the system.
 //
-// Holds what was asked for last, up to kMostKept; more is given back with the next request. One thread at a time.
+// Keeps the last allocation for reuse; one above kMostKept is freed at the next take(). One thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace ciranda {
 
 class Scratch {
  public:
-  // Aligned to a cache line; contents are anything. Ends what was taken before.
+  // Aligned to a cache line; contents are arbitrary. Invalidates the memory of the call before.
   std::span<std::byte> take(std::size_t n_bytes) {
     if (n_bytes > n_bytes_ || n_bytes_ > kMostKept) {
       memory_.reset();  // before the next is allocated

@@ -55,7 +55,7 @@ class TwoShot final : public RunningCollective {
 
   std::uint64_t last_chunk() const { return first_chunk_ + n_chunks_ - 1; }
 
-  // Each rank reduces its slice of everything, from where it is to where it is wanted: no slot, no chunks.
+  // Each rank reduces its slice of the whole tensor in place, and writes it to all outputs: no slots, no chunks.
   Progress step_in_place() {
     const Slice own = slice_of(plan_.n_bytes, session_.n_members(), session_.member());
     if (n_bytes_in_place_ < own.n_bytes) {
@@ -76,7 +76,7 @@ class TwoShot final : public RunningCollective {
     return Progress::kDone;
   }
 
-  // In blocks that are still in the cache when they are handed to the others.
+  // Works in blocks that are still in the cache when they are copied to the other members.
   void reduce_in_place(std::size_t offset, std::size_t n_bytes) {
     constexpr std::size_t kBlock = 32 << 10;
     for (const std::size_t end = offset + n_bytes; offset < end;) {
@@ -100,7 +100,7 @@ class TwoShot final : public RunningCollective {
   }
 
   bool receives() const { return plan_.output.n_bytes() > 0; }
-  // Who receives nothing has read all it needs once it has reduced.
+  // A rank that receives no result has read all that it needs once it has reduced its slice.
   bool is_readable(std::size_t i) const {
     return !receives() || session_.have_all(Counter::kReduced, first_chunk_ + i);
   }
@@ -118,12 +118,12 @@ class TwoShot final : public RunningCollective {
           member == session_.member() && !plan_.input.contiguous(offset + part.offset, part.n_bytes).empty();
       if (is_read_in_place) continue;
       const std::span slot(session_.own_slot(first_chunk_ + i) + part.offset, part.n_bytes);
-      // This member may have read the last result from there, as one of two has.
+      // kHere: with two members, this one has read the last result from there.
       gather_for_others(plan_.input, offset + part.offset, slot, ReadLast::kHere);
     }
   }
 
-  // Straight into the slot, over one of the inputs, and on from there while it is in the cache.
+  // Reduces straight into the slot, over one of the inputs, and copies the result on while it is in the cache.
   void reduce(std::size_t i) {
     const Slice own = slice(i, session_.member());
     std::byte* in_slot = result_of(session_.member(), i) + own.offset;
@@ -141,8 +141,9 @@ class TwoShot final : public RunningCollective {
     session_.publish(Counter::kReduced, first_chunk_ + i);
   }
 
-  // Where a member puts its slice of the result: over the input for it of the next member. Nobody else reads that, and
-  // the lines are in the member's caches: it has just read them. So, of two members, each writes what it has read last.
+  // A member writes its slice of the result over the next member's input for that slice. No other member reads that
+  // input, and its lines are in this member's caches, which has just read them. So each of two members writes to the
+  // lines that it has read last.
   std::byte* result_of(int member, std::size_t i) const {
     return session_.slot((member + 1) % session_.n_members(), first_chunk_ + i);
   }
@@ -163,7 +164,7 @@ class TwoShot final : public RunningCollective {
 
   void unpack_output(std::size_t i) {
     const std::size_t offset = chunk_range(i).offset;
-    for (int step = 1; step < session_.n_members(); ++step) {  // begin behind oneself: not all at the same slot
+    for (int step = 1; step < session_.n_members(); ++step) {  // rotated: not all begin with the same slot
       const int member = (session_.member() + step) % session_.n_members();
       const Slice part = slice(i, member);
       scatter(plan_.output, offset + part.offset, {result_of(member, i) + part.offset, part.n_bytes});

@@ -42,14 +42,14 @@ class ShmExchange final : public RunningCollective {
  private:
   using Counter = ArenaSession::Counter;
 
-  // What is under way, and where it comes from and goes to, is to fit into a core's own caches.
+  // The data in transit, with its source and its destination, should fit into a core's own caches.
   static constexpr std::size_t kMostPartBytes = 128 << 10;
 
   // The part of n_bytes that chunk i carries.
   Slice range(std::size_t i, std::size_t n_bytes) const { return block_of(n_bytes, part_bytes_, i); }
-  // Where that lies which a member has for another. In every other turn of the slots members write where they have
-  // read in the last: then the lines are in the writer's own caches. Where all receive the same, each goes on by one
-  // slot; where not, two members exchange their shares.
+  // The place of one member's data for another. In every second use of the slots, members write where they have read in
+  // the use before, so that the lines are in the writer's own caches. If all receive the same data, each member moves
+  // on by one slot; otherwise the two members swap their shares.
   std::byte* place(int from, int to, std::size_t i) const {
     const std::uint64_t chunk = first_chunk_ + i;
     const std::uint64_t turn = chunk / 2;
@@ -60,7 +60,7 @@ class ShmExchange final : public RunningCollective {
     if (turn % 2 == 1) std::swap(from, to);
     return session_.slot(from, chunk) + share_offset(to, from);
   }
-  // Of a member's share in another's slot: the owner itself has none.
+  // The offset of a member's share in another's slot. The owner of a slot has no share in it.
   std::size_t share_offset(int member, int owner) const {
     return static_cast<std::size_t>(member < owner ? member : member - 1) * part_bytes_;
   }
@@ -86,7 +86,7 @@ class ShmExchange final : public RunningCollective {
     gather_for_others(input, part.offset, {place(session_.member(), member, i), part.n_bytes}, ReadLast::kHere);
   }
 
-  // Only those are waited for that have something for this rank.
+  // Waits only for members with data for this rank.
   bool is_lacking(std::size_t i, int member) const {
     return member != session_.member() && range(i, output_of(member).n_bytes()).n_bytes > 0 &&
            !session_.has(member, Counter::kPacked, first_chunk_ + i);
@@ -100,7 +100,7 @@ class ShmExchange final : public RunningCollective {
 
   void read(std::size_t i) {
     const int self = session_.member();
-    for (int step = 1; step < session_.n_members(); ++step) {  // begin behind oneself: not all at the same slot
+    for (int step = 1; step < session_.n_members(); ++step) {  // rotated: not all begin with the same slot
       const int member = (self + step) % session_.n_members();
       const Slice part = range(i, output_of(member).n_bytes());
       scatter(output_of(member), part.offset, {place(member, self, i), part.n_bytes});

@@ -41,7 +41,7 @@ class ShmReducescatter final : public RunningCollective {
  private:
   using Counter = ArenaSession::Counter;
 
-  // What chunk i carries of a part of n_bytes.
+  // The range of a part of n_bytes that chunk i contains.
   Slice range(std::size_t i, std::size_t n_bytes) const { return block_of(n_bytes, part_bytes_, i); }
   std::byte* part_of_slot(int member, std::size_t i, int for_member) const {
     return session_.slot(member, first_chunk_ + i) + static_cast<std::size_t>(for_member) * part_bytes_;

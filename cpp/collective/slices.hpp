@@ -1,5 +1,5 @@
-// How a range of bytes is shared out among ranks: whole cache lines, so that no element and no line is split. And how
-// it is cut into blocks, which are moved one after the other.
+// Divides a range of bytes among ranks, in whole cache lines, so that no element and no line is split. Also cuts a
+// range into blocks, which are moved one after the other.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ inline Slice slice_of(const Slice& whole, int n_ranks, int rank) {
   return {whole.offset + slice.offset, slice.n_bytes};
 }
 
-// Empty behind the last.
+// Empty for blocks beyond the last.
 inline Slice block_of(std::size_t n_bytes, std::size_t block_bytes, std::size_t block) {
   const std::size_t begin = std::min(block * block_bytes, n_bytes);
   return {begin, std::min(block_bytes, n_bytes - begin)};

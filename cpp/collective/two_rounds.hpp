@@ -1,5 +1,5 @@
-// TwoRounds: the order in which two ranks queue what they have for each other, where every block takes two rounds and
-// kDepth blocks are under way: first 0, first 1, second 0, first 2, second 1, first 3, ...
+// TwoRounds: the order in which two ranks queue their transfers, if every block takes two rounds and kDepth blocks are
+// in flight: first 0, first 1, second 0, first 2, second 1, first 3, ...
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ struct TwoRounds {
 
   std::size_t n_blocks;
 
-  // The places in the queue of a block's transfers. Towards the end there are no more first rounds between the second.
+  // The positions of a block's transfers in the queue. At the end, second rounds follow each other: no firsts are left.
   static constexpr std::size_t first(std::size_t block) { return block < kDepth ? block : 2 * block - 1; }
   constexpr std::size_t second(std::size_t block) const { return std::min(block + kDepth, n_blocks) + block; }
 };

@@ -14,7 +14,7 @@
 namespace ciranda {
 namespace {
 
-// These messages are far smaller than any socket's buffer: what does not fit at once never will.
+// These messages are far smaller than any socket's buffer: one that does not fit at once never will.
 bool send_all(int fd, const std::vector<std::byte>& bytes) {
   return bytes.empty() ||
          send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(bytes.size());
@@ -48,7 +48,7 @@ std::optional<Admitted> Acceptor::on_event(std::uint64_t token, Clock::time_poin
   const ssize_t n_read = recv(fd, bytes.data(), std::min(bytes.size(), peer.handshake.wants()), MSG_DONTWAIT);
   if (n_read < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
   if (n_read <= 0) {
-    // A rank that tries several addresses of ours lets go of those that answer later: nothing to tell.
+    // A rank that tries several addresses of this one closes all but the first that answers: no refusal to report.
     let_go(fd);
     return std::nullopt;
   }
@@ -116,7 +116,7 @@ std::optional<Clock::time_point> Acceptor::next_deadline() const {
 
 void Acceptor::refuse(int fd, const std::string& reason) {
   const auto found = half_open_.find(fd);
-  constexpr int kMostReported = 10;  // a flood of strangers is no reason for a flood of lines
+  constexpr int kMostReported = 10;  // so that many unauthenticated peers do not cause as many lines
   if (options_.on_refused && n_refused_ < kMostReported) {
     const char* const end = ++n_refused_ == kMostReported ? " (further refusals are not reported)" : "";
     options_.on_refused("a connection from " + found->second.address.to_string() + " " + reason + end);

@@ -1,10 +1,10 @@
-// Acceptor: listens, and hands out connections only once they have proved to belong to the job.
+// Acceptor: listens, and returns only connections that have proved that they belong to the job.
 //
-// Strangers cost little: each has `deadline` to finish the handshake, sends at most Handshake::kMostBytes before it is
-// believed, and there are at most kMostHalfOpen of them; one more, and the oldest is dropped.
-// Threads: one. It lives on the caller's event loop (level-triggered, each descriptor is its own token): pass it every
-// event whose token it owns(), and call expire() when next_deadline() has come.
-// Failure: the first few refusals go to `on_refused`, a sentence naming the address; none ends the acceptor.
+// Unauthenticated peers cost little. Each must finish the handshake within `deadline`, and sends at most
+// Handshake::kMostBytes before that. There are at most kMostHalfOpen of them; if one more connects, the oldest is
+// dropped. Threads: one. It uses the caller's event loop (level-triggered, each descriptor is its own token): pass it
+// every event whose token it owns(), and call expire() at next_deadline(). Failure: `on_refused` gets the first few
+// refusals, as sentences with the address. No refusal ends the acceptor.
 #pragma once
 
 #include <chrono>
@@ -26,7 +26,7 @@ namespace ciranda {
 
 using Clock = std::chrono::steady_clock;
 
-// A connection of the job.
+// An authenticated connection.
 struct Admitted {
   UniqueFd socket;
   SocketAddress address;
@@ -48,7 +48,7 @@ class Acceptor {
   static Result<Acceptor> create(EventLoop& loop, std::vector<UniqueFd> listeners, AcceptorOptions options);
 
   bool owns(std::uint64_t token) const;
-  // At most one connection has become whole by one event. It is no longer on the loop.
+  // Returns the connection that this event has completed, if any. It is no longer on the loop.
   std::optional<Admitted> on_event(std::uint64_t token, Clock::time_point now);
   void expire(Clock::time_point now);
   std::optional<Clock::time_point> next_deadline() const;
@@ -69,14 +69,14 @@ class Acceptor {
   void admit_to_handshake(UniqueFd socket, Clock::time_point now);
   void drop_oldest();
   void refuse(int fd, const std::string& reason);
-  UniqueFd let_go(int fd);  // which is no longer on the loop
+  UniqueFd let_go(int fd);  // removes it from the loop
 
   EventLoop* loop_;
   std::vector<UniqueFd> listeners_;
   AcceptorOptions options_;
   std::map<int, HalfOpen> half_open_;
   std::uint64_t n_accepted_ = 0;
-  int n_refused_ = 0;  // of those that were reported
+  int n_refused_ = 0;  // reported refusals
 };
 
 }  // namespace ciranda

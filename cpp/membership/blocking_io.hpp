@@ -1,7 +1,7 @@
-// Whole messages over a non-blocking socket, waiting for it up to a limit. Used while a world forms.
+// Sends and receives whole messages over a non-blocking socket, and waits up to a limit. Used while a world forms.
 //
-// Threads: one per socket. Failure: Timeout, Aborted when the wait was interrupted, or RanksLost when the other end
-// closed; the caller names the peer.
+// Threads: one per socket. Failure: Timeout, Aborted if the wait was interrupted, or RanksLost if the other end closed.
+// The caller adds the peer's name.
 #pragma once
 
 #include <poll.h>
@@ -45,7 +45,7 @@ inline Status send_all(int fd, std::span<const std::byte> bytes, const WaitLimit
   return {};
 }
 
-// One frame, and not a byte more.
+// Reads one frame, and no byte after it.
 inline Result<std::vector<std::byte>> receive_frame(int fd, std::size_t most_bytes, const WaitLimit& limit) {
   FrameBuffer frames(most_bytes);
   std::vector<std::byte> bytes(std::min<std::size_t>(most_bytes + FrameBuffer::kHeaderBytes, 65536));

@@ -20,12 +20,12 @@
 namespace ciranda {
 namespace {
 
-// One way. Shorter ones are within what a busy host adds to them.
+// The least one-way delay that counts as long. Shorter delays are no longer than those of a busy host.
 constexpr auto kLongLink = std::chrono::milliseconds(1);
-// Twice that is more than systems choose by themselves (4 MiB).
+// Twice this is more than kernels choose by themselves (4 MiB).
 constexpr int kBytesOnLongLinks = 4 << 20;
 
-// The process descriptor of a peer on this machine; empty where there can be none.
+// The process descriptor of a peer on this machine; empty if there can be none.
 UniqueFd open_process(std::uint32_t pid) {
   return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0)));
 }
@@ -46,7 +46,7 @@ std::string text_of(Number value) {
   return std::to_string(value);
 }
 
-// Mismatch, which says what differs `here` from `there`, on the rank of that name.
+// Mismatch if a setting differs between `here` and `there`, the settings of the rank with that name.
 Status compare_settings(const CommonSettings& here, const CommonSettings& there, const std::string& name) {
   Status status;
   for_each_common_setting([&](const std::string& what, auto setting) {
@@ -60,7 +60,8 @@ Status compare_settings(const CommonSettings& here, const CommonSettings& there,
 SocketAddress choose_address(const StoreClient& store) {
   const SocketAddress reached_from = store.local_address();
   if (!reached_from.is_loopback()) return reached_from;
-  // The store is on this host. If it has other addresses too, ranks elsewhere come by them, and to us as well.
+  // The store is on this host. If it has other addresses too, ranks of other hosts use these, and can also reach this
+  // rank there.
   const auto interfaces = interface_addresses();
   for (const SocketAddress& candidate : store.candidates()) {
     const bool is_ours = std::any_of(interfaces.begin(), interfaces.end(), [&candidate](const InterfaceAddress& each) {
@@ -71,8 +72,8 @@ SocketAddress choose_address(const StoreClient& store) {
   return reached_from;
 }
 
-// Where the others shall reach this rank: by the interfaces of these names or addresses; where there are none, by the
-// one by which the store is reached, or would be from another host. InvalidArgument for an interface that is not there.
+// The interfaces on which other ranks connect to this one: those with these names or addresses. Without names, the one
+// that reaches the store, or on which other hosts reach the store. InvalidArgument if an interface does not exist.
 Result<std::vector<InterfaceAddress>> choose_interfaces(const std::vector<std::string>& names,
                                                         const StoreClient& store) {
   std::vector<InterfaceAddress> chosen;
@@ -131,8 +132,8 @@ class Joining {
   std::optional<Bell> bell_;
   std::vector<std::string> interface_names_;
   std::size_t n_sockets_;
-  std::vector<InterfaceAddress> interfaces_;  // where the others shall reach this rank
-  std::vector<UniqueFd> listeners_;           // as many
+  std::vector<InterfaceAddress> interfaces_;  // on which other ranks connect to this one
+  std::vector<UniqueFd> listeners_;           // one for each interface
   std::vector<Endpoint> endpoints_;
   std::vector<UniqueFd> processes_;
   std::unique_ptr<PairConnector> connector_;
@@ -273,7 +274,7 @@ Status Joining::share_memory() {
   probe.warn = [this](const std::string& text) { warn(text); };
   auto result = probe_shared_memory(probe);
   if (!result.ok()) {
-    // Who gave up joining may have done so because of another.
+    // The rank that gave up joining may have done so because another was lost.
     return connector_->with_the_dead(result.status());
   }
   if (result.value().shared) shared_.emplace(std::move(*result.value().shared));
@@ -281,11 +282,12 @@ Status Joining::share_memory() {
   return {};
 }
 
-// The same on all ranks. Where ranks outnumber cores, what one measures is how long the other waits for a core.
+// The same on all ranks. If ranks outnumber cores, a measurement would be the time that the partner waits for a core.
 bool Joining::can_measure_memory() const { return endpoints_.size() <= endpoints_.front().n_cores; }
 
-// Where not all share memory, they meet in channels. Who knows no costs gets what it has measured: all are told,
-// because all have to choose the same algorithms. That all have told is also when all have left the slots.
+// Without shared memory of all ranks, algorithms use channels, so links are measured. A rank without known costs uses
+// the measured ones. All ranks exchange them, because all must choose the same algorithms. The end of the exchange also
+// means that all ranks have finished with the slots.
 Status Joining::measure() {
   const bool all_share = sharing_.size() == endpoints_.size();
   if (!options_.autotune || (all_share && !can_measure_memory())) return {};
@@ -308,7 +310,7 @@ std::optional<HostCosts> Joining::measure_memory() {
   return slowest ? std::optional(host_costs_of(*slowest)) : std::nullopt;
 }
 
-// How long the longest is, where that matters more than what keeps its ends busy: then the costs are not those assumed.
+// The delay of the longest link, if it is longer than the delays of busy ends. Otherwise the assumed costs apply.
 std::optional<HostCosts> Joining::measure_links() const {
   std::chrono::nanoseconds one_way{};
   for (const int rank : others()) {

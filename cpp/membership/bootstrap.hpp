@@ -1,12 +1,12 @@
-// Bootstrap: from "I am rank 2 of 4" to a mesh with everyone else.
+// Bootstrap: connects a rank that knows its number and the world's size to all others: builds its mesh.
 //
-// Each rank listens, tells the store where, learns where the others are (one exchange), connects with all of them at
-// once, and finds out with whom it shares memory, and what that costs. A world of one needs neither store nor sockets.
+// Each rank listens, exchanges addresses with all others through the store, connects to all of them at once, and finds
+// out with which it shares memory, and at what cost. A world of one needs neither store nor sockets.
 //
 // Threads: blocks its caller; several ranks of one process may join at the same time, each on its own thread.
-// Failure: Timeout naming who did not come, Aborted when interrupted, InvalidArgument for what the user can correct
-// (addresses, ports, secret), Mismatch when ranks were started differently, RanksLost when one ended meanwhile. Every
-// message says which rank speaks and names peer, host and address.
+// Failure: Timeout with the missing ranks, Aborted if interrupted, InvalidArgument for errors that the user can correct
+// (addresses, ports, secret), Mismatch if ranks were started with different settings, RanksLost if one ended meanwhile.
+// Every message names the reporting rank, and the peer with host and address.
 #pragma once
 
 #include <chrono>
@@ -36,17 +36,17 @@ struct BootstrapOptions : CommonSettings {
   std::string host;        // label for messages; empty: the host's name
   std::string host_id;     // only ranks with equal ids try to share memory; empty: derived from kernel and user
   std::string port_range;  // "4000-4100"; empty: any port
-  // Names or addresses of the network interfaces to use, by comma: the connections of two ranks are spread over them.
-  // Empty: the one by which the store is reached; loopback where all of the store's addresses are loopback.
+  // Names or addresses of the network interfaces to use, separated by commas: the connections of two ranks are spread
+  // over them. Empty: the interface that reaches the store; loopback if all addresses of the store are loopback.
   std::string interface;
   bool use_shared_memory = true;
-  std::optional<HostCosts> costs;                // for the others to know
-  std::chrono::milliseconds measuring_limit{5};  // what is not measured by then stays unknown
+  std::optional<HostCosts> costs;                // of this host, sent to all ranks
+  std::chrono::milliseconds measuring_limit{5};  // ends the measurements; costs not measured by then stay unknown
   std::chrono::milliseconds start_timeout{30000};
   std::chrono::milliseconds link_timeout = kLinkTimeout;  // see SocketMeshParts
   std::string shm_folder = "/dev/shm";
   std::function<void(const std::string&)> warn;  // empty: a line on stderr
-  std::function<bool()> interrupted;             // asked while others are waited for: true gives up, with Aborted
+  std::function<bool()> interrupted;             // polled while waiting for others: true ends the wait with Aborted
 };
 
 // "10.0.0.1:4000,[fd00::1]:4000" -> its parts.

@@ -1,7 +1,7 @@
-// What ranks tell each other while a world forms: where each is to be found and what it has measured (through the
-// store), and the trial of shared memory (over authenticated control connections).
+// The messages of ranks while a world forms: each rank's addresses and measurements (through the store), and the probe
+// of shared memory (over authenticated control connections).
 //
-// Threads: plain values. Failure: decoding trusts nothing; Internal for what is not exactly one well-formed message.
+// Threads: plain values. Failure: decoding trusts no input; Internal unless the bytes are exactly one valid message.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ inline constexpr std::size_t kMostTextBytes = 1024;
 inline constexpr std::size_t kMostAddresses = 16;
 inline constexpr std::size_t kMostProbeBytes = 64 << 10;
 
-// One rank, as the others must know it.
+// The data of one rank that all others need.
 struct Endpoint : CommonSettings {
   std::uint32_t pid = 0;
   std::uint32_t bell_fd = 0;
@@ -30,19 +30,20 @@ struct Endpoint : CommonSettings {
   std::uint32_t n_cores = 0;
   std::optional<HostCosts> costs;
   std::string host;                    // for messages
-  std::string host_id;                 // HostIdentity::shared_memory, or what the user says instead
+  std::string host_id;                 // HostIdentity::shared_memory, unless the user sets another
   std::string machine;                 // HostIdentity::machine
-  std::vector<std::string> addresses;  // where it listens; one at least
+  std::vector<std::string> addresses;  // on which it listens; at least one
 };
 
 std::vector<std::byte> encode(const Endpoint& endpoint);  // no frame: a blob of the store
 Result<Endpoint> decode_endpoint(std::span<const std::byte> bytes);
 
-// What a rank has measured, if it has; no frame either.
+// A rank's measured costs, if it has any; no frame either.
 std::vector<std::byte> encode(const std::optional<HostCosts>& costs);
 Result<std::optional<HostCosts>> decode_costs(std::span<const std::byte> bytes);
 
-// The leader to the other members: open this, you must find the nonce in it. Or an empty path, and why.
+// From the leader to the other members: the segment to open, and the nonce that it contains. Or an empty path, and the
+// reason.
 struct ProbeOffer {
   std::string path;
   std::uint64_t n_bytes = 0;
@@ -50,21 +51,21 @@ struct ProbeOffer {
   std::string reason;
 };
 
-// A member to the leader: you must find this nonce in my place. Or it failed, and why.
+// From a member to the leader: the nonce that it has written to its probe line. Or `ok` is false, and the reason.
 struct ProbeAnswer {
   bool ok = false;
   Nonce nonce{};
   std::string reason;
 };
 
-// The leader to the other members: those who share the memory; or why the leader gives up joining (a member was lost,
-// which the others need not notice by themselves).
+// From the leader to the other members: the ranks that share the memory. Or the reason why the leader gives up joining:
+// a member was lost, which the others may not detect by themselves.
 struct ProbeVerdict {
   std::vector<std::uint32_t> ranks;
   std::string failure;
 };
 
-// Frames, for a stream; decoding takes the body.
+// Encode to frames, for a stream; decode from the body of a frame.
 std::vector<std::byte> encode_frame(const ProbeOffer& offer);
 std::vector<std::byte> encode_frame(const ProbeAnswer& answer);
 std::vector<std::byte> encode_frame(const ProbeVerdict& verdict);

@@ -1,5 +1,5 @@
-// CommonSettings: what is set to the same value on all ranks of a world. They tell each other (bootstrap_messages.hpp)
-// and compare it.
+// CommonSettings: the settings that must be equal on all ranks of a world. Ranks exchange them (bootstrap_messages.hpp)
+// and compare.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct CommonSettings {
   // Connections for the data of two ranks that share no memory; 0: one for each interface.
   std::uint64_t n_sockets = 0;
   bool uses_relays = true;
-  bool checks_data = false;  // what comes by sockets
+  bool checks_data = false;  // adds checksums to data on sockets
   std::string algorithm;
   std::string wire_dtype;
   std::int64_t one_shot_bytes = -1;
@@ -21,7 +21,7 @@ struct CommonSettings {
   bool autotune = true;  // see PeerInfo::pair
 };
 
-// Calls visit(what a message calls it, pointer to the member) for each of them.
+// Calls visit(name for messages, pointer to the member) for each setting.
 template <typename Visit>
 void for_each_common_setting(Visit visit) {
   visit("CIRANDA_SLOT_BYTES", &CommonSettings::slot_bytes);

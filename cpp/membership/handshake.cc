@@ -15,10 +15,10 @@ constexpr std::byte kAdmitted{0x06};
 
 std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
-// Why an accepting side sends no challenge.
+// The reason why an accepting side sends no challenge.
 enum class Refusal : std::uint8_t { kNone, kVersion, kJob, kEpoch, kDestination, kSize, kLast = kSize };
 
-// Continues a sentence that begins with the other side.
+// Continues a sentence that begins with the other side's name.
 std::string explain(Refusal refusal, bool we_accept) {
   switch (refusal) {
     case Refusal::kVersion: return "speaks another version of the protocol: install the same Ciranda on all hosts";
@@ -62,7 +62,7 @@ Hello decode_hello(std::span<const std::byte> bytes) {
   return hello;
 }
 
-// A challenge, or with a refusal only that.
+// A challenge; if `refusal` is set, all else is empty.
 std::vector<std::byte> encode_challenge(Refusal refusal, const Nonce& nonce, const Digest& proof) {
   std::vector<std::byte> bytes;
   ByteWriter out(bytes);
@@ -139,7 +139,8 @@ void ConnectingHandshake::on_message(std::span<const std::byte> message) {
     refuse(explain(known ? static_cast<Refusal>(refusal) : Refusal::kNone, false));
     return;
   }
-  // Ours goes out even when theirs is wrong, so that they can say so too. It tells them nothing about the secret.
+  // Sends this side's proof even if the other's is wrong, so that the other side also learns of the mismatch. The proof
+  // reveals nothing about the secret.
   send(proof_of(true, hello_, nonce));
   if (!equal_in_constant_time(proof, proof_of(false, hello_, nonce))) {
     refuse("presented a different job secret");

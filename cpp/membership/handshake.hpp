@@ -1,4 +1,4 @@
-// Handshake: two processes prove to each other that they have the job's secret, before anything else is said.
+// Handshake: two processes prove to each other that they have the job's secret, before they exchange anything else.
 //
 //   connecting side                                            accepting side
 //     hello: version, role, job, epoch, ranks, nonce   ->
@@ -6,14 +6,14 @@
 //     proof: HMAC("connecting" | hello | nonces)       ->
 //                                                      <-   admission: one byte
 //
-// Messages have fixed lengths (kMostBytes each way in all): nothing is allocated from what a stranger says. Both sides
-// learn it when their secrets differ. The epoch, the ranks and the role are part of what is signed, so that a recorded
-// or redirected exchange proves nothing elsewhere.
+// Messages have fixed lengths (at most kMostBytes each way in all), so no allocation depends on an unauthenticated
+// peer. If the secrets differ, both sides learn it. The HMACs cover epoch, ranks and role, so a recorded or redirected
+// exchange proves nothing elsewhere.
 //
 // Both sides are pure state machines: bytes in, bytes out, a verdict. Never read more than wants() bytes for them:
-// what follows belongs to whoever uses the connection next. Deadlines are the caller's.
-// Threads: plain values. Failure: verdict() kRefused, with a reason that continues a sentence which names the peer
-// ("presented a different job secret").
+// later bytes belong to the next user of the connection. The caller enforces deadlines. Threads: plain values. Failure:
+// verdict() kRefused. The reason continues a sentence that begins with the peer's name ("presented a different job
+// secret").
 #pragma once
 
 #include <array>
@@ -31,13 +31,13 @@ namespace ciranda {
 
 inline constexpr std::uint16_t kProtocolVersion = 3;
 
-// In which a stranger must have proved that it belongs to the job. Whoever reads the connection keeps it.
+// The time in which a peer must authenticate. The reader of the connection enforces it.
 inline constexpr std::chrono::milliseconds kHandshakeLimit{5000};
 
 // What a connection is for.
 enum class Role : std::uint8_t { kStore = 1, kControl = 2, kData = 3 };
 
-// What both ends must have in common.
+// The values that both ends must have in common.
 struct Credentials {
   Secret secret{};
   std::string job;
@@ -67,11 +67,11 @@ class Handshake {
 
   virtual ~Handshake() = default;
 
-  // How many bytes may be read from the connection now.
+  // The number of bytes that may be read from the connection now.
   std::size_t wants() const { return verdict_ == Verdict::kPending ? expected_ - received_.size() : 0; }
   // REQUIRES: at most wants() bytes.
   void receive(std::span<const std::byte> bytes);
-  // What to send now, also after a refusal; each byte is given once.
+  // Bytes to send now, also after a refusal; each byte is returned once.
   std::vector<std::byte> take_output() { return std::exchange(output_, {}); }
 
   Verdict verdict() const { return verdict_; }
@@ -82,7 +82,7 @@ class Handshake {
       : credentials_(std::move(credentials)), expected_(expected) {}
 
   virtual void on_message(std::span<const std::byte> message) = 0;
-  // Looks at the beginning of the first message, as soon as it is there.
+  // Checks the beginning of the first message, as soon as it has arrived.
   void check_magic();
   void expect(std::size_t n_bytes) { expected_ = n_bytes; }
   void send(std::span<const std::byte> bytes) { output_.insert(output_.end(), bytes.begin(), bytes.end()); }
@@ -114,7 +114,7 @@ class ConnectingHandshake final : public Handshake {
 
 class AcceptingHandshake final : public Handshake {
  public:
-  // What is acceptable: `rank` and `size` are ours, and both 0 for the store, which accepts nothing but kStore.
+  // The hellos to accept: `rank` and `size` are this rank's own. Both are 0 for the store, which accepts only kStore.
   struct Expectation {
     bool is_store = false;
     std::uint32_t rank = 0;

@@ -1,7 +1,7 @@
-// HostIdentity: what two processes compare to see whether it is worth trying to share memory.
+// HostIdentity: two processes compare it to decide whether to try to share memory.
 //
-// Equality proves nothing (containers, copied machines): the probe does. Difference is taken at its word.
-// Threads: pure, but for reading /proc. Failure: what cannot be read is left out.
+// Equal identities prove nothing (containers, copied machines): only the probe does. Processes with different
+// identities do not try. Threads: pure, but reads /proc. Failure: values that cannot be read are left out.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace ciranda {
 
 struct HostIdentity {
-  // The running kernel and this process's view of its processes: equal means that process numbers mean the same.
+  // The running kernel and the PID namespace: if equal, process ids mean the same.
   std::string machine;
   // The machine, the user and the file system for shared memory.
   std::string shared_memory;

@@ -1,8 +1,8 @@
-// OutgoingConnection: one attempt to connect to an address and to prove that we belong to the job.
+// OutgoingConnection: one attempt to connect to an address and to authenticate.
 //
-// Threads: one. It lives on the caller's event loop (level-triggered, the descriptor is the token).
-// Failure: state() kFailed with a reason that names the address. for_good() says that another attempt would end the
-// same way: the other end answered and refused.
+// Threads: one. It uses the caller's event loop (level-triggered, the descriptor is the token).
+// Failure: state() kFailed with a reason that names the address. for_good(): another attempt would end the same way,
+// because the other end answered and refused.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,7 @@ class OutgoingConnection {
  public:
   enum class State : std::uint8_t { kTrying, kReady, kFailed };
 
-  // Begins at once. REQUIRES: loop outlives the connection.
-  // `from`: see start_connecting().
+  // Starts to connect. `from`: see start_connecting(). REQUIRES: loop outlives the connection.
   OutgoingConnection(EventLoop& loop, const SocketAddress& to, const Credentials& credentials, const Purpose& purpose,
                      const SocketAddress& from = {});
   ~OutgoingConnection();

@@ -10,7 +10,8 @@ namespace ciranda {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenTries{20};
-// Peers listen before anyone learns where: nobody there means that the peer is gone, or that a firewall says so.
+// Peers listen before their addresses are published: a refused connection means that the peer is gone, or that a
+// firewall refuses.
 constexpr std::chrono::milliseconds kPatienceWithNobody{1000};
 
 std::string ended(const std::vector<std::string>& names) {
@@ -139,8 +140,8 @@ Status PairConnector::settle(const Key& key, Attempt& attempt, Clock::time_point
   return {};
 }
 
-// Nothing will come of the job once one has ended, also where we are through with that one: whoever is still missing
-// may have given up because of it, and will never come to say so.
+// If one rank has ended, the job fails, even if all connections to that rank are made: a missing rank may have given up
+// because of it, and then never connects.
 Status PairConnector::look_for_dead() const {
   const std::vector<std::string> dead = dead_peers();
   return dead.empty() ? Status() : Status::ranks_lost(ended(dead));
@@ -154,7 +155,7 @@ Status PairConnector::with_the_dead(const Status& error) const {
 
 std::vector<std::string> PairConnector::dead_peers() const {
   const std::size_t n_peers = options_.peers.size();
-  // Of each peer its process, then of each its connection. poll() passes over those that are -1.
+  // The processes of all peers, then the connections of all. poll() ignores descriptors of -1.
   std::vector<pollfd> sources;
   for (const PeerAddress& each : options_.peers) sources.push_back({each.process_fd, POLLIN, 0});
   for (int rank = 0; rank < static_cast<int>(n_peers); ++rank) {
@@ -188,7 +189,7 @@ Status PairConnector::timed_out(const std::set<Key>& missing) const {
 }
 
 int PairConnector::timeout_ms(Clock::time_point now) const {
-  // Also the time after which a dead process is noticed, whose descriptor is not on the loop.
+  // Also the longest time until a dead process is detected, because its descriptor is not on the loop.
   auto until = now + std::chrono::milliseconds(50);
   for (const auto& [key, attempt] : attempts_) {
     if (!attempt.connection && !ready_.contains(key)) until = std::min(until, attempt.next_try);

@@ -1,9 +1,9 @@
-// PairConnector: makes the connections of one rank with all others, all at once. Of a pair, the higher rank connects
-// and the lower one accepts. Several connections are spread over the peer's addresses, and with them over one's own
-// interfaces: from that which is in the same network, else from that in the same place of the list.
+// PairConnector: connects one rank with all others, all at once. In a pair, the higher rank connects and the lower one
+// accepts. Several connections are spread over the peer's addresses, and so over this rank's interfaces: each connects
+// from the interface in the same network, or else from the one with the same index in the list.
 //
-// Threads: one. Failure: errors name the peer, its host and its address. A peer that dies meanwhile is noticed at once
-// if it is on this machine or had connected.
+// Threads: one. Failure: errors name the peer, its host and its address. The death of a peer is detected at once if the
+// peer is on this machine or had connected.
 #pragma once
 
 #include <chrono>
@@ -27,16 +27,16 @@
 namespace ciranda {
 
 struct PeerAddress {
-  std::vector<SocketAddress> addresses;  // one at least
+  std::vector<SocketAddress> addresses;  // at least one
   std::string name;                      // "rank 2 on node7 (10.0.0.7:4000)"
-  int process_fd = -1;                   // a pidfd, not owned; -1 where there is none
+  int process_fd = -1;                   // a pidfd, not owned; -1: none
 };
 
 struct PairConnectorOptions {
   Credentials credentials;
   int rank = 0;
   std::vector<PeerAddress> peers;  // by rank
-  // To connect from; the system chooses where there are less than two.
+  // The interfaces to connect from; if there are fewer than two, the system chooses.
   std::vector<InterfaceAddress> interfaces;
   WaitLimit limit;
   std::chrono::milliseconds handshake_limit = kHandshakeLimit;
@@ -49,14 +49,14 @@ class PairConnector {
   // The members are public to make_unique only: use create().
   PairConnector(EventLoop loop, PairConnectorOptions options) : loop_(std::move(loop)), options_(std::move(options)) {}
 
-  // Has so many connections of this role with each of these peers when it returns OK.
+  // Makes n_connections of this role with each of these peers; all exist when it returns OK.
   Status connect(Role role, const std::vector<int>& peers, int n_connections = 1);
 
-  // REQUIRES: connect() has made it. May be called once for each.
+  // Hands over a connection, once. REQUIRES: connect() has made it.
   UniqueFd take(Role role, int peer, int index = 0);
   int fd(Role role, int peer) const { return ready_.at({role, peer, 0}).get(); }
 
-  // An error about a peer that went away, with those added that have ended: one of them may be why.
+  // Adds to an error about a lost peer the names of all peers that have ended, since one of them may be the cause.
   Status with_the_dead(const Status& error) const;
 
  private:
@@ -71,7 +71,7 @@ class PairConnector {
   struct Attempt {
     std::unique_ptr<OutgoingConnection> connection;
     Clock::time_point next_try;
-    Clock::time_point first_refused;  // by the system, in a row
+    Clock::time_point first_refused;  // start of the current row of refusals by the system
     std::string last_reason;
   };
 
@@ -81,7 +81,7 @@ class PairConnector {
   Status on_event(std::uint64_t token, Clock::time_point now);
   Status settle(const Key& key, Attempt& attempt, Clock::time_point now);
   Status look_for_dead() const;
-  // The names of the peers that have ended: those on this machine, and those who had connected.
+  // The names of the peers that have ended, of those on this machine or connected before.
   std::vector<std::string> dead_peers() const;
   Status timed_out(const std::set<Key>& missing) const;
   int timeout_ms(Clock::time_point now) const;

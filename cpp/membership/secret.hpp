@@ -1,6 +1,6 @@
-// The job's secret: 256 random bits that every process of a job has and nobody else.
+// The job's secret: 256 random bits that only the processes of the job have.
 //
-// It comes by a private file, never by a command line or the environment, and is never printed.
+// It is passed in a private file, never on a command line or in the environment, and is never printed.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ using Secret = std::array<std::byte, 32>;
 // 64 hexadecimal digits, white space around them allowed.
 Result<Secret> parse_secret(std::string_view text);
 
-// Reads it from a file, or from /dev/fd/N. A regular file that others than its owner may read is refused.
+// Reads the secret from a file, or from /dev/fd/N. Refuses a regular file that users other than its owner may read.
 Result<Secret> read_secret(const std::string& path);
 
 // Random bytes from the operating system.

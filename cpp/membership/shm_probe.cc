@@ -80,7 +80,7 @@ Result<ShmProbeResult> Probe::lead() {
   segment->release_path();
   if (sharing.size() == 1) sharing.clear();
   const ProbeVerdict verdict{{sharing.begin(), sharing.end()}, ""};
-  // One that is lost by now is for the mesh to notice: the others are through.
+  // The mesh will detect a member that is lost by now: for the others, the probe is complete.
   if (Status told = tell_all(encode_frame(verdict)); !told.ok() && told.kind() != ErrorKind::kRanksLost) return told;
   return share(std::move(segment), std::move(sharing));
 }
@@ -110,7 +110,7 @@ Result<ShmProbeResult> Probe::follow() {
   return share(std::move(segment), std::move(sharing));
 }
 
-// The segment is set only when the answer is ok.
+// Sets the segment only if the answer is ok.
 ProbeAnswer Probe::try_offer(const ProbeOffer& offer, std::optional<ShmSegment>& segment) const {
   ProbeAnswer answer;
   if (offer.n_bytes != layout_.n_bytes()) {
@@ -136,7 +136,7 @@ ProbeAnswer Probe::try_offer(const ProbeOffer& offer, std::optional<ShmSegment>&
   return answer;
 }
 
-// Everyone, whoever may be lost: the first failure.
+// Sends to all members, even if one is lost. Returns the first failure.
 Status Probe::tell_all(std::span<const std::byte> frame) const {
   Status first;
   for (const int rank : followers()) {
@@ -146,7 +146,7 @@ Status Probe::tell_all(std::span<const std::byte> frame) const {
   return first;
 }
 
-// Without it the members would blame the leader, whose connections end with its attempt to join.
+// Reports the reason, because otherwise the members would blame the leader, whose connections close when it gives up.
 Status Probe::give_up(const Status& why) const {
   (void)tell_all(encode_frame(ProbeVerdict{{}, why.message()}));
   return why;

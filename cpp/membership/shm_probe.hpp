@@ -1,12 +1,15 @@
-// probe_shared_memory: finds out which ranks of a host really share memory, and gives it to them.
+// probe_shared_memory: determines which ranks of a host can share memory, and maps the memory that they share.
 //
-// The lowest rank of a group (those with equal host ids) leads: it makes the segment, writes a random nonce into it,
-// and tells its path and the nonce over the authenticated control connections; each member opens it, allocates its own
-// part of it (SegmentLayout), looks for the nonce, writes one of its own in its place and tells it; the leader looks
-// for that, and tells all who passed. Nothing is inferred from names.
+// A group is the ranks with equal host ids; its lowest rank leads.
+//   1. The leader creates the segment, writes a random nonce into it, and sends path and nonce over the authenticated
+//      control connections.
+//   2. Each member opens the segment, allocates its own part (SegmentLayout), checks the nonce, writes a nonce of its
+//      own to its probe line, and sends that nonce.
+//   3. The leader checks these nonces, and sends the list of the ranks that passed.
+// Nothing is inferred from names.
 //
-// Threads: one a rank; blocks until the deadline at most. Failure: a rank that cannot take part just does not share
-// (the leader warns, once, with the reason); an error means that a peer is lost or nonsensical.
+// Threads: one a rank; blocks until the deadline at most. Failure: a rank that cannot take part does not share (the
+// leader warns, once, with the reason); an error means that a peer is lost or has sent an invalid message.
 #pragma once
 
 #include <functional>
@@ -25,7 +28,7 @@ struct ShmProbeOptions {
   int rank = 0;
   std::vector<int> group;      // ascending, with `rank` in it, at least two
   std::size_t slot_bytes = 0;  // 0: no slots, because not all ranks of the job are in the group
-  std::string folder;          // where the leader makes the segment
+  std::string folder;          // for the segment that the leader creates
   WaitLimit limit;
   std::function<int(int rank)> control_fd;    // the control connection with a member
   std::function<std::string(int rank)> name;  // a rank in messages
@@ -34,7 +37,7 @@ struct ShmProbeOptions {
 
 struct ShmProbeResult {
   std::optional<SharedMemory> shared;  // empty: this rank does not share
-  std::vector<int> ranks;              // who shares, this rank among them; else empty
+  std::vector<int> ranks;              // the ranks that share, including this one; else empty
 };
 
 Result<ShmProbeResult> probe_shared_memory(const ShmProbeOptions& options);

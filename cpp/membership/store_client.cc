@@ -10,7 +10,7 @@ namespace ciranda {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenTries{100};
-// The store answers a late exchange itself, with more to say than we could: give it a moment.
+// The store itself answers an exchange that times out, with a better error than this client's: wait a little longer.
 constexpr std::chrono::milliseconds kGrace{2000};
 
 // One candidate address, and the attempts to reach it.
@@ -68,7 +68,7 @@ class Search {
     }
   }
 
-  // Forgets a failed attempt, but not why it failed.
+  // Drops a failed attempt, but keeps its reason.
   static void settle(Candidate& candidate) {
     if (candidate.connection->state() != OutgoingConnection::State::kFailed) return;
     candidate.last_reason = candidate.connection->reason();
@@ -144,7 +144,7 @@ void StoreClient::cannot_come(const std::string& key, int size, const std::strin
   const ExchangeRequest request{
       key, static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(size), std::chrono::milliseconds(0), {}, why};
   if (send_all(socket_.get(), encode_request(request), limit).ok()) {
-    (void)receive_frame(socket_.get(), most_reply_bytes(request.size), limit);  // then it has been heard
+    (void)receive_frame(socket_.get(), most_reply_bytes(request.size), limit);  // its reply: it has read the report
   }
 }
 

@@ -1,7 +1,7 @@
 // StoreClient: a rank's connection to the rendezvous store.
 //
-// Threads: one. Blocks, at most up to the limit given. Failure: every error says which addresses were tried and why
-// none would do.
+// Threads: one. Blocks until the limit at most. Failure: every error lists the addresses that were tried, with the
+// reason why each failed.
 #pragma once
 
 #include <string>
@@ -18,15 +18,16 @@ namespace ciranda {
 
 class StoreClient {
  public:
-  // Tries all candidates ("addr:port") at once and keeps the first that proves to be the job's store; those that do not
-  // answer are tried again until the limit. REQUIRES: credentials.epoch is 0.
+  // Tries all candidates ("addr:port") at once and keeps the first that authenticates as the job's store. Tries those
+  // that do not answer again until the limit. REQUIRES: credentials.epoch is 0.
   static Result<StoreClient> connect(const std::vector<std::string>& candidates, const Credentials& credentials,
                                      int rank, const WaitLimit& limit);
 
-  // Everybody's blob for this key, by rank, as soon as all `size` have called this. Timeout names who did not come.
+  // Returns all ranks' blobs for this key, by rank, as soon as all `size` ranks have called this. Timeout names the
+  // missing ranks.
   Result<std::vector<Blob>> exchange(const std::string& key, int size, Blob blob, const WaitLimit& limit);
 
-  // Tells the others at once why this rank will not come, instead of letting them wait for it. Best effort.
+  // Fails the exchange of the other ranks at once, with the reason why this rank cannot take part. Best effort.
   void cannot_come(const std::string& key, int size, const std::string& why, const WaitLimit& limit);
 
   SocketAddress local_address() const { return SocketAddress::local_of(socket_.get()); }

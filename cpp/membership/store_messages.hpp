@@ -1,7 +1,8 @@
-// What ranks and the rendezvous store say to each other, once authenticated.
+// The messages between ranks and the rendezvous store, after authentication.
 //
-// One request: "here is my blob for this key; give me everybody's when all have come", or "I cannot come, and why". Two
-// replies: the blobs by rank, or an error. Each travels as one frame (wire.hpp). Decoding trusts nothing.
+// There is one request: a rank contributes its blob for a key, and gets all ranks' blobs when all have arrived; or it
+// reports why it cannot take part. There are two replies: the blobs by rank, or an error. Each message is one frame
+// (wire.hpp). Decoding trusts no input.
 #pragma once
 
 #include <chrono>
@@ -29,10 +30,10 @@ struct ExchangeRequest {
   std::uint32_t size = 0;
   std::chrono::milliseconds timeout{0};
   Blob blob;
-  std::string cannot_come = {};  // why; empty for a rank that comes
+  std::string cannot_come = {};  // the reason why the rank cannot take part; empty if it does
 };
 
-// The longest reply to an exchange among so many.
+// The size of the longest reply to an exchange among `size` ranks.
 std::size_t most_reply_bytes(std::uint32_t size);
 
 std::vector<std::byte> encode_request(const ExchangeRequest& request);
@@ -40,7 +41,7 @@ Result<ExchangeRequest> decode_request(std::span<const std::byte> body);
 
 std::vector<std::byte> encode_blobs(std::span<const Blob> blobs);
 std::vector<std::byte> encode_error(const Status& error);
-// The blobs, or the error that the store sent, or Internal for what is neither.
+// The blobs, or the error that the store sent, or Internal for an invalid reply.
 Result<std::vector<Blob>> decode_reply(std::span<const std::byte> body);
 
 }  // namespace ciranda

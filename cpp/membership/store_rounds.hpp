@@ -1,10 +1,11 @@
-// StoreRounds: the decisions of the rendezvous store. Who has come for which key, and what everyone is told.
+// StoreRounds: the decisions of the rendezvous store: it tracks the ranks that have arrived for each key, and returns
+// the replies to send.
 //
 // Pure: (state, request or departure, now) -> replies. No socket, no thread, no clock.
-// A round is one key. It ends when all ranks have come (everyone gets all blobs), or for everyone at once with an
-// error: a rank is missing when somebody's patience ends (Timeout), one leaves while it waits or cannot come
-// (RanksLost), or ranks disagree about how many they are or who is who (Mismatch). Who comes to a failed round later is
-// told the same error.
+// A round is one exchange of a key. It completes when all ranks have arrived: each gets all blobs. It fails for all at
+// once, with Timeout if a rank is missing when the first timeout of a waiting rank expires; with RanksLost if a rank
+// leaves while it waits, or cannot take part; with Mismatch if ranks disagree about the size, or two claim the same
+// rank. A rank that arrives at a failed round later gets the same error.
 #pragma once
 
 #include <chrono>
@@ -26,7 +27,7 @@ using ConnectionId = std::uint64_t;
 
 struct StoreReply {
   ConnectionId to = 0;
-  std::shared_ptr<const std::vector<std::byte>> frame;  // shared by all who get the same
+  std::shared_ptr<const std::vector<std::byte>> frame;  // shared by all replies with the same contents
 };
 
 class StoreRounds {
@@ -35,7 +36,7 @@ class StoreRounds {
 
   explicit StoreRounds(std::uint32_t size) : size_(size) {}
 
-  // `who` is for messages: an address. A connection waits in one round at a time.
+  // `who`: the address, for messages. A connection waits in one round at a time.
   std::vector<StoreReply> exchange(ConnectionId from, const std::string& who, ExchangeRequest request, TimePoint now);
   std::vector<StoreReply> leave(ConnectionId connection);
   std::vector<StoreReply> expire(TimePoint now);
@@ -49,7 +50,7 @@ class StoreRounds {
   };
   struct Round {
     TimePoint deadline;
-    std::chrono::milliseconds patience{0};  // of the rank whose deadline it is
+    std::chrono::milliseconds patience{0};  // the timeout of the rank that set the deadline
     std::map<std::uint32_t, Participant> participants;
   };
   using Rounds = std::map<std::string, Round>;

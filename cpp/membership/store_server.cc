@@ -41,7 +41,7 @@ struct Listeners {
   std::uint16_t port = 0;
 };
 
-// All addresses at one port.
+// Listens on all addresses at one port.
 Result<Listeners> listen_at(const std::vector<SocketAddress>& addresses, PortRange ports) {
   Listeners result;
   for (const SocketAddress& address : addresses) {
@@ -54,7 +54,7 @@ Result<Listeners> listen_at(const std::vector<SocketAddress>& addresses, PortRan
   return result;
 }
 
-// A port that is free on the first address may be taken on the second: then another one.
+// A port that is free on the first address may be in use on the second; then another port is tried.
 Result<Listeners> listen_at_any_of(const std::vector<SocketAddress>& addresses, PortRange ports) {
   constexpr int kTries = 16;
   const int n_tries = ports.any() ? kTries : ports.high - ports.low + 1;
@@ -241,7 +241,7 @@ void Service::flush(Client& client) {
     const ssize_t n = send(fd, rest.data(), rest.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) {
-      // Full: go on when there is room. Broken: the next read tells.
+      // Full: continues when there is room. Broken: the next read reports it.
       loop_.change(fd, errno == EAGAIN ? EPOLLIN | EPOLLOUT : EPOLLIN, static_cast<std::uint64_t>(fd));
       return;
     }

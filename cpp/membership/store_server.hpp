@@ -1,8 +1,9 @@
-// StoreServer: the rendezvous store of a job. The launcher hosts one; every rank goes there to find the others.
+// StoreServer: the rendezvous store of a job. The launcher hosts one; every rank connects to it to find the others.
 //
-// Threads: one of its own, started by start(); the methods are for any thread. The destructor ends it.
-// Failure: start() says which address could not be had. Afterwards strangers are refused one by one (with a line on
-// stderr for the first few, unless on_refused is given), and what goes wrong in a rendezvous is told to its ranks.
+// Threads: one of its own, which start() starts and the destructor ends. Any thread may call the methods.
+// Failure: the error of start() names the address on which listening failed. Afterwards each unauthenticated connection
+// is refused (with a line on stderr for the first few, unless on_refused is given), and errors in a rendezvous are sent
+// to its ranks.
 #pragma once
 
 #include <chrono>

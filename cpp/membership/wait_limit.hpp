@@ -1,6 +1,6 @@
-// WaitLimit: when whoever waits for others gives up: at a time, or sooner when the caller says so, as after Ctrl-C.
+// WaitLimit: ends a wait for other processes: at a deadline, or sooner if the caller interrupts it, as after Ctrl-C.
 //
-// Threads: `interrupted` is asked on the thread that waits. Copyable; converts from a time alone.
+// Threads: the waiting thread calls `interrupted`. Copyable; converts from a time alone.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace ciranda {
 
 struct WaitLimit {
   using Clock = std::chrono::steady_clock;
-  // True: give up. It is asked several times a second, so it need not be told of.
+  // True: give up. It is polled several times a second, so it needs no notification.
   using Interrupted = std::function<bool()>;
 
   Clock::time_point deadline;
@@ -26,7 +26,7 @@ struct WaitLimit {
   WaitLimit(Clock::time_point until, Interrupted asked = {}) : deadline(until), interrupted(std::move(asked)) {}
 
   bool is_reached() const { return Clock::now() >= deadline; }
-  // Aborted when the caller wants to give up, OK else.
+  // Aborted if the caller gives up, else OK.
   Status check() const {
     return interrupted && interrupted() ? Status::aborted("it was interrupted while it waited") : Status{};
   }
@@ -35,7 +35,7 @@ struct WaitLimit {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     return std::max(left, std::chrono::milliseconds(0));
   }
-  // How long one system call may wait: to the deadline, but not beyond the next question.
+  // How long one system call may wait: until the deadline, but no longer than until the next poll of `interrupted`.
   int slice_ms() const { return slice_ms(deadline); }
   int slice_ms(Clock::time_point until) const {
     constexpr std::int64_t kBetweenQuestions = 100;

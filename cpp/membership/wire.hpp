@@ -1,6 +1,6 @@
-// FrameBuffer: frames in a stream, each a length (32 bits) and so many bytes.
+// FrameBuffer: frames in a stream. A frame is a length (32 bits) and that number of bytes.
 //
-// Threads: plain values. Failure: a length beyond the bound is refused before memory is asked for.
+// Threads: plain values. Failure: a length above the limit is refused before any memory is allocated for it.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ inline std::vector<std::byte> framed(std::span<const std::byte> body) {
   return frame;
 }
 
-// Cuts a stream into frames. Holds no more than what has arrived.
+// Cuts a stream into frames. Holds only bytes that have arrived.
 class FrameBuffer {
  public:
   static constexpr std::size_t kHeaderBytes = 4;
@@ -31,7 +31,7 @@ class FrameBuffer {
 
   void append(std::span<const std::byte> bytes) { bytes_.insert(bytes_.end(), bytes.begin(), bytes.end()); }
 
-  // The next whole frame's body, nothing when more bytes are needed, or the error of a frame that is too long.
+  // The next whole frame's body, nothing if more bytes are needed, or the error of a frame that is too long.
   Result<std::optional<std::vector<std::byte>>> next() {
     if (bytes_.size() < kHeaderBytes) return std::optional<std::vector<std::byte>>();
     const std::size_t n_bytes = body_bytes();
@@ -47,7 +47,7 @@ class FrameBuffer {
     return frame;
   }
 
-  // How many bytes are missing for a whole frame, as far as that is known; reads no further than this frame's end.
+  // The number of bytes to read next, as far as it is known: never beyond the end of the current frame.
   std::size_t wants() const {
     if (bytes_.size() < kHeaderBytes) return kHeaderBytes - bytes_.size();
     const std::size_t n_bytes = body_bytes() + kHeaderBytes;

@@ -1,6 +1,6 @@
-// SharedArena: memory that all ranks of one host can touch (arena_layout.hpp), and the counters by which they hand
-// chunks to each other. Every counter has one writer. Counters only grow, so there is nothing to reset between
-// collectives. The arena does not own its memory (a mapping or a test's buffer does).
+// SharedArena: memory that all ranks of one host have mapped (arena_layout.hpp), with the counters that synchronize the
+// hand-over of chunks. Every counter has one writer. Counters only grow, so collectives reset nothing. The arena does
+// not own its memory (a mapping or a test's buffer does).
 #pragma once
 
 #include <atomic>
@@ -16,11 +16,12 @@ namespace ciranda {
 
 class SharedArena : public ArenaLayout {
  public:
-  // Who has come how far, in parts of chunks (ArenaSession). Chunk k since the arena was made lives in slot k % 2.
+  // A member's progress, in parts of chunks (ArenaSession). Chunks are counted from the arena's creation; chunk k is in
+  // slot k % 2.
   enum class Counter : std::uint8_t {
     kPacked,    // this member's part of chunk k is in its slot
     kReduced,   // this member's slice of chunk k is reduced
-    kConsumed,  // this member has read all it needs of chunk k
+    kConsumed,  // this member has read all that it needs of chunk k
   };
 
   // REQUIRES: memory is zeroed when the first member attaches, aligned to kAlignment, and at least required_bytes()
@@ -33,7 +34,7 @@ class SharedArena : public ArenaLayout {
         member_(member),
         slot_bytes_(slot_bytes) {}
 
-  // Further memory that members show each other. Shared by the copies of this object.
+  // Further memory that members have mapped of each other. All copies of this object share it.
   SharedRegions& regions() const { return *regions_; }
   std::shared_ptr<SharedRegions> shared_regions() const { return regions_; }
 
@@ -50,14 +51,14 @@ class SharedArena : public ArenaLayout {
     return *reinterpret_cast<std::atomic<std::uint64_t>*>(line(static_cast<std::size_t>(n_members_) + index));
   }
 
-  // 0 while the member is awake, else its Sleeper (mesh.hpp). Written by the member (arm, disarm) and by whoever wakes
-  // it.
+  // 0 while the member is awake, else its Sleeper (mesh.hpp). Written by the member (arm, disarm) and by a rank that
+  // wakes it.
   std::atomic<std::uint32_t>& doorbell(int member) const {
     return *reinterpret_cast<std::atomic<std::uint32_t>*>(line(static_cast<std::size_t>(member)));
   }
 
-  // Where the member's part of the collective at hand lies, if that is in its regions. The member writes both before it
-  // publishes kPacked; the number shares that counter's cache line, so looking at it costs nothing.
+  // The places of the member's part of the current collective, if that part lies in its regions. The member writes both
+  // before it publishes kPacked. The number of places is in that counter's cache line, so reading it costs nothing.
   std::uint64_t& n_places(int member) const {
     const auto packed = static_cast<std::size_t>(member) * kNumCounters + static_cast<std::size_t>(Counter::kPacked);
     return *reinterpret_cast<std::uint64_t*>(line(static_cast<std::size_t>(n_members_) + packed) +
@@ -66,26 +67,27 @@ class SharedArena : public ArenaLayout {
   std::span<RegionPlace, kMaxPlaces> places(int member) const {
     return std::span<RegionPlace, kMaxPlaces>(reinterpret_cast<RegionPlace*>(part_of(member)), kMaxPlaces);
   }
-  // Room for small parts that are not in a region but belong to the same collective.
+  // Memory for small parts of the same collective that lie in no region.
   std::span<std::byte, kStageBytes> stage(int member) const {
     return std::span<std::byte, kStageBytes>(part_of(member) + kMaxPlaces * sizeof(RegionPlace), kStageBytes);
   }
 
-  // Who has come to a direct round (arrivals.hpp), and a member's memory for what it contributes to all of them.
+  // The word that counts the arrivals at a direct round (arrivals.hpp).
   std::atomic<std::uint64_t>& arrivals(std::size_t number) const {
     const std::size_t first = static_cast<std::size_t>(n_members_) * (1 + kNumCounters);
     return *reinterpret_cast<std::atomic<std::uint64_t>*>(line(first + number));
   }
-  // The rest of the cache line of that word.
+  // The rest of that word's cache line.
   static constexpr std::size_t kBesideArrivalsBytes = 64 - sizeof(std::uint64_t);
   std::byte* beside_arrivals(std::size_t number) const {
     return reinterpret_cast<std::byte*>(&arrivals(number)) + sizeof(std::uint64_t);
   }
+  // A member's memory for its contributions to all direct rounds.
   std::span<std::byte> round_area(int member) const {
     return {part_of(member) + slots_at() + 2 * slot_bytes_, round_area_bytes(n_members_)};
   }
 
-  // Buffers in this member's part. REQUIRES: there are so many.
+  // The buffers in this member's part. REQUIRES: the part has more than i of that size.
   Buffer small_buffer(std::size_t i) const {
     return static_cast<Buffer>(static_cast<std::size_t>(member_) * kBuffers + i);
   }

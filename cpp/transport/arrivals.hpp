@@ -1,14 +1,14 @@
-// Arrivals: how the members of an arena find out, without asking anybody, that all of them have come to the same round
-// of a name. It is one word of shared memory. Whoever comes adds itself; with the last one the round is *met*, and each
-// member may go on with what all of them contributed. Whoever will not come by this way, or waits no longer, *closes*
-// the round: it is then met for nobody.
+// Arrivals: an arrival counter, one word of shared memory, which tells the members of an arena without any message that
+// all have arrived at the same round of a name. Each member adds itself. When the last has, the round is *met*, and
+// each member may use all contributions. A member that will not arrive here, or waits no longer, *closes* the round,
+// and no member sees it as met.
 //
 // Either all members see a round as met, or all see it as closed: the word changes by compare and swap only, and a
-// round that is met cannot be closed. Rounds of a word are numbered, in an order on which the members agree; the first
-// to touch a later one begins it. A member comes to a round only after it has done with all earlier ones, so a word
-// that is at a later round than a member which came says that that member's was met.
+// round that is met cannot be closed. A word's rounds are numbered, in an order on which the members agree; the first
+// member to touch a later round begins it. A member arrives at a round only after it has finished all earlier ones. So
+// if the word shows a later round than the one at which a member arrived, that member's round was met.
 //
-// What a member has written before it comes is visible to all that see the round met.
+// All writes of a member before its arrival are visible to each member that sees the round as met.
 //
 // Threads: any, in any process that has the memory mapped.
 #pragma once
@@ -28,12 +28,12 @@ class Arrivals {
   Arrivals(std::atomic<std::uint64_t>& word, int n_members)
       : word_(word), n_members_(static_cast<std::uint64_t>(n_members)) {}
 
-  // Has the line fetched for writing while this member does something else: come() then finds it here.
+  // Prefetches the cache line for writing while this member does something else, so that come() need not wait for it.
   void fetch() const { fetch_line(word_); }
 
-  // False: the round is closed. REQUIRES: this member has not come to the round before.
+  // This member arrives. False: the round is closed. REQUIRES: this member has not arrived at the round before.
   bool come(std::uint64_t round) {
-    // A guess: this is the last. To look first would fetch the cache line twice, once for reading only.
+    // Guesses that this member is the last. A load first would fetch the cache line twice, once for reading only.
     std::uint64_t seen = word(round) + (n_members_ - 1) * kOneMember;
     std::uint64_t next = 0;
     do {
@@ -43,20 +43,20 @@ class Arrivals {
     return true;
   }
 
-  // REQUIRES: this member has come to the round.
+  // REQUIRES: this member has arrived at the round.
   bool is_met(std::uint64_t round) const { return is_met(word_.load(std::memory_order_acquire), round); }
   bool is_closed(std::uint64_t round) const {
     const std::uint64_t seen = word_.load(std::memory_order_acquire);
     return round_of(seen) == round && has_closed(seen);
   }
 
-  // How many have come, to a round that nobody closed.
+  // The number of members that have arrived at a round that is not closed.
   int n_come(std::uint64_t round) const {
     const std::uint64_t seen = word_.load(std::memory_order_acquire);
     return round_of(seen) == round ? static_cast<int>(n_in(seen)) : 0;
   }
 
-  // False: it is met. REQUIRES: this member has done with all rounds before.
+  // False: the round is met. REQUIRES: this member has finished all earlier rounds.
   bool close(std::uint64_t round) {
     std::uint64_t seen = word_.load(std::memory_order_acquire);
     std::uint64_t next = 0;
@@ -68,7 +68,7 @@ class Arrivals {
   }
 
  private:
-  // A word: the round's number, how many have come, and whether it is closed.
+  // The fields of the word: the round's number, the number of arrivals, and whether the round is closed.
   static constexpr std::uint64_t kClosed = 1;
   static constexpr std::uint64_t kOneMember = 2;
   static constexpr int kRoundAt = 13;

@@ -19,7 +19,7 @@ Result<Bell> Bell::create() {
 
 Result<Bell> Bell::open(pid_t owner, int fd) {
   const std::string path = "/proc/" + std::to_string(owner) + "/fd/" + std::to_string(fd);
-  // Open for reading too: writing to a pipe that nobody reads would raise SIGPIPE.
+  // Open for reading too: writing to a pipe without a reader would raise SIGPIPE.
   UniqueFd pipe(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
   if (!pipe.valid()) return Status::from_errno("cannot open " + path);
   struct stat info {};
@@ -29,7 +29,7 @@ Result<Bell> Bell::open(pid_t owner, int fd) {
 
 void Bell::ring() const {
   const std::byte byte{1};
-  // Nothing to do about failure: the pipe is full (the sleeper will wake) or its owner is gone.
+  // Failures are ignored: either the pipe is full (the sleeper will wake), or its owner is gone.
   [[maybe_unused]] const ssize_t n = write(write_end_.valid() ? write_end_.get() : pipe_.get(), &byte, 1);
 }
 

@@ -1,6 +1,6 @@
-// Bell: a pipe by which others, in this process or in another of the same user and host, end one thread's sleep.
+// Bell: a pipe that wakes one sleeping thread, from this process or from another of the same user and host.
 //
-// Threads: ring() from any thread; drain() from the one that sleeps on fd(). Failure: a full pipe counts as rung.
+// Threads: ring() from any thread; drain() from the thread that sleeps on fd(). Failure: a full pipe counts as rung.
 #pragma once
 
 #include <sys/types.h>
@@ -13,7 +13,7 @@ namespace ciranda {
 class Bell {
  public:
   static Result<Bell> create();
-  // Someone else's bell, by what its owner says of itself: its process and fd(). Only to ring.
+  // The bell of another process, only for ring(). `owner` and `fd`: the process id and the fd() that the owner reports.
   static Result<Bell> open(pid_t owner, int fd);
 
   int fd() const { return pipe_.get(); }
@@ -23,8 +23,8 @@ class Bell {
  private:
   Bell(UniqueFd pipe, UniqueFd write_end) : pipe_(std::move(pipe)), write_end_(std::move(write_end)) {}
 
-  UniqueFd pipe_;       // the read end, open for both where it is another's: a bell never loses its reader
-  UniqueFd write_end_;  // empty for another's bell
+  UniqueFd pipe_;       // the read end; another process's is open for writing too, so its pipe always has a reader
+  UniqueFd write_end_;  // empty for another process's bell
 };
 
 }  // namespace ciranda

@@ -1,9 +1,10 @@
 // Channel: an ordered, reliable, non-blocking byte stream to one peer.
 //
-// Implementations: a socket (tcp), several of them (striped), a ring in shared memory (shm), a ring in private memory
+// Implementations: a socket (tcp), several sockets (striped), rings in shared memory (shm), rings in private memory
 // (loopback, for tests).
 // Thread-safety: one thread at a time on each end (the holder of the engine's progress lock).
-// Failure: a channel never throws. Once state() is not kOpen it stays so; bytes that arrived before are still readable.
+// Failure: a channel never throws. Once state() is not kOpen, it never is again; bytes that arrived before the end are
+// still readable.
 #pragma once
 
 #include <cstddef>
@@ -14,29 +15,29 @@ namespace ciranda {
 
 enum class ChannelState : std::uint8_t {
   kOpen,
-  kClosed,  // the peer will write no more: it left, or died (membership knows which)
+  kClosed,  // the peer writes no more: it left, or died (membership knows which)
 };
 
 class Channel {
  public:
   virtual ~Channel() = default;
 
-  // Takes as many bytes as fit now and returns how many; 0 when full (or closed). A peer that sleeps is woken by the
-  // next Mesh::notify(), so that several writes cost one wake.
+  // Takes as many bytes as fit now and returns their number; 0 if full or closed. The next Mesh::notify() wakes a
+  // sleeping peer, so several writes cost one wake-up.
   virtual std::size_t write_some(std::span<const std::byte> bytes) = 0;
 
-  // The same for two ranges, one after the other, as one.
+  // The same for the concatenation of two ranges.
   virtual std::size_t write_some(std::span<const std::byte> first, std::span<const std::byte> second) {
     const std::size_t n = write_some(first);
     return n < first.size() ? n : n + write_some(second);
   }
 
-  // Fills as much of `bytes` as is there now and returns how much; 0 when nothing is there.
+  // Copies the bytes that have arrived to `bytes`, as many as fit, and returns their number; 0 if none have arrived.
   virtual std::size_t read_some(std::span<std::byte> bytes) = 0;
 
   virtual ChannelState state() const = 0;
 
-  // Whether bytes were taken that are not on their way yet: Mesh::poll_events() goes on with them.
+  // True if the channel has taken bytes that it has not sent yet. Mesh::poll_events() continues to send them.
   virtual bool has_unsent() const { return false; }
 };
 

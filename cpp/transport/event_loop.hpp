@@ -1,8 +1,8 @@
 // EventLoop: epoll with RAII. Registers descriptors under a token of the caller's choice.
 //
-// Threads: one at a time. fd() may be polled by another thread meanwhile: it is readable while events are waiting.
-// Ownership: descriptors are not owned; remove() them before they are closed, or close them (the kernel removes them
-// then, unless a duplicate of them lives in another process).
+// Threads: one at a time. Another thread may poll fd() meanwhile: fd() is readable while events are pending.
+// Ownership: descriptors are not owned. Before closing one, remove() it if another process may hold a duplicate;
+// otherwise the kernel removes it on close.
 #pragma once
 
 #include <sys/epoll.h>
@@ -30,8 +30,8 @@ class EventLoop {
   void change(int fd, std::uint32_t events, std::uint64_t token);
   void remove(int fd);
 
-  // What is ready, at most 64 at a time; waits up to timeout_ms (-1: for ever) for the first. The span is valid until
-  // the next call.
+  // Returns at most 64 pending events. Waits up to timeout_ms (-1: for ever) for the first. The span is valid until the
+  // next call.
   std::span<const Event> wait(int timeout_ms);
 
  private:

@@ -1,10 +1,12 @@
-// ExchangedBuffers: the shared memory in which two members lay what they contribute to larger direct rounds. Each
-// begins with some buffers; in every round each hands one to the other, whether it has written to it or not, and owns
-// the one it got once it has read that. So nobody waits for the other to have read: that this member has, it knows.
+// ExchangedBuffers: the buffers in shared memory for two members' contributions to larger direct rounds. Each member
+// begins with some buffers. In every round, each hands one buffer to the other, written or not, and owns the buffer
+// that it received once it has read it. So a member never waits for the other to finish reading: it writes only to
+// buffers that it has read itself.
 //
-// Where each reads as much as it writes, each writes to the buffer that it has read last: its lines are in the writer's
-// own caches, and are neither taken back from the other's nor fetched (docs/performance.md). Where not, to the one that
-// was not used for longest: its lines have long left the caches of whoever has read them.
+// If each member reads as much as it writes, each writes to the buffer that it has read last. The lines of that buffer
+// are in the writer's own caches, so they need not be fetched from memory or from the other core
+// (docs/performance.md). Otherwise it writes to the buffer that has been unused for longest, whose lines have long left
+// the reader's caches.
 //
 // One thread a member.
 #pragma once
@@ -24,9 +26,9 @@ class ExchangedBuffers {
 
   enum class Choice : std::uint8_t { kReadLast, kUnusedLongest };
 
-  // One that has room for so many bytes, to be written and handed over; none while this member has handed over all.
-  // REQUIRES, as below: the arena, always the same, has buffers; the other member asks for one of as many bytes at the
-  // same round.
+  // Takes a buffer with room for n_bytes, to be written and handed over; none if this member owns none of that size.
+  // REQUIRES: the arena is the same in all calls and has buffers; in the same round, the other member takes a buffer
+  // for the same number of bytes.
   std::optional<Buffer> take(const SharedArena& arena, std::size_t n_bytes, Choice choice) {
     if (!has_begun_) begin(arena);
     std::deque<Buffer>& own = n_bytes <= SharedArena::kSmallBufferBytes ? small_ : large_;
@@ -36,7 +38,7 @@ class ExchangedBuffers {
     return buffer;
   }
 
-  // It is this member's: it was not handed over, or the other handed it over and this member has read it.
+  // Adds a buffer to this member's: one that it took and did not hand over, or one that it received and has read.
   void give(Buffer buffer) { (SharedArena::is_small(buffer) ? small_ : large_).push_back(buffer); }
 
  private:

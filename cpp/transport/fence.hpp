@@ -9,7 +9,7 @@ namespace ciranda {
 inline void full_fence() {
 #if defined(__SANITIZE_THREAD__) && !defined(__clang__)
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wtsan"  // the sanitizer does not model fences; nothing here needs it to
+#pragma GCC diagnostic ignored "-Wtsan"  // the sanitizer does not model fences; this code does not need it to
 #endif
   std::atomic_thread_fence(std::memory_order_seq_cst);
 #if defined(__SANITIZE_THREAD__) && !defined(__clang__)

@@ -1,5 +1,5 @@
-// FreeRanges: which bytes of a piece of memory are free: an allocator that keeps its books elsewhere. Who asks gets the
-// smallest range that has room; neighbours that are given back become one again. Pure; one thread.
+// FreeRanges: a best-fit allocator that keeps its records outside the memory that it manages. Adjacent free ranges are
+// merged. Pure; one thread.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,12 @@ namespace ciranda {
 
 class FreeRanges {
  public:
-  // All of it is free.
+  // All n_bytes are free at first.
   explicit FreeRanges(std::size_t n_bytes);
 
-  // Where n_bytes begin that are free no more; none if there is no room. REQUIRES: n_bytes > 0.
+  // Allocates n_bytes and returns their offset; none if no free range is large enough. REQUIRES: n_bytes > 0.
   std::optional<std::size_t> take(std::size_t n_bytes, std::size_t alignment);
-  // REQUIRES: they were taken, as a whole or not.
+  // REQUIRES: all of these bytes are taken. They need not be a whole range that take() returned.
   void give_back(std::size_t offset, std::size_t n_bytes);
 
   bool are_all_free() const { return n_free_ == n_bytes_; }
@@ -23,7 +23,7 @@ class FreeRanges {
  private:
   std::size_t n_bytes_;
   std::size_t n_free_;
-  std::map<std::size_t, std::size_t> ranges_;  // n_bytes by offset; no two touch
+  std::map<std::size_t, std::size_t> ranges_;  // sizes by offset; no two ranges are adjacent
 };
 
 }  // namespace ciranda

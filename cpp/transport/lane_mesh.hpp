@@ -1,7 +1,7 @@
-// LaneMesh: a mesh as the members of one lane see it. Ranks are places among the members, data travels in the lane's
-// own streams; for everything else it is the world's mesh.
+// LaneMesh: the mesh of one lane's members. Its ranks are indices among the members, and its data channels are the
+// lane's own streams. It forwards everything else to the world's mesh.
 //
-// Threads: as Mesh. The world's mesh and the mux outlive this.
+// Threads: as Mesh. The world's mesh and the mux outlive this object.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace ciranda {
 
 class LaneMesh final : public Mesh {
  public:
-  // `ranks`: the members' ranks in the world, ascending, this one among them. `arena`: memory that exactly the members
+  // `ranks`: the members' ranks in the world, ascending, with this rank's own. `arena`: memory that exactly the members
   // share, or null.
   LaneMesh(Mesh& world, LaneMux& mux, std::uint32_t lane, std::vector<int> ranks, SharedArena* arena)
       : world_(world), ranks_(std::move(ranks)), arena_(arena) {
@@ -29,7 +29,7 @@ class LaneMesh final : public Mesh {
   }
 
   const std::vector<int>& ranks() const { return ranks_; }
-  // A rank's place among them; none if it is no member.
+  // A world rank's index among the members; none if it is no member.
   std::optional<int> member_of(int world_rank) const {
     const auto found = std::lower_bound(ranks_.begin(), ranks_.end(), world_rank);
     if (found == ranks_.end() || *found != world_rank) return std::nullopt;

@@ -8,7 +8,7 @@ namespace {
 
 // Large enough to cost nothing, small enough that lanes take turns.
 constexpr std::size_t kMostFrameBytes = 256 << 10;
-// Bytes for a lane that does not read are taken in parts of this size.
+// Bytes for a lane that is not reading are read in parts of this size.
 constexpr std::size_t kKeepBytes = 64 << 10;
 
 }  // namespace
@@ -21,7 +21,7 @@ LaneMux::Link& LaneMux::link(int peer) {
 
 // --- outgoing
 
-// Returns whether nothing is left behind.
+// Returns whether everything was written.
 bool LaneMux::flush(Link& link, int peer) {
   while (link.unsent_begin < link.unsent_end) {
     const auto rest = std::span(link.unsent).subspan(link.unsent_begin, link.unsent_end - link.unsent_begin);
@@ -57,19 +57,19 @@ std::size_t LaneMux::write_some(std::uint32_t lane, int peer, std::span<const st
   Link& to = link(peer);
   if (!flush(to, peer) || bytes.empty()) return 0;
   if (to.open.n_bytes > 0) {
-    if (to.open.lane != lane) return 0;  // its own lane must finish that frame
+    if (to.open.lane != lane) return 0;  // only the frame's own lane can finish it
     const std::size_t n =
         mesh_.data(peer).write_some(bytes.first(std::min<std::size_t>(bytes.size(), to.open.n_bytes)));
     to.open.n_bytes -= static_cast<std::uint32_t>(n);
     to.rest = bytes.data() + n;
     return n;
   }
-  // The header travels together with the first bytes: a small message is one write.
+  // The header and the first bytes are written together, so a small message is one write.
   const std::size_t n_frame = std::min(bytes.size(), kMostFrameBytes);
   to.open = {lane, static_cast<std::uint32_t>(n_frame)};
   std::memcpy(to.unsent.data(), &to.open, sizeof(Header));
   const std::size_t n = mesh_.data(peer).write_some(to.unsent, bytes.first(n_frame));
-  if (n == 0) {  // the channel is full: nothing has begun
+  if (n == 0) {  // the channel is full: the frame has not begun
     to.open = {};
     return 0;
   }
@@ -134,7 +134,7 @@ std::size_t LaneMux::read_some(std::uint32_t lane, int peer, std::span<std::byte
   return 0;
 }
 
-// Returns whether a frame is open of which bytes are still to come.
+// Returns whether a frame is open, with bytes still to arrive.
 bool LaneMux::next_header(Link& link, int peer) {
   while (link.incoming.n_bytes == 0) {
     if (link.ahead_end - link.ahead_begin < sizeof(Header)) {
@@ -150,7 +150,7 @@ bool LaneMux::next_header(Link& link, int peer) {
   return true;
 }
 
-// Bytes of the open frame: those that came with its header first.
+// Reads bytes of the open frame, first those that were read together with its header.
 std::size_t LaneMux::take(Link& link, int peer, std::span<std::byte> bytes) {
   if (link.ahead_begin == link.ahead_end) return mesh_.data(peer).read_some(bytes);
   const std::size_t n = std::min(bytes.size(), link.ahead_end - link.ahead_begin);
@@ -159,7 +159,7 @@ std::size_t LaneMux::take(Link& link, int peer, std::span<std::byte> bytes) {
   return n;
 }
 
-// Takes bytes of the open frame in for its lane. Returns whether there were any.
+// Keeps bytes of the open frame for its lane. Returns whether any had arrived.
 bool LaneMux::keep(Link& link, int peer) {
   Bytes& kept = link.kept[link.incoming.lane].bytes;
   const std::size_t at = kept.size();
@@ -171,7 +171,7 @@ bool LaneMux::keep(Link& link, int peer) {
   return n > 0;
 }
 
-// As keep(), for a lane that will not ask.
+// As keep(), for an abandoned lane: drops the bytes.
 bool LaneMux::drop(Link& link, int peer) {
   std::array<std::byte, 4096> ignored;  // NOLINT(cppcoreguidelines-pro-type-member-init)
   const std::size_t n =

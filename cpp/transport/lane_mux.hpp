@@ -1,11 +1,11 @@
-// LaneMux: splits the data channel of each pair of ranks into one byte stream a lane, so that lanes move data at the
-// same time without knowing of each other.
+// LaneMux: multiplexes one byte stream a lane over the data channel of each pair of ranks, so that lanes move data at
+// the same time and independently.
 //
-// On the channel a stream's bytes travel in frames (lane, length, bytes). A frame for a lane that reads nothing now is
-// kept in memory until it does: nobody is held up by somebody else's slowness, whatever the order in which ranks come
-// to their lanes. What can gather is what a sender may be ahead of a receiver: a broadcast or a gather of one tensor.
+// On the channel a stream's bytes travel in frames (lane, length, bytes). A frame for a lane that is not reading is
+// kept in memory until the lane reads: a slow lane delays no other, in whatever order ranks use their lanes. At most
+// the bytes by which a sender may be ahead of a receiver are kept: a broadcast or a gather of one tensor.
 //
-// Threads: one at a time (the holder of the progress lock). The mesh outlives this.
+// Threads: one at a time (the holder of the progress lock). The mesh outlives this object.
 #pragma once
 
 #include <array>
@@ -27,20 +27,21 @@ class LaneMux {
  public:
   explicit LaneMux(Mesh& mesh) : mesh_(mesh), links_(static_cast<std::size_t>(mesh.size())) {}
 
-  // REQUIRES: what it has not taken stays where it is until it is offered again, or the lane is abandoned.
+  // REQUIRES: bytes that it has not taken stay in place until the lane passes them again, or is abandoned.
   std::size_t write_some(std::uint32_t lane, int peer, std::span<const std::byte> bytes);
   std::size_t read_some(std::uint32_t lane, int peer, std::span<std::byte> bytes);
 
-  // The lane will neither write nor read any more, though it may be in the middle of either. What its peers have begun
-  // to receive is still sent, to the end of the frame, so that other lanes go on.
+  // The lane stops writing and reading, possibly in mid-transfer. A frame that a peer has begun to receive is still
+  // sent to its end, so that other lanes continue.
   void abandon(std::uint32_t lane);
 
-  // Hands the channels what they had no room for when it was written. Returns whether anything moved.
+  // Writes the remaining bytes that the channels had no room for. Returns whether any bytes moved.
   bool flush();
-  // Whether bytes were taken in that no lane has asked for, since this was asked last: the peer has room for more,
-  // though no lane has moved.
+  // True if bytes were read for a lane that was not reading, since the last call of this function: the peer can write
+  // more, although no lane has made progress.
   bool has_made_room() { return std::exchange(has_made_room_, false); }
-  // But for frames of abandoned lanes: who leaves does not wait until those are complete.
+  // True if the channel to the peer has sent everything. Ignores unfinished frames of abandoned lanes: a rank that
+  // leaves does not wait for them.
   bool is_flushed(int peer) const;
   bool has_unsent() const;
 
@@ -51,28 +52,28 @@ class LaneMux {
     std::uint32_t lane = 0;
     std::uint32_t n_bytes = 0;
   };
-  // What has arrived for one lane and was not asked for yet.
+  // Bytes that have arrived for one lane, which has not read them yet.
   struct Kept {
     Bytes bytes;
     std::size_t n_read = 0;
   };
   struct Link {
-    // Outgoing: the frame that is open, where the rest of it lies, and the bytes of its header that the channel has not
-    // taken.
+    // Outgoing: the open frame, with the number of its bytes left; the address of these bytes; and the bytes of its
+    // header that the channel has not taken.
     Header open;
     const std::byte* rest = nullptr;
     std::array<std::byte, sizeof(Header)> unsent;
     std::size_t unsent_begin = 0;
     std::size_t unsent_end = 0;
-    Bytes abandoned;  // a copy of that rest, for a lane that is abandoned; empty: none
-    // Incoming: bytes that came with a header, the header being read, and how much of its frame is still to come.
+    Bytes abandoned;  // a copy of the rest of the open frame, if its lane was abandoned; else empty
+    // Incoming: bytes that were read together with a header; and the open frame, with the number of its bytes left.
     std::array<std::byte, 1024> ahead;
     std::size_t ahead_begin = 0;
     std::size_t ahead_end = 0;
     Header incoming;
     std::unordered_map<std::uint32_t, Kept> kept;
 
-    // But for what a lane that goes on will bring itself.
+    // Ignores the rest of an open frame whose lane is not abandoned: that lane writes it.
     bool has_all_sent() const { return unsent_begin == unsent_end && abandoned.empty(); }
   };
 

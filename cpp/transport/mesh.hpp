@@ -1,11 +1,10 @@
-// Mesh: everything one rank has for reaching the others, in one epoch.
+// Mesh: one rank's connections to all others, in one epoch.
 //
-// A mesh is built complete (membership/ builds real ones, a LoopbackFabric those of tests) and is
-// then only used. It carries bytes and wake-ups, and knows which peers are gone; it understands none of what it
-// carries.
+// A mesh is complete when it is built: membership/ builds real ones, a LoopbackFabric those of tests. It carries bytes
+// and wake-ups, and knows which peers are gone. It does not interpret the bytes.
 //
-// Threads: all methods are for the holder of the engine's progress lock, except kick() (any thread), and sleep()
-// (the engine's background thread, which does not hold the lock meanwhile).
+// Threads: all methods are for the holder of the engine's progress lock, except kick() (any thread) and sleep()
+// (the engine's background thread, without the lock).
 #pragma once
 
 #include <chrono>
@@ -28,24 +27,24 @@ struct PeerInfo {
   std::string address;  // "10.0.0.7:4000", empty in process
   bool shares_memory = false;
   int n_cores = 0;                                // of its host; 0: not known
-  std::optional<HostCosts> costs = std::nullopt;  // what it knows to have been measured there
-  std::optional<PairCosts> pair = std::nullopt;   // what this rank has measured with it, as it joined
+  std::optional<HostCosts> costs = std::nullopt;  // its host's measured costs, if it has them
+  std::optional<PairCosts> pair = std::nullopt;   // measured by this rank with the peer at init()
 };
 
-// How soon a sleeping peer must look at what was written for it.
+// How soon a sleeping peer must read what was written for it.
 enum class Urgency : std::uint8_t {
-  kLazy,    // when it wakes for another reason, or somebody there waits: news that only matters together with others
-  kUrgent,  // now
+  kLazy,    // when it wakes for another reason, or at once if a thread there waits: news of no use without further news
+  kUrgent,  // at once
 };
 
-// What the sleeper wants.
+// Which news wakes a sleeping rank.
 enum class Sleeper : std::uint32_t {
   kIdle = 1,     // urgent news
   kAwaits = 2,   // lazy news too, because a thread waits for it
-  kResting = 3,  // urgent news, but nothing is pending here: what a network brings may be seen some milliseconds later
+  kResting = 3,  // urgent news, but nothing is pending here: bytes from a network may be read some milliseconds later
 };
 
-// Whether news of this urgency is to wake whoever left this value at its doorbell (0: nobody sleeps).
+// True if news of this urgency must wake a rank whose doorbell has this value (0: the rank is awake).
 constexpr bool wants(Urgency urgency, std::uint32_t doorbell) {
   return doorbell == static_cast<std::uint32_t>(Sleeper::kAwaits) || (doorbell != 0 && urgency == Urgency::kUrgent);
 }
@@ -56,36 +55,37 @@ class Mesh {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  virtual const PeerInfo& peer(int rank) const = 0;  // any rank, this one too
+  virtual const PeerInfo& peer(int rank) const = 0;  // of any rank, including this one
 
-  // REQUIRES: peer != rank(). Control carries the engine's frames, data the tensors: neither can hold up the other.
+  // REQUIRES: peer != rank(). Control carries the engine's frames, data the tensors, so neither delays the other.
   virtual Channel& control(int peer) = 0;
   virtual Channel& data(int peer) = 0;
 
-  // The memory shared by ALL ranks of the mesh; null when some rank is on another host or shared memory is not to be
-  // had.
+  // The memory shared by ALL ranks of the mesh; null if some rank is on another host, or shared memory is not
+  // available.
   virtual SharedArena* arena() = 0;
 
-  // Cheap when nothing happened: notices arrived events and dead peers. May do a system call at most every few calls.
+  // Takes in socket events, and detects dead peers. Cheap if nothing happened: at most every few calls make a system
+  // call.
   virtual void poll_events() = 0;
 
-  // Wakes every sleeping peer that may have something new to read (after channel writes or arena counter updates).
-  // Lazy news wakes only peers whose sleeper awaits it; peers reached by a network wake in any case.
+  // Wakes every sleeping peer that may have new data to read (after channel writes or arena counter updates). Lazy news
+  // wakes only peers whose sleeper awaits it; peers reached by a network wake in any case.
   virtual void notify(Urgency urgency = Urgency::kUrgent) = 0;
 
-  // Sleep protocol of the background thread: arm(); look once more for work; if there is none sleep(); disarm().
-  // What a peer writes after arm() wakes the sleeper. sleep() returns on any peer activity, on kick(), at the
-  // deadline, or for no reason. After disarm(), while some thread looks at the mesh, peers do not wake it.
+  // Sleep protocol of the background thread: arm(); check once more for work; if there is none, sleep(); disarm().
+  // A peer that writes after arm() wakes the sleeper. sleep() returns on any peer activity, on kick(), at the deadline,
+  // or spuriously. After disarm(), while some thread reads from the mesh, peers do not wake the sleeper.
   virtual void arm(Sleeper sleeper = Sleeper::kAwaits) = 0;
   virtual void disarm() = 0;
   virtual void sleep(std::optional<std::chrono::nanoseconds> at_most) = 0;
   virtual void kick() = 0;
 
-  // Ranks whose connection has closed so far, in the order noticed. Whether they had said goodbye is the engine's to
-  // know.
+  // The ranks whose connection has closed so far, in the order of detection. The engine knows which of them had
+  // announced that they leave.
   virtual const std::vector<int>& closed_peers() const = 0;
 
-  // What ended the connection from this side, as it continues a sentence that names the peer; empty if nothing did.
+  // Why this side closed the connection: the rest of a sentence that begins with the peer's name; empty if it did not.
   virtual std::string why_closed(int /*peer*/) const { return {}; }
 };
 

@@ -10,11 +10,11 @@ namespace {
 
 using Clock = Turns::Clock;
 
-constexpr std::size_t kMostBytes = 64 << 10;  // what a reduction writes at a time, or nearly so
+constexpr std::size_t kMostBytes = 64 << 10;  // about as much as a reduction writes at a time
 constexpr int kTries = 8;
 constexpr std::uint64_t kFsPerNs = 1'000'000;
 
-// Two members, as one of them sees them.
+// One member's side of a measurement with another.
 class Pair {
  public:
   Pair(const SharedArena& arena, int other, std::size_t number, Clock::time_point deadline)
@@ -35,12 +35,12 @@ class Pair {
       costs.hand_over_fs[static_cast<std::size_t>(technique)] = found->write_fs + found->read_fs;
       if (technique == StagingCopy::kCached) costs.read_fs = found->read_fs;
     }
-    if (side_ == Turns::Side::kFirst) turns_.await(deadline_);  // until the second has read what was written last
+    if (side_ == Turns::Side::kFirst) turns_.await(deadline_);  // until the second has read this side's last write
     return costs;
   }
 
  private:
-  // In the first slot of the lower, which nothing else is in yet.
+  // A word in the first slot of the lower member, which is still unused.
   static std::atomic<std::uint64_t>& word(const SharedArena& arena, int lower, std::size_t number) {
     return *reinterpret_cast<std::atomic<std::uint64_t>*>(arena.slot(lower, 0) + number * SharedArena::kLineBytes);
   }
@@ -50,7 +50,8 @@ class Pair {
     std::uint64_t read_fs = UINT64_MAX;
   };
 
-  // Each in turn reads what the other has written, and writes over what the other has read: the best of each.
+  // The sides take turns: each reads the other's bytes, and writes over bytes that the other has read. Returns the best
+  // times.
   std::optional<Handed> hand_over(StagingCopy technique) {
     Handed best;
     for (int attempt = 0; attempt < kTries; ++attempt) {
@@ -61,7 +62,7 @@ class Pair {
       copy_by(technique, own_, private_.data(), n_bytes_);
       const auto end = Clock::now();
       turns_.pass();
-      const bool has_other_written = attempt > 0;  // by this technique
+      const bool has_other_written = attempt > 0;  // by the same technique
       if (has_other_written) best.read_fs = std::min(best.read_fs, fs_per_byte(middle - begin));
       best.write_fs = std::min(best.write_fs, fs_per_byte(end - middle));
     }

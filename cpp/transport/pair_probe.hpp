@@ -1,10 +1,10 @@
-// probe_pairs: what it costs a rank to hand data to others of its host, measured with each of some of them in turn.
+// probe_pairs: measures the cost of handing data to other ranks of the host, with several partners in turn.
 //
-// A rank r measures with r ^ 1, r ^ 2, r ^ 4 and so on: neighbours, and ranks that are far away by number, which are on
-// other sockets where any are. So it takes 0.3 to 0.6 ms a partner, and log2(n) of them.
+// A rank r measures with r ^ 1, r ^ 2, r ^ 4 and so on: its neighbours, and ranks with distant numbers, which are on
+// other processor sockets if there are several. That takes 0.3 to 0.6 ms a partner, for log2(n) partners.
 //
-// Threads: one a member; all members call it at about the same time, before anything else is done with the arena, and
-// nothing else is until all have returned. Uses slots, and leaves anything in them.
+// Threads: one a member. All members call it at about the same time, before any other use of the arena; the next use
+// begins when all have returned. It writes to slots and leaves arbitrary contents in them.
 #pragma once
 
 #include <chrono>
@@ -16,8 +16,8 @@
 
 namespace ciranda {
 
-// By member; nothing of those that it did not measure with, or that had not come when the time was over.
-// REQUIRES: the arena has slots, zeroed.
+// Returns costs by member; nothing for members that were no partner, or that had not arrived by the deadline.
+// REQUIRES: the arena has slots, and they are zeroed.
 std::vector<std::optional<PairCosts>> probe_pairs(const SharedArena& arena,
                                                   std::chrono::steady_clock::time_point deadline);
 

@@ -1,10 +1,10 @@
-// ByteRing: a queue of bytes from one writer to one reader, over any memory both can touch.
+// ByteRing: a queue of bytes from one writer to one reader, in any memory that both have mapped.
 //
 // Layout: a line with the tail (bytes ever written), a line with the head (bytes ever read), a line with the closed
-// word, then the bytes. Head and tail are monotone 64-bit counters, so nothing wraps and full differs from empty.
-// Threads: one thread at a time writes, one at a time reads; each side has a ByteRing object of its own over the same
-// memory. close() is for anyone.
-// Failure: none. Counters that make no sense (the other side's memory is corrupt) read as a closed, empty ring.
+// word, then the bytes. Head and tail are monotone 64-bit counters, so they never wrap and full differs from empty.
+// Threads: one thread at a time writes, one at a time reads; each side has its own ByteRing object over the same
+// memory. Any thread may call close().
+// Failure: none. With inconsistent counters (the other side has corrupted the memory) the ring is closed and empty.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ class ByteRing {
   explicit ByteRing(std::span<std::byte> memory)
       : memory_(memory.data()), capacity_(std::bit_floor(memory.size() - 3 * kLineBytes)) {}
 
-  // Writer: takes as many bytes as fit, and returns how many. 0 when full or closed.
+  // Writer: takes as many bytes as fit and returns their number; 0 if full or closed.
   std::size_t write_some(std::span<const std::byte> bytes) {
     if (closed()) return 0;
     const std::uint64_t tail = word(0).load(std::memory_order_relaxed);
@@ -47,7 +47,7 @@ class ByteRing {
     return n_bytes;
   }
 
-  // Reader: fills as much of `bytes` as is there, and returns how much.
+  // Reader: copies the available bytes to `bytes`, as many as fit, and returns their number.
   std::size_t read_some(std::span<std::byte> bytes) {
     const std::uint64_t head = word(1).load(std::memory_order_relaxed);
     if (other_side_ - head < bytes.size()) other_side_ = word(0).load(std::memory_order_acquire);
@@ -66,7 +66,7 @@ class ByteRing {
     return n_bytes;
   }
 
-  // Nothing more will be written. What was written before stays readable.
+  // Ends the writing. Bytes written before stay readable.
   void close() { word(2).store(1, std::memory_order_release); }
   bool closed() const { return word(2).load(std::memory_order_acquire) != 0; }
 

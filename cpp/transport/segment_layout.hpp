@@ -1,10 +1,10 @@
-// SegmentLayout: what lies where in the memory that the ranks of one host share. Pure arithmetic.
+// SegmentLayout: the offsets of everything in the memory that the ranks of one host share. Pure arithmetic.
 //
-//   probe lines (one a member, and one of the maker)  |  arena  |  for each member its rings: a control and a data ring
-//   to each of the others
+//   probe lines (one a member, and one of the creator)  |  arena  |  for each member, a control and a data ring to each
+//   of the others
 //
-// Each member allocates its own part, so that this lies in the memory of the NUMA node that it runs on. Rings and
-// parts of the arena begin on pages of their own.
+// Each member allocates its own part, so that the part lies in the memory of the member's NUMA node. Each member's
+// rings, and its part of the arena, begin on a page of their own.
 //
 // Threads: plain value.
 #pragma once
@@ -25,7 +25,7 @@ class SegmentLayout {
  public:
   static constexpr std::size_t kProbeBytes = 32;
 
-  // slot_bytes 0: an arena without slots, for its doorbells only.
+  // slot_bytes 0: the arena has no slots and is used for its doorbells only.
   SegmentLayout(int n_members, std::size_t slot_bytes)
       : n_members_(static_cast<std::size_t>(n_members)),
         slot_bytes_(slot_bytes),
@@ -39,7 +39,7 @@ class SegmentLayout {
 
   std::size_t n_bytes() const { return rings_at() + n_members_ * row_bytes(); }
 
-  // What a member is to allocate: its part of the arena and its rings, and member 0 what is common.
+  // The ranges that a member must allocate: its part of the arena and its rings, and for member 0 the common part.
   std::vector<ShmExtent> owned_by(int member) const {
     const auto n = static_cast<int>(n_members_);
     const ShmExtent part = SharedArena::part(n, slot_bytes_, member);
@@ -49,7 +49,7 @@ class SegmentLayout {
     return owned;
   }
 
-  // Index n_members() is the maker's own word.
+  // Index n_members() is the line of the segment's creator.
   std::span<std::byte> probe(std::span<std::byte> segment, int index) const {
     return segment.subspan(static_cast<std::size_t>(index) * kProbeBytes, kProbeBytes);
   }
@@ -66,7 +66,7 @@ class SegmentLayout {
 
  private:
   static constexpr std::size_t whole_pages(std::size_t n_bytes) { return round_up(n_bytes, SharedArena::kAlignment); }
-  // Rings shrink as ranks grow in number, so that all of them together stay within the budget (down to the lowest).
+  // The more ranks, the smaller the rings, so that all together stay within the budget; but never below `lowest`.
   std::size_t share_of(std::size_t budget, std::size_t lowest, std::size_t highest) const {
     const std::size_t n_pairs = std::max<std::size_t>(1, n_members_ * (n_members_ - 1));
     return std::clamp(std::bit_floor(budget / n_pairs), lowest, highest);
@@ -80,7 +80,7 @@ class SegmentLayout {
     return ByteRing::required_bytes(control_bytes_) + ByteRing::required_bytes(data_bytes_);
   }
   std::size_t row_bytes() const { return whole_pages((n_members_ - 1) * pair_bytes()); }
-  // Only pairs of different members have rings: member `from` has n - 1 of them, in the order of `to`.
+  // The offset of a pair's rings. Member `from` has n - 1 such pairs, in the order of `to`; none with itself.
   std::size_t pair_at(int from, int to) const {
     const auto column = static_cast<std::size_t>(to < from ? to : to - 1);
     return rings_at() + static_cast<std::size_t>(from) * row_bytes() + column * pair_bytes();

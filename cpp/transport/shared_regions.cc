@@ -8,11 +8,11 @@
 namespace ciranda {
 namespace {
 
-// Two cache lines, which the prefetcher fetches together; larger pieces begin with a page.
+// Two cache lines, which the prefetcher fetches together. Pieces of a page or more begin at a page.
 constexpr std::size_t kLineBytes = 128;
 constexpr std::size_t kPageBytes = 4096;
 
-// At least one.
+// Rounds up to whole lines, at least one.
 std::size_t whole_lines(std::size_t n_bytes) { return round_up(std::max<std::size_t>(n_bytes, 1), kLineBytes); }
 
 }  // namespace
@@ -40,7 +40,7 @@ void SharedRegions::drop(std::uint64_t region) {
   drop(own_.find(region));
 }
 
-// Its pages go at once, though others still map them.
+// Returns the pages to the system at once, even if other ranks still map them.
 SharedRegions::OwnByNumber::iterator SharedRegions::drop(OwnByNumber::iterator own) {
   own->second.segment->discard();
   dropped_.push_back(own->first);

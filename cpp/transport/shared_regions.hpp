@@ -1,14 +1,15 @@
-// SharedRegions: memory of one's own that the other ranks of the host have mapped too, and theirs, mapped here. What
-// lies in it can be combined where it is.
+// SharedRegions: this rank's memory that the other ranks of the host have mapped too, and their memory, mapped here.
+// Tensors in it can be combined in place.
 //
-// A rank makes a region (add_own), the others map it (add_peer), and once all of them have it is used: pieces of it are
-// given out (take). Before, find() does not know it. Which rank is which, and that all have mapped it, is agreed by
-// whoever calls these. A region of which nothing is needed any more is dropped, unless it is kept for what comes next;
-// its memory is then the system's, and the others hear that they need not keep their mapping.
+// A rank creates a region (add_own), and the others map it (add_peer). Once all have mapped it, it is used (use):
+// take() allocates pieces of it, and find() knows it. The callers agree on the numbers of ranks, and that all have
+// mapped the region. A region whose pieces are all free is dropped, unless it is kept for later pieces. Its pages then
+// go back to the system, and the other ranks are told to unmap it.
 //
-// Others write to a rank's memory, so one that was given up and goes on later would, too: make_private().
+// Other ranks write to this rank's memory. A rank that was declared lost and resumes would do so too: make_private().
 //
-// Threads: any. Ownership: the mappings, until this ends; one's own memory as long as anybody holds it.
+// Threads: any. Ownership: the mappings, for the lifetime of this object; a segment of this rank's own also lives as
+// long as others hold its shared_ptr.
 #pragma once
 
 #include <atomic>
@@ -28,9 +29,9 @@
 
 namespace ciranda {
 
-// A range of bytes in the region that its owner calls by this number.
+// A range of bytes in the region to which its owner has given this number.
 struct RegionPlace {
-  // Not in a region, but on the owner's stage (SharedArena).
+  // In place of a region's number: the bytes are on the owner's stage (SharedArena).
   static constexpr std::uint64_t kStaged = ~std::uint64_t{0};
 
   std::uint64_t region;
@@ -40,41 +41,42 @@ struct RegionPlace {
 
 class SharedRegions {
  public:
-  static constexpr std::size_t kMostKept = 256U << 20;  // of memory that nobody needs
+  static constexpr std::size_t kMostKept = 256U << 20;  // bytes of regions whose pieces are all free
 
-  // Returns its number. The segment's path is to be released when the others have it, its descriptor kept.
+  // Returns the region's number. When the others have opened the segment, the caller must release its name but keep its
+  // descriptor.
   std::uint64_t add_own(std::shared_ptr<ShmSegment> segment);
   void add_peer(int rank, std::uint64_t region, ShmSegment segment);
   // All ranks have mapped this rank's region.
   void use(std::uint64_t region);
-  // They have not, and will not.
+  // Not all ranks have mapped this rank's region, and they will not.
   void drop(std::uint64_t region);
-  // What another rank has dropped.
+  // The other rank has dropped this region.
   void forget_peer(int rank, std::uint64_t region);
 
-  // A place for so many bytes in a region that is used; none if there is no room.
+  // Allocates n_bytes in a region that is used; none if no region has room.
   std::optional<RegionPlace> take(std::size_t n_bytes);
-  // Nobody here needs it any more.
+  // Frees a piece that this rank no longer needs.
   void give_back(const RegionPlace& place);
-  // Drops what is only kept.
+  // Drops the regions that are only kept: all their pieces are free.
   void drop_kept();
-  // What was dropped since the last time, as far as there is room to tell; it is told once.
+  // The numbers of dropped regions, at most `most`; each is returned once.
   std::vector<std::uint64_t> take_dropped(std::size_t most);
 
   std::shared_ptr<ShmSegment> own(std::uint64_t region) const;
   std::size_t n_own_bytes() const;
 
-  // Where memory of this rank lies, if it is all in one region that is used.
+  // The place of this rank's memory, if all of it is in one region that is used.
   std::optional<RegionPlace> find(const std::byte* data, std::size_t n_bytes) const;
-  // What another rank found, as mapped here. Empty if there is no such place.
+  // The memory at a place that another rank's find() returned, as mapped here. Empty if there is no such place.
   std::span<std::byte> memory(int rank, const RegionPlace& place) const;
 
-  // No rank that has mapped this rank's memory can write to it any longer. It stays where it is, with what is in it,
-  // also for those who use it meanwhile; nothing is found or taken from now on. Not ok: for want of memory some of it
-  // is shared as before.
+  // Ends the access of other ranks to this rank's memory. The memory keeps its addresses and contents, also for threads
+  // that use it meanwhile. From now on find() and take() return none. Not ok: memory is short, and some regions are
+  // still shared.
   Status make_private();
 
-  // How many bytes this rank has got combined without a copy.
+  // The number of this rank's bytes that were combined in place.
   std::uint64_t n_bytes_in_place() const { return n_bytes_in_place_.load(std::memory_order_relaxed); }
   void count_in_place(std::size_t n_bytes) { n_bytes_in_place_.fetch_add(n_bytes, std::memory_order_relaxed); }
 
@@ -92,7 +94,7 @@ class SharedRegions {
   mutable std::mutex mutex_;
   OwnByNumber own_;
   std::uint64_t n_made_ = 0;
-  std::vector<std::uint64_t> dropped_;  // and not told yet
+  std::vector<std::uint64_t> dropped_;  // not yet returned by take_dropped()
   std::map<std::pair<int, std::uint64_t>, ShmSegment> of_peers_;
   std::atomic<bool> has_used_{false};
   std::atomic<std::uint64_t> n_bytes_in_place_{0};

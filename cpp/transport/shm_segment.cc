@@ -27,7 +27,7 @@ std::string path_of_own(int fd) {
   return ShmSegment::path_of(static_cast<std::uint64_t>(getpid()), static_cast<std::uint64_t>(fd));
 }
 
-// None if the file system does not tell.
+// None if the file system does not report it.
 std::optional<std::uint64_t> free_bytes(int fd) {
   struct statvfs space {};
   if (fstatvfs(fd, &space) != 0 || space.f_blocks == 0) return std::nullopt;
@@ -59,10 +59,10 @@ Status allocate_all(int fd, std::span<const ShmExtent> extents, const std::strin
   return {};
 }
 
-// MADV_POPULATE_WRITE, from Linux 5.14 on; headers may be older.
+// MADV_POPULATE_WRITE, since Linux 5.14; the system headers may be older.
 constexpr int kPopulateWrite = 23;
 
-// What is there, which another thread may change at any time.
+// Writes each page's present contents, which another thread may change at any time.
 void write_to_each_page(std::span<std::byte> memory) {
   const auto n_page_bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   for (std::size_t at = 0; at < memory.size(); at += n_page_bytes) {
@@ -159,8 +159,8 @@ void ShmSegment::release_name() {
   path_.clear();
 }
 
-// The system exchanges the whole mapping at once, as threads of this process see it. Of the new one a page becomes this
-// process's own when it is first written to, with what is in it then.
+// For this process's threads, the kernel replaces the whole mapping at once. In the new mapping, a page becomes private
+// at the first write, with its contents at that time.
 Status ShmSegment::make_private() {
   constexpr int kFlags = MAP_PRIVATE | MAP_FIXED;
   if (mmap(memory_.data(), memory_.size(), PROT_READ | PROT_WRITE, kFlags, file_.get(), 0) == MAP_FAILED) {

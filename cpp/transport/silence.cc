@@ -15,12 +15,12 @@ Silence::Sight Silence::sight_of(int fd) {
 }
 
 Silence::Sight Silence::sight_in(const tcp_info& info) {
-  // A peer without room is sent nothing but probes; so is one to which nothing was to be sent for long.
+  // Only probes are sent to a peer without room, and on a connection that was idle for long.
   const bool was_sent_in_vain = info.tcpi_retransmits > 0 || info.tcpi_probes > 0;
   return {was_sent_in_vain, std::chrono::milliseconds(info.tcpi_last_ack_recv)};
 }
 
-// What was last heard may be older than what has been sent in vain: it counts from when that was first seen.
+// The last answer may be older than the unanswered data, so the silence counts from its first sight at the earliest.
 Silence::Clock::duration Silence::lasts(const Sight& sight, Clock::time_point now) {
   if (!sight.was_sent_in_vain) {
     since_.reset();

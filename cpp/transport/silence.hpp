@@ -1,9 +1,9 @@
-// Silence: for how long a connection's peer has acknowledged nothing of what it was sent.
+// Silence: the time for which a connection's peer has acknowledged nothing that it was sent.
 //
-// The system itself gives such a connection up after a quarter of an hour. It can be told to do so earlier
-// (TCP_USER_TIMEOUT), but then also does when the peer acknowledges everything and only has no room for more, as that
-// of a process in a debugger; which is no reason to lose it.
-// A plain value, for one connection; look at it from time to time.
+// The kernel closes such a connection only after a quarter of an hour. With TCP_USER_TIMEOUT it would do so earlier,
+// but also if the peer acknowledges everything and merely has no room for more, as with a process in a debugger. Such a
+// peer must not be lost.
+// A plain value, for one connection; call lasts() from time to time.
 #pragma once
 
 #include <chrono>
@@ -17,15 +17,15 @@ class Silence {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // What the system knows of a connection.
+  // The kernel's state of a connection.
   struct Sight {
-    bool was_sent_in_vain = false;  // data, and sent again; or a probe
+    bool was_sent_in_vain = false;  // data was retransmitted, or a probe was sent, without an answer so far
     std::chrono::milliseconds last_answer_ago{};
   };
   static Sight sight_of(int fd);
   static Sight sight_in(const tcp_info& info);
 
-  // How long it has lasted at `now`, as far as it was seen.
+  // The duration of the silence at `now`, counted at most from the first call that saw it.
   Clock::duration lasts(const Sight& sight, Clock::time_point now);
 
  private:

@@ -9,9 +9,9 @@
 namespace ciranda {
 namespace {
 
-// How long after the last call sockets are let through, once the sleeper lingers.
+// The time after the last call at which a lingering sleeper enables socket events.
 constexpr std::chrono::milliseconds kLinger{4};
-// Calls in a row that follow each other sooner than this make it linger.
+// The sleeper lingers after kCallsInARow calls, each sooner than this after the one before.
 constexpr std::chrono::milliseconds kSoon{1};
 constexpr int kCallsInARow = 8;
 
@@ -95,7 +95,7 @@ bool SleepGate::sleep(std::optional<std::chrono::nanoseconds> at_most) {
     pollfd gate{gate_.fd(), POLLIN, 0};
     const timespec timeout = to_timespec(left.value_or(nanoseconds(0)));
     const int n_ready = ppoll(&gate, 1, left ? &timeout : nullptr, nullptr);
-    // What came besides is still there for the next look.
+    // Events that arrived together with the nudge are still pending at the next iteration.
     if (n_ready > 0 && !take_nudge()) return true;
     if (n_ready > 0) continue;
     if (!lingers || n_ready < 0 || (at_most && Clock::now() - begin >= *at_most)) return false;

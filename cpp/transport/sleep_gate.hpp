@@ -1,12 +1,12 @@
-// SleepGate: what ends the sleep of a rank's background thread: the bell at any time, and what comes by the sockets
-// while nobody else runs the progress loop.
+// SleepGate: decides which events wake a rank's background thread: its bell always, socket events only while no other
+// thread runs the progress loop.
 //
-// To let the sockets through, and to stop it, is a system call each. A rank that makes one small call after the other
-// would pay for both in every call. The sleeper then *lingers*: it looks every few milliseconds whether the calls have
-// ended, and lets the sockets through itself.
+// Enabling socket events, and disabling them, costs a system call each. A rank that makes small calls in quick
+// succession would pay for both in every call. During such calls the sleeper *lingers*: it checks every few
+// milliseconds whether the calls have ended, and enables socket events itself.
 //
-// Threads: open(), shut(): the holder of the progress lock. sleep(): the one that sleeps, without the lock.
-// Ownership: the descriptors are not owned and outlive this.
+// Threads: open(), shut(): the holder of the progress lock. sleep(): the sleeping thread, without the lock.
+// Ownership: the descriptors are not owned and outlive this object.
 #pragma once
 
 #include <chrono>
@@ -23,18 +23,18 @@ namespace ciranda {
 
 class SleepGate {
  public:
-  // `sockets`: an epoll descriptor, readable while there is something to take from it. Shut.
+  // `sockets`: an epoll descriptor, readable while socket events are pending. The gate is shut at first.
   static Result<std::unique_ptr<SleepGate>> create(int bell, int sockets);
   // The members are public to make_unique only: use create().
   SleepGate(EventLoop gate, Bell nudge, int sockets)
       : gate_(std::move(gate)), nudge_(std::move(nudge)), sockets_(sockets) {}
 
-  // From now on sockets wake the sleeper; if it lingers, and that is not to be `at_once`, some milliseconds later.
+  // From now on socket events wake the sleeper; but some milliseconds later if it lingers, unless `at_once`.
   void open(bool at_once);
   void shut();
   bool lingers() const;
 
-  // Whether something came; else the time is over, or a signal came.
+  // True: an event woke the thread. False: the time is over, or a signal arrived.
   bool sleep(std::optional<std::chrono::nanoseconds> at_most);
 
  private:
@@ -53,7 +53,7 @@ class SleepGate {
   bool lingers_ = false;
   bool is_nudged_ = false;
   std::uint64_t n_shuts_ = 0;
-  int n_quick_ = 0;  // openings in a row that were shut again soon
+  int n_quick_ = 0;  // consecutive shuts, each soon after the one before
   Clock::time_point last_shut_;
 };
 

@@ -17,7 +17,7 @@ namespace ciranda {
 namespace {
 
 void set_option(int fd, int level, int option, int value) {
-  // Every option set here is an improvement, not a need: refusal is no error.
+  // All options set here are optional, so a refusal is no error.
   (void)setsockopt(fd, level, option, &value, sizeof(value));
 }
 
@@ -67,7 +67,7 @@ Result<UniqueFd> listen_on(const SocketAddress& address, PortRange ports) {
     if (!fd.ok()) return fd;
     candidate.set_port(static_cast<std::uint16_t>(port));
     if (address.is_private()) {
-      avoid_pacing(fd.value().get());  // what it accepts is like it
+      avoid_pacing(fd.value().get());  // accepted connections inherit this
     }
     const int error = try_listen(fd.value().get(), candidate);
     if (error == 0) return fd;
@@ -125,13 +125,13 @@ std::optional<std::chrono::microseconds> least_round_trip(int fd) {
   constexpr std::uint32_t kUnknown = ~std::uint32_t{0};
   tcp_info info{};
   socklen_t n_bytes = sizeof(info);
-  info.tcpi_min_rtt = kUnknown;  // so it stays where the system is older
+  info.tcpi_min_rtt = kUnknown;  // older kernels do not set it
   if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n_bytes) != 0 || info.tcpi_min_rtt == kUnknown) return std::nullopt;
   return std::chrono::microseconds(info.tcpi_min_rtt);
 }
 
-// The system doubles what it is asked for, and cuts it to net.core.wmem_max. What it would choose may be more than
-// that.
+// The kernel limits the requested size to net.core.wmem_max and doubles it. The size that it chooses by itself may be
+// larger than that.
 void make_room_to_send(int fd, int n_bytes) {
   int now = 0;
   socklen_t n = sizeof(now);

@@ -1,8 +1,8 @@
-// What Ciranda asks of TCP sockets: listening on a port of a range, connecting without blocking, and their options.
+// TCP sockets: listening on a port of a range, connecting without blocking, and options.
 //
-// All sockets are non-blocking and close-on-exec. Those of private networks, where bbr is the system's choice of
-// congestion control, get cubic or reno instead, because bbr's pacing holds links of a microsecond far below their
-// bandwidth. It must be chosen before they are connected: what bbr has paced once stays paced.
+// All sockets are non-blocking and close-on-exec. In private networks, sockets use cubic or reno where the system's
+// congestion control is bbr, because bbr's pacing keeps links with microseconds of delay far below their bandwidth. The
+// choice must be made before connecting: Linux keeps pacing a connection that bbr has once paced.
 // Failure: every error names the address.
 #pragma once
 
@@ -16,32 +16,32 @@
 
 namespace ciranda {
 
-// Listens on the first free port of the range at this address (whose own port is ignored). Connections that it accepts
-// have its congestion control.
+// Listens on the first free port of the range at this address, whose own port is ignored. Accepted connections inherit
+// the socket's congestion control.
 Result<UniqueFd> listen_on(const SocketAddress& address, PortRange ports);
 
-// A connected socket, or one on its way: it becomes writable when connecting has ended, as finish_connecting() tells.
-// RanksLost when nobody listens there, Internal for other failures. `from`: this host's address to use, whatever its
-// port; empty for the system to choose.
+// Begins to connect. The socket becomes writable when connecting has ended; finish_connecting() then returns the
+// outcome. RanksLost if no process listens there, Internal for other failures. `from`: this host's address to use, its
+// port ignored; if empty, the system chooses.
 Result<UniqueFd> start_connecting(const SocketAddress& to, const SocketAddress& from = {});
 Status finish_connecting(int fd, const SocketAddress& to);
 
 inline constexpr std::chrono::milliseconds kLinkTimeout{30000};
 
-// No delay for small writes; keep-alive, so that a vanished host is noticed while nothing is sent. A socket stays
-// usable when the system refuses one of them.
+// Sets no delay for small writes, and keep-alive, which detects a vanished host while nothing is sent. If the system
+// refuses an option, the socket stays usable.
 void tune_connection(int fd, std::chrono::milliseconds link_timeout = kLinkTimeout);
 
-// The least time that an answer has taken, as the system has seen: of the ways alone, whatever kept the ends busy. None
-// where it has not said so.
+// The shortest round-trip time that the kernel has measured: that of the network alone, without delays of busy ends.
+// None if the kernel does not report it.
 std::optional<std::chrono::microseconds> least_round_trip(int fd);
 
-// Room in the system for twice so many bytes that are sent, or under way, where it grants as much: else it goes on
-// choosing by itself, as where less is asked for than it begins with.
+// Enlarges the send buffer (bytes waiting or in flight) to twice n_bytes. The kernel goes on choosing the size if it
+// grants less than that, or if the buffer is already that large.
 void make_room_to_send(int fd, int n_bytes);
 
-// From now on no more bytes than this wait in the system for their turn, besides those that are on their way. So what
-// is written tells how fast the connection is.
+// From now on at most n_bytes wait unsent in the kernel, besides those in flight. So the rate at which the socket takes
+// bytes is the speed of the connection.
 void limit_unsent(int fd, int n_bytes);
 
 }  // namespace ciranda

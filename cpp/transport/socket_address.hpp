@@ -1,6 +1,6 @@
-// SocketAddress: an IPv4 or IPv6 address with a port, and the ways to get one.
+// SocketAddress: an IPv4 or IPv6 address with a port, and the functions that create one.
 //
-// Plain value. resolve() may ask the name service and block; the others do not.
+// Plain value. resolve() may query the name service and block; the other functions do not.
 #pragma once
 
 #include <sys/socket.h>
@@ -24,9 +24,9 @@ class SocketAddress {
   static Result<SocketAddress> from_ip(const std::string& ip, std::uint16_t port);
   // "10.0.0.7:4000", "[::1]:4000". Numeric only.
   static Result<SocketAddress> parse(std::string_view text);
-  // As parse(), but the host may be a name; all its addresses.
+  // As parse(), but the host may be a name. Returns all its addresses.
   static Result<std::vector<SocketAddress>> resolve(std::string_view text);
-  // The two ends of a connected socket; an empty address when it has none.
+  // The addresses of the two ends of a connected socket; empty if it has none.
   static SocketAddress local_of(int fd);
   static SocketAddress peer_of(int fd);
 
@@ -37,14 +37,14 @@ class SocketAddress {
   void set_port(std::uint16_t port);
 
   bool is_loopback() const;
-  // Not routed on the public internet: loopback, link-local, site-private.
+  // True for addresses that the public internet does not route: loopback, link-local, site-private.
   bool is_private() const;
-  // The same host, whatever the port.
+  // True if both have the same IP address; the ports may differ.
   bool same_ip(const SocketAddress& other) const;
   bool same_prefix(const SocketAddress& other, std::size_t n_bits) const;
 
   std::string ip() const;
-  std::string to_string() const;  // as parse() reads it
+  std::string to_string() const;  // in the format of parse()
 
  private:
   sockaddr_storage storage_{};
@@ -57,15 +57,15 @@ struct InterfaceAddress {
   SocketAddress address;  // port 0
   std::size_t n_prefix_bits = 0;
 
-  // Whether it is in the same network: reached without a router.
+  // True if `other` is in the same network, so that no router is needed.
   bool is_next_to(const SocketAddress& other) const;
 };
 
 // Addresses of the interfaces that are up.
 std::vector<InterfaceAddress> interface_addresses();
 
-// The interface that has this name or this address. Where a name has several addresses, an IPv4 address is preferred
-// unless `family` is AF_INET6. Failure lists what there is.
+// The interface with this name or address. If a name has several addresses, prefers one of `family`. The error lists
+// the host's interfaces.
 Result<InterfaceAddress> find_interface(const std::string& name_or_address, int family);
 
 }  // namespace ciranda

@@ -25,13 +25,13 @@ namespace {
 
 constexpr std::uint32_t kHangUp = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
 
-// Looking at the sockets of so few peers is cheaper than asking which of them have something.
+// Up to this number of peers by socket, reading all sockets is cheaper than asking epoll which are ready.
 constexpr std::size_t kFewPeers = 2;
 
-// How often, in the time after which a link is given up, it is looked whether anything comes back.
+// The number of checks for silence within the link timeout.
 constexpr int kLooksForSilence = 8;
 
-// What an event comes from; above kData are the other data sockets.
+// The source of an event; values above kData are further data sockets.
 enum Source : std::uint64_t { kControl, kProcess, kData };
 constexpr int kSourceBits = 8;
 static_assert(kData + kMostSockets <= 1U << kSourceBits);
@@ -57,7 +57,7 @@ struct Link {
   bool has_rings() const { return control_ring.has_value(); }
   std::size_t n_data_sockets() const { return striped ? striped->n_sockets() : data_socket ? 1 : 0; }
   TcpChannel& data(std::size_t index) { return striped ? striped->socket(index) : *data_socket; }
-  // Some connection failed because nothing came back.
+  // True if some connection failed because the peer's host acknowledged nothing.
   bool fell_silent() {
     bool is_any = is_silent || (control_socket && control_socket->fell_silent());
     for (std::size_t i = 0; i < n_data_sockets(); ++i) is_any = is_any || data(i).fell_silent();
@@ -67,14 +67,14 @@ struct Link {
   PeerInfo info;
   std::optional<TcpChannel> control_socket;
   std::optional<TcpChannel> data_socket;
-  std::optional<StripedChannel> striped;  // instead, where there are several, or data is checked
+  std::optional<StripedChannel> striped;  // instead of data_socket, if there are several sockets or data is checked
   std::optional<RingChannel> control_ring;
   std::optional<RingChannel> data_ring;
   std::optional<Bell> bell;
   UniqueFd process;
-  std::atomic<std::uint32_t>* doorbell = nullptr;  // set where memory is shared
-  std::vector<Silence> silences;                   // of the control socket, and the data sockets
-  bool is_silent = false;                          // one of them, for too long
+  std::atomic<std::uint32_t>* doorbell = nullptr;  // set if memory is shared
+  std::vector<Silence> silences;                   // of the control socket, then of the data sockets
+  bool is_silent = false;                          // one of these sockets was silent for too long
   bool closed = false;
 };
 
@@ -144,14 +144,14 @@ class SocketMesh final : public Mesh {
   std::optional<SharedArena> arena_;
   std::atomic<std::uint32_t>* my_doorbell_ = nullptr;
   std::vector<Link*> sharing_;  // the links with rings
-  std::vector<Link*> striped_;  // the links with such a channel
+  std::vector<Link*> striped_;  // the links with a striped channel
   std::vector<int> closed_;
   std::uint32_t n_polls_ = 0;
   std::uint32_t poll_period_ = 1;
   bool only_rings_ = false;
-  bool looks_at_sockets_ = false;  // in every poll, whatever epoll says
+  bool looks_at_sockets_ = false;  // reads all sockets in every poll, without epoll
   std::atomic<bool> woken_by_socket_{false};
-  // Events were taken from the system since arm(): whoever armed may have looked at the channels before, not after.
+  // Events were taken from epoll since arm(): the caller of arm() may have read the channels before them only.
   std::atomic<bool> took_events_{false};
 };
 
@@ -186,13 +186,13 @@ Status SocketMesh::watch() {
     if (each->info.rank == rank_) continue;
     if (Status watched = watch(*each); !watched.ok()) return watched;
   }
-  // Asking epoll is a system call. Where all that is read comes from rings, or sockets are looked at anyway, it is only
-  // to learn of a peer's end.
+  // Asking epoll is a system call. If all data comes through rings, or all sockets are read in any case, epoll only
+  // reports a peer's end.
   const std::size_t n_by_socket = links_.size() - 1 - sharing_.size();
   only_rings_ = n_by_socket == 0;
   looks_at_sockets_ = !only_rings_ && n_by_socket <= kFewPeers;
   poll_period_ = only_rings_ || looks_at_sockets_ ? 64 : 4;
-  // Of rings hardly anything comes through sockets, and a system call for each time would cost more.
+  // With rings only, socket events are rare: the gate stays open, which saves a system call at every sleep.
   if (only_rings_) gate_->open(true);
   return {};
 }
@@ -219,7 +219,8 @@ SocketMesh::~SocketMesh() {
     peer->control_ring->close();
     peer->data_ring->close();
   }
-  // The sockets close gracefully, control before data, so that no peer sees the end before the last control bytes.
+  // The sockets close gracefully, control before data, so that a peer reads the last control bytes before it sees the
+  // end.
   for (const auto& each : links_) each->control_socket.reset();
 }
 
@@ -287,8 +288,8 @@ void SocketMesh::on_event(Link& peer, std::uint64_t source, std::uint32_t events
       return;
     default:
       peer.data(source - kData).on_events(events);
-      // An orderly end of data comes with one of control, whose last bytes may still be on their way; anything else is
-      // the end of the peer.
+      // An orderly end of the data connection comes with that of the control connection, whose last bytes may still be
+      // in flight. Any other end means that the peer is gone.
       if ((events & (EPOLLHUP | EPOLLERR)) != 0) close_peer(peer);
       return;
   }
@@ -327,11 +328,11 @@ void SocketMesh::notify(Urgency urgency) {
   }
 }
 
-// While a thread runs the progress loop it takes in what the sockets bring: a sleeper that each arrival woke would only
-// take its core away.
+// A thread that runs the progress loop reads the sockets itself. A sleeper that woke at each arrival would only take
+// that thread's core.
 void SocketMesh::arm(Sleeper sleeper) {
   const bool at_once = sleeper != Sleeper::kResting || !gate_->lingers();
-  if (looks_at_sockets_ && at_once) take_events();  // of what has been read: they would wake the sleeper for nothing
+  if (looks_at_sockets_ && at_once) take_events();  // events of bytes already read would wake the sleeper needlessly
   took_events_.store(false, std::memory_order_relaxed);
   if (my_doorbell_ != nullptr) {
     my_doorbell_->store(static_cast<std::uint32_t>(sleeper), std::memory_order_relaxed);
@@ -345,7 +346,7 @@ void SocketMesh::disarm() {
   if (my_doorbell_ != nullptr) my_doorbell_->store(0, std::memory_order_relaxed);
 }
 
-// Waits until the gate has something to tell; what the sockets have is left there for the holder of the lock.
+// Waits at the gate. Leaves the socket events for the holder of the progress lock.
 void SocketMesh::sleep(std::optional<std::chrono::nanoseconds> at_most) {
   if (took_events_.exchange(false, std::memory_order_relaxed)) return;
   if (!only_rings_)

@@ -1,14 +1,14 @@
-// SocketMesh: the mesh of real jobs. Peers that share memory talk through rings in it, all others through TCP, where
-// the data may have several connections (StripedChannel).
+// SocketMesh: the mesh of real jobs. Peers that share memory communicate through rings in it, all others through TCP,
+// with one or several data connections (StripedChannel).
 //
-// With every peer there is one control connection. Where memory is shared it carries nothing but wake-ups (and these
-// only if the peer's bell could not be opened); everywhere its end is how the peer's end is noticed, together with a
-// process descriptor for peers on this machine, which works even while a forked child of the peer holds the sockets.
-// A host that vanishes, or a cable that is cut, ends nothing: that is noticed by what stays unacknowledged.
+// Every peer has one control connection. If memory is shared, it carries only wake-ups, and these only if the peer's
+// bell could not be opened. When the connection closes, the peer is gone. For peers on this machine a process
+// descriptor also reports that, even while a forked child of the peer holds the sockets open. A host that vanishes, or
+// a cut cable, closes no connection: it is detected by data that stays unacknowledged.
 //
-// Threads: as Mesh. Destruction closes all connections in a way that peers see at once; not in a forked child, where it
-// leaves them alone.
-// Ownership: everything handed in.
+// Threads: as Mesh. The destructor closes all connections so that peers see it at once; in a forked child it leaves
+// them open.
+// Ownership: all parts passed in.
 #pragma once
 
 #include <chrono>
@@ -30,25 +30,25 @@ inline constexpr std::size_t kMostSockets = 16;
 
 struct SocketMeshPeer {
   PeerInfo info;
-  UniqueFd control;            // connected, for every rank but one's own
+  UniqueFd control;            // connected, except for this rank itself
   std::vector<UniqueFd> data;  // connected, unless memory is shared; at most kMostSockets
-  std::optional<Bell> bell;    // only where memory is shared; without it the control connection wakes
-  UniqueFd process;            // a pidfd, where there can be one
+  std::optional<Bell> bell;    // only if memory is shared; without it the control connection carries wake-ups
+  UniqueFd process;            // a pidfd, if there is one
 };
 
 struct SharedMemory {
   ShmSegment segment;
   SegmentLayout layout;
-  std::vector<int> members;  // rank by index in the layout, including some that turned out not to share perhaps
+  std::vector<int> members;  // ranks by index in the layout; some may have been found not to share the memory
 };
 
 struct SocketMeshParts {
   int rank = 0;
-  std::vector<SocketMeshPeer> peers;  // by rank, with an entry for one's own
-  Bell bell;                          // one's own
+  std::vector<SocketMeshPeer> peers;  // by rank, with an entry for this rank
+  Bell bell;                          // of this rank
   std::optional<SharedMemory> shared;
-  bool checks_data = false;  // what comes by sockets; the peers must know
-  // A peer is lost whose host has acknowledged nothing of what it was sent for so long.
+  bool checks_data = false;  // adds checksums to data on sockets; the same on all ranks
+  // A peer is lost if its host has acknowledged none of the data sent to it for this long.
   std::chrono::milliseconds link_timeout = kLinkTimeout;
 };
 

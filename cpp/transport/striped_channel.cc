@@ -11,10 +11,10 @@
 namespace ciranda {
 namespace {
 
-// A write of this size or more may be spread.
+// Segments of this size or more may go over any socket.
 constexpr std::size_t kLarge = StripedChannel::kSegmentBytes / 2;
 
-// How much of what is to be written the next segment takes: no small one is left for the end.
+// The size of the next segment. The last one is never small if an earlier one is large.
 std::size_t next_segment(std::size_t n_left) {
   return n_left <= StripedChannel::kSegmentBytes + kLarge ? n_left : StripedChannel::kSegmentBytes;
 }
@@ -56,7 +56,7 @@ std::size_t StripedChannel::write_some(std::span<const std::byte> first, std::sp
   return n_taken;
 }
 
-// Returns whether some socket has taken it.
+// Returns whether some socket has taken the segment.
 bool StripedChannel::hand_out(const Header& header, std::span<const std::byte> first,
                               std::span<const std::byte> second) {
   if (!may_write_to_any_) {
@@ -93,7 +93,7 @@ bool StripedChannel::write_segment(Strand& strand, Header header, std::span<cons
   return true;
 }
 
-// Returns whether nothing is left behind.
+// Returns whether everything was written.
 bool StripedChannel::flush(Strand& strand) {
   while (strand.unsent_begin < strand.unsent.size()) {
     const std::size_t n = strand.socket.write_some(std::span(strand.unsent).subspan(strand.unsent_begin));
@@ -124,7 +124,7 @@ std::size_t StripedChannel::read_some(std::span<std::byte> bytes) {
   return n_read;
 }
 
-// Returns whether the beginning of the next segment has come.
+// Returns whether the header of the next segment has arrived.
 bool StripedChannel::find_segment() {
   const std::size_t n_candidates = may_come_by_any_ ? strands_.size() : 1;
   for (std::size_t i = 0; i < n_candidates; ++i) {
@@ -142,7 +142,7 @@ bool StripedChannel::find_segment() {
   return false;
 }
 
-// Returns whether the strand's next segment is known.
+// Returns whether the header of the strand's next segment is known.
 bool StripedChannel::look_for_header(Strand& strand) {
   if (strand.has_header) return true;
   if (strand.ahead_end - strand.ahead_begin < n_header_bytes_) {
@@ -160,7 +160,7 @@ bool StripedChannel::look_for_header(Strand& strand) {
   return strand.has_header;
 }
 
-// Bytes of the segment that is read: those that came with its header first.
+// Reads bytes of the current segment, first those that were read together with its header.
 std::size_t StripedChannel::take(std::span<std::byte> bytes) {
   Strand& strand = strands_[reader_];
   bytes = bytes.first(std::min(bytes.size(), n_to_read_));

@@ -1,15 +1,16 @@
 // StripedChannel: one Channel over several connections to the same peer.
 //
-// What is written is cut into segments, each of which goes over whichever socket takes it: a slow or crowded link gets
-// fewer. A segment begins with its number, by which the other end puts them in order again, straight into the reader's
-// memory: what comes too early waits in the system's buffers. What is small stays on the first socket, which is the
-// only one that is looked at then: a large segment says that the next may be on any.
+// The stream is cut into segments. Each goes over the first socket found with room, so a slow or crowded link gets
+// fewer. A segment begins with its number. The reader takes segments in the order of their numbers, straight into its
+// memory; early ones wait in the kernel's buffers. Small segments stay on the first socket, and the reader then polls
+// only that one: a large segment's header says that the next may be on any socket.
 //
-// If asked to, a segment also tells what it and its header are to be when they arrive (CRC32C). Of one that arrives
-// otherwise the last bytes are not handed out: the channel has ended then, and is_damaged().
+// With `is_checked`, a segment has CRC32Cs of its bytes and of its header. If one differs, the segment's last bytes are
+// not delivered: the channel has ended, and is_damaged() is true.
 //
-// A segment is taken whole: what its socket has no room for is kept here, has_unsent() meanwhile, until flush().
-// Threads, failure: as Channel. Once one of the sockets has ended, all of it has.
+// A segment is taken whole. The channel keeps the bytes for which its socket has no room, until flush(); meanwhile
+// has_unsent() is true.
+// Threads, failure: as Channel. If one socket ends, the whole channel has ended.
 #pragma once
 
 #include <array>
@@ -25,9 +26,9 @@ namespace ciranda {
 
 class StripedChannel final : public Channel {
  public:
-  static constexpr std::size_t kSegmentBytes = 64 << 10;  // about: the last one of a write may be half as large again
+  static constexpr std::size_t kSegmentBytes = 64 << 10;  // the last segment of a write may be half as large again
 
-  // REQUIRES: at least one; in the same order, and with the same `is_checked`, at both ends.
+  // REQUIRES: at least one socket; the same order of sockets, and the same `is_checked`, at both ends.
   explicit StripedChannel(std::vector<TcpChannel> sockets, bool is_checked = false);
 
   std::size_t write_some(std::span<const std::byte> bytes) override { return write_some(bytes, {}); }
@@ -46,18 +47,18 @@ class StripedChannel final : public Channel {
     std::uint32_t number = 0;
     std::uint32_t n_bytes : 31 = 0;
     std::uint32_t roams : 1 = 0;  // the next segment may be on any socket, not just the first
-    // Only where it is checked:
+    // Only if is_checked_:
     std::uint32_t sum_of_bytes = 0;
-    std::uint32_t sum_of_header = 0;  // without this
+    std::uint32_t sum_of_header = 0;  // of all fields above
   };
   struct Strand {
     explicit Strand(TcpChannel channel) : socket(std::move(channel)) {}
 
     TcpChannel socket;
-    // Outgoing: what is left of a segment that was taken.
+    // Outgoing: the unsent rest of a segment that was taken.
     std::vector<std::byte> unsent;
     std::size_t unsent_begin = 0;
-    // Incoming: bytes read together with a header, and the header of a segment whose turn has not come.
+    // Incoming: bytes read together with a header, and the header of a segment that is not the next one yet.
     std::array<std::byte, 1024> ahead;
     std::size_t ahead_begin = 0;
     std::size_t ahead_end = 0;
@@ -80,7 +81,7 @@ class StripedChannel final : public Channel {
   std::uint32_t n_written_ = 0;  // segments
   bool may_write_to_any_ = false;
   std::size_t next_writer_ = 0;
-  // Incoming: the segment that is read, and where the one after it may be.
+  // Incoming: the segment being read, and whether the next may be on any socket.
   std::uint32_t n_begun_ = 0;
   std::size_t reader_ = 0;
   std::size_t n_to_read_ = 0;

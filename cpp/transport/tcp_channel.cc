@@ -24,7 +24,7 @@ std::size_t TcpChannel::write_parts(const std::array<std::span<const std::byte>,
   message.msg_iov = parts.data();
   for (const std::span<const std::byte> range : ranges) {
     if (range.empty()) continue;
-    // What is sent is only read, but iovec knows no const.
+    // sendmsg() only reads the bytes, but iovec has no const.
     parts[message.msg_iovlen++] = {const_cast<std::byte*>(range.data()), range.size()};
   }
   if (!may_write_ || closed_ || message.msg_iovlen == 0) return 0;
@@ -48,7 +48,7 @@ std::size_t TcpChannel::read_some(std::span<std::byte> bytes) {
     n_read = recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
   } while (n_read < 0 && errno == EINTR);
   if (n_read > 0) {
-    // A short read emptied the socket: more bytes make a new edge. An end of stream has had its edge already.
+    // A short read has emptied the socket, so further bytes trigger a new edge. The end of the stream has had its edge.
     may_read_ = closed_ || static_cast<std::size_t>(n_read) == bytes.size();
     return static_cast<std::size_t>(n_read);
   }
@@ -75,7 +75,7 @@ bool TcpChannel::fell_silent() const { return error_ == ETIMEDOUT || error_ == E
 
 void TcpChannel::mark_closed() {
   closed_ = true;
-  may_read_ = true;  // what arrived before the end is still to be had
+  may_read_ = true;  // bytes that arrived before the end are still readable
 }
 
 void close_gracefully(UniqueFd socket) {

@@ -1,9 +1,9 @@
 // TcpChannel: a Channel over a connected, non-blocking socket that is watched edge-triggered.
 //
-// The mesh hands in what epoll reports (on_events). read_some() and write_some() ask the system only while the socket
-// may be ready, so that looking at an idle channel costs no system call.
-// Threads, failure: as Channel. The destructor shuts the connection down, so that the peer sees its end even while a
-// forked child still holds the descriptor. In a forked child it only closes the child's copy.
+// The mesh passes in the events that epoll reports (on_events). read_some() and write_some() make a system call only if
+// the socket may be ready, so polling an idle channel costs none.
+// Threads, failure: as Channel. The destructor shuts the connection down, so the peer sees its end even while a forked
+// child still holds the descriptor. In a forked child it only closes the child's copy.
 #pragma once
 
 #include <sys/epoll.h>
@@ -37,15 +37,15 @@ class TcpChannel final : public Channel {
   std::size_t read_some(std::span<std::byte> bytes) override;
   ChannelState state() const override { return closed_ ? ChannelState::kClosed : ChannelState::kOpen; }
 
-  // It ended because the peer's host answered no more.
+  // True if the connection ended because the peer's host stopped answering.
   bool fell_silent() const;
 
-  bool may_write() const { return may_write_ && !closed_; }  // for all that is known
+  bool may_write() const { return may_write_ && !closed_; }  // false: a write would take nothing now
 
   int fd() const { return socket_.get(); }
   void on_events(std::uint32_t events);
   void mark_closed();
-  // What could not be done may be possible now, for all that is known: the next call asks the system.
+  // The next read_some() and write_some() make a system call, even if the socket was not ready before.
   void look_again() { may_read_ = may_write_ = true; }
 
  private:
@@ -54,11 +54,11 @@ class TcpChannel final : public Channel {
   bool may_read_ = true;
   bool may_write_ = true;
   bool closed_ = false;
-  int error_ = 0;  // what the system said when it ended, if it did
+  int error_ = 0;  // the errno with which the connection ended, if any
 };
 
-// Ends both directions of a connection and closes it. What the peer sent and nobody read is read and dropped first: to
-// close over unread bytes would reset the connection and could take our own last bytes with it.
+// Ends both directions of a connection and closes it. Before, it reads and drops unread bytes: closing with unread
+// bytes would reset the connection, and this side's last bytes could be lost.
 void close_gracefully(UniqueFd socket);
 
 }  // namespace ciranda
