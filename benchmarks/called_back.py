@@ -17,6 +17,7 @@ import numpy as np
 import ciranda
 from ciranda import _core
 from ciranda._basics import engine
+from ciranda._ops import ALLREDUCE, terms_of
 
 IN_FLIGHT = (1, 4, 100)
 ROUNDS = 300
@@ -25,11 +26,8 @@ N_BYTES = 4096
 
 def submit(tensors: Sequence[np.ndarray], is_deferrable: bool) -> list[_core.Operation]:
     """A call for each, all in flight."""
-    collective, op = _core.COLLECTIVES["allreduce"], _core.REDUCE_OPS["sum"]
-    return [
-        engine().submit(collective, tensor, tensor, f"called.back.{i}", op, 0, 1.0, 1.0, is_deferrable)
-        for i, tensor in enumerate(tensors)
-    ]
+    terms, how = terms_of(ALLREDUCE), _core.DEFERRABLE if is_deferrable else 0
+    return [engine().submit(terms, tensor, tensor, f"called.back.{i}", how=how) for i, tensor in enumerate(tensors)]
 
 
 def waited(tensors: Sequence[np.ndarray]) -> float:

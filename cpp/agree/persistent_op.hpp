@@ -133,9 +133,6 @@ class PersistentOp : public std::enable_shared_from_this<PersistentOp> {
 // may outlive the use of the operation, the lane and the world.
 struct OpHandle {
   std::shared_ptr<PersistentOp> op = nullptr;  // null before the first call
-  // The handle serves one call, which is first repeated and, if that fails, submitted without a second look-up. A
-  // repeat that succeeds stores no operation here, because that would cost as much as a look-up.
-  bool is_for_one_call = false;
 };
 
 }  // namespace ciranda

@@ -28,7 +28,7 @@ std::optional<DirectRound> UnnamedRounds::come(const Request& request, Ticket ti
 std::optional<DirectRound> UnnamedRounds::round_for(const Call& call, std::uint64_t nth) const {
   if (!DirectRounds::is_open(op_, Direct::kInMemory)) return std::nullopt;
   const auto signature = signatures_.find(call);
-  return signature ? std::optional(next(*signature, call.n_bytes(), nth)) : std::nullopt;
+  return signature ? std::optional(next(*signature, call.tensors.front().n_bytes(), nth)) : std::nullopt;
 }
 
 Ticket UnnamedRounds::missed() {

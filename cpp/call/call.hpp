@@ -1,48 +1,59 @@
-// Call: a call in a lane, with one tensor in host memory, as the caller made it, neither copied nor checked. If it
-// matches an agreed signature it needs neither; otherwise make_request() converts it. For collectives with
-// CollectiveInfo::may_be_call, and only with equal splits.
+// Call: what a caller asks of the engine, neither copied nor checked. A call that ranks repeat needs neither;
+// otherwise make_request() stores it as a Request.
 //
-// It refers to the caller's memory, and is valid during the call.
+// A view: it refers to the caller's memory, and is valid during the call.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "call/request.hpp"
 
 namespace ciranda {
 
-struct Call : Terms {
-  std::string_view name = {};  // empty: no name
+struct CallTensor {
   DataType dtype = DataType::kFloat32;
   std::span<const std::int64_t> shape = {};
-  // If rows are joined, an output has room for as many rows of each rank as this rank contributes; if they are split,
-  // for as many rows as the input has. Null: the engine allocates (CollectiveInfo::may_lack_output).
   TensorMemory memory = {};
-  // As in Request.
-  std::uint32_t process_set = 0;
-  std::uint32_t lane = 0;
-  // Used only if the call becomes a request.
-  std::int32_t priority = 0;
-  Hints hints = {};
 
-  // REQUIRES, here and below: the call matches an agreed signature.
+  // REQUIRES, here and below: the tensor has an agreed signature.
   std::size_t n_bytes() const { return count_of(shape) * size_of(dtype); }
   // Bytes of one row: an element of dimension 0. REQUIRES: not a scalar.
   std::size_t row_bytes() const { return count_of(shape.subspan(1)) * size_of(dtype); }
 };
 
-// Whether the call has this signature.
+// The fields mean the same as those of Request and Signature. The terms are as used() leaves them.
+struct Call : Terms {
+  std::string_view name = {};
+  bool is_cacheable = true;  // false: calls that share the name, or have none, are numbered
+  bool has_room_for_all = false;
+  bool needs_all = false;
+  std::span<const CallTensor> tensors = {};
+  std::span<const std::vector<std::int64_t>> splits = {};
+  std::span<const std::int64_t> arguments = {};
+  std::uint32_t process_set = 0;
+  std::uint32_t lane = 0;
+  std::optional<double> weight = {};
+  // Used only if the call becomes a request.
+  std::int32_t priority = 0;
+  Hints hints = {};
+
+  bool is_unnamed() const { return name.empty() && !is_cacheable; }
+};
+
+// Whether the call has this signature. REQUIRES: the call may be repeated.
 bool is_of(const Signature& signature, const Call& call);
 
-// Whether the call may be repeated: its collective allows it, and it has the rows and the memory that this needs.
+// Whether the call may be repeated without a request: it has one tensor in host memory and equal splits, no weight, a
+// name of its own or none, and what else its collective needs for that (CollectiveInfo::may_be_call).
 bool can_be_repeated(const Call& call);
 
-// The call of a request: without tensors, or with one of them.
-Call call_of(const Request& request);
-Call call_of(const Request& request, std::size_t tensor);
+// One tensor of a request.
+CallTensor tensor_of(const Request& request, std::size_t tensor);
 
 Request make_request(const Call& call);
 

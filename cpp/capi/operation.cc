@@ -5,7 +5,6 @@
 #include <memory>
 #include <mutex>
 #include <new>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -56,23 +55,14 @@ ciranda_operation* complete_handle(std::unique_ptr<ciranda_operation> handle, st
   return handle.release();
 }
 
-// `call`: the same as `from`, if a Call can express it.
-Result<Engine::OperationPtr> submit(Engine& engine, const ciranda_request& from, const std::optional<Call>& call,
-                                    OpHandle* handle, bool is_awaited) {
-  if (call) return engine.submit(*call, callback_of(from), handle);
-  Result<Request> request = translate(from);
-  if (!request.ok()) return request.status();
-  request.value().is_awaited |= is_awaited;
-  return engine.submit(std::move(request).value(), callback_of(from), handle);
-}
-
 ciranda_status submit(ciranda_context& context, const ciranda_request& from, ciranda_operation** operation) {
+  TranslatedCall translated;
+  if (Status status = translate(from, translated); !status.ok()) return static_cast<ciranda_status>(status.kind());
   // The handle is created before the request is submitted, so that nothing can fail afterwards.
   auto handle = operation == nullptr ? nullptr : new_handle(binding_of(from));
   std::shared_ptr<Engine> engine = context.engine;  // the callback may release the context meanwhile
-  auto submitted = submit(*engine, from, as_call(from), handle_of(from), false);
-  if (!submitted.ok()) return static_cast<ciranda_status>(submitted.status().kind());
-  if (handle) *operation = complete_handle(std::move(handle), std::move(engine), std::move(submitted).value());
+  Engine::OperationPtr submitted = engine->submit(translated.call, callback_of(from), handle_of(from));
+  if (handle) *operation = complete_handle(std::move(handle), std::move(engine), std::move(submitted));
   return CIRANDA_OK;
 }
 
@@ -119,21 +109,19 @@ ciranda_status run(ciranda_context& context, const ciranda_request& from, cirand
     }
     return CIRANDA_INVALID_ARGUMENT;
   }
-  std::optional<Engine::OperationPtr> submitted;
-  OpHandle of_this_call{.is_for_one_call = true};
-  OpHandle* const kept = handle_of(from);
-  OpHandle* const handle = kept != nullptr ? kept : &of_this_call;
-  std::optional<Call> call = as_call(from);
-  if (call) call->hints.is_awaited = true;
-  if (call && from.callback == nullptr) submitted = context.engine->repeat(*call, handle);
-  if (submitted && *submitted == nullptr) return CIRANDA_OK;
-  std::shared_ptr<Engine> engine = context.engine;  // as in submit()
-  if (!submitted) {
-    Result<Engine::OperationPtr> pending = submit(*engine, from, call, handle, true);
-    if (!pending.ok()) return static_cast<ciranda_status>(pending.status().kind());
-    submitted = std::move(pending).value();
+  TranslatedCall translated;
+  if (Status status = translate(from, translated); !status.ok()) return static_cast<ciranda_status>(status.kind());
+  translated.call.hints.is_awaited = true;
+  std::shared_ptr<Engine> engine;
+  Engine::OperationPtr done;
+  if (from.callback == nullptr) {
+    done = context.engine->run(translated.call, handle_of(from));
+    if (done == nullptr) return CIRANDA_OK;
+    engine = context.engine;
+  } else {
+    engine = context.engine;  // as in submit()
+    done = engine->submit(translated.call, callback_of(from), handle_of(from));
   }
-  const Engine::OperationPtr& done = *submitted;
   const Status status = engine->wait(done);
   const bool has_more = !status.ok() || has_allocated(*done) || done->value() != 0;
   if (operation != nullptr && has_more) {

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <optional>
 #include <span>
+#include <string_view>
+#include <utility>
 
 namespace ciranda::capi {
 namespace {
@@ -39,7 +41,7 @@ Status out_of_enum(const char* field, std::int32_t value) {
   return Status::invalid_argument(std::string("ciranda_request: ") + field + " has no value " + std::to_string(value));
 }
 
-Status add_tensor(const ciranda_tensor& tensor, Request& to) {
+Status translate(const ciranda_tensor& tensor, CallTensor& to) {
   const auto dtype = from_abi(tensor.dtype, data_type_from_wire);
   if (!dtype) return out_of_enum("dtype", tensor.dtype);
   if (tensor.ndim < 0 || static_cast<std::size_t>(tensor.ndim) > kMaxDimensions) {
@@ -47,31 +49,56 @@ Status add_tensor(const ciranda_tensor& tensor, Request& to) {
                                     std::to_string(kMaxDimensions));
   }
   if (tensor.ndim > 0 && tensor.shape == nullptr) return Status::invalid_argument("ciranda_tensor: shape is NULL");
-  to.signature.tensors.push_back({*dtype, Shape(tensor.shape, tensor.shape + tensor.ndim)});
-  to.memory.push_back({static_cast<const std::byte*>(tensor.input), static_cast<std::byte*>(tensor.output)});
-  if (tensor.splits != nullptr) {
-    to.splits.resize(to.memory.size());
-    to.splits.back().assign(tensor.splits, tensor.splits + tensor.splits_count);
-  }
+  to.dtype = *dtype;
+  to.shape = {tensor.shape, static_cast<std::size_t>(tensor.ndim)};
+  to.memory.input = static_cast<const std::byte*>(tensor.input);
+  to.memory.output = static_cast<std::byte*>(tensor.output);
   return Status::ok_status();
 }
 
-Status add_tensors(const ciranda_request& request, Request& to) {
-  if (request.tensors_count == 0) return Status::ok_status();
-  if (request.tensors == nullptr) return Status::invalid_argument("ciranda_request: tensors is NULL");
-  if (request.tensors_count > kMaxTensorsPerRequest) {
-    return Status::invalid_argument("ciranda_request: " + std::to_string(request.tensors_count) +
-                                    " tensors, more than " + std::to_string(kMaxTensorsPerRequest));
-  }
+Status translate_tensors(const ciranda_request& request, TranslatedCall& to) {
+  const std::size_t n_tensors = request.tensors_count;
+  to.tensors.resize(n_tensors);
   const auto* next = reinterpret_cast<const std::byte*>(request.tensors);
-  for (std::size_t i = 0; i < request.tensors_count; ++i, next += request.tensor_struct_size) {
+  for (std::size_t i = 0; i < n_tensors; ++i, next += request.tensor_struct_size) {
     const auto tensor = read_struct<ciranda_tensor>(next, request.tensor_struct_size, offsetof(ciranda_tensor, splits),
                                                     "ciranda_tensor");
     if (!tensor.ok()) return tensor.status();
-    if (Status status = add_tensor(tensor.value(), to); !status.ok()) return status;
+    if (Status status = translate(tensor.value(), to.tensors[i]); !status.ok()) return status;
+    const auto [splits, n_splits] = std::pair(tensor.value().splits, tensor.value().splits_count);
+    if (splits == nullptr) continue;
+    to.splits.resize(n_tensors);
+    to.splits[i].assign(splits, splits + n_splits);
   }
-  if (!to.splits.empty()) to.splits.resize(to.memory.size());
+  to.call.tensors = to.tensors;
+  to.call.splits = to.splits;
   return Status::ok_status();
+}
+
+// Expresses one meaning in one way, so that more calls can be repeated: an omitted input is the output, and memory in
+// which the result does not fit is none.
+void simplify(const Call& call, TensorMemory& memory) {
+  const CollectiveInfo& facts = info(call.collective);
+  if (memory.input == nullptr && !facts.may_lack_output) memory.input = memory.output;
+  const bool is_unused = facts.output == Output::kMayHaveRoom && !call.has_room_for_all;
+  if (is_unused && memory.input != nullptr) memory.output = nullptr;
+}
+
+Status add_tensors(const ciranda_request& request, TranslatedCall& to) {
+  const std::size_t n_tensors = request.tensors_count;
+  if (n_tensors == 0) return Status::ok_status();
+  if (request.tensors == nullptr) return Status::invalid_argument("ciranda_request: tensors is NULL");
+  if (n_tensors > kMaxTensorsPerRequest) {
+    return Status::invalid_argument("ciranda_request: " + std::to_string(n_tensors) + " tensors, more than " +
+                                    std::to_string(kMaxTensorsPerRequest));
+  }
+  const bool is_simple =
+      n_tensors == 1 && request.tensor_struct_size == sizeof(ciranda_tensor) && request.tensors->splits == nullptr;
+  if (!is_simple) return translate_tensors(request, to);
+  to.call.tensors = {&to.tensor, 1};
+  Status status = translate(*request.tensors, to.tensor);
+  simplify(to.call, to.tensor.memory);
+  return status;
 }
 
 }  // namespace
@@ -111,63 +138,8 @@ Terms terms_of(const ciranda_request& request, Collective collective, ReduceOp o
   return used({collective, op, request.root, request.prescale, request.postscale, divides_by_all});
 }
 
-bool has_room(const ciranda_request& request, Collective collective) {
-  return info(collective).output == Output::kMayHaveRoom && (request.flags & CIRANDA_REQUEST_HAS_ROOM) != 0;
-}
-
-// Whether a Call can express the request: it is of this version, has one tensor, and uses no field that a Call lacks.
-bool may_be_call(const ciranda_request& request) {
-  if (request.struct_size != sizeof request || request.tensor_struct_size != sizeof(ciranda_tensor)) return false;
-  constexpr std::uint32_t kFlags = CIRANDA_REQUEST_DEFERRABLE | CIRANDA_REQUEST_AWAITED |
-                                   CIRANDA_REQUEST_DIVIDE_BY_ALL | CIRANDA_REQUEST_HAS_ROOM |
-                                   CIRANDA_REQUEST_DIRECT_CALLBACK;
-  const bool is_plain = (request.flags & ~kFlags) == 0 && request.arguments_count == 0 && request.weight == nullptr;
-  const bool is_name_empty = request.name != nullptr && *request.name == '\0';
-  if (!is_plain || is_name_empty || request.tensors_count != 1 || request.tensors == nullptr) return false;
-  const ciranda_tensor& tensor = *request.tensors;
-  const bool may_have_shape = tensor.ndim > 0 && tensor.ndim <= static_cast<std::int32_t>(kMaxDimensions);
-  const bool has_shape = tensor.ndim == 0 || (may_have_shape && tensor.shape != nullptr);
-  return has_shape && tensor.splits == nullptr;
-}
-
-}  // namespace
-
-std::optional<Call> as_call(const ciranda_request& request) {
-  // Constructed in the memory of the return value, on the likely path: otherwise gcc clears and copies it by `rep`
-  // instructions, which take 20 ns a call.
-  std::optional<Call> call;
-  if (!may_be_call(request)) [[unlikely]]
-    return call;
-  const ciranda_tensor& tensor = *request.tensors;
-  const auto collective = from_abi(request.collective, collective_from_wire);
-  const auto dtype = from_abi(tensor.dtype, data_type_from_wire);
-  const auto op = from_abi(request.op, reduce_op_from_wire);
-  if (!collective || !dtype || !op) [[unlikely]]
-    return call;
-  Call& to = call.emplace();
-  static_cast<Terms&>(to) = terms_of(request, *collective, *op);
-  to.hints = hints_of(request);
-  to.name = request.name == nullptr ? std::string_view() : request.name;
-  to.dtype = *dtype;
-  to.shape = {tensor.shape, static_cast<std::size_t>(tensor.ndim)};
-  to.memory.input = static_cast<const std::byte*>(tensor.input);
-  to.memory.output = static_cast<std::byte*>(tensor.output);
-  to.process_set = request.process_set;
-  to.lane = request.lane;
-  to.priority = request.priority;
-  const CollectiveInfo& facts = info(*collective);
-  if (to.memory.input == nullptr && !facts.may_lack_output) to.memory.input = to.memory.output;
-  if (facts.output == Output::kMayHaveRoom && !has_room(request, *collective)) to.memory.output = nullptr;
-  if (!can_be_repeated(to)) [[unlikely]]
-    call.reset();
-  return call;
-}
-
-Result<Request> translate(const ciranda_request& request) {
-  const auto known =
-      read_struct<ciranda_request>(&request, request.struct_size, offsetof(ciranda_request, lane), "ciranda_request");
-  if (!known.ok()) return known.status();
-  const ciranda_request& from = known.value();
+// REQUIRES: a request of this version.
+Status translate_known(const ciranda_request& from, TranslatedCall& to) {
   const auto collective = from_abi(from.collective, collective_from_wire);
   if (!collective) return out_of_enum("collective", from.collective);
   const auto op = from_abi(from.op, reduce_op_from_wire);
@@ -178,27 +150,33 @@ Result<Request> translate(const ciranda_request& request) {
   if ((from.flags & ~kKnownFlags) != 0) {
     return Status::invalid_argument("ciranda_request: flags has a bit that this library does not know");
   }
-
-  Request to;
-  to.name = from.name == nullptr ? "" : from.name;
-  to.is_cacheable = from.name != nullptr;
-  static_cast<Hints&>(to) = hints_of(from);
-  static_cast<Terms&>(to.signature) = terms_of(from, *collective, *op);
-  to.signature.needs_all = (from.flags & CIRANDA_REQUEST_NEEDS_ALL) != 0;
-  to.process_set = from.process_set;
-  to.lane = from.lane;
-  to.priority = from.priority;
   if (from.arguments_count > kMaxTensorsPerRequest || (from.arguments_count > 0 && from.arguments == nullptr)) {
     return Status::invalid_argument("ciranda_request: arguments is NULL, or there are too many");
   }
-  to.signature.arguments.assign(from.arguments, from.arguments + from.arguments_count);
-  if (info(*collective).is_reduction && from.weight != nullptr) {
-    to.signature.is_weighted = true;
-    to.weight = *from.weight;
-  }
-  to.has_room_for_all = has_room(from, *collective);
-  if (Status status = add_tensors(from, to); !status.ok()) return status;
-  return to;
+  const CollectiveInfo& facts = info(*collective);
+  Call& call = to.call;
+  static_cast<Terms&>(call) = terms_of(from, *collective, *op);
+  call.name = from.name == nullptr ? std::string_view() : from.name;
+  call.is_cacheable = from.name != nullptr;
+  call.has_room_for_all = facts.output == Output::kMayHaveRoom && (from.flags & CIRANDA_REQUEST_HAS_ROOM) != 0;
+  call.needs_all = (from.flags & CIRANDA_REQUEST_NEEDS_ALL) != 0;
+  call.arguments = {from.arguments, from.arguments_count};
+  call.process_set = from.process_set;
+  call.lane = from.lane;
+  call.priority = from.priority;
+  call.hints = hints_of(from);
+  if (from.weight != nullptr) call.weight = *from.weight;
+  return add_tensors(from, to);
+}
+
+}  // namespace
+
+Status translate(const ciranda_request& request, TranslatedCall& to) {
+  if (request.struct_size == sizeof request) [[likely]]
+    return translate_known(request, to);
+  const auto known =
+      read_struct<ciranda_request>(&request, request.struct_size, offsetof(ciranda_request, lane), "ciranda_request");
+  return known.ok() ? translate_known(known.value(), to) : known.status();
 }
 
 }  // namespace ciranda::capi

@@ -6,14 +6,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/status.hpp"
 #include "call/call.hpp"
-#include "call/request.hpp"
 #include "ciranda/ciranda.h"
 
 namespace ciranda::capi {
@@ -35,10 +33,19 @@ struct Options {
 // REQUIRES: `options`, if not null, points to struct_size readable bytes. Null gives the defaults.
 Result<Options> translate(const ciranda_options* options);
 
-// The name stays empty if there is none: the engine then assigns one. REQUIRES: as above, also for the tensors.
-Result<Request> translate(const ciranda_request& request);
+// A call, and the storage of what it views beside the caller's memory.
+struct TranslatedCall {
+  TranslatedCall() = default;
+  TranslatedCall(const TranslatedCall&) = delete;
+  TranslatedCall& operator=(const TranslatedCall&) = delete;
 
-// The request as a Call, if it can be one. The Call views the request. REQUIRES: as above.
-std::optional<Call> as_call(const ciranda_request& request);
+  Call call;
+  CallTensor tensor;                // the only one
+  std::vector<CallTensor> tensors;  // if there are several
+  std::vector<std::vector<std::int64_t>> splits;
+};
+
+// `to`: new. REQUIRES: as above, also for the tensors.
+Status translate(const ciranda_request& request, TranslatedCall& to);
 
 }  // namespace ciranda::capi

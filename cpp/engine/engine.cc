@@ -128,15 +128,11 @@ bool Engine::has_failed() const { return parts_->world.has_failed.load(); }
 
 // --- calls
 
-Engine::OperationPtr Engine::submit(Request request, Operation::Callback callback, OpHandle* handle) {
-  return parts_->submit({std::make_unique<Request>(std::move(request))}, std::move(callback), handle);
-}
-
 Engine::OperationPtr Engine::submit(const Call& call, Operation::Callback callback, OpHandle* handle) {
   WorldParts& world = parts_->world;
   const LaneId lane = lane_id(call.process_set, call.lane);
-  const bool may_be_known =
-      !call.name.empty() && is_lane(call.process_set, call.lane) && world.sets.ranks(call.process_set) != nullptr;
+  const bool may_be_known = call.is_cacheable && can_be_repeated(call) && is_lane(call.process_set, call.lane) &&
+                            world.sets.ranks(call.process_set) != nullptr;
   PersistentOp* op = may_be_known ? world.names.ops.take_known(lane, call.name, handle) : nullptr;
   std::unique_ptr<Request> request = op != nullptr ? op->request_again(call) : nullptr;
   if (op != nullptr && request == nullptr) std::exchange(op, nullptr)->release();
@@ -189,8 +185,16 @@ bool Engine::Parts::prepare(Submission& submission, OpHandle* handle) {
   return true;
 }
 
+Engine::OperationPtr Engine::run(const Call& call, OpHandle* handle) {
+  if (const auto repeated = repeat(call, handle)) return *repeated;
+  Call awaited = call;
+  awaited.hints.is_awaited = true;
+  return submit(awaited, nullptr, handle);
+}
+
 // Neither arms nor disarms the mesh: see ProgressThreads::at_once().
 std::optional<Engine::OperationPtr> Engine::repeat(const Call& call, OpHandle* handle) {
+  if (!can_be_repeated(call)) return std::nullopt;
   Stages stages;
   const bool is_recorded = parts_->recorder->is_on();
   if (is_recorded) stages.note(Stage::kSubmitted);

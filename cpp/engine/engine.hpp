@@ -26,7 +26,6 @@
 #include "call/call.hpp"
 #include "call/callbacks.hpp"
 #include "call/operation.hpp"
-#include "call/request.hpp"
 #include "observe/recording.hpp"
 #include "progress/long_waits.hpp"
 #include "transport/mesh.hpp"
@@ -64,24 +63,20 @@ class Engine {
   // True if all ranks share memory with this rank.
   bool shares_memory_with_all() const;
 
-  // Never blocks. A request without a name gets one by its number, so all ranks must make such calls in the same order.
-  // For an invalid request the returned operation has already failed. The request's memory must stay valid until the
-  // operation is done. `handle`, here and below, belongs to the caller; one thread at a time may use it. It saves the
-  // lookup of the name if its last call in this engine had the same name and lane.
-  OperationPtr submit(Request request, Operation::Callback callback = nullptr, OpHandle* handle = nullptr);
-
-  // The same for a Call. A repeated call that differs only in its memory reuses the request of the last one.
+  // Begins a call. Never blocks. A call without a name gets one by its number, so all ranks must make such calls in the
+  // same order. For an invalid call the returned operation has already failed. The tensors' memory must stay valid until
+  // the operation is done. `handle`, here and below, belongs to the caller; one thread at a time may use it. It saves
+  // the lookup of the name if its last call in this engine had the same name and lane.
   OperationPtr submit(const Call& call, Operation::Callback callback = nullptr, OpHandle* handle = nullptr);
+
+  // Begins a call for which the caller waits at once. Returns null if the call is done and has succeeded, which it may
+  // have if all ranks have agreed on it before. Otherwise returns the operation to wait() for; it is done already if it
+  // only holds the output.
+  OperationPtr run(const Call& call, OpHandle* handle = nullptr);
 
   // Returns InvalidArgument inside a direct callback, where wait() and shutdown() are refused. `what` names the refused
   // action in the message, which is also written to standard error.
   static Status may(const char* what) { return DirectCallback::refuse(what); }
-
-  // The fast path of a blocking call that all ranks have agreed on before. Returns null if the call is done and has
-  // succeeded. Returns an operation if the caller must wait() for it; it is done already if it only holds the output.
-  // Returns nullopt if the fast path does not apply, or if another thread uses the engine: then submit() the call,
-  // with the same handle.
-  std::optional<OperationPtr> repeat(const Call& call, OpHandle* handle = nullptr);
 
   // Returns the operation's status when it is done. Returns Aborted if `interrupted` returns true, and Timeout at the
   // deadline; the operation is then still pending. The calling thread runs the progress loop while it waits. Inside a
@@ -149,6 +144,10 @@ class Engine {
  private:
   // The regions of memory that all ranks share; null if they share none.
   std::shared_ptr<SharedRegions> shared_regions() const;
+
+  friend class Repeating;  // of the tests
+  // The fast path of run(). Returns nullopt if it does not apply, or if another thread uses the engine.
+  std::optional<OperationPtr> repeat(const Call& call, OpHandle* handle);
 
   struct Parts;
   Engine(std::unique_ptr<Mesh> mesh, const Config& config, std::span<const BackendRow> backends,

@@ -138,8 +138,7 @@ RoundsInMemory::Outcome Lane::repeat(const Call& call, OpHandle* handle, Stages*
   if (op == nullptr) return std::nullopt;
   const bool had_pending = participant_.calls().any();
   RoundsInMemory::Outcome outcome = in_memory_.repeat(*op, call, stages, n_looks);
-  const bool is_of_use = handle != nullptr && (!outcome || !handle->is_for_one_call);
-  if (is_of_use && handle->op.get() != op) handle->op = op->shared_from_this();
+  if (handle != nullptr && handle->op.get() != op) handle->op = op->shared_from_this();
   if (!outcome || *outcome == nullptr || (*outcome)->is_done()) return outcome;
   reports_.expect_more();
   if (!had_pending) answers_.begin(std::chrono::steady_clock::now());

@@ -19,8 +19,9 @@ Arrivals at(const SharedArena& arena, const DirectRound& round) {
 // so they need not be copied as a contribution.
 bool is_better_in_place(const SharedArena& arena, const Call& call) {
   if (!info(call.collective).reduces_for_all) return false;
-  const std::size_t n_bytes = call.n_bytes();
-  return n_bytes > kMostRoundBytes && arena.regions().find(call.memory.output, n_bytes);
+  const CallTensor& tensor = call.tensors.front();
+  const std::size_t n_bytes = tensor.n_bytes();
+  return n_bytes > kMostRoundBytes && arena.regions().find(tensor.memory.output, n_bytes);
 }
 
 bool is_better_in_place(const SharedArena& arena, const Request& request) {
@@ -44,18 +45,19 @@ bool is_met_within(int n_looks, const Arrivals& place, std::uint64_t round) {
 
 // Whether the caller's memory for the result has room for the contributions of all members. True if the caller gave
 // none.
-bool fits_given(const Call& call, const DirectRound& round) {
-  if (round.first_dims == nullptr || call.memory.output == nullptr) return true;
-  return std::ranges::all_of(round.first_dims->front(), [&](auto n_rows) { return n_rows == call.shape.front(); });
+bool fits_given(const CallTensor& tensor, const DirectRound& round) {
+  if (round.first_dims == nullptr || tensor.memory.output == nullptr) return true;
+  return std::ranges::all_of(round.first_dims->front(), [&](auto n_rows) { return n_rows == tensor.shape.front(); });
 }
 
 // Allocates the result of a call for which the caller has given no memory.
 OutputBuffer allocate(const OutputMemory& from, const Call& call, const FirstDims* rows_of, const SharedArena& arena) {
-  Shape shape(call.shape.begin(), call.shape.end());
+  const CallTensor& tensor = call.tensors.front();
+  Shape shape(tensor.shape.begin(), tensor.shape.end());
   std::int64_t& n_rows = shape.front();
   n_rows = rows_of != nullptr ? *sum_of_rows(rows_of->front())
                               : n_rows_of_result(call.collective, n_rows, arena.member(), arena.n_members());
-  const std::size_t n_bytes = static_cast<std::size_t>(n_rows) * call.row_bytes();
+  const std::size_t n_bytes = static_cast<std::size_t>(n_rows) * tensor.row_bytes();
   return from.allocate(n_bytes, std::move(shape));
 }
 
@@ -82,7 +84,7 @@ bool RoundsInMemory::come(PersistentOp& op, Ticket ticket, TimePoint now) {
     avoid(op, *entry.request);
     return false;
   }
-  const std::vector<DirectTensor> tensors = tensors_of(*entry.request, round->first_dims, arena->n_members());
+  const std::vector<DirectTensor> tensors = direct_tensors(*entry.request, round->first_dims, arena->n_members());
   Stages* const stages = lane_.in_flight.recorder().is_on() ? &entry.stages : nullptr;
   if (enter(*arena, *round, call_of(entry, tensors), stages)) {
     pending_.push_back(*round);
@@ -165,11 +167,13 @@ RoundsInMemory::Outcome RoundsInMemory::repeat(PersistentOp& op, const Call& cal
   if (!round || !op.take()) return std::nullopt;
   at(*arena, *round).fetch();
   if (stages != nullptr) stages->note(Stage::kTaken);
+  const CallTensor& given = call.tensors.front();
   OutputBuffer allocated;
-  if (call.memory.output == nullptr)
+  if (given.memory.output == nullptr) {
     allocated = allocate(lane_.in_flight.output_memory(), call, round->first_dims, *arena);
-  std::byte* const output = call.memory.output == nullptr ? allocated.data.get() : call.memory.output;
-  const DirectTensor tensor = tensor_of(call, round->first_dims, arena->n_members());
+  }
+  std::byte* const output = given.memory.output == nullptr ? allocated.data.get() : given.memory.output;
+  const DirectTensor tensor = direct_tensor(call, given, round->first_dims, arena->n_members());
   const RoundCall of_one{call.collective, root_of(call), {&tensor, 1}, arena->member(), arena->n_members()};
   if (output == nullptr || !enter(*arena, *round, of_one, stages)) {
     op.release();
@@ -200,7 +204,7 @@ std::optional<DirectRound> RoundsInMemory::round_for(const SharedArena& arena, P
                                                      const Call& call) const {
   auto round =
       op.is_unnamed() ? lane_.participant.unnamed().round_for(call, n_unnamed_) : DirectRounds::round_for(op, call);
-  if (round && (!fits_given(call, *round) || is_better_in_place(arena, call))) round.reset();
+  if (round && (!fits_given(call.tensors.front(), *round) || is_better_in_place(arena, call))) round.reset();
   return round;
 }
 
@@ -213,7 +217,7 @@ void RoundsInMemory::record(const Call& call, Stages& stages) {
                                     .collective = call.collective,
                                     .process_set = call.process_set,
                                     .lane = call.lane,
-                                    .n_bytes = call.n_bytes()},
+                                    .n_bytes = call.tensors.front().n_bytes()},
                                    stages);
 }
 
@@ -304,7 +308,7 @@ RoundCall RoundsInMemory::call_of(const Submission& entry, std::span<const Direc
 Status RoundsInMemory::carry_out(const SharedArena& arena, const DirectRound& pending) {
   const Submission& entry = lane_.in_flight.at(pending.ticket);
   const FirstDims* const first_dims = pending.first_dims;
-  std::vector<DirectTensor> tensors = tensors_of(*entry.request, first_dims, lane_.mesh.size());
+  std::vector<DirectTensor> tensors = direct_tensors(*entry.request, first_dims, lane_.mesh.size());
   const RoundCall call = call_of(entry, tensors);
   gather(arena, pending, call);
   std::vector<std::vector<std::int64_t>> splits;

@@ -44,7 +44,7 @@ class RoundsInMemory {
   // executed so; then it has done nothing.
   using Outcome = std::optional<std::shared_ptr<Operation>>;
   // Polls the round up to `n_looks` times. `stages`: null if they are not recorded. REQUIRES: the lane has an arena,
-  // and this rank has not joined.
+  // this rank has not joined, and the call may be repeated.
   Outcome repeat(PersistentOp& op, const Call& call, Stages* stages, int n_looks);
 
   // Closes a round because this rank does not take part. REQUIRES: it has not arrived at the round.

@@ -68,14 +68,14 @@ std::optional<ShmSegment> open_segment(const Offer& offer) {
 // Returns the offers of all ranks, in rank order; fewer if ranks have joined.
 Result<std::vector<Offer>> exchange(Engine& engine, const Offer& offer, const Engine::Interrupted& interrupted) {
   const auto mine = std::make_shared<const Offer>(offer);
-  Request request;
-  request.signature.collective = Collective::kAllgather;
-  request.signature.tensors = {{DataType::kUInt8, {static_cast<std::int64_t>(sizeof(Offer))}}};
-  request.memory = {{reinterpret_cast<const std::byte*>(mine.get()), nullptr}};
-  request.is_cacheable = false;
-  request.is_awaited = true;
+  constexpr std::array<std::int64_t, 1> kShape{sizeof(Offer)};
+  const CallTensor tensor{DataType::kUInt8, kShape, {reinterpret_cast<const std::byte*>(mine.get()), nullptr}};
+  Call call{{.collective = Collective::kAllgather}};
+  call.is_cacheable = false;
+  call.tensors = {&tensor, 1};
+  call.hints.is_awaited = true;
   // The operation keeps its input alive, since the wait may be given up.
-  const Engine::OperationPtr operation = engine.submit(std::move(request), [mine](const Operation&) {});
+  const Engine::OperationPtr operation = engine.submit(call, [mine](const Operation&) {});
   if (Status status = engine.wait(operation, interrupted); !status.ok()) return status;
   const OutputBuffer& all = operation->outputs().front();
   std::vector<Offer> offers(all.n_bytes / sizeof(Offer));

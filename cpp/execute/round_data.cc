@@ -44,26 +44,27 @@ void contribute(const DirectTensor& tensor, std::size_t self, std::size_t n_memb
   copy_for_others(to + own.begin, tensor.input + end, tensor.n_bytes - end, read_last);
 }
 
-DirectTensor tensor_of(const Call& call, const FirstDims* rows_of, int n_members, std::size_t nth) {
-  DirectTensor made{.collective = call.collective,
-                    .reduction = {call.dtype, call.op, call.prescale, call.postscale, n_members, {}},
-                    .input = call.memory.input,
-                    .count = count_of(call.shape),
-                    .n_bytes = call.n_bytes()};
-  if (info(call.collective).is_along_rows) {
-    made.n_rows = call.shape.front();
-    made.row_bytes = call.row_bytes();
+DirectTensor direct_tensor(const Terms& terms, const CallTensor& tensor, const FirstDims* rows_of, int n_members,
+                           std::size_t nth) {
+  DirectTensor made{.collective = terms.collective,
+                    .reduction = {tensor.dtype, terms.op, terms.prescale, terms.postscale, n_members, {}},
+                    .input = tensor.memory.input,
+                    .count = count_of(tensor.shape),
+                    .n_bytes = tensor.n_bytes()};
+  if (info(terms.collective).is_along_rows) {
+    made.n_rows = tensor.shape.front();
+    made.row_bytes = tensor.row_bytes();
   }
   if (rows_of != nullptr) made.rows_of = (*rows_of)[nth];
   return made;
 }
 
-std::vector<DirectTensor> tensors_of(const Request& request, const FirstDims* rows_of, int n_members) {
+std::vector<DirectTensor> direct_tensors(const Request& request, const FirstDims* rows_of, int n_members) {
   const Signature& signature = request.signature;
   std::vector<DirectTensor> tensors;
   tensors.reserve(request.memory.size());
   for (std::size_t i = 0; i < request.memory.size(); ++i) {
-    DirectTensor& made = tensors.emplace_back(tensor_of(call_of(request, i), rows_of, n_members, i));
+    DirectTensor& made = tensors.emplace_back(direct_tensor(signature, tensor_of(request, i), rows_of, n_members, i));
     if (!info(signature.collective).takes_splits) continue;
     made.n_bytes = bytes_of_rows(request.splits[i], signature.tensors[i]);
     if (has_own_splits(signature)) {

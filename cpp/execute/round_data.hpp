@@ -32,10 +32,11 @@ struct RoundCall {
   void combine(std::vector<const std::byte*>& contributed, std::span<std::byte* const> outputs) const;
 };
 
-// `rows_of`: [tensor][of member], null if they cannot differ; the call's tensor is the nth. The result views `rows_of`.
-DirectTensor tensor_of(const Call& call, const FirstDims* rows_of, int n_members, std::size_t nth = 0);
+// `rows_of`: [tensor][of member], null if they cannot differ; the tensor is the call's nth. The result views `rows_of`.
+DirectTensor direct_tensor(const Terms& terms, const CallTensor& tensor, const FirstDims* rows_of, int n_members,
+                           std::size_t nth = 0);
 // The same for all tensors of a request. The results also view the request.
-std::vector<DirectTensor> tensors_of(const Request& request, const FirstDims* rows_of, int n_members);
+std::vector<DirectTensor> direct_tensors(const Request& request, const FirstDims* rows_of, int n_members);
 
 // For tensors whose splits travel: reads them as [tensor][of member][for member], and moves `contributed` past them.
 std::vector<std::vector<std::int64_t>> read_splits(std::size_t n_tensors, std::span<const std::byte*> contributed);

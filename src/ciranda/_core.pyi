@@ -115,19 +115,24 @@ class Recording:
     def n_lost(self) -> int: ...
     def stop(self) -> None: ...
 
-class PreparedRequest:
+# What ranks must ask alike of a call, beside its tensors.
+class Terms:
     def __init__(
-        self,
-        name: str,
-        op: int,
-        prescale: float = 1.0,
-        postscale: float = 1.0,
-        process_set: int = 0,
-        divides_by_all: bool = False,
-        priority: int = 0,
+        self, collective: int, op: int, root: int, prescale: float, postscale: float, divides_by_all: bool
     ) -> None: ...
+
+class PreparedCall:
+    def __init__(self, name: str, terms: Terms, process_set: int = 0, priority: int = 0) -> None: ...
     @property
     def name(self) -> str: ...
+
+# How a caller waits for a call, and how the call is matched: bits of `how`. The caller of an early call waits soon;
+# until then the call may come to a direct round. Numbered calls of one name may follow each other before the first is
+# done; ranks match them in their order.
+DEFERRABLE: int
+AWAITED: int
+EARLY: int
+NUMBERED: int
 
 class Engine:
     @property
@@ -169,47 +174,32 @@ class Engine:
     def agreement(self, collective: int, n_bytes: int) -> str: ...
     def shutdown(self) -> None: ...
     def abandon(self) -> None: ...
+    def checksum(self, tensor: object) -> int: ...
     # `inputs`: a tensor, or a list or tuple of them; `outputs`: the same object for in place, None where the engine
     # allocates. An allgather uses given outputs only where all ranks have as many rows, and allocates where not.
     # `splits`: a list for each tensor, empty for equal parts. run() returns the tensors that the engine allocated: for
-    # an alltoall, the outputs and then the rows received from each rank, for each tensor. `is_numbered`: calls of the
-    # same name may follow each other before the first is done; ranks match them in their order. `is_awaited`: the
-    # caller waits for it at once. `is_early`: soon; until then the request may come to a direct round.
-    def checksum(self, tensor: object) -> int: ...
+    # an alltoall, the outputs and then the rows received from each rank, for each tensor.
     def submit(
         self,
-        collective: int,
+        terms: Terms,
         inputs: object,
         outputs: object,
         name: str | None,
-        op: int,
-        root: int,
-        prescale: float,
-        postscale: float,
-        is_deferrable: bool,
-        splits: list[list[int]] | None = None,
         process_set: int = 0,
+        splits: list[list[int]] | None = None,
         weight: float | None = None,
-        divides_by_all: bool = False,
         priority: int = 0,
-        is_numbered: bool = False,
-        is_awaited: bool = False,
-        is_early: bool = False,
+        how: int = ...,
     ) -> Operation: ...
     def run(
         self,
-        collective: int,
+        terms: Terms,
         inputs: object,
         outputs: object,
         name: str | None,
-        op: int,
-        root: int,
-        prescale: float,
-        postscale: float,
-        splits: list[list[int]] | None = None,
         process_set: int = 0,
+        splits: list[list[int]] | None = None,
         weight: float | None = None,
-        divides_by_all: bool = False,
     ) -> list[Any]: ...
     # What this rank's calls do from here on, until it is stopped or dropped.
     def record(self) -> Recording: ...
@@ -222,10 +212,9 @@ class Engine:
     def pair_with(self, rank: int) -> int: ...
     # A process set that only its own ranks make, all of them; `nth` is the same on all and new to the first.
     def form_set(self, ranks: list[int], nth: int) -> int: ...
-    # With a weight the average divides by the sum of the weights. Early: who submits waits soon; until then the request
-    # may come to a direct round.
+    # With a weight the average divides by the sum of the weights.
     def submit_prepared(
-        self, prepared: PreparedRequest, tensors: object, weight: float | None = None, is_early: bool = False
+        self, prepared: PreparedCall, tensors: object, weight: float | None = None, is_early: bool = False
     ) -> Operation: ...
 
 # `num_lanes` stands above the setting CIRANDA_NUM_LANES; `told` are variables that stand above the environment's.

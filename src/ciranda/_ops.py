@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import warnings
 from collections.abc import Callable
@@ -46,6 +47,26 @@ Divisor = Literal["contributors", "world", "world where averaged"]
 Result = TypeVar("Result")
 Tensor = TypeVar("Tensor")
 Other = TypeVar("Other")
+
+
+_known_terms = functools.lru_cache(maxsize=1024)(_core.Terms)
+
+
+def terms_of(
+    collective: int,
+    op: int = Sum,
+    root: int = -1,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+    divides_by_all: bool = False,
+) -> _core.Terms:
+    """Return what all ranks must ask alike of a call, beside its tensors.
+
+    It is made once for the same numbers; anew for other objects, which may change, or equal a number of another type.
+    """
+    are_numbers = type(op) is type(root) is int and type(prescale) is type(postscale) is float
+    make = _known_terms if are_numbers else _core.Terms
+    return make(collective, op, root, prescale, postscale, divides_by_all)
 
 
 def choose_op(op: int | None, average: bool | None) -> int:
@@ -192,23 +213,17 @@ def submit_reduction(
 
     `is_awaited`: the caller waits for it at once.
     """
+    by_all = divisor != "contributors" and divides_by_all(divisor, op, weight)
     return (world.engine or engine()).submit(
-        collective,
+        terms_of(collective, op, root, prescale, postscale, by_all),
         inputs,
         outputs,
         name,
-        op,
-        root,
-        prescale,
-        postscale,
-        not is_awaited,
-        splits,
         id_of(process_set),  # positional: looking up keyword names takes as long as the rest
+        splits,
         weight,
-        divisor != "contributors" and divides_by_all(divisor, op, weight),
         priority,
-        False,
-        is_awaited,
+        _core.AWAITED if is_awaited else _core.DEFERRABLE,
     )
 
 
@@ -250,9 +265,8 @@ def submit_transfer(
     pair = connected.pair_with(peer)
     if pair == 0:
         raise InvalidArgumentError(f"rank {connected.rank} cannot exchange with rank {peer}: it is no other rank")
-    return connected.submit(
-        TRANSFER, target, target, name, Sum, sender, 1.0, 1.0, False, process_set=pair, is_numbered=is_numbered
-    )
+    terms = terms_of(TRANSFER, Sum, sender)
+    return connected.submit(terms, target, target, name, pair, how=_core.NUMBERED if is_numbered else 0)
 
 
 def poll(handle: Handle[Any]) -> bool:
@@ -282,12 +296,12 @@ def _no_handle(handle: object) -> InvalidArgumentError:
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
     """Return once every rank of the process set has called this."""
-    engine().run(BARRIER, None, None, None, Sum, -1, 1.0, 1.0, process_set=id_of(process_set))
+    engine().run(terms_of(BARRIER), None, None, None, id_of(process_set))
 
 
 def barrier_async(process_set: ProcessSet = global_process_set) -> Handle[None]:
     """Start `barrier()`. `synchronize(handle)` returns None, once every rank of the process set has called this."""
-    operation = engine().submit(BARRIER, None, None, None, Sum, -1, 1.0, 1.0, True, process_set=id_of(process_set))
+    operation = engine().submit(terms_of(BARRIER), None, None, None, id_of(process_set))
     return Handle(operation, lambda _: None)
 
 

@@ -19,8 +19,7 @@ from ciranda import _core
 if TYPE_CHECKING:
     from ciranda.process_sets import ProcessSet
 
-_ALLGATHER = _core.COLLECTIVES["allgather"]
-_SUM = _core.REDUCE_OPS["sum"]
+_GATHERED = _core.Terms(_core.COLLECTIVES["allgather"], _core.REDUCE_OPS["sum"], -1, 1.0, 1.0, False)
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def compare(engine: _core.Engine, n_inits: int) -> int | None:
     """
     import numpy as np  # not before it is needed: importing takes a while
 
-    (counts,) = engine.run(_ALLGATHER, np.array([n_inits], np.int64), None, "ciranda.init", _SUM, -1, 1.0, 1.0)
+    (counts,) = engine.run(_GATHERED, np.array([n_inits], np.int64), None, "ciranda.init")
     told = {int(count) for count in counts} - {0}
     if len(told) <= 1:
         return 0

@@ -11,7 +11,7 @@ from expected import COUNTS, DTYPES, OPS, Array, accepts, assert_reduced, values
 from ranks import Ranks
 
 import ciranda as hvd
-from ciranda import _basics, _ops
+from ciranda import _basics, _core, _ops
 from ciranda.errors import InvalidArgumentError
 
 pytestmark = pytest.mark.multiprocess
@@ -159,8 +159,7 @@ def _check_given_up() -> None:
     for name in ("given up", "given up again"):
         began = time.monotonic()
         if hvd.rank() == hvd.size() - 1:  # as where a signal's handler raises before a blocking call waits
-            start = (_ops.ALLREDUCE, array, array, name, hvd.Sum, -1, 1.0, 1.0, False)
-            _basics.engine().submit(*start, is_awaited=True)
+            _basics.engine().submit(_ops.terms_of(_ops.ALLREDUCE), array, array, name, how=_core.AWAITED)
             time.sleep(1)
         else:
             hvd.allreduce_(array, name=name, op=hvd.Sum)

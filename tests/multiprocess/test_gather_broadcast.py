@@ -39,31 +39,31 @@ def test_allgather_of_uneven_parts(world: Ranks) -> None:
 
 def _check_given_outputs() -> None:
     from ciranda._basics import engine
-    from ciranda._ops import ALLGATHER, REDUCESCATTER
+    from ciranda._ops import ALLGATHER, REDUCESCATTER, terms_of
 
     n, rank = hvd.size(), hvd.rank()
     for dtype in DTYPES:
         for rows in (1, 2000):
             whole = np.concatenate([_part(r, rows, dtype) for r in range(n)])
             into = np.zeros_like(whole)
-            (result,) = engine().run(ALLGATHER, _part(rank, rows, dtype), into, None, hvd.Sum, -1, 1.0, 1.0)
+            (result,) = engine().run(terms_of(ALLGATHER), _part(rank, rows, dtype), into, None)
             np.testing.assert_array_equal(into, whole)
             assert result.ctypes.data == into.ctypes.data
             if dtype != "bool":
                 into = np.zeros_like(_part(rank, rows, dtype))
                 expected = hvd.reducescatter(whole, op=hvd.Sum)
-                assert engine().run(REDUCESCATTER, whole, into, None, hvd.Sum, -1, 1.0, 1.0) == []
+                assert engine().run(terms_of(REDUCESCATTER), whole, into, None) == []
                 np.testing.assert_array_equal(into, expected)
     # Ranks that differ: the engine allocates, and leaves the memory alone.
     mine, into = np.full(rank + 1, rank), np.zeros((rank + 1) * n, dtype=np.int64)
-    (result,) = engine().run(ALLGATHER, mine, into, None, hvd.Sum, -1, 1.0, 1.0)
+    (result,) = engine().run(terms_of(ALLGATHER), mine, into, None)
     np.testing.assert_array_equal(result, np.concatenate([np.full(r + 1, r) for r in range(n)]))
     assert n == 1 or not into.any()
     if n > 1:
         with pytest.raises(InvalidArgumentError, match="but the result is"):
-            engine().run(ALLGATHER, mine, mine, None, hvd.Sum, -1, 1.0, 1.0)
+            engine().run(terms_of(ALLGATHER), mine, mine, None)
     with pytest.raises(InvalidArgumentError, match=r"but the (input|result) is"):
-        engine().run(ALLGATHER, mine, mine.copy().repeat(n + 1), None, hvd.Sum, -1, 1.0, 1.0)
+        engine().run(terms_of(ALLGATHER), mine, mine.copy().repeat(n + 1), None)
 
 
 def test_given_outputs(world: Ranks) -> None:

@@ -12,7 +12,7 @@ from ranks import Ranks
 
 import ciranda as hvd
 from ciranda import _basics, _core
-from ciranda._ops import ALLREDUCE
+from ciranda._ops import ALLREDUCE, terms_of
 
 pytestmark = pytest.mark.multiprocess
 
@@ -98,7 +98,7 @@ class _Lender:
 
 
 def _run(tensor: object, output: object, name: str) -> None:
-    _basics.engine().run(ALLREDUCE, tensor, output, name, hvd.Sum, -1, 1.0, 1.0)
+    _basics.engine().run(terms_of(ALLREDUCE), tensor, output, name)
 
 
 def _outputs_that_do_not_fit() -> tuple[str, list[float]]:

@@ -28,17 +28,6 @@ namespace ciranda::python {
 
 namespace {
 
-// The dtypes of the outputs that the engine allocates.
-std::vector<DataType> output_dtypes_of(const Signature& signature) {
-  const CollectiveInfo& row = info(signature.collective);
-  std::vector<DataType> dtypes;
-  if (!row.allocates_output) return dtypes;
-  for (const TensorSignature& tensor : signature.tensors) dtypes.push_back(tensor.dtype);
-  const bool has_received_splits = row.takes_splits && !row.is_from_root;
-  if (has_received_splits) dtypes.resize(2 * dtypes.size(), DataType::kInt64);
-  return dtypes;
-}
-
 // This rank's share of a tensor's rows, where the ranks of a process set share them; all of them if it is not in the
 // set, which the engine refuses.
 Share share_of(const Engine& engine, Collective collective, std::uint32_t process_set) {
@@ -52,121 +41,84 @@ Share share_of(const Engine& engine, Collective collective, std::uint32_t proces
   return {static_cast<int>(ranks.size()), static_cast<int>(self - ranks.begin())};
 }
 
-// Whether a collective along dimension 0 has a tensor without dimensions.
-bool lacks_rows(const Signature& signature) {
-  return info(signature.collective).is_along_rows &&
-         std::any_of(signature.tensors.begin(), signature.tensors.end(),
-                     [&](const TensorSignature& tensor) { return tensor.shape.empty(); });
-}
-
 }  // namespace
 
-// REQUIRES: in a call along rows, the tensor is no scalar.
-OperationHandle EngineHandle::submit_call(const Call& call, Session::Tensors kept, const CallTensors& tensors,
-                                          OpHandle* op) {
-  Engine::OperationPtr operation = session_->engine()->submit(call, nullptr, op);
-  if (operation->is_done() && operation->is_refused()) raise(operation->status());
-  return handle_of(std::move(operation), call.collective, std::move(kept), tensors);
+Session::Tensors EngineHandle::add_tensors(CallBuilder& builder, nb::handle inputs, nb::handle outputs) {
+  const Call& call = builder.call;
+  if (!info(call.collective).has_tensors) return {};
+  const Share share = outputs.is_none() ? Share{} : share_of(engine(), call.collective, call.process_set);
+  return builder.add_tensors(inputs, outputs, session_->reader(), share);
 }
 
-OperationHandle EngineHandle::submit_request(Request&& request, AttachedTensors attached, OpHandle* op) {
-  std::vector<DataType> output_dtypes = output_dtypes_of(request.signature);
-  const bool is_scalar = lacks_rows(request.signature);
-  Engine::OperationPtr operation = session_->engine()->submit(std::move(request), nullptr, op);
+OperationHandle EngineHandle::handle_of(Engine::OperationPtr operation, const CallBuilder& builder,
+                                        Session::Tensors kept) {
   if (operation->is_done() && operation->is_refused()) {
-    if (is_scalar) raise_as("ScalarError", operation->status());
+    if (builder.lacks_rows()) raise_as("ScalarError", operation->status());
     raise(operation->status());
   }
-  OperationHandle handle(session_, std::move(operation), std::move(attached.kept));
-  handle.set_output_types(std::move(output_dtypes), attached.table);
+  OperationHandle handle(session_, std::move(operation), std::move(kept));
+  handle.set_output_types(builder.output_dtypes(), builder.table());
   return handle;
 }
 
-OperationHandle EngineHandle::submit(Request&& request, nb::handle inputs, nb::handle outputs) {
+nb::list EngineHandle::run(const Terms& terms, nb::handle inputs, nb::handle outputs, nb::handle name,
+                           std::uint64_t place, nb::handle splits, nb::handle weight) {
   session_->release_done();
-  Loan<CallTensors> tensors(call_tensors_);
-  if (const std::optional<Call> call = as_call(request, inputs, outputs, *tensors)) {
-    return submit_call(*call, {nb::borrow(inputs), nb::borrow(outputs)}, *tensors, nullptr);
-  }
-  return submit_attached(std::move(request), inputs, outputs);
-}
-
-OperationHandle EngineHandle::submit_attached(Request&& request, nb::handle inputs, nb::handle outputs) {
-  AttachedTensors attached;
-  if (info(request.signature.collective).has_tensors) {
-    const Share share =
-        outputs.is_none() ? Share{} : share_of(engine(), request.signature.collective, request.process_set);
-    attached = attach_tensors(request, inputs, outputs, session_->reader(), share);
-  }
-  return submit_request(std::move(request), std::move(attached), nullptr);
-}
-
-nb::list EngineHandle::run(Request&& request, nb::handle inputs, nb::handle outputs) {
-  session_->release_done();
-  Loan<CallTensors> tensors(call_tensors_);
-  std::optional<Engine::OperationPtr> repeated;
-  OpHandle of_this_call{.is_for_one_call = true};
-  const std::optional<Call> call = as_call(request, inputs, outputs, *tensors);
-  if (call) repeated = session_->engine()->repeat(*call, &of_this_call);
-  if (repeated && *repeated == nullptr) return {};
-  const auto kept = [&] { return Session::Tensors{nb::borrow(inputs), nb::borrow(outputs)}; };
-  OperationHandle handle = repeated ? handle_of(*repeated, call->collective, kept(), *tensors)
-                           : call   ? submit_call(*call, kept(), *tensors, &of_this_call)
-                                    : submit_attached(std::move(request), inputs, outputs);
+  Loan<CallBuilder> builder(builder_);
+  builder->begin(terms, place);
+  builder->set_name(name);
+  builder->set_splits(splits);
+  builder->call.weight = read_weight(weight);
+  Session::Tensors kept = add_tensors(*builder, inputs, outputs);
+  Engine::OperationPtr operation = session_->engine()->run(builder->call);
+  if (operation == nullptr) return {};
+  OperationHandle handle = handle_of(std::move(operation), *builder, std::move(kept));
   handle.wait();
   return handle.outputs();
 }
 
-std::optional<Call> EngineHandle::as_call(const Request& request, nb::handle inputs, nb::handle outputs,
-                                          CallTensors& tensors) {
-  const Signature& signature = request.signature;
-  const CollectiveInfo& facts = info(signature.collective);
-  const bool has_place = facts.may_lack_output ? !outputs.is(inputs) : !outputs.is_none();
-  const bool is_named = !request.name.empty();
-  if (!facts.may_be_call || !has_place || request.is_cacheable != is_named || is_group(inputs) ||
-      !request.splits.empty() || signature.is_weighted || signature.needs_all) {
-    return std::nullopt;
-  }
-  Call call = call_of(request);
-  return read_tensors(call, inputs, outputs, tensors) ? std::optional(call) : std::nullopt;
-}
-
-// False if they do not fit; submit_attached() then raises the reason.
-bool EngineHandle::read_tensors(Call& call, nb::handle inputs, nb::handle outputs, CallTensors& tensors) {
-  TensorReader& reader = session_->reader();
-  const bool is_in_place = outputs.is(inputs);
-  const bool has_output = !outputs.is_none() && !is_in_place;
-  if (has_output) call.memory.output = reader.read(outputs, Access::kWrite, tensors.output).address;
-  const TensorView input = reader.read(inputs, is_in_place ? Access::kWrite : Access::kRead, tensors.input);
-  call.memory.input = input.address;
-  if (is_in_place) call.memory.output = input.address;
-  call.dtype = tensors.input.dtype;
-  call.shape = tensors.input.shape;
-  tensors.table = input.table;
-  const bool lacks_output = call.memory.output == nullptr && !outputs.is_none();
-  if (lacks_output || !can_be_repeated(call)) return false;
-  if (!has_output) return true;
-  const Share share = share_of(engine(), call.collective, call.process_set);
-  return tensors.output == result_of(tensors.input, call.collective, share);
-}
-
-OperationHandle EngineHandle::handle_of(Engine::OperationPtr operation, Collective collective, Session::Tensors kept,
-                                        const CallTensors& tensors) {
-  OperationHandle handle(session_, std::move(operation), std::move(kept));
-  if (info(collective).may_lack_output) handle.set_output_types({tensors.input.dtype}, tensors.table);
-  return handle;
-}
-
-OperationHandle EngineHandle::submit_prepared(PreparedRequest& prepared, nb::handle tensors,
-                                              std::optional<double> weight, bool is_early) {
+OperationHandle EngineHandle::submit(const Terms& terms, nb::handle inputs, nb::handle outputs, nb::handle name,
+                                     std::uint64_t place, nb::handle splits, nb::handle weight, nb::handle priority,
+                                     std::uint32_t how) {
   session_->release_done();
-  Request request = prepared.prototype;
-  request.is_awaited = request.is_early = is_early;
-  request.is_deferrable = !is_early;
-  set_weight(request, weight);
-  if (weight) request.signature.divides_by_all = false;
-  AttachedTensors attached = attach_tensors(request, tensors, tensors, session_->reader());
-  return submit_request(std::move(request), std::move(attached), &prepared.op);
+  Loan<CallBuilder> builder(builder_);
+  builder->begin(terms, place);
+  builder->set_name(name);
+  builder->set_splits(splits);
+  Call& call = builder->call;
+  if ((how & kNumbered) != 0) call.is_cacheable = false;
+  call.hints.is_deferrable = (how & kDeferrable) != 0;
+  call.hints.is_awaited = (how & (kAwaited | kEarly)) != 0;
+  call.hints.is_early = (how & kEarly) != 0;
+  call.weight = read_weight(weight);
+  call.priority = read_priority(priority);
+  Session::Tensors kept = add_tensors(*builder, inputs, outputs);
+  return handle_of(session_->engine()->submit(call), *builder, std::move(kept));
+}
+
+OperationHandle EngineHandle::submit_bare(int collective, const std::vector<std::int64_t>& arguments,
+                                          std::uint64_t place) {
+  session_->release_done();
+  CallBuilder builder;
+  builder.begin({collective_of(collective)}, place);
+  builder.call.arguments = arguments;
+  return handle_of(session_->engine()->submit(builder.call), builder, {});
+}
+
+OperationHandle EngineHandle::submit_prepared(PreparedCall& prepared, nb::handle tensors, std::optional<double> weight,
+                                              bool is_early) {
+  session_->release_done();
+  Loan<CallBuilder> builder(builder_);
+  builder->begin(prepared.terms, prepared.place);
+  Call& call = builder->call;
+  call.name = prepared.name;
+  call.is_cacheable = true;
+  call.priority = prepared.priority;
+  call.hints = {.is_deferrable = !is_early, .is_awaited = is_early, .is_early = is_early};
+  call.weight = weight;
+  if (weight) call.divides_by_all = false;
+  Session::Tensors kept = add_tensors(*builder, tensors, tensors);
+  return handle_of(session_->engine()->submit(call, nullptr, &prepared.handle), *builder, std::move(kept));
 }
 
 namespace {
@@ -214,42 +166,6 @@ std::optional<EngineHandle> attach() {
   ciranda_context* const context = capi::current();
   if (context == nullptr) return std::nullopt;
   return EngineHandle(std::make_shared<Session>(*context));
-}
-
-nb::list run(EngineHandle& self, int collective, nb::handle inputs, nb::handle outputs, nb::handle name, nb::handle op,
-             nb::handle root, nb::handle prescale, nb::handle postscale, nb::handle splits, std::uint64_t place,
-             nb::handle weight, bool divides_by_all) {
-  Request request =
-      make_request(read_terms(collective, op, root, prescale, postscale, divides_by_all), read_name(name), place);
-  request.is_awaited = true;
-  request.splits = read_splits(splits);
-  set_weight(request, read_weight(weight));
-  return self.run(std::move(request), inputs, outputs);
-}
-
-OperationHandle submit(EngineHandle& self, int collective, nb::handle inputs, nb::handle outputs, nb::handle name,
-                       nb::handle op, nb::handle root, nb::handle prescale, nb::handle postscale, bool is_deferrable,
-                       nb::handle splits, std::uint64_t place, nb::handle weight, bool divides_by_all,
-                       nb::handle priority, bool is_numbered, bool is_awaited, bool is_early) {
-  Request request =
-      make_request(read_terms(collective, op, root, prescale, postscale, divides_by_all), read_name(name), place);
-  if (is_numbered)
-    request.is_cacheable = false;  // calls of this name follow each other, and are matched in their order
-  request.is_deferrable = is_deferrable;
-  request.is_awaited = is_awaited || is_early;
-  request.is_early = is_early;
-  request.splits = read_splits(splits);
-  request.priority = read_priority(priority);
-  set_weight(request, read_weight(weight));
-  return self.submit(std::move(request), inputs, outputs);
-}
-
-// A collective without tensors, on process sets or participation.
-OperationHandle submit_bare(EngineHandle& self, int collective, std::vector<std::int64_t> arguments,
-                            std::uint64_t place) {
-  Request request = make_request({collective_of(collective)}, std::nullopt, place);
-  request.signature.arguments = std::move(arguments);
-  return self.submit(std::move(request), nb::none(), nb::none());
 }
 
 nb::list candidates(const EngineHandle& self, int collective, std::size_t n_bytes) {
@@ -325,28 +241,26 @@ nb::dict peer(const EngineHandle& self, int rank) {
   return fields;
 }
 
-void bind_prepared_request(nb::module_& m) {
-  nb::class_<PreparedRequest>(m, "PreparedRequest",
-                              "A named, in-place allreduce that is submitted again and again with fresh tensors.")
+void bind_prepared_call(nb::module_& m) {
+  nb::class_<PreparedCall>(m, "PreparedCall", "A named call that is made again and again with fresh tensors.")
       .def(
           "__init__",
-          [](PreparedRequest* self, std::string name, nb::handle op, nb::handle prescale, nb::handle postscale,
-             std::uint64_t place, bool divides_by_all, nb::handle priority) {
-            constexpr auto kAllreduce = static_cast<int>(Collective::kAllreduce);
-            Request prototype = make_request(
-                read_terms(kAllreduce, op, nb::int_(-1), prescale, postscale, divides_by_all), std::move(name), place);
-            prototype.priority = read_priority(priority);
-            new (self) PreparedRequest{std::move(prototype), nullptr};
+          [](PreparedCall* self, std::string name, const Terms& terms, std::uint64_t place, nb::handle priority) {
+            new (self) PreparedCall{std::move(name), terms, place, read_priority(priority), {}};
           },
-          nb::arg("name"), nb::arg("op"), nb::arg("prescale") = 1.0, nb::arg("postscale") = 1.0,
-          nb::arg("process_set") = 0, nb::arg("divides_by_all") = false, nb::arg("priority") = 0)
-      .def_prop_ro("name", [](const PreparedRequest& self) { return self.prototype.name; });
+          nb::arg("name"), nb::arg("terms"), nb::arg("process_set") = 0, nb::arg("priority") = 0)
+      .def_ro("name", &PreparedCall::name);
 }
 
 }  // namespace
 
 void bind_engine_handle(nb::module_& m) {
-  bind_prepared_request(m);
+  bind_terms(m);
+  bind_prepared_call(m);
+  m.attr("DEFERRABLE") = EngineHandle::kDeferrable;
+  m.attr("AWAITED") = EngineHandle::kAwaited;
+  m.attr("EARLY") = EngineHandle::kEarly;
+  m.attr("NUMBERED") = EngineHandle::kNumbered;
   nb::class_<EngineHandle>(m, "Engine", "A connected engine.")
       .def_prop_ro("rank", [](const EngineHandle& self) { return self.engine().rank(); })
       .def_prop_ro("size", [](const EngineHandle& self) { return self.engine().size(); })
@@ -379,22 +293,20 @@ void bind_engine_handle(nb::module_& m) {
           "on ranks other than the lowest.")
       .def("shutdown", [](EngineHandle& self) { self.session().shutdown(); })
       .def("abandon", [](EngineHandle& self) { self.session().abandon(); })
-      .def("submit", &submit, nb::arg("collective"), nb::arg("inputs").none(), nb::arg("outputs").none(),
-           nb::arg("name").none(), nb::arg("op"), nb::arg("root"), nb::arg("prescale"), nb::arg("postscale"),
-           nb::arg("is_deferrable"), nb::arg("splits") = nb::none(), nb::arg("process_set") = 0,
-           nb::arg("weight") = nb::none(), nb::arg("divides_by_all") = false, nb::arg("priority") = 0,
-           nb::arg("is_numbered") = false, nb::arg("is_awaited") = false, nb::arg("is_early") = false)
-      .def("run", &run, nb::arg("collective"), nb::arg("inputs").none(), nb::arg("outputs").none(),
-           nb::arg("name").none(), nb::arg("op"), nb::arg("root"), nb::arg("prescale"), nb::arg("postscale"),
-           nb::arg("splits") = nb::none(), nb::arg("process_set") = 0, nb::arg("weight") = nb::none(),
-           nb::arg("divides_by_all") = false)
+      .def("submit", &EngineHandle::submit, nb::arg("terms"), nb::arg("inputs").none(), nb::arg("outputs").none(),
+           nb::arg("name").none(), nb::arg("process_set") = 0, nb::arg("splits") = nb::none(),
+           nb::arg("weight") = nb::none(), nb::arg("priority") = 0, nb::arg("how") = EngineHandle::kDeferrable)
+      .def("run", &EngineHandle::run, nb::arg("terms"), nb::arg("inputs").none(), nb::arg("outputs").none(),
+           nb::arg("name").none(), nb::arg("process_set") = 0, nb::arg("splits") = nb::none(),
+           nb::arg("weight") = nb::none())
       .def(
           "record", [](const EngineHandle& self) { return RecordingHandle(self.engine().record()); },
           "What this rank's calls do from here on.")
       .def("start_timeline", &start_timeline, nb::arg("path"), nb::arg("marks_cycles"),
            "Writes the calls of rank 0 to a file; does nothing on others.")
       .def("stop_timeline", &stop_timeline, "Completes the file, if there is one.")
-      .def("submit_bare", &submit_bare, nb::arg("collective"), nb::arg("arguments"), nb::arg("process_set") = 0)
+      .def("submit_bare", &EngineHandle::submit_bare, nb::arg("collective"), nb::arg("arguments"),
+           nb::arg("process_set") = 0)
       .def(
           "ranks_of", [](const EngineHandle& self, std::uint32_t id) { return self.engine().ranks_of(id); },
           nb::arg("process_set"), "The ranks of a process set, ascending; none if there is no such set.")

@@ -1,25 +1,30 @@
-// EngineHandle: the Python object of the engine; PreparedRequest: a request that is made many times, built once.
+// EngineHandle: the Python object of the engine; PreparedCall: a named call that is made many times.
 //
 // Threads: every method needs the GIL and releases it only while it blocks.
 #pragma once
 
 #include <nanobind/nanobind.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "bindings/python/call_builder.hpp"
 #include "bindings/python/operation_handle.hpp"
-#include "bindings/python/request_builder.hpp"
 #include "bindings/python/session.hpp"
 
 namespace ciranda::python {
 
-// A named request without its tensors, and the handle by which its calls find their operation. It may outlive
-// sessions.
-struct PreparedRequest {
-  Request prototype;
-  OpHandle op;
+// Its handle finds the operation of the name. It may outlive sessions.
+struct PreparedCall {
+  std::string name;
+  Terms terms;
+  std::uint64_t place;  // as in CallBuilder
+  std::int32_t priority;
+  OpHandle handle;
 };
 
 class EngineHandle {
@@ -30,36 +35,33 @@ class EngineHandle {
   Session& session() { return *session_; }
   const Engine& engine() const { return *session_->engine(); }
 
-  // Submits and waits: a blocking call, without the cost of a handle if Engine::repeat() executes it.
-  // `request`, here and below: without tensors.
-  nb::list run(Request&& request, nb::handle inputs, nb::handle outputs);
-  OperationHandle submit(Request&& request, nb::handle inputs, nb::handle outputs);
-  // In place. `tensors` as in attach_tensors(). With a weight the average divides by the sum of the weights.
-  // `is_early`: as in Request.
-  OperationHandle submit_prepared(PreparedRequest& prepared, nb::handle tensors, std::optional<double> weight,
+  // How a caller waits for a call, and how the call is matched: bits of `how`.
+  static constexpr std::uint32_t kDeferrable = 1;  // Hints::is_deferrable
+  static constexpr std::uint32_t kAwaited = 2;     // Hints::is_awaited
+  static constexpr std::uint32_t kEarly = 4;       // Hints::is_early
+  static constexpr std::uint32_t kNumbered = 8;    // calls of this name may follow each other; matched in their order
+
+  // The arguments are those of CallBuilder.
+
+  // A blocking call. Returns the tensors that the engine allocated.
+  nb::list run(const Terms& terms, nb::handle inputs, nb::handle outputs, nb::handle name, std::uint64_t place,
+               nb::handle splits, nb::handle weight);
+  OperationHandle submit(const Terms& terms, nb::handle inputs, nb::handle outputs, nb::handle name,
+                         std::uint64_t place, nb::handle splits, nb::handle weight, nb::handle priority,
+                         std::uint32_t how);
+  // A collective without tensors, on process sets or participation.
+  OperationHandle submit_bare(int collective, const std::vector<std::int64_t>& arguments, std::uint64_t place);
+  // In place. With a weight the average divides by the sum of the weights. `is_early`: as in Hints.
+  OperationHandle submit_prepared(PreparedCall& prepared, nb::handle tensors, std::optional<double> weight,
                                   bool is_early);
 
  private:
-  // The description of the tensors of one call. Calls view it; each has its own, as reading a tensor may run Python
-  // code that calls again.
-  struct CallTensors {
-    TensorSignature input;
-    TensorSignature output;
-    const dlpack::ExchangeTable* table = nullptr;
-  };
-
-  OperationHandle submit_call(const Call& call, Session::Tensors kept, const CallTensors& tensors, OpHandle* op);
-  OperationHandle submit_attached(Request&& request, nb::handle inputs, nb::handle outputs);
-  OperationHandle submit_request(Request&& request, AttachedTensors attached, OpHandle* op);
-  // A view of both, if it can be one.
-  std::optional<Call> as_call(const Request& request, nb::handle inputs, nb::handle outputs, CallTensors& tensors);
-  bool read_tensors(Call& call, nb::handle inputs, nb::handle outputs, CallTensors& tensors);
-  // The handle of a call's operation.
-  OperationHandle handle_of(Engine::OperationPtr operation, Collective collective, Session::Tensors kept,
-                            const CallTensors& tensors);
+  Session::Tensors add_tensors(CallBuilder& builder, nb::handle inputs, nb::handle outputs);
+  // Throws if the call was refused.
+  OperationHandle handle_of(Engine::OperationPtr operation, const CallBuilder& builder, Session::Tensors kept);
 
   std::shared_ptr<Session> session_;
-  CallTensors call_tensors_;  // lent to the current call
+  CallBuilder builder_;  // lent to the current call: reading a tensor may run Python code that calls again
 };
 
 void bind_engine_handle(nb::module_& m);

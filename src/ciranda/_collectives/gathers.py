@@ -8,7 +8,7 @@ from ciranda._basics import engine, world
 from ciranda._collectives import rules
 from ciranda._collectives.adapter import Given, Splits, Tensor
 from ciranda._collectives.reductions import Reductions
-from ciranda._ops import ALLGATHER, BROADCAST, Handle, InPlaceHandle, Sum
+from ciranda._ops import ALLGATHER, BROADCAST, Handle, InPlaceHandle, Sum, terms_of
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 
 
@@ -32,7 +32,7 @@ class Gathers(Reductions[Given, Tensor, Splits]):
             return self.grouped_allgather([tensor], name, process_set)[0]
         work = self._readable(tensor)
         outputs = (world.engine or engine()).run(
-            ALLGATHER, self._for_moving(work), None, name, Sum, -1, 1.0, 1.0, None, id_of(process_set)
+            terms_of(ALLGATHER), self._for_moving(work), None, name, id_of(process_set)
         )
         return self._from_engine(outputs[0], work)
 
@@ -91,7 +91,7 @@ class Gathers(Reductions[Given, Tensor, Splits]):
         """Return `tensor` with the result of a broadcast or an alltoall of equal parts."""
         work = self._writable(tensor)
         target = self._for_moving(work)
-        (world.engine or engine()).run(collective, target, target, name, Sum, root, 1.0, 1.0, None, id_of(process_set))
+        (world.engine or engine()).run(terms_of(collective, Sum, root), target, target, name, id_of(process_set))
         return self._bring_back(work, tensor)
 
     def grouped_broadcast_async(

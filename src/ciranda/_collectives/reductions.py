@@ -8,7 +8,7 @@ from ciranda._basics import engine, world
 from ciranda._collectives import rules
 from ciranda._collectives.adapter import Given, Splits, Tensor
 from ciranda._collectives.base import Base
-from ciranda._ops import ALLREDUCE, BROADCAST, Divisor, Handle, InPlaceHandle, choose_op, divides_by_all
+from ciranda._ops import ALLREDUCE, BROADCAST, Divisor, Handle, InPlaceHandle, choose_op, divides_by_all, terms_of
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 
 
@@ -99,19 +99,15 @@ class Reductions(Base[Given, Tensor, Splits]):
         work = self._writable(tensor)
         target = self._for_engine(work)
         chosen = choose_op(op, average)
+        by_all = divisor != "contributors" and divides_by_all(divisor, chosen, weight)
         (world.engine or engine()).run(
-            ALLREDUCE,
+            terms_of(ALLREDUCE, chosen, -1, prescale_factor, postscale_factor, by_all),
             target,
             target,
             name,
-            chosen,
-            -1,
-            prescale_factor,
-            postscale_factor,
-            None,
             id_of(process_set),
+            None,
             weight,
-            divisor != "contributors" and divides_by_all(divisor, chosen, weight),
         )
         return self._bring_back(work, tensor)
 
@@ -215,19 +211,15 @@ class Reductions(Base[Given, Tensor, Splits]):
         output = self._like(work)
         handed_over = self._for_moving if collective == BROADCAST else self._for_engine
         source = handed_over(work)
+        by_all = divisor != "contributors" and divides_by_all(divisor, op, weight)
         (world.engine or engine()).run(
-            collective,
+            terms_of(collective, op, root, prescale_factor, postscale_factor, by_all),
             source,
             output if source is work else handed_over(output),  # which are alike, and handed over alike
             name,
-            op,
-            root,
-            prescale_factor,
-            postscale_factor,
-            None,
             id_of(process_set),
+            None,
             weight,
-            divisor != "contributors" and divides_by_all(divisor, op, weight),
         )
         return output if work is tensor else self._as_given(tensor, work, output)
 

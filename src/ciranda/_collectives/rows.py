@@ -17,6 +17,7 @@ from ciranda._ops import (
     Handle,
     choose_op,
     divides_by_all,
+    terms_of,
 )
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 
@@ -186,19 +187,13 @@ class Rows(Gathers[Given, Tensor, Splits]):
         work = self._readable(tensor)
         result = None if output is None else self._apart_from([work], [self._writable(output)])[0]
         chosen = choose_op(op, None)
+        by_all = divisor != "contributors" and divides_by_all(divisor, chosen, None)
         results = (world.engine or engine()).run(
-            REDUCESCATTER,
+            terms_of(REDUCESCATTER, chosen, -1, prescale_factor, postscale_factor, by_all),
             self._for_engine(work),
             None if result is None else self._for_engine(result),
             name,
-            chosen,
-            -1,
-            prescale_factor,
-            postscale_factor,
-            None,
             id_of(process_set),
-            None,
-            divisor != "contributors" and divides_by_all(divisor, chosen, None),
         )
         if result is None or output is None:
             return self._from_engine(results[0], work)

@@ -26,7 +26,7 @@ import numpy as np
 
 from ciranda import _basics
 from ciranda._collectives.adapter import Tensor
-from ciranda._ops import ALLGATHER, ALLREDUCE, Average, Divisor, Max, Min, Sum
+from ciranda._ops import ALLGATHER, ALLREDUCE, Average, Divisor, Max, Min, Sum, terms_of
 from ciranda.errors import NotSupportedError
 from ciranda.process_sets import ProcessSet, id_of
 
@@ -114,13 +114,13 @@ def _n_rows(tensors: Sequence[Any]) -> list[int]:
 def numbers_of_all(mine: list[int], process_set: ProcessSet, name: str | None = None) -> Any:
     """Return a table of whole numbers, with a row from each rank."""
     row = np.array([mine], np.int64)
-    return _basics.engine().run(ALLGATHER, row, None, name, Sum, -1, 1.0, 1.0, None, id_of(process_set))[0]
+    return _basics.engine().run(terms_of(ALLGATHER), row, None, name, id_of(process_set))[0]
 
 
 def _share_of(weight: float, process_set: ProcessSet, name: str | None) -> float:
     """Return this rank's weight over the sum of all."""
     total = np.array(weight, np.float64)
-    _basics.engine().run(ALLREDUCE, total, total, name, Sum, -1, 1.0, 1.0, None, id_of(process_set))
+    _basics.engine().run(terms_of(ALLREDUCE), total, total, name, id_of(process_set))
     return weight / float(total)
 
 

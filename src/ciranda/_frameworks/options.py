@@ -11,7 +11,7 @@ from ciranda._frameworks.compression import Compressor, NoneCompressor
 from ciranda._frameworks.misuse import Openings
 from ciranda._frameworks.naming import Number
 from ciranda._frameworks.parameters import only_warns
-from ciranda._ops import Average, Divisor, divides_by_all
+from ciranda._ops import ALLREDUCE, Average, Divisor, divides_by_all, terms_of
 from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 
@@ -59,17 +59,11 @@ class Options:
         """Return a name of the optimizer: with its number, if it has one."""
         return name if self.number is None else f"{name}.{self.number.joins}.{self.number.nth}"
 
-    def prepare(self, name: str, priority: int = 0, op: int | None = None) -> _core.PreparedRequest:
-        """Return the request of a repeated allreduce, in place; by another op, if given."""
+    def prepare(self, name: str, priority: int = 0, op: int | None = None) -> _core.PreparedCall:
+        """Return a repeated allreduce, in place; by another op, if given."""
         chosen = self.op if op is None else op
-        return _core.PreparedRequest(
-            f"{PREFIX}.{name}",
-            chosen,
-            *self.factors(chosen),
-            process_set=id_of(self.process_set),
-            divides_by_all=self.divides_by_all(chosen),
-            priority=priority,
-        )
+        terms = terms_of(ALLREDUCE, chosen, -1, *self.factors(chosen), self.divides_by_all(chosen))
+        return _core.PreparedCall(f"{PREFIX}.{name}", terms, id_of(self.process_set), priority)
 
     def divides_by_all(self, op: int) -> bool:
         """Return whether the divisor of averages is the number of all ranks, joined ones too."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from ciranda import _core
 from ciranda._basics import engine, world
+from ciranda._ops import terms_of
 from ciranda.bench.plan import Array, Candidate, Case
 from ciranda.bench.systems import Call
 
@@ -43,11 +44,11 @@ class Prescribed:
 
     def bind(self, case: Case, buffer: Array) -> Call:
         """See ciranda.bench.systems.System; allreduces and broadcasts only."""
-        run, collective, op = self._engine.run, _core.COLLECTIVES[case.collective], _core.REDUCE_OPS[case.op]
-        name = case.name
+        run, name = self._engine.run, case.name
+        terms = terms_of(_core.COLLECTIVES[case.collective], _core.REDUCE_OPS[case.op], 0)
 
         def call() -> Array:
-            run(collective, buffer, buffer, name, op, 0, 1.0, 1.0)
+            run(terms, buffer, buffer, name)
             return buffer
 
         return call

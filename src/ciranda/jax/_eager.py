@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from ciranda import _basics
-from ciranda._ops import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCE, Sum
+from ciranda._ops import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCE, terms_of
 from ciranda.jax import arrays
 from ciranda.jax._primitive import Call, collective_p, size_p
 
@@ -23,18 +23,12 @@ def _run(*tensors: Any, call: Call) -> list[jax.Array]:
     work = [arrays.readable(tensor) for tensor in tensors]
     given = [arrays.new_like(each) for each in work] if call.collective in (ALLREDUCE, BROADCAST, REDUCE) else None
     allocated = _basics.engine().run(
-        call.collective,
+        terms_of(call.collective, call.op, call.root, call.prescale, call.postscale, call.divides_by_all),
         [arrays.for_engine(each) for each in work] if work else None,
         None if given is None else [arrays.for_engine(each) for each in given],
         call.name,
-        call.op,
-        call.root,
-        call.prescale,
-        call.postscale,
-        None if call.collective != ALLTOALL else [list(each) for each in call.splits or [()] * len(work)],
         call.process_set,
-        None,
-        call.divides_by_all,
+        None if call.collective != ALLTOALL else [list(each) for each in call.splits or [()] * len(work)],
     )
     if call.collective == REDUCE and _basics.rank() != call.root:
         return [arrays.from_memory(np.zeros(each.shape, each.dtype), each) for each in work]
@@ -54,7 +48,7 @@ size_p.def_impl(lambda *, call: arrays.on_device(np.asarray(len(ranks_of(call.pr
 def rows_of_ranks_before(rows: Sequence[int], process_set: int) -> list[int]:
     """Return the offset of this rank's rows in the allgathered tensor, for several tensors."""
     mine = np.array([rows], np.int64)
-    (everyones,) = _basics.engine().run(ALLGATHER, mine, None, None, Sum, -1, 1.0, 1.0, None, process_set)
+    (everyones,) = _basics.engine().run(terms_of(ALLGATHER), mine, None, None, process_set)
     position = ranks_of(process_set).index(_basics.rank())
     begins: list[int] = everyones[:position].sum(axis=0).tolist()
     return begins

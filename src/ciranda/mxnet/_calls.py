@@ -18,9 +18,9 @@ from ciranda._ops import (
     REDUCESCATTER,
     Average,
     Divisor,
-    Sum,
     choose_op,
     divides_by_all,
+    terms_of,
 )
 from ciranda.errors import InvalidArgumentError
 from ciranda.mxnet import arrays
@@ -147,7 +147,7 @@ def _run(collective: int, tensors: Sequence[NDArray], call: Call, splits: list[l
     """Run a collective whose results have unknown shapes; block until it is done."""
     engine = _basics.engine()
     with arrays.described(tensors) as described:
-        return engine.run(collective, described, None, call.name, Sum, -1, 1.0, 1.0, splits, id_of(call.process_set))
+        return engine.run(terms_of(collective), described, None, call.name, id_of(call.process_set), splits)
 
 
 def allgather(tensors: Sequence[NDArray], call: Call) -> list[NDArray]:

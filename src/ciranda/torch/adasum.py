@@ -34,7 +34,7 @@ class AdasumOptimizer(OwnSteps):
     """The methods that DistributedOptimizer(op=Adasum) adds to the class that it wraps."""
 
     def _distribute(self, options: Options, names: dict[Tensor, str], members: list[list[Tensor]]) -> None:
-        self._prepared: list[_core.PreparedRequest] = []
+        self._prepared: list[_core.PreparedCall] = []
         self._passes = Passes(options)
         self._agreement = f"{PREFIX}.{joined(list(names.values()))}.agreement"
         super()._distribute(options, names, members)

@@ -13,6 +13,7 @@
 #include "agree/named_participant.hpp"
 #include "agree/persistent_ops.hpp"
 #include "agree/signatures.hpp"
+#include "call_of_one.hpp"
 
 namespace ciranda::testing {
 namespace {
@@ -127,9 +128,9 @@ TEST(PersistentOps, AreTakenWhereTheyAreKnown) {
 TEST(PersistentOps, KeepTheRequestOfACall) {
   constexpr std::array<std::int64_t, 1> kShape{4};
   std::array<float, 4> values{};
-  Call call{{}, "x"};
-  call.shape = kShape;
-  call.memory = {reinterpret_cast<const std::byte*>(values.data()), reinterpret_cast<std::byte*>(values.data())};
+  testing::CallOfOne call({}, "x");
+  call.tensor.shape = kShape;
+  call.tensor.memory = {reinterpret_cast<const std::byte*>(values.data()), reinterpret_cast<std::byte*>(values.data())};
   PersistentOps ops;
   PersistentOp& x = ops.find_or_make(0, "x");
   const auto made = [&] { return std::make_unique<Request>(make_request(call)); };
@@ -137,7 +138,7 @@ TEST(PersistentOps, KeepTheRequestOfACall) {
   auto request = made();
   const Request* const first = request.get();
   x.keep(std::move(request));
-  Call other = call;
+  testing::CallOfOne other = call;
   other.op = ReduceOp::kMax;
   EXPECT_EQ(x.request_again(other), nullptr);
   const auto again = x.request_again(call);

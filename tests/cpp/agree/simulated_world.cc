@@ -314,9 +314,9 @@ std::optional<DirectRound> place_to_repeat(NamedParticipant& participant, const 
   const Signature& signature = request.signature;
   Shape shape = signature.tensors.front().shape;
   if (!signature.arguments.empty()) shape.front() = signature.arguments.front();
+  const CallTensor tensor{.dtype = signature.tensors.front().dtype, .shape = shape};
   ciranda::Call call{{.collective = signature.collective, .op = signature.op, .root = signature.root}, request.name};
-  call.dtype = signature.tensors.front().dtype;
-  call.shape = shape;
+  call.tensors = {&tensor, 1};
   if (is_without_name(request)) return participant.unnamed().round_for(call, number_of(request.name));
   return participant.round_for(call);
 }

@@ -45,7 +45,7 @@ const std::vector<float>& values_of(int rank) {
 std::vector<float> sum(Engine& engine) {
   std::vector<float> values = values_of(engine.rank());
   auto sum = request(Collective::kAllreduce, "x", DataType::kFloat32, {kCount}, values.data());
-  EXPECT_TRUE(engine.wait(engine.submit(std::move(sum))).ok());
+  EXPECT_TRUE(engine.wait(submit_request(engine, std::move(sum))).ok());
   return values;
 }
 
@@ -100,7 +100,7 @@ TEST_P(AutotuneTest, ARankMayJoinAtAnyTime) {
     world.run([&](Engine& engine) {
       for (int i = 0; i < n_before; ++i) sum(engine);
       if (engine.rank() != size() - 1) sum_many_times(engine);
-      ASSERT_TRUE(engine.wait(engine.submit(bare(Collective::kJoin))).ok());
+      ASSERT_TRUE(engine.wait(submit_request(engine, bare(Collective::kJoin))).ok());
     });
   }
 }

@@ -40,7 +40,7 @@ TEST_P(CallbacksTest, OneThatBlocksHoldsUpNothing) {
     std::latch has_ended(1);
     std::latch others(20);
     std::int32_t first = engine.rank() + 1;
-    const auto operation = engine.submit(sum("first", first), [&](const Operation&) {
+    const auto operation = submit_request(engine, sum("first", first), [&](const Operation&) {
       has_begun.count_down();
       may_end.wait();
       has_ended.count_down();
@@ -51,7 +51,7 @@ TEST_P(CallbacksTest, OneThatBlocksHoldsUpNothing) {
     values.fill(engine.rank() + 1);
     for (std::size_t i = 0; i < values.size(); ++i) {
       const std::string name = "other" + std::to_string(i);
-      static_cast<void>(engine.submit(sum(name, values[i]), [&](const Operation&) { others.count_down(); }));
+      static_cast<void>(submit_request(engine, sum(name, values[i]), [&](const Operation&) { others.count_down(); }));
     }
     others.wait();
     for (const std::int32_t value : values) EXPECT_EQ(value, total());
@@ -71,10 +71,11 @@ TEST_P(CallbacksTest, TheyWaitForOtherCollectives) {
     const std::function<void(std::size_t)> nest = [&](std::size_t depth) {
       if (depth == kDepth) return;
       std::latch is_called(1);
-      const auto operation = engine.submit(sum("depth" + std::to_string(depth), values[depth]), [&](const Operation&) {
-        nest(depth + 1);
-        is_called.count_down();
-      });
+      const auto operation =
+          submit_request(engine, sum("depth" + std::to_string(depth), values[depth]), [&](const Operation&) {
+            nest(depth + 1);
+            is_called.count_down();
+          });
       EXPECT_TRUE(engine.wait(operation).ok());
       is_called.wait();
     };
@@ -95,8 +96,8 @@ TEST_P(CallbacksTest, ManyWaitAtTheSameTime) {
     std::latch done(kMany);
     for (int i = 0; i < kMany; ++i) {
       const auto k = static_cast<std::size_t>((i * 7 + engine.rank() * 11) % kMany);
-      static_cast<void>(engine.submit(sum("begin" + std::to_string(k), begun[k]), [&, k](const Operation&) {
-        EXPECT_TRUE(engine.wait(engine.submit(sum("end" + std::to_string(k), values[k]))).ok());
+      static_cast<void>(submit_request(engine, sum("begin" + std::to_string(k), begun[k]), [&, k](const Operation&) {
+        EXPECT_TRUE(engine.wait(submit_request(engine, sum("end" + std::to_string(k), values[k]))).ok());
         done.count_down();
       }));
     }
@@ -117,8 +118,8 @@ TEST_P(CallbacksTest, DirectOnesSubmitButDoNotWait) {
     std::latch is_called(1);
     Request r = sum("first", first);
     r.calls_back_directly = true;
-    static_cast<void>(engine.submit(std::move(r), [&](const Operation&) {
-      submitted = engine.submit(sum("second", second));
+    static_cast<void>(submit_request(engine, std::move(r), [&](const Operation&) {
+      submitted = submit_request(engine, sum("second", second));
       waited = engine.wait(submitted);
       engine.shutdown();
       is_called.count_down();
@@ -142,7 +143,7 @@ TEST_P(CallbacksTest, OneOfWhatIsRefusedRunsOnItsOwnThread) {
   std::latch is_called(1);
   Request wrong = sum("x", value);
   wrong.signature.tensors.front().shape = {-1};
-  static_cast<void>(world.engine(0).submit(std::move(wrong), [&](const Operation& failed) {
+  static_cast<void>(submit_request(world.engine(0), std::move(wrong), [&](const Operation& failed) {
     ran_on = std::this_thread::get_id();
     kind = failed.status().kind();
     is_called.count_down();
@@ -163,9 +164,9 @@ TEST_P(CallbacksTest, AllHaveRunOnceWhenShutdownReturns) {
       // Every other one is done, or not, when the first rank leaves; the rest cannot be.
       const std::string name =
           i % 2 == 0 ? "x" + std::to_string(i) : "of" + std::to_string(engine.rank()) + "." + std::to_string(i);
-      static_cast<void>(engine.submit(sum(name, values[i]), [&, i, name](const Operation& done) {
+      static_cast<void>(submit_request(engine, sum(name, values[i]), [&, i, name](const Operation& done) {
         std::this_thread::sleep_for(std::chrono::microseconds(200));
-        if (done.status().ok()) static_cast<void>(engine.wait(engine.submit(sum("after" + name, values[i]))));
+        if (done.status().ok()) static_cast<void>(engine.wait(submit_request(engine, sum("after" + name, values[i]))));
         ++n_calls[i];
       }));
     }
@@ -183,9 +184,9 @@ TEST_P(CallbacksTest, OneMayShutDown) {
       std::int32_t together = engine.rank() + 1;
       std::atomic<int> n_called{0};
       std::latch is_over(1);
-      const auto pending =
-          engine.submit(sum("of" + std::to_string(engine.rank()), alone), [&](const Operation&) { ++n_called; });
-      static_cast<void>(engine.submit(sum("together", together), [&](const Operation&) {
+      const auto pending = submit_request(engine, sum("of" + std::to_string(engine.rank()), alone),
+                                          [&](const Operation&) { ++n_called; });
+      static_cast<void>(submit_request(engine, sum("together", together), [&](const Operation&) {
         engine.shutdown();
         EXPECT_EQ(n_called, size() == 1 ? n_called.load() : 1);
         is_over.count_down();
@@ -206,7 +207,7 @@ TEST_P(CallbacksTest, OneMayShutDownWhileAnotherThreadDoes) {
     world.run([&](Engine& engine) {
       std::int32_t value = 1;
       std::latch is_called(1);
-      static_cast<void>(engine.submit(sum("x", value), [&](const Operation&) {
+      static_cast<void>(submit_request(engine, sum("x", value), [&](const Operation&) {
         is_called.count_down();
         engine.shutdown();
       }));

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "call_of_one.hpp"
 #include "engine/small_sums.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/world.hpp"
@@ -82,22 +83,22 @@ void make_call(Engine& engine, const Wanted& terms, int step, std::mt19937& own,
   const std::int64_t count = count_of(terms, rank);
   for (std::int64_t i = 0; i < count; ++i) pending.input.push_back(value_of(rank, i, step));
   pending.expected = expected_of(terms, engine.size(), step);
-  Call call{{.collective = terms.collective}, terms.name};
+  testing::CallOfOne call({.collective = terms.collective}, terms.name, DataType::kFloat64);
+  call.has_room_for_all = false;
   if (terms.collective == Collective::kAllreduce) call.op = terms.op;
   if (terms.collective == Collective::kBroadcast) call.root = 1;
-  call.dtype = DataType::kFloat64;
-  call.shape = {&count, 1};
+  call.tensor.shape = {&count, 1};
   call.lane = terms.lane;
-  call.memory.input = reinterpret_cast<const std::byte*>(pending.input.data());
+  call.tensor.memory.input = reinterpret_cast<const std::byte*>(pending.input.data());
   if (terms.collective != Collective::kAllgather) {
     pending.output.resize(static_cast<std::size_t>(count));
-    call.memory.output = reinterpret_cast<std::byte*>(pending.output.data());
+    call.tensor.memory.output = reinterpret_cast<std::byte*>(pending.output.data());
   }
   call.priority = static_cast<std::int32_t>(own() % 3);
   call.hints.is_deferrable = own() % 2 == 0;
   call.hints.is_awaited = own() % 3 == 0;
   call.hints.is_early = call.hints.is_awaited && own() % 2 == 0;
-  pending.operation = own() % 4 == 0 ? engine.submit(make_request(call)) : engine.submit(call);
+  pending.operation = own() % 4 == 0 ? submit_request(engine, make_request(call)) : engine.submit(call);
 }
 
 void expect_result(Engine& engine, Pending& pending, const std::string& where) {
@@ -144,11 +145,11 @@ TEST(CallsAgain, AreCarriedOutByTheirOwnTerms) {
 struct Float4 {
   std::array<float, 4> values{};
   std::int64_t count = 4;
-  Call call() {
-    Call made{{}, "x"};
-    made.shape = {&count, 1};
-    made.memory.input = reinterpret_cast<const std::byte*>(values.data());
-    made.memory.output = reinterpret_cast<std::byte*>(values.data());
+  testing::CallOfOne call() {
+    testing::CallOfOne made({}, "x");
+    made.tensor.shape = {&count, 1};
+    made.tensor.memory.input = reinterpret_cast<const std::byte*>(values.data());
+    made.tensor.memory.output = reinterpret_cast<std::byte*>(values.data());
     return made;
   }
 };
@@ -165,7 +166,7 @@ TEST(CallsAgain, ThatAreWrongAreToldAsAnyOther) {
   world.run([](Engine& engine) {
     Float4 x;
     for (int i = 0; i < 3; ++i) sum_again(engine, x);
-    const auto refused = [&](Call call, const char* why) {
+    const auto refused = [&](const Call& call, const char* why) {
       const Engine::OperationPtr operation = engine.submit(call);
       ASSERT_TRUE(operation->is_done()) << why;
       EXPECT_TRUE(operation->is_refused()) << why;
@@ -173,18 +174,18 @@ TEST(CallsAgain, ThatAreWrongAreToldAsAnyOther) {
       sum_again(engine, x);  // its name is free
     };
     const std::int64_t negative = -1;
-    Call call = x.call();
-    call.shape = {&negative, 1};
+    testing::CallOfOne call = x.call();
+    call.tensor.shape = {&negative, 1};
     refused(call, "-1");
     call = x.call();
-    call.memory = {};
+    call.tensor.memory = {};
     refused(call, "no memory");
     call = x.call();
     call.process_set = 77;
     refused(call, "process set 77");
     call = x.call();
     call.prescale = 0.5;
-    call.dtype = DataType::kBool;
+    call.tensor.dtype = DataType::kBool;
     refused(call, "bool");
   });
 }
@@ -206,7 +207,7 @@ TEST(CallsAgain, OfANameThatIsPendingFail) {
     EXPECT_EQ(twice.values.front(), 1);
     static_cast<void>(engine.wait(first));  // it fails, too, unless it was carried out before
     Float4 y;
-    Call call = y.call();
+    testing::CallOfOne call = y.call();
     call.name = "y";
     EXPECT_TRUE(engine.wait(engine.submit(call)).ok());
   });
@@ -220,7 +221,7 @@ TEST(CallsAgain, CallBackAsTheyAreTold) {
     std::atomic<int> n_called{0};  // several threads call back
     for (int step = 0; step < 20; ++step) {
       x.values.fill(1);
-      Call call = x.call();
+      testing::CallOfOne call = x.call();
       call.hints.calls_back_directly = step % 2 == 0;
       const bool calls_back = step % 3 != 0;
       Operation::Callback callback = [&](const Operation& done) {

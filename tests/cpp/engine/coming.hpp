@@ -1,4 +1,4 @@
-// How ranks come to rounds with Engine::repeat(), for tests of what happens where all others have come.
+// How ranks come to rounds with the fast path of Engine::run(), for tests of what happens where all others have come.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "engine/engine.hpp"
+#include "engine/requests.hpp"
 
 namespace ciranda::testing {
 
@@ -17,18 +18,18 @@ namespace ciranda::testing {
 inline Engine::OperationPtr come(Engine& engine, const Call& call) {
   constexpr int kMostRefusals = 1000;
   for (int i = 0; i < kMostRefusals; ++i) {
-    if (std::optional<Engine::OperationPtr> operation = engine.repeat(call)) return *operation;
+    if (std::optional<Engine::OperationPtr> operation = repeat(engine, call)) return *operation;
     std::this_thread::yield();
   }
   Request request = make_request(call);
   request.is_awaited = true;
-  return engine.submit(std::move(request));
+  return submit_request(engine, std::move(request));
 }
 
 // After which the name is open to rounds.
 inline void agree(Engine& engine, const Call& call) {
-  EXPECT_EQ(engine.repeat(call), std::nullopt);
-  EXPECT_TRUE(engine.wait(engine.submit(make_request(call))).ok());
+  EXPECT_EQ(repeat(engine, call), std::nullopt);
+  EXPECT_TRUE(engine.wait(submit_request(engine, make_request(call))).ok());
 }
 
 // Rounds in which rank 0 comes last, until it has needed no operation once: not in one whose round was closed.

@@ -31,7 +31,7 @@ Status sum(Engine& engine, const std::string& name, std::size_t count = 100) {
   std::vector<float> values(count, 1);
   Request r =
       request(Collective::kAllreduce, name, DataType::kFloat32, {static_cast<std::int64_t>(count)}, values.data());
-  return engine.wait(engine.submit(std::move(r)));
+  return engine.wait(submit_request(engine, std::move(r)));
 }
 
 // A group of two tensors, to which one rank gives the same memory for their results: the first is lost there.
@@ -43,7 +43,7 @@ Status call_two(Engine& engine, Collective collective, const std::string& name, 
   r.signature.tensors.push_back(r.signature.tensors.front());
   r.memory.push_back({reinterpret_cast<std::byte*>(second.data()), reinterpret_cast<std::byte*>(second.data())});
   if (engine.rank() == careless_rank) r.memory[0].output = r.memory[1].output;
-  return engine.wait(engine.submit(std::move(r)));
+  return engine.wait(submit_request(engine, std::move(r)));
 }
 
 Status broadcast_two(Engine& engine, const std::string& name, int careless_rank) {
@@ -78,19 +78,19 @@ void make_every_call(Engine& engine, const std::string& suffix) {
   EXPECT_TRUE(call_two(engine, Collective::kAllreduce, "two" + suffix, -1).ok());
   std::vector<std::int32_t> rows(static_cast<std::size_t>(engine.rank()), engine.rank());
   Request gather = request(Collective::kAllgather, "rows" + suffix, DataType::kInt32, {engine.rank()}, rows.data());
-  EXPECT_TRUE(engine.wait(engine.submit(std::move(gather))).ok());
+  EXPECT_TRUE(engine.wait(submit_request(engine, std::move(gather))).ok());
   std::vector<double> values(30'000, engine.rank());
   Request cast = request(Collective::kBroadcast, "cast" + suffix, DataType::kFloat64, {30'000}, values.data());
   cast.signature.root = 2;
-  EXPECT_TRUE(engine.wait(engine.submit(std::move(cast))).ok());
+  EXPECT_TRUE(engine.wait(submit_request(engine, std::move(cast))).ok());
   Request mean = request(Collective::kAllreduce, "mean" + suffix, DataType::kFloat64, {30'000}, values.data());
   mean.signature.op = ReduceOp::kAverage;
   mean.signature.is_weighted = true;
   mean.weight = engine.rank() + 1;
-  EXPECT_TRUE(engine.wait(engine.submit(std::move(mean))).ok());
+  EXPECT_TRUE(engine.wait(submit_request(engine, std::move(mean))).ok());
   Request scatter = request(Collective::kReducescatter, "scatter" + suffix, DataType::kFloat64, {9}, values.data());
   scatter.memory.front().output = nullptr;  // every rank gets other rows: nothing to compare
-  EXPECT_TRUE(engine.wait(engine.submit(std::move(scatter))).ok());
+  EXPECT_TRUE(engine.wait(submit_request(engine, std::move(scatter))).ok());
 }
 
 TEST_P(ConsistencyTest, FindsNothingWhereThereIsNothing) {
@@ -100,7 +100,7 @@ TEST_P(ConsistencyTest, FindsNothingWhereThereIsNothing) {
     for (int round = 0; round < 3; ++round) {
       make_every_call(engine, " of all");
       if (engine.rank() != 1) make_every_call(engine, " of the others");
-      EXPECT_TRUE(engine.wait(engine.submit(bare(Collective::kJoin))).ok());
+      EXPECT_TRUE(engine.wait(submit_request(engine, bare(Collective::kJoin))).ok());
     }
   });
 }
@@ -115,7 +115,7 @@ TEST_P(ConsistencyTest, GoesOnWhileARankHasJoined) {
       std::array<float, 10> values{1};
       Request adasum = request(Collective::kAllreduce, "adasum", DataType::kFloat32, {10}, values.data());
       adasum.signature.op = ReduceOp::kAdasum;  // of which a rank that has joined sees nothing: not compared
-      EXPECT_TRUE(engine.wait(engine.submit(std::move(adasum))).ok());
+      EXPECT_TRUE(engine.wait(submit_request(engine, std::move(adasum))).ok());
       EXPECT_TRUE(sum(engine, "others").ok());
       const Status status = sum(engine, "last");
       EXPECT_EQ(status.kind(), ErrorKind::kMismatch);
@@ -124,7 +124,7 @@ TEST_P(ConsistencyTest, GoesOnWhileARankHasJoined) {
                 std::string::npos)
           << status.message();
     }
-    EXPECT_TRUE(engine.wait(engine.submit(bare(Collective::kJoin))).ok());
+    EXPECT_TRUE(engine.wait(submit_request(engine, bare(Collective::kJoin))).ok());
     for (int i = 0; i < 4; ++i) EXPECT_TRUE(sum(engine, "all again" + std::to_string(i)).ok());
   });
 }
@@ -143,7 +143,7 @@ TEST_P(ConsistencyTest, ComparesMessagesBetweenTwoRanks) {
       r.signature.root = 2;
       r.process_set = engine.pair_with(2 - engine.rank());
       if (engine.rank() == 2) r.memory[0].output = r.memory[1].output = nullptr;
-      return engine.wait(engine.submit(std::move(r)));
+      return engine.wait(submit_request(engine, std::move(r)));
     };
     if (engine.rank() == 1) return;
     EXPECT_TRUE(pass("fine", false).ok());

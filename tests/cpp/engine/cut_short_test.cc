@@ -45,7 +45,7 @@ TEST_P(CutShortTest, LanesWithoutTheLeaverGoOn) {
       Request big = request(chosen, "large", DataType::kFloat32, {kCount}, large.data());
       if (chosen == Collective::kBroadcast) big.signature.root = 0;
       const auto recording = engine.record();
-      const Engine::OperationPtr operation = engine.submit(std::move(big));
+      const Engine::OperationPtr operation = submit_request(engine, std::move(big));
       if (engine.rank() == 2) {
         std::this_thread::sleep_for(std::chrono::microseconds(200 + 300 * moment));
         return engine.shutdown();
@@ -58,7 +58,7 @@ TEST_P(CutShortTest, LanesWithoutTheLeaverGoOn) {
       std::vector<float> small(1000, static_cast<float>(engine.rank() + 1));
       Request pair = request(Collective::kAllreduce, "pair", DataType::kFloat32, {1000}, small.data());
       pair.process_set = engine.pair_with(1 - engine.rank());
-      const Status status = engine.wait(engine.submit(std::move(pair)));
+      const Status status = engine.wait(submit_request(engine, std::move(pair)));
       EXPECT_TRUE(status.ok()) << status.message();
       EXPECT_EQ(small, std::vector<float>(1000, 3.0F));
     });

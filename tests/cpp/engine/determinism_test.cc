@@ -126,7 +126,7 @@ std::uint64_t reduce_all(Engine& engine, const std::vector<Tensor>& tensors, con
     r.signature.prescale = tensor.prescale;
     r.is_deferrable = manner.fused;
     r.is_awaited = !manner.fused;  // small ones travel with their reports
-    operations.push_back(engine.submit(std::move(r)));
+    operations.push_back(submit_request(engine, std::move(r)));
     if (!manner.fused) {
       EXPECT_TRUE(engine.wait(operations.back()).ok());
     }

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "call_of_one.hpp"
 #include "engine/guarded.hpp"
 #include "engine/homes.hpp"
 #include "engine/sets.hpp"
@@ -50,8 +51,11 @@ class Tensor {
   Request sum(const std::string& name) {
     return request(Collective::kAllreduce, name, DataType::kInt64, {static_cast<std::int64_t>(n_)}, memory_.data());
   }
-  Call call(std::string_view name, const Shape& shape) {
-    return {{}, name, DataType::kInt64, shape, {memory_.data(), memory_.data()}};
+  testing::CallOfOne call(std::string_view name, const Shape& shape) {
+    testing::CallOfOne made({}, name, DataType::kInt64);
+    made.tensor.shape = shape;
+    made.tensor.memory = {memory_.data(), memory_.data()};
+    return made;
   }
   Values values() const {
     Values values(n_);
@@ -74,7 +78,7 @@ WorldOptions on(Homes homes, Layout layout = Layout::kArena, int size = 2) {
   return options;
 }
 
-Status make(Engine& engine, Request request) { return engine.wait(engine.submit(std::move(request))); }
+Status make(Engine& engine, Request request) { return engine.wait(submit_request(engine, std::move(request))); }
 
 // --- nobody but the device
 
@@ -153,7 +157,7 @@ TEST(DevicesTest, ACallReadsWhatItsQueueHasMadeBeforeAndHoldsUpNobodyMeanwhile) 
       may_end.wait();
       *to = engine.rank() + 1;
     });
-    const auto operation = engine.submit(tensor.sum("late"));
+    const auto operation = submit_request(engine, tensor.sum("late"));
     std::int64_t value = 1;
     Request other = request(Collective::kAllreduce, "other", DataType::kInt64, {1}, &value);
     other.memory.front().place = {};
@@ -178,7 +182,7 @@ TEST(DevicesTest, ACallIsCompleteOnceItsResultIsInTheQueue) {
     std::latch may_go_on(1);
     std::latch has_come(1);
     queue().launch([&] { may_begin.wait(); });  // before the input is read: the call cannot be complete yet
-    const auto operation = engine.submit(tensor.sum("sum"));
+    const auto operation = submit_request(engine, tensor.sum("sum"));
     queue().launch([&] {
       has_come.count_down();
       may_go_on.wait();
@@ -244,7 +248,7 @@ TEST(DevicesTest, CallsAreCompletedInTheOrderOfTheirQueue) {
       queue().launch([to = tensors[i].in_kernel(), i] { *to = static_cast<std::int64_t>(i); });
       Request r = tensors[i].sum(std::to_string(i));
       r.calls_back_directly = true;
-      operations.push_back(engine.submit(std::move(r), [&completed, &are_completed, i](const Operation&) {
+      operations.push_back(submit_request(engine, std::move(r), [&completed, &are_completed, i](const Operation&) {
         completed.push_back(i);
         are_completed.count_down();
       }));
@@ -281,7 +285,7 @@ TEST_P(DevicesInWorlds, CallsOfOneNameAreNowOnTheDeviceAndNowInHostMemory) {
       const Values expected{kSize * i, 3};
       const std::string name = i % 7 == 0 ? "y" : "x";
       if (i % 3 == 2 && home().device == nullptr) {
-        const auto repeated = engine.repeat(tensor.call(name, shape));
+        const auto repeated = repeat(engine, tensor.call(name, shape));
         if (!repeated) {
           ASSERT_TRUE(make(engine, make_request(tensor.call(name, shape))).ok());
         } else if (*repeated != nullptr) {
@@ -316,7 +320,7 @@ TEST_P(DevicesInWorlds, CallsThatTravelTogetherLieInSeveralPlaces) {
         const AtHome at(tensors[i].first);
         Request r = tensors[i].second.sum(std::to_string(i));
         r.is_deferrable = true;
-        operations.push_back(engine.submit(std::move(r)));
+        operations.push_back(submit_request(engine, std::move(r)));
       }
       for (std::size_t i = 0; i < tensors.size(); ++i) {
         ASSERT_TRUE(engine.wait(operations[i]).ok());
@@ -371,14 +375,14 @@ TEST_P(DevicesInWorlds, GoOnWhileARankHasJoined) {
         Request gather = rows.sum("rows" + std::to_string(i));
         gather.signature.collective = Collective::kAllgather;
         gather.memory.front().output = nullptr;
-        const auto gathered = engine.submit(std::move(gather));
+        const auto gathered = submit_request(engine, std::move(gather));
         ASSERT_TRUE(engine.wait(gathered).ok());
         const OutputBuffer& output = gathered->outputs().front();
         EXPECT_EQ(output.place.type, home().place.type);
         EXPECT_EQ(output.shape, Shape{n_present});
         EXPECT_EQ(testing::contents(output).size(), static_cast<std::size_t>(n_present) * sizeof(std::int64_t));
       }
-      const auto joined = engine.submit(bare(Collective::kJoin));
+      const auto joined = submit_request(engine, bare(Collective::kJoin));
       ASSERT_TRUE(engine.wait(joined).ok());
     }
   });
@@ -414,7 +418,7 @@ TEST(DevicesTest, AWorldEndsWhileAQueueStandsStill) {
   {
     World world(1, on(Homes::kPaged));
     queue().launch([&] { may_end.wait(); });
-    const auto operation = world.engine(0).submit(tensor.sum("x"));
+    const auto operation = submit_request(world.engine(0), tensor.sum("x"));
     world.engine(0).shutdown();
     EXPECT_EQ(operation->status().kind(), ErrorKind::kAborted);
   }

@@ -181,7 +181,7 @@ TEST_P(DirectRounds, AnInterruptedWaitLeavesTheCallToTheEngine) {
       has_given_up.wait();
       ASSERT_TRUE(sum(engine, "x", values).ok());
     } else {
-      const auto operation = engine.submit(sum_of("x", values));
+      const auto operation = submit_request(engine, sum_of("x", values));
       const Status status = engine.wait(operation, [] { return true; });
       EXPECT_EQ(status.kind(), ErrorKind::kAborted);
       has_given_up.count_down();
@@ -203,7 +203,7 @@ TEST_P(DirectRounds, ADuplicateIsAnErrorOnAllRanks) {
       ASSERT_TRUE(sum(engine, "x", values).ok());
       std::array<std::vector<float>, 2> both{filled(4, engine.rank(), 0), filled(4, engine.rank(), 0)};
       std::vector<Engine::OperationPtr> operations;
-      for (auto& tensor : both) operations.push_back(engine.submit(sum_of("x", tensor)));
+      for (auto& tensor : both) operations.push_back(submit_request(engine, sum_of("x", tensor)));
       for (std::size_t i = 0; i < operations.size(); ++i) {
         const Status status = engine.wait(operations[i]);
         kinds[static_cast<std::size_t>(engine.rank())][i] = status.kind();

@@ -23,8 +23,8 @@ TEST_P(EngineTest, SumsOverAllRanks) {
     world.run([&](Engine& engine) {
       std::vector<float> values(static_cast<std::size_t>(count));
       std::iota(values.begin(), values.end(), static_cast<float>(engine.rank()));
-      auto operation = engine.submit(
-          request(Collective::kAllreduce, "x" + std::to_string(count), DataType::kFloat32, {count}, values.data()));
+      auto operation = submit_request(engine, request(Collective::kAllreduce, "x" + std::to_string(count),
+                                                      DataType::kFloat32, {count}, values.data()));
       const Status status = engine.wait(operation);
       ASSERT_TRUE(status.ok()) << status.message();
       const int n = engine.size();
@@ -43,7 +43,7 @@ TEST_P(EngineTest, RepeatsOneNameManyTimes) {
       values.fill(i + engine.rank());
       auto r = request(Collective::kAllreduce, "again", DataType::kFloat64, {4}, values.data());
       r.signature.op = ReduceOp::kAverage;
-      const Status status = engine.wait(engine.submit(std::move(r)));
+      const Status status = engine.wait(submit_request(engine, std::move(r)));
       ASSERT_TRUE(status.ok()) << status.message();
       ASSERT_DOUBLE_EQ(values[3], i + (engine.size() - 1) / 2.0);
     }
@@ -60,7 +60,7 @@ TEST_P(EngineTest, KeepsManyInFlight) {
       for (std::size_t i = 0; i < kTensors; ++i) {
         auto r = request(Collective::kAllreduce, "t" + std::to_string(i), DataType::kInt32, {257}, tensors[i].data());
         r.is_deferrable = true;
-        operations.push_back(engine.submit(std::move(r)));
+        operations.push_back(submit_request(engine, std::move(r)));
       }
       for (const auto& operation : operations) ASSERT_TRUE(engine.wait(operation).ok());
       const int n = engine.size();
@@ -78,13 +78,13 @@ TEST_P(EngineTest, BroadcastsAndGathers) {
       auto b = request(Collective::kBroadcast, "b", DataType::kInt64, {40'000}, values.data());
       b.name += std::to_string(root);
       b.signature.root = root;
-      ASSERT_TRUE(engine.wait(engine.submit(std::move(b))).ok());
+      ASSERT_TRUE(engine.wait(submit_request(engine, std::move(b))).ok());
       ASSERT_EQ(values.front(), root);
       ASSERT_EQ(values.back(), root);
       const std::int64_t rows = (engine.rank() + round) % 3;
       std::vector<std::uint16_t> mine(static_cast<std::size_t>(rows * 5), static_cast<std::uint16_t>(engine.rank()));
       auto g = request(Collective::kAllgather, "g", DataType::kUInt16, {rows, 5}, mine.data());
-      auto operation = engine.submit(std::move(g));
+      auto operation = submit_request(engine, std::move(g));
       const Status status = engine.wait(operation);
       ASSERT_TRUE(status.ok()) << status.message();
       const OutputBuffer& output = operation->outputs().front();
@@ -95,12 +95,13 @@ TEST_P(EngineTest, BroadcastsAndGathers) {
       }
       ASSERT_EQ(output.shape, (Shape{row, 5}));
       ASSERT_TRUE(engine
-                      .wait(engine.submit([&] {
-                        Request r;
-                        r.name = "end";
-                        r.signature.collective = Collective::kBarrier;
-                        return r;
-                      }()))
+                      .wait(submit_request(engine,
+                                           [&] {
+                                             Request r;
+                                             r.name = "end";
+                                             r.signature.collective = Collective::kBarrier;
+                                             return r;
+                                           }()))
                       .ok());
     }
   });
@@ -113,13 +114,14 @@ TEST_P(EngineTest, MismatchFailsOnEveryRankAndTheEngineGoesOn) {
     std::vector<float> values(8, 1.0F);
     const std::int64_t count = engine.rank() == 1 ? 7 : 8;
     const Status status = engine.wait(
-        engine.submit(request(Collective::kAllreduce, "wrong", DataType::kFloat32, {count}, values.data())));
+        submit_request(engine, request(Collective::kAllreduce, "wrong", DataType::kFloat32, {count}, values.data())));
     EXPECT_EQ(status.kind(), ErrorKind::kMismatch);
     EXPECT_NE(status.message().find("'wrong': shape"), std::string::npos) << status.message();
     EXPECT_NE(status.message().find("[7] on rank 1"), std::string::npos) << status.message();
-    ASSERT_TRUE(
-        engine.wait(engine.submit(request(Collective::kAllreduce, "wrong", DataType::kFloat32, {8}, values.data())))
-            .ok());
+    ASSERT_TRUE(engine
+                    .wait(submit_request(
+                        engine, request(Collective::kAllreduce, "wrong", DataType::kFloat32, {8}, values.data())))
+                    .ok());
     EXPECT_EQ(values[7], static_cast<float>(engine.size()));
   });
 }
@@ -134,10 +136,11 @@ TEST_P(EngineTest, DeathFailsEverythingOnTheSurvivors) {
     }
     float value = 1;
     const Status status =
-        engine.wait(engine.submit(request(Collective::kAllreduce, "x", DataType::kFloat32, {1}, &value)));
+        engine.wait(submit_request(engine, request(Collective::kAllreduce, "x", DataType::kFloat32, {1}, &value)));
     EXPECT_EQ(status.kind(), ErrorKind::kRanksLost) << status.message();
     EXPECT_NE(status.message().find("rank 1"), std::string::npos) << status.message();
-    EXPECT_EQ(engine.wait(engine.submit(request(Collective::kAllreduce, "y", DataType::kFloat32, {1}, &value))).kind(),
+    EXPECT_EQ(engine.wait(submit_request(engine, request(Collective::kAllreduce, "y", DataType::kFloat32, {1}, &value)))
+                  .kind(),
               ErrorKind::kRanksLost);
   });
 }
@@ -147,13 +150,15 @@ TEST_P(EngineTest, CleanLeaveFailsWhatOthersWaitFor) {
   World world(size(), options());
   world.run([&](Engine& engine) {
     float value = 1;
-    ASSERT_TRUE(engine.wait(engine.submit(request(Collective::kAllreduce, "x", DataType::kFloat32, {1}, &value))).ok());
+    ASSERT_TRUE(
+        engine.wait(submit_request(engine, request(Collective::kAllreduce, "x", DataType::kFloat32, {1}, &value)))
+            .ok());
     if (engine.rank() == engine.size() - 1) {
       engine.shutdown();
       return;
     }
     const Status status =
-        engine.wait(engine.submit(request(Collective::kAllreduce, "y", DataType::kFloat32, {1}, &value)));
+        engine.wait(submit_request(engine, request(Collective::kAllreduce, "y", DataType::kFloat32, {1}, &value)));
     EXPECT_EQ(status.kind(), ErrorKind::kAborted) << status.message();
     EXPECT_NE(status.message().find("has shut down"), std::string::npos) << status.message();
   });

@@ -150,18 +150,18 @@ TEST_P(MismatchTest, IsToldToEveryRankAlikeAndTheEngineGoesOn) {
     world.run([&](Engine& engine) {
       Memory memory;
       if (round % 2 == 1) {
-        const Status status = engine.wait(engine.submit(mismatch().common(memory)));
+        const Status status = engine.wait(submit_request(engine, mismatch().common(memory)));
         ASSERT_TRUE(status.ok()) << status.message();
       }
       memory = {};
       Request wrong = mismatch().common(memory);
       if (engine.rank() == odd) mismatch().change(wrong);
-      const Status status = engine.wait(engine.submit(std::move(wrong)));
+      const Status status = engine.wait(submit_request(engine, std::move(wrong)));
       EXPECT_EQ(status.kind(), ErrorKind::kMismatch);
       texts[static_cast<std::size_t>(engine.rank())] = status.message();
       EXPECT_EQ(memory.tensors, Memory{}.tensors) << "a tensor was touched though the request failed";
-      ASSERT_TRUE(engine.wait(engine.submit(memory.one(Collective::kBarrier, "barrier"))).ok());
-      const Status again = engine.wait(engine.submit(mismatch().common(memory)));
+      ASSERT_TRUE(engine.wait(submit_request(engine, memory.one(Collective::kBarrier, "barrier"))).ok());
+      const Status again = engine.wait(submit_request(engine, mismatch().common(memory)));
       EXPECT_TRUE(again.ok()) << again.message();
     });
     for (const std::string& text : texts) EXPECT_EQ(text, texts[0]);
@@ -186,11 +186,12 @@ TEST_P(ErrorsTest, MismatchLeavesOtherNamesAlone) {
   world.run([&](Engine& engine) {
     Memory memory;
     std::array<float, 3> values{1, 1, 1};
-    auto before = engine.submit(request(Collective::kAllreduce, "before", DataType::kFloat32, {1}, &values[0]));
+    auto before =
+        submit_request(engine, request(Collective::kAllreduce, "before", DataType::kFloat32, {1}, &values[0]));
     Request wrong = memory.one(Collective::kAllreduce, "wrong");
     if (engine.rank() == 1) wrong.signature.tensors[0].shape = {1};
-    auto failed = engine.submit(std::move(wrong));
-    auto after = engine.submit(request(Collective::kAllreduce, "after", DataType::kFloat32, {1}, &values[1]));
+    auto failed = submit_request(engine, std::move(wrong));
+    auto after = submit_request(engine, request(Collective::kAllreduce, "after", DataType::kFloat32, {1}, &values[1]));
     EXPECT_TRUE(engine.wait(after).ok());
     EXPECT_TRUE(engine.wait(before).ok());
     EXPECT_EQ(engine.wait(failed).kind(), ErrorKind::kMismatch);
@@ -209,7 +210,7 @@ TEST_P(ErrorsTest, ADuplicateFailsAtOnceHereAndOnAllOthers) {
       const int last = culprit == 0 ? 1 : 0;  // keeps the name pending until the culprit has used it twice
       world.run([&](Engine& engine) {
         Memory memory;
-        const auto submit = [&] { return engine.submit(memory.one(Collective::kAllreduce, "twice")); };
+        const auto submit = [&] { return submit_request(engine, memory.one(Collective::kAllreduce, "twice")); };
         Status status;
         if (engine.rank() == culprit) {
           if (!culprit_is_first) others_have_submitted.wait();
@@ -231,8 +232,8 @@ TEST_P(ErrorsTest, ADuplicateFailsAtOnceHereAndOnAllOthers) {
         EXPECT_EQ(status.kind(), ErrorKind::kInvalidArgument) << status.message();
         EXPECT_TRUE(contains(status.message(), "'twice'")) << status.message();
         EXPECT_TRUE(contains(status.message(), "rank " + std::to_string(culprit))) << status.message();
-        EXPECT_TRUE(engine.wait(engine.submit(memory.one(Collective::kBroadcast, "other name"))).ok());
-        ASSERT_TRUE(engine.wait(engine.submit(memory.one(Collective::kBarrier, "barrier"))).ok());
+        EXPECT_TRUE(engine.wait(submit_request(engine, memory.one(Collective::kBroadcast, "other name"))).ok());
+        ASSERT_TRUE(engine.wait(submit_request(engine, memory.one(Collective::kBarrier, "barrier"))).ok());
         const Status again = engine.wait(submit());
         EXPECT_TRUE(again.ok()) << again.message();
       });
@@ -249,13 +250,13 @@ TEST_P(ErrorsTest, ADuplicateOnEveryRankFailsOnEveryRank) {
     Memory memory;
     // Nothing can succeed before rank 0 submits, and it does so when all others have been refused.
     if (engine.rank() == 0) all_but_first.wait();
-    auto first = engine.submit(memory.one(Collective::kAllreduce, "twice"));
-    auto second = engine.submit(memory.one(Collective::kAllreduce, "twice"));
+    auto first = submit_request(engine, memory.one(Collective::kAllreduce, "twice"));
+    auto second = submit_request(engine, memory.one(Collective::kAllreduce, "twice"));
     EXPECT_EQ(engine.wait(first).kind(), ErrorKind::kInvalidArgument);
     EXPECT_EQ(engine.wait(second).kind(), ErrorKind::kInvalidArgument);
     if (engine.rank() != 0) all_but_first.count_down();
-    ASSERT_TRUE(engine.wait(engine.submit(memory.one(Collective::kBarrier, "barrier"))).ok());
-    ASSERT_TRUE(engine.wait(engine.submit(memory.one(Collective::kBarrier, "again"))).ok());
+    ASSERT_TRUE(engine.wait(submit_request(engine, memory.one(Collective::kBarrier, "barrier"))).ok());
+    ASSERT_TRUE(engine.wait(submit_request(engine, memory.one(Collective::kBarrier, "again"))).ok());
   });
 }
 
@@ -273,18 +274,18 @@ TEST_P(ErrorsTest, NamesMayBeOfAnyLength) {
       for (std::size_t i = 0; i < names.size(); ++i) {
         Request r = memory[i].one(Collective::kAllreduce, names[i]);
         r.signature.tensors[0].shape = {static_cast<std::int64_t>(i + 1)};
-        operations.push_back(engine.submit(std::move(r)));
+        operations.push_back(submit_request(engine, std::move(r)));
       }
       for (const auto& operation : std::exchange(operations, {})) ASSERT_TRUE(engine.wait(operation).ok());
     }
     for (const std::size_t n_bytes : {1000U, 1024U, 5000U}) {
       Request shared = memory[0].one(Collective::kAllreduce, std::string(n_bytes, 'n'));
       shared.is_cacheable = false;
-      ASSERT_TRUE(engine.wait(engine.submit(std::move(shared))).ok());
+      ASSERT_TRUE(engine.wait(submit_request(engine, std::move(shared))).ok());
       if (size() == 1 || engine.rank() > 1) continue;
       Request message = memory[0].one(Collective::kTransfer, std::string(n_bytes, 'm'));
       message.process_set = pair_of(0, 1);
-      ASSERT_TRUE(engine.wait(engine.submit(std::move(message))).ok());
+      ASSERT_TRUE(engine.wait(submit_request(engine, std::move(message))).ok());
     }
   });
 }
@@ -345,13 +346,13 @@ TEST_P(ErrorsTest, AnInvalidCallFailsAtOnceAndIsSeenByNobodyElse) {
       for (const auto& [part, change] : wrongs) {
         Request r = memory.one(Collective::kAllreduce, "x");
         change(r);
-        auto operation = engine.submit(std::move(r));
+        auto operation = submit_request(engine, std::move(r));
         ASSERT_TRUE(operation->is_done()) << part;
         EXPECT_EQ(operation->status().kind(), ErrorKind::kInvalidArgument) << part;
         EXPECT_TRUE(contains(operation->status().message(), part)) << part << " in: " << operation->status().message();
       }
     }
-    ASSERT_TRUE(engine.wait(engine.submit(memory.one(Collective::kAllreduce, "x"))).ok());
+    ASSERT_TRUE(engine.wait(submit_request(engine, memory.one(Collective::kAllreduce, "x"))).ok());
   });
 }
 

@@ -55,16 +55,16 @@ class Step {
       Operation::Callback callback;
       if (tensors_.size() == 3) callback = [on_done](const Operation&) { on_done(); };
       r.calls_back_directly = directly;
-      operations_.push_back(engine_.submit(std::move(r), std::move(callback)));
+      operations_.push_back(submit_request(engine_, std::move(r), std::move(callback)));
     }
     root_ = step_ % engine_.size();
     tensors_.emplace_back(5000, engine_.rank());
     auto broadcast = request(Collective::kBroadcast, "b", DataType::kInt32, {5000}, tensors_.back().data());
     broadcast.signature.root = root_;
-    operations_.push_back(engine_.submit(std::move(broadcast)));
+    operations_.push_back(submit_request(engine_, std::move(broadcast)));
     tensors_.emplace_back(100 * engine_.rank(), engine_.rank());
-    operations_.push_back(engine_.submit(
-        request(Collective::kAllgather, "g", DataType::kInt32, {100 * engine_.rank()}, tensors_.back().data())));
+    operations_.push_back(submit_request(engine_, request(Collective::kAllgather, "g", DataType::kInt32,
+                                                          {100 * engine_.rank()}, tensors_.back().data())));
   }
 
   // The first failure, if any. A success must have brought the right values, whatever became of the others.
@@ -129,7 +129,7 @@ Status run_steps(Engine& engine, int strike_step, Moment strike_moment, const st
 
 Status submit_one_more(Engine& engine) {
   float value = 1;
-  return engine.wait(engine.submit(request(Collective::kAllreduce, "more", DataType::kFloat32, {1}, &value)));
+  return engine.wait(submit_request(engine, request(Collective::kAllreduce, "more", DataType::kFloat32, {1}, &value)));
 }
 
 class FaultsTest : public ::testing::TestWithParam<std::tuple<int, Layout>> {
@@ -199,7 +199,7 @@ TEST_P(FaultsTest, DeathAsASetBeginsIsNamedToEverySurvivorAndLeavesNoMemory) {
         auto r = request(Collective::kAllreduce, "x", DataType::kInt32, {3000}, values.data());
         r.process_set = set.ok() ? set.value() : 0;
         all_ready.count_down();
-        const Status status = engine.wait(engine.submit(std::move(r)));
+        const Status status = engine.wait(submit_request(engine, std::move(r)));
         Status later = submit_one_more(engine);
         while (later.ok()) later = submit_one_more(engine);
         EXPECT_EQ(later.kind(), ErrorKind::kRanksLost) << later.message();
@@ -294,7 +294,7 @@ TEST_P(FaultsTest, WhatTheLeaverHadReportedFailsOnTheOthers) {
       world.run([&](Engine& engine) {
         float value = 1;
         if (engine.rank() == last) has_left.wait();
-        auto operation = engine.submit(request(Collective::kAllreduce, "x", DataType::kFloat32, {1}, &value));
+        auto operation = submit_request(engine, request(Collective::kAllreduce, "x", DataType::kFloat32, {1}, &value));
         if (engine.rank() != last) all_but_last.count_down();
         if (engine.rank() == leaver) {
           all_but_last.wait();
@@ -318,8 +318,8 @@ TEST_P(FaultsTest, ShutdownWakesTheOtherThreadsThatWait) {
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&, i] {
       float value = 1;
-      auto operation =
-          engine.submit(request(Collective::kAllreduce, "alone" + std::to_string(i), DataType::kFloat32, {1}, &value));
+      auto operation = submit_request(
+          engine, request(Collective::kAllreduce, "alone" + std::to_string(i), DataType::kFloat32, {1}, &value));
       submitted.count_down();
       const Status status = engine.wait(operation);
       EXPECT_EQ(status.kind(), ErrorKind::kAborted) << status.message();
@@ -360,15 +360,15 @@ TEST(LeaveTest, OfTwoLeaversTheOneThatHadDoneLessIsHeeded) {
     const auto submit_scalar = [&](const std::string& name, float& value, Operation::Callback callback) {
       Request r = request(Collective::kAllreduce, name, DataType::kFloat32, {1}, &value);
       r.calls_back_directly = true;
-      return engine.submit(std::move(r), std::move(callback));
+      return submit_request(engine, std::move(r), std::move(callback));
     };
     const auto submit_go = [&](Operation::Callback callback) { return submit_scalar("go", go, std::move(callback)); };
     const auto submit_small = [&](Operation::Callback callback) {
       return submit_scalar("small", small, std::move(callback));
     };
     const auto submit_gather = [&] {
-      return engine.submit(request(Collective::kAllgather, "gather", DataType::kInt64,
-                                   {static_cast<std::int64_t>(rows.size())}, rows.data()));
+      return submit_request(engine, request(Collective::kAllgather, "gather", DataType::kInt64,
+                                            {static_cast<std::int64_t>(rows.size())}, rows.data()));
     };
     if (engine.rank() < 2) {
       static_cast<void>(submit_small(nullptr));

@@ -114,7 +114,7 @@ class Call {
       std::byte* output = place_ == Place::kIn ? inputs[i].data() : outputs[i].data();
       request.memory.push_back({inputs[i].data(), allocates(collective_) ? nullptr : output});
     }
-    const Engine::OperationPtr operation = engine.submit(awaited(std::move(request)));
+    const Engine::OperationPtr operation = submit_request(engine, awaited(std::move(request)));
     const Status status = engine.wait(operation);
     ASSERT_TRUE(status.ok()) << status.message();
     for (std::size_t i = 0; i < group_.size(); ++i) {
@@ -185,7 +185,7 @@ TEST(GroupsInDirectRounds, AreNotForMore) {
           request.signature.tensors.push_back({DataType::kUInt8, {static_cast<std::int64_t>(each->size())}});
           request.memory.push_back({each->data(), each->data()});
         }
-        ASSERT_TRUE(engine.wait(engine.submit(awaited(std::move(request)))).ok());
+        ASSERT_TRUE(engine.wait(submit_request(engine, awaited(std::move(request)))).ok());
       };
       call(0);
       if (is_too_large) {

@@ -42,9 +42,9 @@ void sum(Engine& engine, How how, const std::string& name, std::size_t count, in
   OpHandle of_this_call;
   std::optional<Engine::OperationPtr> operation;
   if (handle == nullptr) handle = &of_this_call;
-  if (how == How::kBlocking) operation = engine.repeat(call_of(request, 0), handle);
-  if (how == How::kCalled) operation = engine.submit(call_of(request, 0), nullptr, handle);
-  if (!operation) operation = engine.submit(std::move(request), nullptr, handle);
+  if (how == How::kBlocking) operation = repeat(engine, CallOf(request), handle);
+  if (how == How::kCalled) operation = engine.submit(CallOf(request), nullptr, handle);
+  if (!operation) operation = submit_request(engine, std::move(request), nullptr, handle);
   if (*operation != nullptr) {
     ASSERT_TRUE(engine.wait(*operation).ok()) << (*operation)->status().message();
   }
@@ -140,9 +140,9 @@ TEST(Handles, RefuseASecondCallOfANameInUse) {
     sum(engine, How::kSubmitted, "x", 4, 0, &handle);
     std::vector<float> values(4);
     if (engine.rank() == 1) was_refused.wait();
-    const auto first = engine.submit(sum_of("x", values), nullptr, &handle);
+    const auto first = submit_request(engine, sum_of("x", values), nullptr, &handle);
     if (engine.rank() == 0) {
-      const auto second = engine.submit(sum_of("x", values), nullptr, &handle);
+      const auto second = submit_request(engine, sum_of("x", values), nullptr, &handle);
       EXPECT_TRUE(second->is_refused());
       EXPECT_TRUE(contains(second->status().message(), "Duplicate name 'x'")) << second->status().message();
       was_refused.count_down();

@@ -40,8 +40,8 @@ double sum_on(Engine& engine, std::uint32_t lane, const std::string& name = "", 
   std::vector<double> values(3, 1);
   Request request = sum_of(values, name, lane, set);
   request.is_awaited = true;
-  std::optional<Engine::OperationPtr> operation = engine.repeat(call_of(request, 0));
-  if (!operation) operation = engine.submit(std::move(request));
+  std::optional<Engine::OperationPtr> operation = repeat(engine, CallOf(request));
+  if (!operation) operation = submit_request(engine, std::move(request));
   const Status status = *operation == nullptr ? Status::ok_status() : engine.wait(*operation);
   EXPECT_TRUE(status.ok()) << status.message();
   return status.ok() ? values.back() : -1;
@@ -54,7 +54,7 @@ TEST_P(LanesTest, ComeToBeWhenTheyAreUsed) {
   const testing::Watchdog watchdog("lanes");
   World world(3, options_for(GetParam(), 3));
   world.run([&](Engine& engine) {
-    const auto added = engine.submit(bare(Collective::kAddProcessSet, {0, 2}));
+    const auto added = submit_request(engine, bare(Collective::kAddProcessSet, {0, 2}));
     ASSERT_TRUE(engine.wait(added).ok());
     std::mt19937 random(static_cast<unsigned>(engine.rank()));
     for (const std::uint32_t set : {0U, static_cast<std::uint32_t>(added->value())}) {
@@ -66,16 +66,16 @@ TEST_P(LanesTest, ComeToBeWhenTheyAreUsed) {
         std::vector<std::vector<double>> values(kMaxLanes, std::vector<double>(3, 1));
         std::vector<Engine::OperationPtr> operations;
         for (const std::uint32_t lane : lanes) {
-          operations.push_back(engine.submit(sum_of(values[lane], round == 0 ? "" : "x", lane, set)));
+          operations.push_back(submit_request(engine, sum_of(values[lane], round == 0 ? "" : "x", lane, set)));
         }
         for (const auto& operation : operations) ASSERT_TRUE(engine.wait(operation).ok());
         for (const auto& each : values) ASSERT_EQ(each.back(), set == 0 ? 3 : 2);
       }
       std::vector<double> none(3);
-      const Status status = engine.wait(engine.submit(sum_of(none, "x", kMaxLanes, set)));
+      const Status status = engine.wait(submit_request(engine, sum_of(none, "x", kMaxLanes, set)));
       EXPECT_NE(status.message().find("lane 64 does not exist"), std::string::npos) << status.message();
     }
-    const Status own = engine.wait(engine.submit(bare(Collective::kAddLane, {1})));
+    const Status own = engine.wait(submit_request(engine, bare(Collective::kAddLane, {1})));
     EXPECT_NE(own.message().find("created when they are first used"), std::string::npos) << own.message();
   });
 }
@@ -87,10 +87,10 @@ TEST_P(LanesTest, ThatComeLateOnOneRankHoldUpNoOther) {
   world.run([&](Engine& engine) {
     std::vector<double> early(3, 1);
     Engine::OperationPtr operation;
-    if (engine.rank() == 0) operation = engine.submit(sum_of(early, "early", 1));
+    if (engine.rank() == 0) operation = submit_request(engine, sum_of(early, "early", 1));
     for (int i = 0; i < 5; ++i) ASSERT_EQ(sum_on(engine, 0, "x"), 2);
     ASSERT_EQ(sum_on(engine, 2, "x"), 2);
-    if (engine.rank() == 1) operation = engine.submit(sum_of(early, "early", 1));
+    if (engine.rank() == 1) operation = submit_request(engine, sum_of(early, "early", 1));
     ASSERT_TRUE(engine.wait(operation).ok());
     EXPECT_EQ(early.back(), 2);
   });
@@ -112,7 +112,7 @@ TEST_P(LanesTest, AreJoinedByRanksThatHaveNeverUsedThem) {
           ASSERT_TRUE(sum == 1 || sum == 2) << sum;
         }
       }
-      ASSERT_TRUE(engine.wait(engine.submit(bare(Collective::kJoin))).ok());
+      ASSERT_TRUE(engine.wait(submit_request(engine, bare(Collective::kJoin))).ok());
       for (const std::uint32_t each : {kOld, lane, kOld}) {  // at once: they may not know yet that all have joined
         ASSERT_EQ(sum_on(engine, each), kSize);
         ASSERT_EQ(sum_on(engine, each, "named"), kSize);
@@ -127,11 +127,11 @@ TEST_P(LanesTest, EndWithTheWorldBeforeTheyCameToBe) {
   world.run([&](Engine& engine) {
     std::vector<double> values(3, 1);
     if (engine.rank() == 0) {
-      const auto pending = engine.submit(sum_of(values, "pending", 3));
+      const auto pending = submit_request(engine, sum_of(values, "pending", 3));
       const Status status = engine.wait(pending);  // until the other has left
       EXPECT_EQ(status.kind(), ErrorKind::kAborted) << status.message();
     } else {
-      const auto pending = engine.submit(sum_of(values, "pending", 4));
+      const auto pending = submit_request(engine, sum_of(values, "pending", 4));
       EXPECT_FALSE(engine.poll(pending));
       engine.shutdown();
       EXPECT_EQ(engine.wait(pending).kind(), ErrorKind::kAborted);
@@ -143,17 +143,17 @@ TEST_P(LanesTest, EndWithTheirSetBeforeTheyCameToBe) {
   const testing::Watchdog watchdog("lanes of a removed set");
   World world(2, options_for(GetParam(), 2));
   world.run([&](Engine& engine) {
-    const auto added = engine.submit(bare(Collective::kAddProcessSet, {0}));
+    const auto added = submit_request(engine, bare(Collective::kAddProcessSet, {0}));
     ASSERT_TRUE(engine.wait(added).ok());
-    const auto both = engine.submit(bare(Collective::kAddProcessSet, {1}));
+    const auto both = submit_request(engine, bare(Collective::kAddProcessSet, {1}));
     ASSERT_TRUE(engine.wait(both).ok());
     // Alone in its set, a rank needs nobody for a lane.
     const auto own = static_cast<std::uint32_t>(engine.rank() == 0 ? added->value() : both->value());
     EXPECT_EQ(sum_on(engine, 7, "alone", own), 1);
-    ASSERT_TRUE(engine.wait(engine.submit(bare(Collective::kRemoveProcessSet, {added->value()}))).ok());
+    ASSERT_TRUE(engine.wait(submit_request(engine, bare(Collective::kRemoveProcessSet, {added->value()}))).ok());
     std::vector<double> values(3, 1);
     const Status status =
-        engine.wait(engine.submit(sum_of(values, "gone", 8, static_cast<std::uint32_t>(added->value()))));
+        engine.wait(submit_request(engine, sum_of(values, "gone", 8, static_cast<std::uint32_t>(added->value()))));
     EXPECT_EQ(status.kind(), ErrorKind::kInvalidArgument) << status.message();
     EXPECT_EQ(sum_on(engine, 8), 2);
   });

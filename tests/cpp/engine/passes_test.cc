@@ -85,7 +85,7 @@ struct Passes {
 Passes passes_of(Engine& engine, Request request, PageWatch& input, PageWatch& output) {
   input.start();
   output.start();
-  const Status status = engine.wait(engine.submit(std::move(request)));
+  const Status status = engine.wait(submit_request(engine, std::move(request)));
   const Passes passes{input.n_passes(), output.n_passes()};
   EXPECT_TRUE(status.ok()) << status.message();
   return passes;

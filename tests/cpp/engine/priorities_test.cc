@@ -36,7 +36,7 @@ std::vector<int> order_of_ends(World& world, std::int32_t priority_of_last) {
       const auto note = [&, i](const Operation&) {
         if (engine.rank() == 0) ends[static_cast<std::size_t>(n_ended.fetch_add(1))] = i;
       };
-      operations.push_back(engine.submit(std::move(r), note));
+      operations.push_back(submit_request(engine, std::move(r), note));
     }
     for (const auto& operation : operations) ASSERT_TRUE(engine.wait(operation).ok());
     const auto sum = static_cast<float>(world.size() * (world.size() + 1) / 2);

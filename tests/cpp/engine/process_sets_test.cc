@@ -27,7 +27,7 @@ using testing::World;
 using testing::WorldOptions;
 
 Status remove_set(Engine& engine, std::uint32_t id) {
-  return engine.wait(engine.submit(bare(Collective::kRemoveProcessSet, {id})));
+  return engine.wait(submit_request(engine, bare(Collective::kRemoveProcessSet, {id})));
 }
 
 Request sum_of(std::vector<double>& values, std::string name, std::uint32_t set = 0, std::uint32_t lane = 0) {
@@ -41,7 +41,7 @@ Request sum_of(std::vector<double>& values, std::string name, std::uint32_t set 
 // The sum of this rank's number + 1 over a set; -1 if that failed.
 double sum_in(Engine& engine, std::uint32_t set, const std::string& name, std::size_t count = 3) {
   std::vector<double> values(count, engine.rank() + 1);
-  const Status status = engine.wait(engine.submit(sum_of(values, name, set)));
+  const Status status = engine.wait(submit_request(engine, sum_of(values, name, set)));
   EXPECT_TRUE(status.ok()) << status.message();
   return status.ok() ? values.back() : -1;
 }
@@ -95,7 +95,7 @@ TEST_P(SetsTest, ThatOverlapNeverDeadlock) {
       for (const std::uint32_t set : order) {
         if (set > 0 && !is_in(engine, sets[set - 1])) continue;
         values.emplace_back(round % 3 == 0 ? 50'000 : 5, engine.rank() + 1);
-        operations.push_back(engine.submit(sum_of(values.back(), "x", set)));
+        operations.push_back(submit_request(engine, sum_of(values.back(), "x", set)));
       }
       for (const auto& operation : operations) {
         const Status status = engine.wait(operation);
@@ -127,7 +127,8 @@ TEST(EarlyMessagesTest, AreHeardBeforeTheLaterOnesOfTheirSet) {
     const int self = engine.rank();
     const auto meet = [&engine](int other, const Operation::Callback& callback = nullptr) {
       std::vector<double> values(3, 1);
-      const Status status = engine.wait(engine.submit(sum_of(values, "pair", engine.pair_with(other)), callback));
+      const Status status =
+          engine.wait(submit_request(engine, sum_of(values, "pair", engine.pair_with(other)), callback));
       EXPECT_TRUE(status.ok()) << status.message();
     };
     const auto hold_relay = [&](auto&&...) { rank_5_has_joined.wait(); };
@@ -135,8 +136,8 @@ TEST(EarlyMessagesTest, AreHeardBeforeTheLaterOnesOfTheirSet) {
       rank_3_is_held.count_down();
       news_is_passed_on.wait();
     };
-    const auto added = engine.submit(bare(Collective::kAddProcessSet, {3, 5}),
-                                     self == 2 ? Operation::Callback(hold_relay) : Operation::Callback());
+    const auto added = submit_request(engine, bare(Collective::kAddProcessSet, {3, 5}),
+                                      self == 2 ? Operation::Callback(hold_relay) : Operation::Callback());
     if (self == 3) meet(5, hold_rank_3);
     ASSERT_TRUE(engine.wait(added).ok());
     if (self == 2) {  // an iteration after that in which it was held
@@ -148,16 +149,16 @@ TEST(EarlyMessagesTest, AreHeardBeforeTheLaterOnesOfTheirSet) {
     if (self != 3 && self != 5) return;
     const auto set = static_cast<std::uint32_t>(added->value());
     std::vector<double> values(3, self + 1);
-    const auto sum = engine.submit(sum_of(values, "x", set));
+    const auto sum = submit_request(engine, sum_of(values, "x", set));
     std::vector<double> token(3, 1);
     Engine::OperationPtr hold;
     if (self == 5) {
-      hold = engine.submit(sum_of(token, "pair", engine.pair_with(3)));
+      hold = submit_request(engine, sum_of(token, "pair", engine.pair_with(3)));
       rank_3_is_held.wait();
     }
     Request join = bare(Collective::kJoin);
     join.process_set = set;
-    const auto joined = engine.submit(std::move(join));
+    const auto joined = submit_request(engine, std::move(join));
     if (self == 5) {
       meet(4);  // it is said
       rank_5_has_joined.count_down();
@@ -179,10 +180,10 @@ TEST_P(SetsTest, ThatAreApartDoNotWaitForEachOther) {
     const std::uint32_t right = add_set(engine, {2, 3});
     std::vector<double> late(1000, 1);
     Engine::OperationPtr pending;
-    if (engine.rank() == 0) pending = engine.submit(sum_of(late, "late", left));
+    if (engine.rank() == 0) pending = submit_request(engine, sum_of(late, "late", left));
     std::vector<double> everybody(1000, 1);
     Engine::OperationPtr in_world;
-    if (engine.rank() != 1) in_world = engine.submit(sum_of(everybody, "late"));
+    if (engine.rank() != 1) in_world = submit_request(engine, sum_of(everybody, "late"));
     if (engine.rank() >= 2) {
       for (int i = 0; i < 50; ++i) ASSERT_EQ(sum_in(engine, right, "x", 20'000), 7);
     }
@@ -191,11 +192,11 @@ TEST_P(SetsTest, ThatAreApartDoNotWaitForEachOther) {
     pass.signature.root = 3;
     if (engine.rank() == 1 || engine.rank() == 3) {
       pass.process_set = engine.pair_with(4 - engine.rank());
-      ASSERT_TRUE(engine.wait(engine.submit(std::move(pass))).ok());
+      ASSERT_TRUE(engine.wait(submit_request(engine, std::move(pass))).ok());
     }
     if (engine.rank() == 1) {
-      pending = engine.submit(sum_of(late, "late", left));
-      in_world = engine.submit(sum_of(everybody, "late"));
+      pending = submit_request(engine, sum_of(late, "late", left));
+      in_world = submit_request(engine, sum_of(everybody, "late"));
     }
     if (pending) {
       ASSERT_TRUE(engine.wait(pending).ok());
@@ -215,13 +216,14 @@ TEST_P(SetsTest, TakeRootsAndShowRanksAsInTheWorld) {
     Request r = request(Collective::kBroadcast, "b", DataType::kFloat64, {5}, values.data());
     r.process_set = set;
     r.signature.root = 2;
-    ASSERT_TRUE(engine.wait(engine.submit(r)).ok());
+    ASSERT_TRUE(engine.wait(submit_request(engine, r)).ok());
     EXPECT_EQ(values, std::vector<double>(5, 2));
     r.signature.root = 0;
-    EXPECT_NE(engine.wait(engine.submit(r)).message().find("root_rank 0 is not in the process set"), std::string::npos);
+    EXPECT_NE(engine.wait(submit_request(engine, r)).message().find("root_rank 0 is not in the process set"),
+              std::string::npos);
     r.name = "c";
     r.signature.root = engine.rank();
-    const Status differs = engine.wait(engine.submit(r));
+    const Status differs = engine.wait(submit_request(engine, r));
     EXPECT_NE(differs.message().find("root_rank 1 on rank 1 but 2 on rank 2"), std::string::npos) << differs.message();
     EXPECT_EQ(sum_in(engine, set, "after"), 5);
   });
@@ -231,24 +233,25 @@ TEST_P(SetsTest, CannotBeUsedByOthersOrTwiceTheSameOrWhenTheyAreGone) {
   World world(2, options(2));
   world.run([&](Engine& engine) {
     const std::uint32_t set = add_set(engine, {1});
-    const Status again = engine.wait(engine.submit(bare(Collective::kAddProcessSet, {1})));
+    const Status again = engine.wait(submit_request(engine, bare(Collective::kAddProcessSet, {1})));
     EXPECT_NE(again.message().find("exists already: set 1"), std::string::npos) << again.message();
-    const Status world_again = engine.wait(engine.submit(bare(Collective::kAddProcessSet, {0, 1})));
+    const Status world_again = engine.wait(submit_request(engine, bare(Collective::kAddProcessSet, {0, 1})));
     EXPECT_NE(world_again.message().find("exists already: set 0"), std::string::npos) << world_again.message();
     std::vector<double> values(1);
     if (engine.rank() == 0) {
-      const Status outside = engine.wait(engine.submit(sum_of(values, "x", set)));
+      const Status outside = engine.wait(submit_request(engine, sum_of(values, "x", set)));
       EXPECT_EQ(outside.message(), "allreduce 'x': rank 0 is not in process set 1, whose ranks are [1].");
     }
-    EXPECT_EQ(engine.wait(engine.submit(sum_of(values, "x", 9))).kind(), ErrorKind::kInvalidArgument);
+    EXPECT_EQ(engine.wait(submit_request(engine, sum_of(values, "x", 9))).kind(), ErrorKind::kInvalidArgument);
     Request elsewhere = bare(Collective::kAddProcessSet, {0});
     elsewhere.process_set = set;
     if (engine.rank() == 1) {
-      EXPECT_EQ(engine.wait(engine.submit(std::move(elsewhere))).message(),
+      EXPECT_EQ(engine.wait(submit_request(engine, std::move(elsewhere))).message(),
                 "add_process_set 'unnamed': all ranks do it, in process set 0 on lane 0, here it is set 1, lane 0.");
     }
     ASSERT_TRUE(remove_set(engine, set).ok());
-    EXPECT_NE(engine.wait(engine.submit(sum_of(values, "x", set))).message().find("does not exist"), std::string::npos);
+    EXPECT_NE(engine.wait(submit_request(engine, sum_of(values, "x", set))).message().find("does not exist"),
+              std::string::npos);
     EXPECT_NE(remove_set(engine, set).message().find("no process set 1"), std::string::npos);
     EXPECT_EQ(add_set(engine, {1}), 2U);
     EXPECT_EQ(sum_in(engine, 0, "after"), 3);
@@ -266,7 +269,7 @@ TEST_P(SetsTest, ComeAndGoManyTimes) {
       Engine::OperationPtr pending;
       if (is_in(engine, ranks)) {
         ASSERT_EQ(sum_in(engine, set, "x"), expected_sum(ranks));
-        if (engine.rank() == 2) pending = engine.submit(sum_of(late, "never", set));
+        if (engine.rank() == 2) pending = submit_request(engine, sum_of(late, "never", set));
       }
       ASSERT_TRUE(remove_set(engine, set).ok());
       if (!pending) continue;
@@ -315,13 +318,13 @@ TEST_P(SetsTest, OnceFormedEndWhenARankLeaves) {
       const std::uint32_t set = engine.form_set(ranks, nth).value();
       ASSERT_EQ(sum_in(engine, set, "x", 2000), 8);
       std::vector<double> values(2000, engine.rank() + 1);
-      const auto pending = engine.submit(sum_of(values, "y", set));
+      const auto pending = submit_request(engine, sum_of(values, "y", set));
       if (engine.rank() == leaver) {
         ASSERT_TRUE(remove_set(engine, set).ok());
       }
       ASSERT_TRUE(engine.wait(pending).ok());
       ASSERT_EQ(values.back(), 8);
-      const Status late = engine.wait(engine.submit(sum_of(values, "z", set)));
+      const Status late = engine.wait(submit_request(engine, sum_of(values, "z", set)));
       EXPECT_EQ(late.kind(), ErrorKind::kAborted);
       const std::string text = "rank " + std::to_string(leaver) + " has left this process set";
       EXPECT_NE(late.message().find(text), std::string::npos) << late.message();
@@ -388,7 +391,7 @@ TEST_P(SetsTest, PairsSendInBothDirectionsInAnyOrder) {
         r.signature.root = from;
         r.process_set = engine.pair_with(engine.rank() == from ? to : from);
         if (engine.rank() == from) r.memory.front().output = nullptr;  // who sends gets nothing
-        operations.push_back(engine.submit(std::move(r)));
+        operations.push_back(submit_request(engine, std::move(r)));
       };
       for (int step = 1; step < 4; ++step) {
         const int peer = (engine.rank() + step) % 4;
@@ -423,13 +426,13 @@ TEST_P(SetsTest, LanesDoNotWaitForEachOther) {
     std::vector<double> second(100'000, 1);
     // The same name on two lanes is two names, and one that waits does not hold up the other lane.
     Engine::OperationPtr late;
-    if (engine.rank() == 0) late = engine.submit(sum_of(first, "x", 0, 1));
+    if (engine.rank() == 0) late = submit_request(engine, sum_of(first, "x", 0, 1));
     for (int i = 0; i < 20; ++i) {
       std::fill(second.begin(), second.end(), 1);
-      ASSERT_TRUE(engine.wait(engine.submit(sum_of(second, "x", 0, 2))).ok());
+      ASSERT_TRUE(engine.wait(submit_request(engine, sum_of(second, "x", 0, 2))).ok());
       ASSERT_EQ(second.back(), 2);
     }
-    if (engine.rank() == 1) late = engine.submit(sum_of(first, "x", 0, 1));
+    if (engine.rank() == 1) late = submit_request(engine, sum_of(first, "x", 0, 1));
     ASSERT_TRUE(engine.wait(late).ok());
     EXPECT_EQ(first.back(), 2);
   });
@@ -453,15 +456,15 @@ TEST_P(SetsTest, JoinedRanksCountForNothing) {
         Request average =
             sum_of(values, "gradient" + std::to_string(count), 0, static_cast<std::uint32_t>(batch % 2 * (1 + epoch)));
         average.signature.op = ReduceOp::kAverage;
-        const Status status = engine.wait(engine.submit(std::move(average)));
+        const Status status = engine.wait(submit_request(engine, std::move(average)));
         ASSERT_TRUE(status.ok()) << status.message();
         double sum = 0;
         for (const int rank : working) sum -= rank;
         ASSERT_DOUBLE_EQ(values.back(), sum / static_cast<double>(working.size()));
 
         std::vector<std::int32_t> mine(static_cast<std::size_t>(engine.rank() + 1), engine.rank());
-        auto gather =
-            engine.submit(request(Collective::kAllgather, "g", DataType::kInt32, {engine.rank() + 1}, mine.data()));
+        auto gather = submit_request(
+            engine, request(Collective::kAllgather, "g", DataType::kInt32, {engine.rank() + 1}, mine.data()));
         const Status gathered = engine.wait(gather);
         ASSERT_TRUE(gathered.ok()) << gathered.message();
         std::int64_t n_rows = 0;
@@ -473,10 +476,10 @@ TEST_P(SetsTest, JoinedRanksCountForNothing) {
         Request share = request(Collective::kBroadcast, "b", DataType::kFloat64, {3}, weights.data());
         share.name += std::to_string(epoch);
         share.signature.root = (2 * kSize - 1 - epoch) % kSize;  // the last to join
-        ASSERT_TRUE(engine.wait(engine.submit(std::move(share))).ok());
+        ASSERT_TRUE(engine.wait(submit_request(engine, std::move(share))).ok());
         ASSERT_EQ(weights.back(), (2 * kSize - 1 - epoch) % kSize);
       }
-      const auto join = engine.submit(bare(Collective::kJoin));
+      const auto join = submit_request(engine, bare(Collective::kJoin));
       const Status joined = engine.wait(join);
       ASSERT_TRUE(joined.ok()) << joined.message();
       ASSERT_EQ(join->value(), (2 * kSize - 1 - epoch) % kSize);
@@ -498,22 +501,22 @@ TEST_P(SetsTest, EveryReductionIgnoresTheJoined) {
           std::vector<double> values(count, engine.rank() + 1);
           Request r = sum_of(values, "x" + std::to_string(count) + std::string(to_string(op)));
           r.signature.op = op;
-          ASSERT_TRUE(engine.wait(engine.submit(std::move(r))).ok());
+          ASSERT_TRUE(engine.wait(submit_request(engine, std::move(r))).ok());
           ASSERT_EQ(values.back(), expected) << to_string(op);
         }
       }
       // 0 is no neutral element of a sum of zeros with a sign.
       std::vector<double> zero(2, -0.0);
-      ASSERT_TRUE(engine.wait(engine.submit(sum_of(zero, "zero"))).ok());
+      ASSERT_TRUE(engine.wait(submit_request(engine, sum_of(zero, "zero"))).ok());
       EXPECT_TRUE(std::signbit(zero.front()));
       std::vector<double> values(2);
       Request b = request(Collective::kBroadcast, "b", DataType::kFloat64, {2}, values.data());
       b.signature.root = 1;
-      const Status status = engine.wait(engine.submit(std::move(b)));
+      const Status status = engine.wait(submit_request(engine, std::move(b)));
       EXPECT_EQ(status.kind(), ErrorKind::kInvalidArgument);
       EXPECT_NE(status.message().find("root, rank 1, has joined"), std::string::npos) << status.message();
     }
-    const auto join = engine.submit(bare(Collective::kJoin));
+    const auto join = submit_request(engine, bare(Collective::kJoin));
     ASSERT_TRUE(engine.wait(join).ok());
     EXPECT_NE(join->value(), 1);
   });
@@ -527,7 +530,7 @@ TEST_P(SetsTest, AreJoinedOnceWhateverTheLane) {
     const auto join = [&](std::uint32_t lane) {
       Request r = bare(Collective::kJoin);
       r.lane = lane;
-      return engine.submit(std::move(r));
+      return submit_request(engine, std::move(r));
     };
     std::vector<double> token(1, 1);  // rank 1 joins when rank 0 has tried twice
     Request pass = request(Collective::kTransfer, "token", DataType::kFloat64, {1}, token.data());
@@ -538,13 +541,13 @@ TEST_P(SetsTest, AreJoinedOnceWhateverTheLane) {
       joined = join(1);
       EXPECT_EQ(engine.wait(join(0)).message(), "join() is pending already on rank 0; join once and wait for it.");
     }
-    ASSERT_TRUE(engine.wait(engine.submit(std::move(pass))).ok());
+    ASSERT_TRUE(engine.wait(submit_request(engine, std::move(pass))).ok());
     if (engine.rank() == 1) joined = join(0);
     ASSERT_TRUE(engine.wait(joined).ok());
     EXPECT_EQ(joined->value(), 1);
     for (const std::uint32_t lane : {0U, 1U}) {
       std::vector<double> values(3, 1);
-      ASSERT_TRUE(engine.wait(engine.submit(sum_of(values, "after", 0, lane))).ok());
+      ASSERT_TRUE(engine.wait(submit_request(engine, sum_of(values, "after", 0, lane))).ok());
       EXPECT_EQ(values.back(), 2);
     }
   });
@@ -561,15 +564,15 @@ TEST_P(SetsTest, WhoHasJoinedMayNotCallBeforeAllHave) {
     std::vector<double> values(3, 1);
     Engine::OperationPtr joined;
     if (engine.rank() == 0) {
-      joined = engine.submit(bare(Collective::kJoin));
-      const Status refused = engine.wait(engine.submit(sum_of(values, "early", 0, 0)));
+      joined = submit_request(engine, bare(Collective::kJoin));
+      const Status refused = engine.wait(submit_request(engine, sum_of(values, "early", 0, 0)));
       EXPECT_EQ(refused.kind(), ErrorKind::kInvalidArgument);
       EXPECT_EQ(refused.message().find("'early' was called after join()"), 0U) << refused.message();
     }
-    ASSERT_TRUE(engine.wait(engine.submit(std::move(pass))).ok());
-    if (engine.rank() == 1) joined = engine.submit(bare(Collective::kJoin));
+    ASSERT_TRUE(engine.wait(submit_request(engine, std::move(pass))).ok());
+    if (engine.rank() == 1) joined = submit_request(engine, bare(Collective::kJoin));
     ASSERT_TRUE(engine.wait(joined).ok());
-    ASSERT_TRUE(engine.wait(engine.submit(sum_of(values, "early", 0, 0))).ok());
+    ASSERT_TRUE(engine.wait(submit_request(engine, sum_of(values, "early", 0, 0))).ok());
     EXPECT_EQ(values.back(), 2);
   });
 }
@@ -588,8 +591,9 @@ TEST_P(SetsTest, AnAverageMayDivideByTheJoinedToo) {
       for (const std::size_t count : {3U, 100'000U}) {
         std::vector<double> by_all(count, 6);
         std::vector<double> by_contributors(count, 6);
-        const auto all = engine.submit(average(sum_of(by_all, "all" + std::to_string(count)), true));
-        const auto some = engine.submit(average(sum_of(by_contributors, "some" + std::to_string(count)), false));
+        const auto all = submit_request(engine, average(sum_of(by_all, "all" + std::to_string(count)), true));
+        const auto some =
+            submit_request(engine, average(sum_of(by_contributors, "some" + std::to_string(count)), false));
         ASSERT_TRUE(engine.wait(all).ok() && engine.wait(some).ok());
         EXPECT_DOUBLE_EQ(by_all.back(), 4);
         EXPECT_DOUBLE_EQ(by_contributors.back(), 6);
@@ -597,13 +601,13 @@ TEST_P(SetsTest, AnAverageMayDivideByTheJoinedToo) {
       std::vector<double> rows(3, 6);
       Request scatter = request(Collective::kReducescatter, "rows", DataType::kFloat64, {3}, rows.data());
       scatter.memory.front().output = nullptr;
-      const auto scattered = engine.submit(average(std::move(scatter), true));
+      const auto scattered = submit_request(engine, average(std::move(scatter), true));
       ASSERT_TRUE(engine.wait(scattered).ok());
       EXPECT_DOUBLE_EQ(*reinterpret_cast<const double*>(scattered->outputs().front().data.get()), 4);
     }
-    ASSERT_TRUE(engine.wait(engine.submit(bare(Collective::kJoin))).ok());
+    ASSERT_TRUE(engine.wait(submit_request(engine, bare(Collective::kJoin))).ok());
     std::vector<double> values(3, 1.0);
-    ASSERT_TRUE(engine.wait(engine.submit(average(sum_of(values, "after"), true))).ok());
+    ASSERT_TRUE(engine.wait(submit_request(engine, average(sum_of(values, "after"), true))).ok());
     EXPECT_DOUBLE_EQ(values.back(), 1);
   });
 }
@@ -617,20 +621,20 @@ TEST_P(SetsTest, WhatNeedsAllFailsWhileARankHasJoined) {
     };
     std::vector<double> values(3, 1.0);
     // What a rank submitted before it joined has all.
-    const auto before = engine.submit(needing_all(sum_of(values, "before")));
+    const auto before = submit_request(engine, needing_all(sum_of(values, "before")));
     if (engine.rank() != 1) {
       ASSERT_TRUE(engine.wait(before).ok());
       for (const std::string name : {"needed", "again"}) {
-        const Status status = engine.wait(engine.submit(needing_all(sum_of(values, name))));
+        const Status status = engine.wait(submit_request(engine, needing_all(sum_of(values, name))));
         EXPECT_EQ(status.kind(), ErrorKind::kMismatch);
         EXPECT_NE(status.message().find("some have joined and take no part any more: rank 1."), std::string::npos)
             << status.message();
       }
-      ASSERT_TRUE(engine.wait(engine.submit(sum_of(values, "not needed"))).ok());
+      ASSERT_TRUE(engine.wait(submit_request(engine, sum_of(values, "not needed"))).ok());
     }
-    ASSERT_TRUE(engine.wait(engine.submit(bare(Collective::kJoin))).ok());
+    ASSERT_TRUE(engine.wait(submit_request(engine, bare(Collective::kJoin))).ok());
     ASSERT_TRUE(engine.wait(before).ok());
-    ASSERT_TRUE(engine.wait(engine.submit(needing_all(sum_of(values, "needed")))).ok());
+    ASSERT_TRUE(engine.wait(submit_request(engine, needing_all(sum_of(values, "needed")))).ok());
   });
 }
 
@@ -642,14 +646,14 @@ TEST_P(SetsTest, JoinsOfASetConcernThatSetOnly) {
     if (engine.rank() == 0) {
       Request r = bare(Collective::kJoin);
       r.process_set = set;
-      join = engine.submit(std::move(r));
+      join = submit_request(engine, std::move(r));
     }
     EXPECT_EQ(sum_in(engine, 0, "world"), 6);
     if (engine.rank() == 2) {
       EXPECT_EQ(sum_in(engine, set, "x"), 3);  // alone
       Request r = bare(Collective::kJoin);
       r.process_set = set;
-      join = engine.submit(std::move(r));
+      join = submit_request(engine, std::move(r));
     }
     if (!join) return;
     ASSERT_TRUE(engine.wait(join).ok());

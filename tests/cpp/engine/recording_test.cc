@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "call_of_one.hpp"
 #include "engine/engine.hpp"
 #include "engine/sets.hpp"
 #include "engine/small_sums.hpp"
@@ -60,7 +61,7 @@ Engine::OperationPtr submit(Engine& engine, const Way& way, std::vector<float>& 
                       values.data());
   r.is_awaited = way.is_awaited;
   r.is_deferrable = way.is_deferrable;
-  return engine.submit(std::move(r));
+  return submit_request(engine, std::move(r));
 }
 
 std::vector<Calls> calls_of(World& world, const Way& way, int n_calls) {
@@ -151,7 +152,7 @@ TEST(RecordedCalls, AreThoseOfThisRankInTheTimeOfTheRecording) {
     if (engine.rank() == 0) {
       ASSERT_TRUE(sum(engine, "alone", values).ok());
     }
-    ASSERT_TRUE(engine.wait(engine.submit(bare(Collective::kJoin))).ok());
+    ASSERT_TRUE(engine.wait(submit_request(engine, bare(Collective::kJoin))).ok());
     std::vector<std::string> names;
     for (const Record& call : read_all(*recording)) names.push_back(call.name);
     const std::vector<std::string> of_both{"x", "join"};
@@ -181,10 +182,11 @@ Paths paths_of(const Calls& calls) {
 struct Repeated {
   std::int64_t shape = 1;
   std::vector<float> values{1.0F};
-  Call call{{}, "repeated"};
+  testing::CallOfOne call{{}, "repeated"};
   Repeated() {
-    call.shape = {&shape, 1};
-    call.memory = {reinterpret_cast<const std::byte*>(values.data()), reinterpret_cast<std::byte*>(values.data())};
+    call.tensor.shape = {&shape, 1};
+    call.tensor.memory = {reinterpret_cast<const std::byte*>(values.data()),
+                          reinterpret_cast<std::byte*>(values.data())};
   }
   Repeated(const Repeated&) = delete;
   Repeated& operator=(const Repeated&) = delete;
@@ -195,10 +197,10 @@ std::uint64_t perform(Engine& engine, int n_calls) {
   Repeated repeated;
   std::uint64_t n_at_once = 0;
   for (int i = 0; i < n_calls; ++i) {
-    std::optional<Engine::OperationPtr> operation = engine.repeat(repeated.call);
+    std::optional<Engine::OperationPtr> operation = repeat(engine, repeated.call);
     n_at_once += operation && *operation == nullptr ? 1 : 0;
     if (operation && *operation == nullptr) continue;
-    EXPECT_TRUE(engine.wait(operation ? *operation : engine.submit(make_request(repeated.call))).ok());
+    EXPECT_TRUE(engine.wait(operation ? *operation : submit_request(engine, make_request(repeated.call))).ok());
   }
   return n_at_once;
 }

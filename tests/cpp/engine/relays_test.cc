@@ -49,7 +49,7 @@ class Caller {
   OperationPtr begin(const std::string& name, float& value) {
     Request sum = request(Collective::kAllreduce, name, DataType::kFloat32, {1}, &value);
     sum.is_deferrable = true;
-    return engine_.submit(std::move(sum));
+    return submit_request(engine_, std::move(sum));
   }
   Status wait(const OperationPtr& operation) { return engine_.wait(operation); }
 
@@ -133,7 +133,7 @@ TEST_P(RelaysTest, ErrorsReachAllAndStepsGoOn) {
       const bool is_wrong = engine.rank() == wrong;
       const Request sum = is_wrong ? request(Collective::kAllreduce, "c", DataType::kInt64, {1}, integers.data())
                                    : request(Collective::kAllreduce, "c", DataType::kFloat32, {1}, &value);
-      const OperationPtr operation = engine.submit(sum);
+      const OperationPtr operation = submit_request(engine, sum);
       EXPECT_TRUE(caller.step({"a", "b"}, size(), 3).ok());
       const Status status = caller.wait(operation);
       EXPECT_EQ(status.kind(), ErrorKind::kMismatch);
@@ -152,7 +152,7 @@ TEST_P(RelaysTest, RanksJoin) {
       for (int step = 0; step < engine.rank(); ++step) {  // the others have joined: their share is nothing
         EXPECT_TRUE(caller.step(kNames, size() - step - 1, 1).ok());
       }
-      const OperationPtr joined = engine.submit(bare(Collective::kJoin));
+      const OperationPtr joined = submit_request(engine, bare(Collective::kJoin));
       EXPECT_TRUE(engine.wait(joined).ok());
       EXPECT_EQ(joined->value(), size() - 1);
       caller.learn(kNames, size());

@@ -1,5 +1,5 @@
-// Engine::repeat(): that it carries out what all ranks have agreed on before, and leaves everything else to submit():
-// what was never agreed on, is pending, has changed, or cannot be any more.
+// Engine::run(), and its fast path: that it carries out what all ranks have agreed on before, and leaves everything
+// else to submit(): what was never agreed on, is pending, has changed, or cannot be any more.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "agree/process_sets.hpp"
+#include "call_of_one.hpp"
 #include "engine/coming.hpp"
 #include "engine/engine.hpp"
 #include "engine/one_is_late.hpp"
@@ -45,9 +46,10 @@ using testing::WorldOptions;
 // A call and the memory that it is about.
 struct Vector {
   Vector(std::string called, std::size_t count, float value)
-      : name(std::move(called)), values(count, value), shape(static_cast<std::int64_t>(count)), call{{}, name} {
-    call.shape = {&shape, 1};
-    call.memory = {reinterpret_cast<const std::byte*>(values.data()), reinterpret_cast<std::byte*>(values.data())};
+      : name(std::move(called)), values(count, value), shape(static_cast<std::int64_t>(count)), call({}, name) {
+    call.tensor.shape = {&shape, 1};
+    call.tensor.memory = {reinterpret_cast<const std::byte*>(values.data()),
+                          reinterpret_cast<std::byte*>(values.data())};
   }
   Vector(const Vector&) = delete;
   Vector& operator=(const Vector&) = delete;
@@ -55,15 +57,15 @@ struct Vector {
   std::string name;
   std::vector<float> values;
   std::int64_t shape;
-  Call call;
+  testing::CallOfOne call;
 };
 
 // As a blocking call does, and whether it was done without an operation.
 Status perform(Engine& engine, const Call& call, bool* is_at_once = nullptr) {
-  std::optional<Engine::OperationPtr> operation = engine.repeat(call);
+  std::optional<Engine::OperationPtr> operation = repeat(engine, call);
   if (is_at_once != nullptr) *is_at_once = operation && *operation == nullptr;
   if (operation && *operation == nullptr) return Status::ok_status();
-  return engine.wait(operation ? *operation : engine.submit(make_request(call)));
+  return engine.wait(operation ? *operation : submit_request(engine, make_request(call)));
 }
 
 // The last rank finds the others there.
@@ -157,7 +159,7 @@ TEST(RepeatedCalls, AreNoneInALaneThatCannotBe) {
     for (const auto& [set, lane] : places) {
       of_set.call.process_set = set;
       of_set.call.lane = lane;
-      ASSERT_EQ(engine.repeat(of_set.call), std::nullopt) << set << ", lane " << lane;
+      ASSERT_EQ(repeat(engine, of_set.call), std::nullopt) << set << ", lane " << lane;
       for (const Status& status : {perform(engine, of_set.call), engine.wait(engine.submit(of_set.call))}) {
         EXPECT_TRUE(contains(status.message(), "does not exist")) << status.message();
       }
@@ -172,13 +174,13 @@ void expect_end_with_set(Engine& engine, const std::string& name, bool is_at_rou
   x.call.process_set = process_set;
   if (engine.rank() != 1) agree(engine, x.call);
   const Engine::OperationPtr pending = is_at_round && engine.rank() == 0 ? come(engine, x.call) : nullptr;
-  EXPECT_TRUE(engine.wait(engine.submit(bare(Collective::kRemoveProcessSet, {process_set}))).ok());
+  EXPECT_TRUE(engine.wait(submit_request(engine, bare(Collective::kRemoveProcessSet, {process_set}))).ok());
   if (pending != nullptr) {
     const Status status = engine.wait(pending);
     EXPECT_EQ(status.kind(), ErrorKind::kAborted);
     EXPECT_TRUE(contains(status.message(), "was removed before this was done")) << status.message();
   }
-  ASSERT_EQ(engine.repeat(x.call), std::nullopt);
+  ASSERT_EQ(repeat(engine, x.call), std::nullopt);
   const Status status = perform(engine, x.call);
   EXPECT_EQ(status.kind(), ErrorKind::kInvalidArgument);
   EXPECT_TRUE(contains(status.message(), "does not exist (any more)")) << status.message();
@@ -244,7 +246,7 @@ TEST(RepeatedCalls, LeaveWhatLiesInSharedMemoryThere) {
     ASSERT_TRUE(allocated.ok() && allocated.value().is_shared);
     auto* shared = reinterpret_cast<float*>(allocated.value().buffer.data.get());
     Vector x("x", kCount, 0);
-    x.call.memory = {reinterpret_cast<const std::byte*>(shared), reinterpret_cast<std::byte*>(shared)};
+    x.call.tensor.memory = {reinterpret_cast<const std::byte*>(shared), reinterpret_cast<std::byte*>(shared)};
     const std::uint64_t n_met = engine.n_met();  // to allocate
     for (std::uint64_t step = 1; step < 6; ++step) {
       std::fill_n(shared, kCount, static_cast<float>(step));
@@ -262,7 +264,7 @@ TEST(RepeatedCalls, LeaveOutputAndInputApart) {
   world.run([](Engine& engine) {
     Vector x("x", 5, 1);
     std::vector<float> result(5);
-    x.call.memory.output = reinterpret_cast<std::byte*>(result.data());
+    x.call.tensor.memory.output = reinterpret_cast<std::byte*>(result.data());
     for (int step = 1; step < 20; ++step) {
       x.values.assign(5, static_cast<float>(step));
       ASSERT_TRUE(perform(engine, x.call).ok());
@@ -279,9 +281,9 @@ TEST(RepeatedCalls, AreOnlyThoseOfTheSignatureThatWasAgreedOn) {
     Vector x("x", 4, 1);
     agree(engine, x.call);
     Vector longer("x", 5, 1);
-    EXPECT_EQ(engine.repeat(longer.call), std::nullopt);
+    EXPECT_EQ(repeat(engine, longer.call), std::nullopt);
     Vector of_another_name("y", 4, 1);
-    EXPECT_EQ(engine.repeat(of_another_name.call), std::nullopt);
+    EXPECT_EQ(repeat(engine, of_another_name.call), std::nullopt);
     // It had no effect: calls of all ranks are met for as if it had not been.
     EXPECT_EQ(meet(engine, 1, [&](int) { EXPECT_TRUE(perform(engine, x.call).ok()); }), 1U);
 
@@ -298,7 +300,7 @@ TEST(RepeatedCalls, AreOnlyThoseOfTheSignatureThatWasAgreedOn) {
 
     // From here on all agree on another one.
     ASSERT_TRUE(perform(engine, longer.call).ok());
-    EXPECT_EQ(engine.repeat(x.call), std::nullopt);
+    EXPECT_EQ(repeat(engine, x.call), std::nullopt);
     longer.values.assign(5, 3);
     ASSERT_TRUE(perform(engine, longer.call).ok());
     EXPECT_EQ(longer.values.back(), 6.0F);
@@ -315,13 +317,13 @@ TEST(RepeatedCalls, AreNotMadeOfANameThatIsInUse) {
     x.values.assign(4, 1);
     if (engine.rank() == 1) {
       was_refused.wait();
-      EXPECT_TRUE(engine.wait(engine.submit(make_request(x.call))).ok());
+      EXPECT_TRUE(engine.wait(submit_request(engine, make_request(x.call))).ok());
     } else {
       Request request = make_request(x.call);
       request.is_awaited = false;
-      const Engine::OperationPtr first = engine.submit(std::move(request));
+      const Engine::OperationPtr first = submit_request(engine, std::move(request));
       Vector second("x", 4, 1);
-      EXPECT_EQ(engine.repeat(second.call), std::nullopt);
+      EXPECT_EQ(repeat(engine, second.call), std::nullopt);
       was_refused.count_down();
       EXPECT_TRUE(engine.wait(first).ok());
     }
@@ -348,7 +350,7 @@ TEST(RepeatedCalls, HoldTheirNameUntilTheyAreDone) {
         first = come(engine, x.call);
         EXPECT_NE(first, nullptr);
         Vector second("x", 4, 1);
-        EXPECT_TRUE(engine.submit(make_request(second.call))->is_refused());
+        EXPECT_TRUE(submit_request(engine, make_request(second.call))->is_refused());
       }
       both.arrive_and_wait();
       const Status status = first != nullptr ? engine.wait(first) : perform(engine, x.call);
@@ -375,9 +377,9 @@ TEST(RepeatedCalls, CloseTheRoundWhenOthersAreLate) {
         late.wait_for_others(step);
         ASSERT_TRUE(perform(engine, x.call).ok());
       } else {
-        const std::optional<Engine::OperationPtr> repeated = engine.repeat(x.call);
+        const std::optional<Engine::OperationPtr> repeated = repeat(engine, x.call);
         ASSERT_TRUE(!repeated || *repeated != nullptr) << "one has not come";
-        ASSERT_TRUE(late.wait(engine, repeated ? *repeated : engine.submit(make_request(x.call))).ok());
+        ASSERT_TRUE(late.wait(engine, repeated ? *repeated : submit_request(engine, make_request(x.call))).ok());
       }
       ASSERT_EQ(x.values, std::vector<float>(9, static_cast<float>(6 * step)));
     }
@@ -403,10 +405,10 @@ TEST(RepeatedCalls, MixWithAllOtherCalls) {
             Request request = make_request(x.call);
             request.is_awaited = false;
             request.is_deferrable = random() % 2 == 0;
-            status = engine.wait(engine.submit(std::move(request)));
+            status = engine.wait(submit_request(engine, std::move(request)));
             break;
           }
-          case 1: status = engine.wait(engine.submit(make_request(x.call))); break;
+          case 1: status = engine.wait(submit_request(engine, make_request(x.call))); break;
           default: status = perform(engine, x.call, &is_at_once);
         }
         n_at_once += is_at_once ? 1 : 0;
@@ -448,7 +450,7 @@ TEST(RepeatedCalls, GoOnWithoutARankThatHasJoined) {
       ASSERT_TRUE(perform(engine, x.call).ok());
       EXPECT_EQ(x.values.front(), step < 3 ? 3.0F : 2.0F);
     }
-    EXPECT_TRUE(engine.wait(engine.submit(bare(Collective::kJoin))).ok());
+    EXPECT_TRUE(engine.wait(submit_request(engine, bare(Collective::kJoin))).ok());
   });
 }
 
@@ -467,11 +469,11 @@ TEST(RepeatedCalls, AreNoneOfARankThatHasJoined) {
     };
     for_each([&](const Call& call) { agree(engine, call); });
     if (engine.rank() == 0) was_refused.wait();
-    const Engine::OperationPtr join = engine.submit(bare(Collective::kJoin));
+    const Engine::OperationPtr join = submit_request(engine, bare(Collective::kJoin));
     if (engine.rank() == 1) {
       EXPECT_FALSE(engine.poll(join));
       for_each([&](const Call& call) {
-        ASSERT_EQ(engine.repeat(call), std::nullopt) << call.name << ", lane " << call.lane;
+        ASSERT_EQ(repeat(engine, call), std::nullopt) << call.name << ", lane " << call.lane;
         const Status status = perform(engine, call);
         EXPECT_TRUE(contains(status.message(), "was called after join()")) << status.message();
       });
@@ -490,13 +492,13 @@ TEST(RepeatedCalls, AreNoneAfterShutdownNorWithoutARank) {
     ASSERT_TRUE(perform(engine, x.call).ok());
     if (engine.rank() == 1) {
       engine.shutdown();
-      EXPECT_EQ(engine.repeat(x.call), std::nullopt);
+      EXPECT_EQ(repeat(engine, x.call), std::nullopt);
       return;
     }
     Status status = perform(engine, x.call);
     EXPECT_EQ(status.kind(), ErrorKind::kAborted);
     EXPECT_TRUE(contains(status.message(), "rank 1")) << status.message();
-    EXPECT_EQ(engine.repeat(x.call), std::nullopt);
+    EXPECT_EQ(repeat(engine, x.call), std::nullopt);
   });
 }
 

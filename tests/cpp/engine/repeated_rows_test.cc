@@ -1,4 +1,4 @@
-// Engine::repeat() of allgathers, reducescatters and alltoalls: into memory that the caller gives, and into memory of
+// Engine::run() of allgathers, reducescatters and alltoalls: into memory that the caller gives, and into memory of
 // the engine's; beside calls that are submitted, and where ranks contribute other rows than before.
 #include <gtest/gtest.h>
 
@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "call_of_one.hpp"
 #include "engine/coming.hpp"
 #include "engine/engine.hpp"
 #include "engine/guarded.hpp"
@@ -82,12 +83,18 @@ struct Rows {
         wanted(expected(collective, rank, n_ranks, step, n_rows)),
         shape{n_rows, kWidth},
         result(bytes_of(wanted).size(), Guarded::kMisaligned),
-        call{{.collective = collective}, name, DataType::kInt32} {
-    call.shape = shape;
-    call.memory = {reinterpret_cast<const std::byte*>(values.data()), result.data()};
+        call({.collective = collective}, name, DataType::kInt32) {
+    call.tensor.shape = shape;
+    call.tensor.memory = {reinterpret_cast<const std::byte*>(values.data()), result.data()};
   }
   Rows(const Rows&) = delete;
   Rows& operator=(const Rows&) = delete;
+
+  // Leaves the result to the engine.
+  void allocate() {
+    call.tensor.memory.output = nullptr;
+    call.has_room_for_all = false;
+  }
 
   // In the memory that was given.
   void expect_right() const {
@@ -100,7 +107,7 @@ struct Rows {
   Values wanted;
   std::array<std::int64_t, 2> shape;
   Guarded result;
-  Call call;
+  testing::CallOfOne call;
 };
 
 Values output_of(const Operation& operation) {
@@ -111,8 +118,8 @@ Values output_of(const Operation& operation) {
 
 // As a blocking call does. Null: it was done without an operation.
 Engine::OperationPtr perform(Engine& engine, const Call& call) {
-  std::optional<Engine::OperationPtr> operation = engine.repeat(call);
-  if (!operation) operation = engine.submit(make_request(call));
+  std::optional<Engine::OperationPtr> operation = repeat(engine, call);
+  if (!operation) operation = submit_request(engine, make_request(call));
   if (*operation != nullptr) static_cast<void>(engine.wait(*operation));
   return *operation;
 }
@@ -171,7 +178,7 @@ TEST(RepeatedRows, OfAnAlltoallInPlace) {
   world.run([](Engine& engine) {
     for (int step = 0; step < 20; ++step) {
       Rows x(Collective::kAlltoall, "x", engine.rank(), 3, step, 6);
-      x.call.memory.output = reinterpret_cast<std::byte*>(x.values.data());
+      x.call.tensor.memory.output = reinterpret_cast<std::byte*>(x.values.data());
       ASSERT_TRUE(status_of(perform(engine, x.call)).ok());
       ASSERT_EQ(x.values, x.wanted);
     }
@@ -186,7 +193,7 @@ TEST(RepeatedRows, OfAReducescatterIntoItsOwnRows) {
     for (int step = 0; step < 20; ++step) {
       Rows x(Collective::kReducescatter, "x", engine.rank(), 3, step, 6);
       std::int32_t* own = x.values.data() + 2 * kWidth * engine.rank();
-      x.call.memory.output = reinterpret_cast<std::byte*>(own);
+      x.call.tensor.memory.output = reinterpret_cast<std::byte*>(own);
       ASSERT_TRUE(status_of(perform(engine, x.call)).ok());
       ASSERT_EQ(Values(own, own + x.wanted.size()), x.wanted);
     }
@@ -203,7 +210,7 @@ TEST(RepeatedRows, IntoMemoryOfTheEngine) {
       for (int step = 0; step < 20; ++step) {
         for (const std::int64_t n_rows : {5, 1000}) {
           Rows x(collective, "x" + std::to_string(n_rows), engine.rank(), 2, step, n_rows);
-          x.call.memory.output = nullptr;
+          x.allocate();
           const Engine::OperationPtr operation = perform(engine, x.call);
           ASSERT_NE(operation, nullptr);
           ASSERT_TRUE(operation->status().ok());
@@ -272,7 +279,7 @@ TEST(RepeatedRows, OfAnAllgatherOfUnequalParts) {
       Values wanted = values_of(0, step, 2);
       const Values more = values_of(1, step, 3);
       wanted.insert(wanted.end(), more.begin(), more.end());
-      if (step % 2 == 0) x.call.memory.output = nullptr;
+      if (step % 2 == 0) x.allocate();
       const Engine::OperationPtr operation = perform(engine, x.call);
       ASSERT_NE(operation, nullptr);
       ASSERT_TRUE(operation->status().ok()) << operation->status().message();
@@ -338,7 +345,7 @@ TEST(RepeatedRows, OfAnAlltoallNeedAllRanks) {
       EXPECT_EQ(status.ok(), step < 3) << status.message();
       if (step < 3) x.expect_right();
     }
-    EXPECT_TRUE(engine.wait(engine.submit(bare(Collective::kJoin))).ok());
+    EXPECT_TRUE(engine.wait(submit_request(engine, bare(Collective::kJoin))).ok());
   });
 }
 
@@ -358,12 +365,12 @@ TEST(RepeatedRows, MixWithAllOtherCalls) {
         Rows x(collective, std::string(to_string(collective)) + std::to_string(n_rows), engine.rank(), n_ranks, step,
                n_rows);
         const bool is_given = collective == Collective::kAlltoall || random() % 3 > 0;
-        if (!is_given) x.call.memory.output = nullptr;
+        if (!is_given) x.allocate();
         Engine::OperationPtr operation;
         if (random() % 5 == 0) {
           Request request = make_request(x.call);
           request.is_awaited = random() % 2 == 0;
-          operation = engine.submit(std::move(request));
+          operation = submit_request(engine, std::move(request));
           static_cast<void>(engine.wait(operation));
         } else {
           operation = perform(engine, x.call);

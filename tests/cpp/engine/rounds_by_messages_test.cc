@@ -114,7 +114,7 @@ TEST(RoundsByMessages, WaitForALateRank) {
       std::vector<float> values = filled(9, engine.rank(), step);
       const bool is_late = engine.rank() == step % 3;
       if (is_late) late.wait_for_others(step);
-      const auto operation = engine.submit(sum_of("x", values));
+      const auto operation = submit_request(engine, sum_of("x", values));
       ASSERT_TRUE((is_late ? engine.wait(operation) : late.wait(engine, operation)).ok());
       ASSERT_EQ(values, std::vector<float>(9, expected(3, step)));
     }
@@ -164,9 +164,9 @@ TEST(RoundsByMessages, ADuplicateOfOneThatIsUnderWayFailsTheNextCallOfTheOthers)
       ASSERT_TRUE(sum(engine, "x", values).ok());
       values = filled(4, engine.rank(), 1);
       if (engine.rank() == twice) {
-        const Engine::OperationPtr first = engine.submit(sum_of("x", values));
+        const Engine::OperationPtr first = submit_request(engine, sum_of("x", values));
         std::vector<float> other = filled(4, engine.rank(), 2);
-        EXPECT_EQ(engine.submit(sum_of("x", other))->status().kind(), ErrorKind::kInvalidArgument);
+        EXPECT_EQ(submit_request(engine, sum_of("x", other))->status().kind(), ErrorKind::kInvalidArgument);
         has_called_twice.count_down();
         EXPECT_TRUE(engine.wait(first).ok()) << first->status().message();
       } else {
@@ -206,7 +206,7 @@ TEST(RoundsByMessages, EndWhereRanksDifferInTheirSettings) {
       EXPECT_EQ(engine.n_met(), 2U);
       if (engine.rank() == prescribes) return;  // stays, and calls nothing
       std::vector<float> values = filled(4, engine.rank(), 0);
-      const Engine::OperationPtr last = engine.submit(sum_of("x", values));
+      const Engine::OperationPtr last = submit_request(engine, sum_of("x", values));
       if (engine.rank() == 0) engine.shutdown();  // others have its input
       EXPECT_EQ(engine.wait(last).kind(), ErrorKind::kAborted);
     });

@@ -50,7 +50,7 @@ TEST(RoundsInMemory, AreOverAsSoonAsTheLastHasCome) {
       std::array<float, 3> values{1, 2, 3};
       if (engine.rank() == 0) n_come.wait(step);
       const Engine::OperationPtr operation =
-          engine.submit(awaited(request(Collective::kAllreduce, "x", DataType::kFloat32, {3}, values.data())));
+          submit_request(engine, awaited(request(Collective::kAllreduce, "x", DataType::kFloat32, {3}, values.data())));
       if (engine.rank() == 0) {
         n_done_at_once += operation->is_done() ? 1 : 0;
       } else {
@@ -122,8 +122,8 @@ TEST(RoundsInMemory, OfTwoRanksGoOnWithoutRoom) {
     if (engine.rank() == 1) have_come.wait();
     std::vector<Engine::OperationPtr> operations;
     for (std::size_t i = 0; i < kCalls; ++i) {
-      operations.push_back(engine.submit(awaited(
-          request(Collective::kAllreduce, std::to_string(i), DataType::kFloat32, {kCount}, tensors[i].data()))));
+      operations.push_back(submit_request(engine, awaited(request(Collective::kAllreduce, std::to_string(i),
+                                                                  DataType::kFloat32, {kCount}, tensors[i].data()))));
       if (engine.rank() == 1) {
         ASSERT_TRUE(engine.wait(operations[i]).ok());
       }
@@ -165,7 +165,7 @@ TEST(RoundsInMemory, OfTwoRanksForALargeBroadcast) {
           std::vector<float> values = filled(static_cast<std::size_t>(count), engine.rank(), step);
           Request r = request(Collective::kBroadcast, name, DataType::kFloat32, {count}, values.data());
           r.signature.root = root;
-          EXPECT_TRUE(engine.wait(engine.submit(awaited(std::move(r)))).ok());
+          EXPECT_TRUE(engine.wait(submit_request(engine, awaited(std::move(r)))).ok());
           EXPECT_EQ(values, filled(static_cast<std::size_t>(count), root, step));
         };
         EXPECT_EQ(meet(engine, 39, call), 39U);
@@ -195,19 +195,19 @@ TEST(RoundsInMemory, OfGroupsBroadcastsAndBarriers) {
       group.signature.tensors.push_back({DataType::kFloat32, {17}});
       group.memory.push_back(
           {reinterpret_cast<const std::byte*>(tensors[1].data()), reinterpret_cast<std::byte*>(tensors[1].data())});
-      ASSERT_TRUE(engine.wait(engine.submit(awaited(std::move(group)))).ok());
+      ASSERT_TRUE(engine.wait(submit_request(engine, awaited(std::move(group)))).ok());
       for (const auto& tensor : tensors) EXPECT_EQ(tensor.back(), expected(3, step) / 3);
 
       std::vector<float> value{static_cast<float>(10 * step + engine.rank())};
       Request broadcast = request(Collective::kBroadcast, "b", DataType::kFloat32, {1}, value.data());
       broadcast.signature.root = 1;
-      ASSERT_TRUE(engine.wait(engine.submit(awaited(std::move(broadcast)))).ok());
+      ASSERT_TRUE(engine.wait(submit_request(engine, awaited(std::move(broadcast)))).ok());
       EXPECT_EQ(value[0], static_cast<float>(10 * step + 1));
 
       Request barrier;
       barrier.name = "barrier";
       barrier.signature.collective = Collective::kBarrier;
-      ASSERT_TRUE(engine.wait(engine.submit(awaited(std::move(barrier)))).ok());
+      ASSERT_TRUE(engine.wait(submit_request(engine, awaited(std::move(barrier)))).ok());
     }
     EXPECT_GT(engine.n_met(), 0U);
   });
@@ -227,8 +227,8 @@ TEST(RoundsInMemory, NobodySleepsOverOne) {
     ASSERT_TRUE(sum(engine, "x", values).ok());
     std::array<float, 2> never{};  // each rank polls for what the other has not called
     const auto submit = [&](int rank) {
-      return engine.submit(request(Collective::kAllreduce, "of " + std::to_string(rank), DataType::kFloat32, {1},
-                                   &never[static_cast<std::size_t>(rank)]));
+      return submit_request(engine, request(Collective::kAllreduce, "of " + std::to_string(rank), DataType::kFloat32,
+                                            {1}, &never[static_cast<std::size_t>(rank)]));
     };
     const Engine::OperationPtr own = submit(engine.rank());
     std::thread poller([&] {
@@ -241,7 +241,7 @@ TEST(RoundsInMemory, NobodySleepsOverOne) {
     for (int round = 0; round < kRounds && !is_lost; ++round) {
       together.arrive_and_wait();
       const auto operation =
-          engine.submit(awaited(request(Collective::kAllreduce, "x", DataType::kFloat32, {4}, values.data())));
+          submit_request(engine, awaited(request(Collective::kAllreduce, "x", DataType::kFloat32, {4}, values.data())));
       const Status status =
           engine.wait(operation, nullptr, std::chrono::steady_clock::now() + std::chrono::seconds(10));
       EXPECT_TRUE(status.ok()) << "round " << round << ": " << status.message();
@@ -263,7 +263,7 @@ TEST(RoundsInMemory, AreLeftWhenARankIsLate) {
       std::vector<float> values = filled(9, engine.rank(), step);
       const bool is_late = engine.rank() == step % 3;
       if (is_late) late.wait_for_others(step);
-      const auto operation = engine.submit(sum_of("x", values));
+      const auto operation = submit_request(engine, sum_of("x", values));
       ASSERT_TRUE((is_late ? engine.wait(operation) : late.wait(engine, operation)).ok());
       ASSERT_EQ(values, std::vector<float>(9, expected(3, step)));
     }
@@ -286,7 +286,7 @@ TEST(RoundsInMemory, StayOpenForWhoComesEarly) {
       std::vector<float> values = filled(20'000, engine.rank(), step);
       const bool is_early = step % 2 == engine.rank();
       if (!is_early) together.arrive_and_wait();
-      const auto operation = engine.submit(is_early ? early(sum_of("x", values)) : sum_of("x", values));
+      const auto operation = submit_request(engine, is_early ? early(sum_of("x", values)) : sum_of("x", values));
       if (is_early) together.arrive_and_wait();
       if (!is_early) {
         EXPECT_TRUE(engine.wait(operation).ok());
@@ -316,7 +316,7 @@ TEST(RoundsInMemory, ThatAreAvoidedDoNotNeedWhoCameEarlyToWait) {
         if (!is_first) together.arrive_and_wait();
         Request r = sum_of("x", values);
         r.is_awaited = r.is_early = !avoids;
-        const auto operation = engine.submit(std::move(r));
+        const auto operation = submit_request(engine, std::move(r));
         if (is_first) together.arrive_and_wait();
         if (avoids) {
           EXPECT_TRUE(engine.wait(operation).ok());
@@ -343,18 +343,18 @@ TEST(RoundsInMemory, ThatAreClosedWakeWhoCameEarly) {
     const auto come_late = [&] {
       for (std::size_t i = 0; i < tensors.size(); ++i) {
         if (is_early(i)) continue;
-        EXPECT_TRUE(engine.wait(engine.submit(call(i))).ok());
+        EXPECT_TRUE(engine.wait(submit_request(engine, call(i))).ok());
       }
     };
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       tensors[i] = filled(kCount, engine.rank(), 0);
-      ASSERT_TRUE(engine.wait(engine.submit(call(i))).ok());
+      ASSERT_TRUE(engine.wait(submit_request(engine, call(i))).ok());
     }
     for (int step = 0; step < 20; ++step) {
       for (auto& tensor : tensors) tensor = filled(kCount, engine.rank(), step);
       std::vector<std::shared_ptr<Operation>> early_calls;
       for (std::size_t i = 0; i < tensors.size(); ++i) {
-        if (is_early(i)) early_calls.push_back(engine.submit(early(call(i))));
+        if (is_early(i)) early_calls.push_back(submit_request(engine, early(call(i))));
       }
       together.arrive_and_wait();
       if (engine.rank() == 0) come_late();
@@ -403,7 +403,7 @@ TEST(RoundsInMemory, EndWhereRanksHearOfADuplicateAtOne) {
       const auto asynchronous = [&](std::vector<float>& memory) {
         Request r = sum_of("x", memory);
         r.is_awaited = false;
-        return engine.submit(std::move(r));
+        return submit_request(engine, std::move(r));
       };
       for (int k = 0; k < 3; ++k) other(k);
       EXPECT_GT(meet(engine, 1, other), 0U);
@@ -434,8 +434,8 @@ TEST(RoundsInMemory, AreNoneUntilAllHaveGoneOnFromADuplicate) {
     EXPECT_GT(meet(engine, 1, other), 0U);
     if (engine.rank() == 1) {
       std::vector<float> twice(4, 1);
-      const Engine::OperationPtr first = engine.submit(sum_of("x", values));
-      EXPECT_FALSE(engine.wait(engine.submit(sum_of("x", twice))).ok());
+      const Engine::OperationPtr first = submit_request(engine, sum_of("x", values));
+      EXPECT_FALSE(engine.wait(submit_request(engine, sum_of("x", twice))).ok());
       EXPECT_FALSE(engine.wait(first).ok());
       has_failed.count_down();
     } else {

@@ -27,7 +27,7 @@ constexpr std::int64_t kWidth = 3;
 
 Engine::OperationPtr call(Engine& engine, Request r, bool is_awaited = true) {
   r.is_awaited = is_awaited;
-  Engine::OperationPtr operation = engine.submit(std::move(r));
+  Engine::OperationPtr operation = submit_request(engine, std::move(r));
   if (!is_awaited) testing::poll_until_done(engine, operation);
   static_cast<void>(engine.wait(operation));
   return operation;

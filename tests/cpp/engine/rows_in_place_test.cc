@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "call_of_one.hpp"
 #include "engine/engine.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/world.hpp"
@@ -60,12 +61,11 @@ class InPlace {
     values_.assign(static_cast<std::size_t>(n_rows * self.n_ranks), -1);
     const auto input = values_.begin() + (is_gather() && kind.place == Place::kOwnRows ? own() : 0);
     for (std::int64_t row = 0; row < shape_; ++row) input[row] = value_at(self.rank, step, row);
-    call_.name = name_;
     call_.collective = kind.collective;
-    call_.dtype = DataType::kInt32;
-    call_.shape = {&shape_, 1};
+    call_.tensor.dtype = DataType::kInt32;
+    call_.tensor.shape = {&shape_, 1};
     auto* output = &values_[kind.collective == Collective::kReducescatter ? static_cast<std::size_t>(own()) : 0];
-    call_.memory = {reinterpret_cast<const std::byte*>(&*input), reinterpret_cast<std::byte*>(output)};
+    call_.tensor.memory = {reinterpret_cast<const std::byte*>(&*input), reinterpret_cast<std::byte*>(output)};
   }
   InPlace(const InPlace&) = delete;
   InPlace& operator=(const InPlace&) = delete;
@@ -103,16 +103,16 @@ class InPlace {
   std::int64_t shape_;
   Values values_;
   std::string name_ = "x";
-  Call call_;
+  testing::CallOfOne call_{{}, name_};
 };
 
 void perform(Engine& engine, const Call& call, bool by_request) {
   std::optional<Engine::OperationPtr> operation;
-  if (!by_request) operation = engine.repeat(call);
+  if (!by_request) operation = repeat(engine, call);
   if (!operation) {
     Request request = make_request(call);
     request.is_awaited = true;
-    operation = engine.submit(std::move(request));
+    operation = submit_request(engine, std::move(request));
   }
   if (*operation != nullptr) {
     EXPECT_TRUE(engine.wait(*operation).ok()) << (*operation)->status().message();

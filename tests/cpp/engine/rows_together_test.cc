@@ -65,7 +65,7 @@ TEST_P(RowsTogetherTest, ManyAtOnceInAnyOrder) {
       std::vector<std::pair<std::string, Engine::OperationPtr>> pending;
       for (Request& r : requests) {
         const std::string name = r.name;
-        pending.emplace_back(name, engine.submit(std::move(r)));
+        pending.emplace_back(name, submit_request(engine, std::move(r)));
       }
       for (const auto& [name, operation] : pending) EXPECT_TRUE(engine.wait(operation).ok()) << name;
       for (const auto& [name, operation] : pending) {
@@ -99,7 +99,7 @@ TEST_P(RowsTogetherTest, InAProcessSet) {
       r.process_set = set;
       if (info(collective).has_root) r.signature.root = 3;
       if (!splits.empty()) r.splits = {splits};
-      auto operation = engine.submit(std::move(r));
+      auto operation = submit_request(engine, std::move(r));
       const Status status = engine.wait(operation);
       EXPECT_TRUE(status.ok()) << status.message();
       return operation;
@@ -124,7 +124,7 @@ TEST_P(RowsTogetherTest, WithRanksThatHaveJoined) {
     if (engine.rank() != 1) {
       Values mine{3, 6, 9, 12};
       const auto wait_for = [&](Request r) {
-        auto operation = engine.submit(std::move(r));
+        auto operation = submit_request(engine, std::move(r));
         const Status status = engine.wait(operation);
         EXPECT_TRUE(status.ok()) << status.message();
         return operation;
@@ -150,7 +150,7 @@ TEST_P(RowsTogetherTest, WithRanksThatHaveJoined) {
       scatter.signature.root = 0;
       EXPECT_EQ(output_of(*wait_for(scatter)), (engine.rank() == 0 ? Values{3, 6} : Values{12}));
     }
-    EXPECT_TRUE(engine.wait(engine.submit(join)).ok());
+    EXPECT_TRUE(engine.wait(submit_request(engine, join)).ok());
   });
 }
 
@@ -162,7 +162,7 @@ TEST_P(RowsTogetherTest, SplitsOfOneRankThatCannotBeFailEverywhere) {
       Values mine(3, engine.rank());
       Request bad = of(Collective::kAlltoall, "x", mine);
       bad.splits = {engine.rank() == 1 ? Rows{1, 1, 2} : Rows{1, 1, 1}};
-      const auto failed = engine.submit(bad);
+      const auto failed = submit_request(engine, bad);
       const Status status = engine.wait(failed);
       EXPECT_EQ(status.kind(), ErrorKind::kInvalidArgument);
       EXPECT_EQ(status.message(), engine.rank() == 1
@@ -174,10 +174,11 @@ TEST_P(RowsTogetherTest, SplitsOfOneRankThatCannotBeFailEverywhere) {
       Request scatter = of(Collective::kScatter, "y", mine);
       scatter.signature.root = 2;
       scatter.splits = {{1, 1}};  // which only the root's are looked at
-      EXPECT_NE(
-          engine.wait(engine.submit(scatter)).message().find(engine.rank() == 2 ? "3 ranks, these are 2" : "rank 2"),
-          std::string::npos);
-      const auto good = engine.submit(of(Collective::kAlltoall, "x", mine));
+      EXPECT_NE(engine.wait(submit_request(engine, scatter))
+                    .message()
+                    .find(engine.rank() == 2 ? "3 ranks, these are 2" : "rank 2"),
+                std::string::npos);
+      const auto good = submit_request(engine, of(Collective::kAlltoall, "x", mine));
       EXPECT_TRUE(engine.wait(good).ok());
       EXPECT_EQ(output_of(*good), (Values{0, 1, 2}));
     }

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "call_of_one.hpp"
 #include "engine/coming.hpp"
 #include "engine/conformance.hpp"
 #include "engine/sets.hpp"
@@ -168,9 +169,10 @@ TEST(Scan, RepeatedCallsMeet) {
         std::vector<float> values(33, static_cast<float>(rank + step));
         const std::int64_t shape = 33;
         auto* memory = reinterpret_cast<std::byte*>(values.data());
-        const Call call{
-            {.collective = Collective::kScan}, is_named ? "s" : "", DataType::kFloat32, {&shape, 1}, {memory, memory}};
-        const auto repeated = engine.repeat(call);
+        testing::CallOfOne call({.collective = Collective::kScan}, is_named ? "s" : "");
+        call.tensor.shape = {&shape, 1};
+        call.tensor.memory = {memory, memory};
+        const auto repeated = repeat(engine, call);
         if (!repeated || *repeated != nullptr) {
           ASSERT_TRUE(engine.wait(repeated ? *repeated : submit(engine, make_request(call))).ok());
         }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/engine.hpp"
+#include "engine/requests.hpp"
 
 namespace ciranda::testing {
 
@@ -22,7 +23,7 @@ inline Request bare(Collective collective, std::vector<std::int64_t> arguments =
 
 // By all ranks of the world. The id of the set.
 inline std::uint32_t add_set(Engine& engine, std::vector<std::int64_t> ranks) {
-  const auto operation = engine.submit(bare(Collective::kAddProcessSet, std::move(ranks)));
+  const auto operation = submit_request(engine, bare(Collective::kAddProcessSet, std::move(ranks)));
   const Status status = engine.wait(operation);
   EXPECT_TRUE(status.ok()) << status.message();
   return static_cast<std::uint32_t>(operation->value());

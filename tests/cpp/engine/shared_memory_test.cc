@@ -33,7 +33,8 @@ std::vector<float> sum(Engine& engine, const std::string& name, Allocate allocat
   for (std::size_t i = 0; i < kCount; ++i) {
     values[i] = 1.0F / static_cast<float>(i + 3 * static_cast<std::size_t>(engine.rank()) + 1);
   }
-  const auto operation = engine.submit(request(Collective::kAllreduce, name, DataType::kFloat32, {kCount}, values));
+  const auto operation =
+      submit_request(engine, request(Collective::kAllreduce, name, DataType::kFloat32, {kCount}, values));
   EXPECT_TRUE(engine.wait(operation).ok());
   return {values, values + kCount};
 }

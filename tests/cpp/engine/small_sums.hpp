@@ -32,7 +32,7 @@ inline Status sum(Engine& engine, const std::string& name, std::vector<float>& v
   Request r = sum_of(name, values);
   r.is_awaited = is_awaited;
   r.process_set = process_set;
-  const Engine::OperationPtr operation = engine.submit(std::move(r));
+  const Engine::OperationPtr operation = submit_request(engine, std::move(r));
   if (!is_awaited) poll_until_done(engine, operation);
   return engine.wait(operation);
 }

@@ -35,7 +35,7 @@ WorldOptions impatient(bool with_arena) {
 // Carries the request out, and runs the progress loop no further until it may go on.
 void stop_when_done(Engine& engine, Request r, std::latch& has_stopped, std::latch& goes_on) {
   r.calls_back_directly = true;
-  const auto operation = engine.submit(std::move(r), [&](const Operation&) {
+  const auto operation = submit_request(engine, std::move(r), [&](const Operation&) {
     has_stopped.count_down();
     goes_on.wait();
   });
@@ -56,7 +56,8 @@ TEST_P(StallTest, AMissingRankIsNamedThenTheTensorFailsAndTheEngineGoesOn) {
     world.run([&](Engine& engine) {
       float value = 1;
       const auto reduce = [&](const std::string& name) {
-        return engine.wait(engine.submit(request(Collective::kAllreduce, name, DataType::kFloat32, {1}, &value)));
+        return engine.wait(
+            submit_request(engine, request(Collective::kAllreduce, name, DataType::kFloat32, {1}, &value)));
       };
       ASSERT_TRUE(reduce("before").ok());
       if (engine.rank() == missing) others_have_failed.wait();
@@ -91,7 +92,8 @@ TEST_P(StallTest, ZeroMeansNever) {
       // Not waiting for anything but time to pass: longer than what the other tests call a stall.
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
-    const auto operation = engine.submit(request(Collective::kAllreduce, "late", DataType::kFloat32, {1}, &value));
+    const auto operation =
+        submit_request(engine, request(Collective::kAllreduce, "late", DataType::kFloat32, {1}, &value));
     EXPECT_TRUE((engine.rank() == 1 ? engine.wait(operation) : late.wait(engine, operation)).ok());
   });
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
@@ -114,9 +116,10 @@ TEST_P(StallTest, ACoordinatorThatStopsIsNamed) {
       stop_when_done(engine, std::move(first), has_stopped, goes_on);
       return;
     }
-    EXPECT_TRUE(engine.wait(engine.submit(std::move(first))).ok());
+    EXPECT_TRUE(engine.wait(submit_request(engine, std::move(first))).ok());
     has_stopped.wait();
-    status = engine.wait(engine.submit(request(Collective::kAllreduce, "next", DataType::kFloat32, {1}, &value)));
+    status =
+        engine.wait(submit_request(engine, request(Collective::kAllreduce, "next", DataType::kFloat32, {1}, &value)));
     goes_on.count_down();
   });
   const std::string printed = ::testing::internal::GetCapturedStderr();
@@ -143,10 +146,11 @@ TEST(StallOfARelay, IsNamedToThoseWhoHearThroughIt) {
       stop_when_done(engine, std::move(first), has_stopped, goes_on);
       return;
     }
-    EXPECT_TRUE(engine.wait(engine.submit(std::move(first))).ok());
+    EXPECT_TRUE(engine.wait(submit_request(engine, std::move(first))).ok());
     has_stopped.wait();
     auto& status = statuses[static_cast<std::size_t>(engine.rank())];
-    status = engine.wait(engine.submit(request(Collective::kAllreduce, "next", DataType::kFloat32, {1}, &value)));
+    status =
+        engine.wait(submit_request(engine, request(Collective::kAllreduce, "next", DataType::kFloat32, {1}, &value)));
     if (engine.rank() == 2) goes_on.count_down();
   });
   const std::string printed = ::testing::internal::GetCapturedStderr();
@@ -178,16 +182,16 @@ TEST_P(StallTest, ARankThatStopsInTheMiddleOfTheDataIsNamed) {
     const auto submit_small = [&](Operation::Callback callback) {
       Request r = request(Collective::kAllreduce, "small", DataType::kFloat32, {1}, &small[1]);
       r.calls_back_directly = true;
-      return engine.submit(std::move(r), std::move(callback));
+      return submit_request(engine, std::move(r), std::move(callback));
     };
     const auto submit_large = [&] {
-      return engine.submit(request(Collective::kAllreduce, "large", DataType::kInt64, {50'000}, large.data()));
+      return submit_request(engine, request(Collective::kAllreduce, "large", DataType::kInt64, {50'000}, large.data()));
     };
     if (engine.rank() == 0) {
       static_cast<void>(submit_small(nullptr));
       auto operation = submit_large();
       rank_0_has_submitted.count_down();
-      EXPECT_TRUE(engine.wait(engine.submit(go())).ok());
+      EXPECT_TRUE(engine.wait(submit_request(engine, go())).ok());
       statuses[0] = engine.wait(operation);
       rank_0_has_failed.count_down();
     } else {
@@ -195,7 +199,7 @@ TEST_P(StallTest, ARankThatStopsInTheMiddleOfTheDataIsNamed) {
       Engine::OperationPtr operation;
       std::latch has_submitted(1);
       // What a callback submits is taken in by one iteration, and so travels together.
-      static_cast<void>(engine.submit(go(), [&](const Operation&) {
+      static_cast<void>(submit_request(engine, go(), [&](const Operation&) {
         static_cast<void>(submit_small([&](const Operation&) { rank_0_has_failed.wait(); }));
         operation = submit_large();
         has_submitted.count_down();

@@ -44,7 +44,7 @@ class Summing {
     Request r = request(Collective::kAllreduce, std::move(name), DataType::kFloat32, {3}, values_.data());
     r.process_set = process_set;
     r.is_awaited = callback == nullptr;
-    operation_ = engine.submit(std::move(r), std::move(callback));
+    operation_ = submit_request(engine, std::move(r), std::move(callback));
   }
   Status wait(const Engine::Interrupted& interrupted = nullptr) { return engine_.wait(operation_, interrupted); }
 

@@ -42,7 +42,7 @@ class StrangeMessages : public ::testing::Test {
     r.signature.collective = collective;
     r.signature.arguments = std::move(arguments);
     for (PlayedRank* rank : {&rank_1_, &rank_2_}) rank->say(0, 0, RequestMessage{name, r.signature, false});
-    const auto operation = engine_->submit(std::move(r));
+    const auto operation = submit_request(*engine_, std::move(r));
     const Status status = engine_->wait(operation);
     EXPECT_TRUE(status.ok()) << status.message();
     return operation->value();
@@ -78,7 +78,8 @@ void expect_refused(std::vector<std::vector<std::int64_t>> first_dims) {
   const auto engine = Engine::create(fabric.take_mesh(1), impatient_config());
   PlayedRank coordinator(fabric.take_mesh(0));
   std::vector<float> rows(3, 1);
-  const auto operation = engine->submit(request(Collective::kAllgather, "g", DataType::kFloat32, {3}, rows.data()));
+  const auto operation =
+      submit_request(*engine, request(Collective::kAllgather, "g", DataType::kFloat32, {3}, rows.data()));
   const auto reported = coordinator.hear<RequestMessage>(1);
   ASSERT_TRUE(reported.has_value());
   EXPECT_EQ(reported->name, "g");
@@ -115,8 +116,10 @@ TEST(StrangeLog, ThatJoinsWhatCannotBeOneIsRefused) {
   PlayedRank coordinator(fabric.take_mesh(0));
   std::vector<float> rows(3, 1);
   std::vector<float> sums(3, 1);
-  const auto gathered = engine->submit(request(Collective::kAllgather, "g", DataType::kFloat32, {3}, rows.data()));
-  const auto summed = engine->submit(request(Collective::kAllreduce, "s", DataType::kFloat32, {3}, sums.data()));
+  const auto gathered =
+      submit_request(*engine, request(Collective::kAllgather, "g", DataType::kFloat32, {3}, rows.data()));
+  const auto summed =
+      submit_request(*engine, request(Collective::kAllreduce, "s", DataType::kFloat32, {3}, sums.data()));
   ASSERT_TRUE(coordinator.hear<RequestMessage>(1).has_value());
   ASSERT_TRUE(coordinator.hear<RequestMessage>(1).has_value());
   ExecuteEntry both;

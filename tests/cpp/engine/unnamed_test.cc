@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "call_of_one.hpp"
 #include "engine/engine.hpp"
 #include "engine/sets.hpp"
 #include "engine/small_sums.hpp"
@@ -50,8 +51,9 @@ class Unnamed {
     constexpr std::array<std::size_t, kKinds> kCounts{1, 100, 33, 3000, 2, 70000, 40000, 50, 20000};
     values_.assign(count != 0 ? count : kCounts[static_cast<std::size_t>(kind)], static_cast<float>(rank + step));
     shape_ = static_cast<std::int64_t>(values_.size());
-    call_.shape = {&shape_, 1};
-    call_.memory = {reinterpret_cast<const std::byte*>(values_.data()), reinterpret_cast<std::byte*>(values_.data())};
+    call_.tensor.shape = {&shape_, 1};
+    call_.tensor.memory = {reinterpret_cast<const std::byte*>(values_.data()),
+                           reinterpret_cast<std::byte*>(values_.data())};
     if (is_broadcast()) {
       call_.collective = Collective::kBroadcast;
       call_.root = 1;
@@ -60,7 +62,7 @@ class Unnamed {
     if (is_allgather()) {
       call_.collective = Collective::kAllgather;
       all_.assign(kMostRanks * values_.size(), -1);
-      call_.memory.output = reinterpret_cast<std::byte*>(all_.data());
+      call_.tensor.memory.output = reinterpret_cast<std::byte*>(all_.data());
     }
   }
   Unnamed(const Unnamed&) = delete;
@@ -68,14 +70,14 @@ class Unnamed {
 
   // As a blocking call does.
   Status perform(Engine& engine) {
-    const auto repeated = engine.repeat(call_);
+    const auto repeated = repeat(engine, call_);
     if (repeated && *repeated == nullptr) return {};
-    return engine.wait(repeated ? *repeated : engine.submit(make_request(call_)));
+    return engine.wait(repeated ? *repeated : submit_request(engine, make_request(call_)));
   }
   Engine::OperationPtr submit(Engine& engine) {
     Request request = make_request(call_);
     request.is_awaited = false;
-    return engine.submit(std::move(request));
+    return submit_request(engine, std::move(request));
   }
 
   void expect_result(int n_ranks) const {
@@ -101,7 +103,7 @@ class Unnamed {
   std::vector<float> values_;
   std::vector<float> all_;  // what is gathered
   std::int64_t shape_ = 0;
-  Call call_;
+  testing::CallOfOne call_;
 };
 
 TEST(UnnamedCalls, AreMetForWhateverTheirOrder) {
@@ -147,7 +149,7 @@ TEST(UnnamedCalls, OfSeveralTensorsAreMet) {
         group.signature.tensors.push_back({DataType::kFloat32, {200}});
         auto* const memory = reinterpret_cast<std::byte*>(second.data());
         group.memory.push_back({memory, memory});
-        EXPECT_TRUE(engine.wait(engine.submit(std::move(group))).ok());
+        EXPECT_TRUE(engine.wait(submit_request(engine, std::move(group))).ok());
         EXPECT_EQ(first, std::vector<float>(first.size(), sum)) << step;
         EXPECT_EQ(second, std::vector<float>(second.size(), 2 * sum)) << step;
       };
@@ -171,7 +173,7 @@ TEST(UnnamedCalls, ThatGatherAsManyRowsOfEachAreMet) {
         Request r = unnamed_sum_of(rows);
         r.signature.collective = Collective::kAllgather;
         r.memory.front().output = nullptr;
-        const Engine::OperationPtr operation = engine.submit(std::move(r));
+        const Engine::OperationPtr operation = submit_request(engine, std::move(r));
         const Status status = engine.wait(operation);
         ASSERT_TRUE(status.ok()) << status.message();
         std::vector<float> expected;
@@ -201,7 +203,7 @@ TEST(UnnamedCalls, ThatGatherRowsOfNoBytesAreTold) {
       float nothing = 0;
       r.memory.push_back({reinterpret_cast<const std::byte*>(&nothing), nullptr});
       r.is_awaited = true;
-      const Engine::OperationPtr operation = engine.submit(std::move(r));
+      const Engine::OperationPtr operation = submit_request(engine, std::move(r));
       ASSERT_TRUE(engine.wait(operation).ok());
       ASSERT_EQ(operation->outputs().at(0).shape, (Shape{rows[0] + rows[1], 0})) << step;
     }
@@ -249,7 +251,7 @@ TEST(UnnamedCalls, OfAProcessSetAreMetWhateverItsRanksCallInTheWorld) {
       r.is_awaited = to == set;
       r.process_set = to;
       r.lane = to == set ? lane : 0;
-      return engine.submit(std::move(r));
+      return submit_request(engine, std::move(r));
     };
     const auto perform = [&](int step) {
       const auto of_rank = static_cast<float>(engine.rank() + step);
@@ -388,7 +390,7 @@ TEST(UnnamedCalls, GoOnWithoutWhoHasJoinedAndAreCountedAnewWhenAllHave) {
           call.expect_result(2);
         }
       }
-      ASSERT_TRUE(engine.wait(engine.submit(bare(Collective::kJoin))).ok());
+      ASSERT_TRUE(engine.wait(submit_request(engine, bare(Collective::kJoin))).ok());
     }
   });
 }

@@ -115,7 +115,8 @@ TEST(Waits, ThatBeginWhileAnotherThreadArmsAreSeenByIt) {
   TwoRanks<HoldingMesh> ranks(1, config);
   HoldingMesh& mesh = ranks.mesh();
   float value = 1;
-  const auto operation = ranks.engine().submit(request(Collective::kAllreduce, "x", DataType::kFloat32, {1}, &value));
+  const auto operation =
+      submit_request(ranks.engine(), request(Collective::kAllreduce, "x", DataType::kFloat32, {1}, &value));
   mesh.hold();
   std::thread waiter([&] {
     // Asked before it sleeps, for a second at most.
@@ -129,7 +130,7 @@ TEST(Waits, ThatBeginWhileAnotherThreadArmsAreSeenByIt) {
   EXPECT_NE(mesh.who_awaits(), waiter.get_id()) << "it had to wake and look for itself";
   float other = 2;
   auto missing = request(Collective::kAllreduce, "x", DataType::kFloat32, {1}, &other);
-  EXPECT_TRUE(ranks.other().wait(ranks.other().submit(std::move(missing))).ok());
+  EXPECT_TRUE(ranks.other().wait(submit_request(ranks.other(), std::move(missing))).ok());
   waiter.join();
 }
 
@@ -176,10 +177,12 @@ TEST(Waits, LeaveTheBackgroundThreadItsDeadline) {
   SleepersMesh& mesh = ranks.mesh();
   EXPECT_FALSE(mesh.wakes_by_itself_after_kicks()) << "nothing has been called";
   float value = 1;
-  const auto operation = ranks.engine().submit(request(Collective::kAllreduce, "x", DataType::kFloat32, {1}, &value));
+  const auto operation =
+      submit_request(ranks.engine(), request(Collective::kAllreduce, "x", DataType::kFloat32, {1}, &value));
   EXPECT_TRUE(mesh.wakes_by_itself_after_kicks()) << "the other rank may never come";
   float missing = 2;
-  const auto last = ranks.other().submit(request(Collective::kAllreduce, "x", DataType::kFloat32, {1}, &missing));
+  const auto last =
+      submit_request(ranks.other(), request(Collective::kAllreduce, "x", DataType::kFloat32, {1}, &missing));
   EXPECT_TRUE(ranks.engine().wait(operation).ok());
   EXPECT_TRUE(ranks.other().wait(last).ok());
   EXPECT_TRUE(mesh.wakes_by_itself_after_kicks()) << "it will once, for nothing";
@@ -198,8 +201,10 @@ TEST(Waits, LeaveTheBackgroundThreadADeadlineThatIsOverBeforeItWakes) {
     mesh.keep_kicks(true);
     float value = 1;
     float missing = 2;
-    const auto operation = ranks.engine().submit(request(Collective::kAllreduce, "x", DataType::kFloat32, {1}, &value));
-    const auto last = ranks.other().submit(request(Collective::kAllreduce, "x", DataType::kFloat32, {1}, &missing));
+    const auto operation =
+        submit_request(ranks.engine(), request(Collective::kAllreduce, "x", DataType::kFloat32, {1}, &value));
+    const auto last =
+        submit_request(ranks.other(), request(Collective::kAllreduce, "x", DataType::kFloat32, {1}, &missing));
     EXPECT_TRUE(ranks.engine().wait(operation).ok());
     EXPECT_TRUE(ranks.other().wait(last).ok());
     mesh.keep_kicks(false);

@@ -37,12 +37,12 @@ TEST_P(WeightedTest, WeighsThoseThatHaveNotJoinedByTheirOwn) {
       for (const std::size_t count : {3U, 100'000U}) {
         std::vector<double> values(count, engine.rank());
         const double weight = engine.rank() == 0 ? 1 : 3;
-        const auto average = engine.submit(average_of(values, "x" + std::to_string(count), weight));
+        const auto average = submit_request(engine, average_of(values, "x" + std::to_string(count), weight));
         ASSERT_TRUE(engine.wait(average).ok());
         ASSERT_EQ(values.back(), (1 * 0 + 3 * 2) / 4.0);
       }
     }
-    ASSERT_TRUE(engine.wait(engine.submit(bare(Collective::kJoin))).ok());
+    ASSERT_TRUE(engine.wait(submit_request(engine, bare(Collective::kJoin))).ok());
   });
 }
 
@@ -56,7 +56,8 @@ TEST_P(WeightedTest, OfManyAtOnceEachHasItsOwnWeights) {
       std::vector<Engine::OperationPtr> averages;
       for (std::size_t i = 0; i < values.size(); ++i) {
         const auto k = static_cast<double>(i / 2);  // two of the same weights, and others after them
-        averages.push_back(engine.submit(average_of(values[i], "x" + std::to_string(i), 1 + k * engine.rank())));
+        averages.push_back(
+            submit_request(engine, average_of(values[i], "x" + std::to_string(i), 1 + k * engine.rank())));
       }
       for (std::size_t i = 0; i < values.size(); ++i) {
         ASSERT_TRUE(engine.wait(averages[i]).ok());

@@ -14,6 +14,7 @@
 
 #include "engine/engine.hpp"
 #include "engine/homes.hpp"
+#include "engine/requests.hpp"
 #include "transport/loopback_fabric.hpp"
 
 namespace ciranda::testing {
@@ -171,7 +172,7 @@ inline void poll_until_done(Engine& engine, const Engine::OperationPtr& operatio
 // goes by the log, also if the caller waits next.
 inline Engine::OperationPtr submit(Engine& engine, Request r) {
   const bool is_awaited = r.is_awaited;
-  Engine::OperationPtr operation = engine.submit(std::move(r));
+  Engine::OperationPtr operation = submit_request(engine, std::move(r));
   if (!is_awaited) engine.poll(operation);
   return operation;
 }

@@ -33,6 +33,7 @@ from ciranda._ops import (
     Product,
     Sum,
     submit_transfer,
+    terms_of,
 )
 from ciranda.errors import InvalidArgumentError, NotSupportedError
 from ciranda.torch.distributed import formed_sets, sparse
@@ -205,21 +206,10 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
         is_early: bool = False,
     ) -> _core.Operation:
         """Submit a call. `is_early`: who calls waits soon."""
-        return (world.engine or engine()).submit(
-            collective,
-            inputs,
-            outputs,
-            None,
-            op,
-            root,
-            1.0,
-            1.0,
-            False,
-            splits,
-            self._set,
-            is_awaited=not getattr(opts, "asyncOp", True),
-            is_early=is_early,
-        )
+        waits_at_once = not getattr(opts, "asyncOp", True)
+        how = _core.EARLY if is_early else _core.AWAITED if waits_at_once else 0
+        terms = terms_of(collective, op, root)
+        return (world.engine or engine()).submit(terms, inputs, outputs, None, self._set, splits, how=how)
 
     def _work(
         self, operation: _core.Operation, result: list[Tensor], finish: Callable[[_core.Operation], None]
