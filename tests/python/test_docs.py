@@ -16,10 +16,16 @@ import pytest
 ROOT = Path(__file__).parents[2]
 IN_TURN = ROOT / "tests" / "multiprocess" / "in_turn.py"
 PAGES = sorted(
-    [ROOT / "README.md", ROOT / "benchmarks" / "README.md", ROOT / "examples" / "README.md", *ROOT.glob("docs/**/*.md")]
+    [
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+        *(ROOT / folder / "README.md" for folder in ("benchmarks", "cpp", "examples")),
+        *ROOT.glob("docs/**/*.md"),
+    ]
 )
 BLOCK = re.compile(r"^<!-- run(?::(?P<options>[^>]*?))? -->\n```(?P<language>\w+)\n(?P<code>.*?)^```$", re.S | re.M)
 PYTHON = re.compile(r"(?P<before>[^\n]*)\n```python\n")
+TO_HEADING = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*\.md)?#([^)\s]+)\)")
+HEADING = re.compile(r"^#{1,6} (.+)$|<a id=\"([^\"]+)\"", re.M)
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(?:#[^)]*)?\)|<img[^>]* src=\"(?!https?:)([^\"]+)\"")
 
 
@@ -95,6 +101,23 @@ def test_links_lead_somewhere(page: Path) -> None:
     links = [a or b for a, b in LINK.findall(page.read_text(encoding="utf-8"))]
     missing = [link for link in links if not (page.parent / link).exists()]
     assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_to_headings_lead_somewhere(page: Path) -> None:
+    links = TO_HEADING.findall(page.read_text(encoding="utf-8"))
+    missing = [f"{path}#{name}" for path, name in links if name not in anchors(page.parent / path if path else page)]
+    assert not missing
+
+
+def anchors(page: Path) -> set[str]:
+    """The names of the headings, as GitHub makes them of their text, and those that the page gives itself."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
+    names = set()
+    for heading, name in HEADING.findall(text):
+        shown = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        names.add(name or re.sub(r"[^\w\- ]", "", shown.lower()).replace(" ", "-"))
+    return names
 
 
 def test_functions_that_a_page_follows_are_where_it_says() -> None:
