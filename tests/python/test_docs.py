@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -118,6 +119,18 @@ def anchors(page: Path) -> set[str]:
         shown = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
         names.add(name or re.sub(r"[^\w\- ]", "", shown.lower()).replace(" ", "-"))
     return names
+
+
+def test_the_page_of_threads_says_who_may_use_a_folder() -> None:
+    page = (ROOT / "docs" / "threads.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", page[page.index("| folder | used by |") :], re.M))
+    layers = runpy.run_path(str(ROOT / "tools" / "check_layers.py"))["ALLOWED"]
+    allowed = {"include" if name == "ciranda" else name: uses for name, uses in layers.items()}
+    for folder in allowed:
+        said = set(re.findall(r"`(\w+)`", rows[folder]))
+        users = allowed.keys() - said - {folder} if rows[folder].startswith("all but") else said
+        used_as = "ciranda" if folder == "include" else folder
+        assert users == {user for user, uses in allowed.items() if used_as in uses}, folder
 
 
 def test_functions_that_a_page_follows_are_where_it_says() -> None:
