@@ -314,6 +314,7 @@ lint-python: $(VENV)/.installed-test $(VENV)/.installed-horovod
 	$(BIN)/mypy
 	$(BIN)/python tools/make_reference.py --check
 	$(BIN)/python tools/check_imports.py
+	$(BIN)/python tools/check_prose.py
 
 lint-cpp: build/release/build.ninja
 	$(BIN)/python tools/check_layers.py

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -16,10 +17,16 @@ import pytest
 ROOT = Path(__file__).parents[2]
 IN_TURN = ROOT / "tests" / "multiprocess" / "in_turn.py"
 PAGES = sorted(
-    [ROOT / "README.md", ROOT / "benchmarks" / "README.md", ROOT / "examples" / "README.md", *ROOT.glob("docs/**/*.md")]
+    [
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+        *(ROOT / folder / "README.md" for folder in ("benchmarks", "cpp", "examples")),
+        *ROOT.glob("docs/**/*.md"),
+    ]
 )
 BLOCK = re.compile(r"^<!-- run(?::(?P<options>[^>]*?))? -->\n```(?P<language>\w+)\n(?P<code>.*?)^```$", re.S | re.M)
 PYTHON = re.compile(r"(?P<before>[^\n]*)\n```python\n")
+TO_HEADING = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*\.md)?#([^)\s]+)\)")
+HEADING = re.compile(r"^#{1,6} (.+)$|<a id=\"([^\"]+)\"", re.M)
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(?:#[^)]*)?\)|<img[^>]* src=\"(?!https?:)([^\"]+)\"")
 
 
@@ -95,6 +102,35 @@ def test_links_lead_somewhere(page: Path) -> None:
     links = [a or b for a, b in LINK.findall(page.read_text(encoding="utf-8"))]
     missing = [link for link in links if not (page.parent / link).exists()]
     assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_to_headings_lead_somewhere(page: Path) -> None:
+    links = TO_HEADING.findall(page.read_text(encoding="utf-8"))
+    missing = [f"{path}#{name}" for path, name in links if name not in anchors(page.parent / path if path else page)]
+    assert not missing
+
+
+def anchors(page: Path) -> set[str]:
+    """The names of the headings, as GitHub makes them of their text, and those that the page gives itself."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
+    names = set()
+    for heading, name in HEADING.findall(text):
+        shown = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        names.add(name or re.sub(r"[^\w\- ]", "", shown.lower()).replace(" ", "-"))
+    return names
+
+
+def test_the_page_of_threads_says_who_may_use_a_folder() -> None:
+    page = (ROOT / "docs" / "threads.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", page[page.index("| folder | used by |") :], re.M))
+    layers = runpy.run_path(str(ROOT / "tools" / "check_layers.py"))["ALLOWED"]
+    allowed = {"include" if name == "ciranda" else name: uses for name, uses in layers.items()}
+    for folder in allowed:
+        said = set(re.findall(r"`(\w+)`", rows[folder]))
+        users = allowed.keys() - said - {folder} if rows[folder].startswith("all but") else said
+        used_as = "ciranda" if folder == "include" else folder
+        assert users == {user for user, uses in allowed.items() if used_as in uses}, folder
 
 
 def test_functions_that_a_page_follows_are_where_it_says() -> None:

@@ -140,6 +140,50 @@ def test_a_world_of_imports_is_told(tmp_path: Path) -> None:
         assert f"package.{name} imports package." in done.stdout
 
 
+LONG = "word " * 24 + "word"  # 124 characters
+
+
+@pytest.mark.parametrize(
+    ("text", "is_offence"),
+    [
+        (LONG, True),
+        (f"- {LONG}", True),
+        (f"> {LONG}", True),
+        (f"1. the command `{LONG}`", True),
+        (f"[a link](https://example.org/{'x' * 100}), then more", True),
+        (f"```\ncode\n```\n{LONG}", True),
+        (LONG[:120], False),
+        (f"```bash\n{LONG}\n```", False),
+        (f"~~~~\n~~~\n{LONG}\n~~~~", False),
+        (f"| {LONG} |", False),
+        (f"## {LONG}", False),
+        (f"<!-- not run: {LONG} -->", False),
+        (f"- [{LONG}](page.md)", False),
+        (f"![{LONG}](picture.png)", False),
+        (f"  `{LONG}`", False),
+    ],
+)
+def test_a_long_line_of_prose_is_named(tmp_path: Path, text: str, *, is_offence: bool) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"# A page\n\n{text}\n", encoding="utf-8")
+    done = run_tool("check_prose.py", tmp_path)
+    assert done.returncode == is_offence, done.stdout
+    line = 3 + text.count("\n")
+    assert (f"{page}:{line}: " in done.stdout) == is_offence
+    assert f"check_prose: {int(is_offence)} offences" in done.stdout
+
+
+def test_prose_that_git_ignores_is_not_read(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / ".gitignore").write_text("build/\n")
+    for folder in ("build", "docs"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "page.md").write_text(LONG)
+    done = run_tool("check_prose.py", tmp_path)
+    assert f"{tmp_path / 'docs' / 'page.md'}:1: 124 characters" in done.stdout
+    assert "check_prose: 1 offences" in done.stdout
+
+
 def test_what_the_tests_start_hears_of_hang_ups_and_ctrl_c_under_nohup() -> None:
     """As the launcher's tests need: who starts pytest may have it ignore both, and children inherit that."""
     shown = "from signal import *; print(*(getsignal(number) is SIG_IGN for number in (SIGHUP, SIGINT)))"
