@@ -20,7 +20,7 @@ constexpr double kMaxSeconds = 1e9;
 constexpr double kMiB = 1024.0 * 1024.0;
 constexpr double kGiB = 1024.0 * kMiB;
 
-// Rows of each type. Behind the meaning: where the value goes, if it is an integer, a real, a boolean, a text.
+// Table rows by type of setting. `field` is the member of Config that gets the value.
 constexpr Setting integer(std::string_view name, std::string_view horovod, std::int64_t Config::*field, double lowest,
                           double highest, std::string_view meaning) {
   return {name, horovod, SettingType::kInteger, lowest, highest, meaning, field};
@@ -183,7 +183,7 @@ std::optional<bool> parse_boolean(const std::string& given) {
   return std::nullopt;
 }
 
-// "a, b or c"
+// Joins the words to "a, b or c".
 std::string list_of(std::span<const std::string_view> words) {
   std::string list;
   for (std::size_t i = 0; i < words.size(); ++i) {
@@ -301,7 +301,7 @@ Result<Config> read_config(const GetEnv& get_env) {
 GetEnv environment() {
   return [](const std::string& variable) -> std::optional<std::string> {
     const char* value =
-        std::getenv(variable.c_str());  // NOLINT(concurrency-mt-unsafe): nobody sets variables meanwhile
+        std::getenv(variable.c_str());  // NOLINT(concurrency-mt-unsafe): no thread sets variables meanwhile
     if (value == nullptr) return std::nullopt;
     return std::string(value);
   };

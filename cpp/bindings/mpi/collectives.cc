@@ -1,4 +1,4 @@
-// MPI's collectives, for communicators in any order of ranks: the engine's results are in the order of the world.
+// MPI's collectives. The ranks of a communicator may have any order; the engine's results are in the world's order.
 #include <cstddef>
 #include <cstring>
 #include <vector>

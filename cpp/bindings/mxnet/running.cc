@@ -19,7 +19,7 @@ constexpr const char* kBinding = "ciranda.mxnet";
 constexpr std::int32_t kShapeOfNothing = 7;
 
 PushedNames& pushed_names() {
-  static PushedNames* const names = new PushedNames;  // never freed: calls may end while the process does
+  static PushedNames* const names = new PushedNames;  // never freed: calls may end while the process ends
   return *names;
 }
 
@@ -139,7 +139,7 @@ std::string Running::take_tensors() {
     void* output = nullptr;
     int ndim = 0;
     const std::int64_t* shape = nullptr;
-    // An input that shares memory with a written array is one that this operation may write.
+    // If an input shares memory with a written array, the operation may write the input, too.
     std::string problem = carrier_ ? "" : data_to_write(outputs_[i].get(), &output);
     if (problem.empty()) {
       problem = writes(inputs_[i].get()) ? data_to_write(inputs_[i].get(), &input)

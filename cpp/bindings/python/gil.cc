@@ -11,7 +11,7 @@ namespace ciranda::python {
 
 namespace {
 
-// The threads that are taking the GIL back, and whether further threads may.
+// Counts the threads that are taking the GIL back, and can prevent further threads from doing so.
 class Return {
  public:
   bool is_closed_to_this_thread() const { return is_closed_ && closed_by_ != std::this_thread::get_id(); }

@@ -12,8 +12,8 @@
 namespace ciranda::python {
 namespace {
 
-// The queue for Python. Needs the GIL, which next() releases while it sleeps. Watched operations keep the queue alive
-// until they are done.
+// The Python object of a CompletionQueue. Needs the GIL, which next() releases while it sleeps. Watched operations keep
+// the queue alive until they are done.
 class QueueHandle {
  public:
   void watch(OperationHandle& operation, std::uint64_t key, std::optional<double> seconds) {

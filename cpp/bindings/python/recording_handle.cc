@@ -8,7 +8,7 @@ namespace {
 
 nb::str text(std::string_view of) { return nb::str(std::string(of).c_str()); }
 
-// A name may have been cut in the middle of a character.
+// Replaces invalid UTF-8: the recorder may have cut a name in the middle of a character.
 nb::object name_of(const Record& record) {
   return nb::steal(PyUnicode_DecodeUTF8(record.name.data(), static_cast<Py_ssize_t>(record.name.size()), "replace"));
 }
