@@ -99,7 +99,7 @@ using ReadyReport = std::variant<RequestMessage, ReadyMessage, GroupsMessage, Du
 
 struct RelayedMessage {
   struct Item {
-    std::vector<std::int32_t> ranks;  // that send the report; empty: all ranks of the subtree
+    std::vector<std::int32_t> ranks;  // the senders of the report; empty: all ranks of the subtree
     ReadyReport report;
   };
   std::vector<Item> items;

@@ -78,7 +78,7 @@ Result<std::optional<HostCosts>> parse(std::string_view text, const CostsFile& f
   for (const HostCost& each : kHostCosts) {
     if (Status status = parse_line(take_line(text), each, costs); !status.ok()) return status;
   }
-  if (!text.empty()) return Status::invalid_argument("it goes on after its last line");
+  if (!text.empty()) return Status::invalid_argument("it has text after its last line");
   return std::optional(costs);
 }
 

@@ -63,7 +63,7 @@ Timeline::~Timeline() {
   put(text);
   if (n_told_lost_ > 0) {
     logger_.warning("the timeline " + path_ + " lacks " + std::to_string(n_told_lost_) +
-                    " calls, which came faster than they could be written");
+                    " calls, because they completed faster than they could be written");
   }
 }
 

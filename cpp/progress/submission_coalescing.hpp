@@ -69,7 +69,7 @@ class SubmissionCoalescing {
     is_watched_.store(false);
   }
 
-  // The watcher's next sleep, while the burst continues.
+  // The duration of the watcher's next sleep, while the burst continues.
   std::chrono::nanoseconds until_next_look(TimePoint now) const {
     const auto lasts = now - TimePoint(began_.load(std::memory_order_relaxed));
     return std::clamp<std::chrono::nanoseconds>(lasts / 2, kLeastBetweenLooks, kMostBetweenLooks);

@@ -215,7 +215,7 @@ class Running {
     return std::string(kBinding) + ": '" + parameters_.name + "': the ranks bring " +
            std::to_string(found.ndim == 0 ? 0 : found.shape[0]) + " rows in all, of which this rank brings " +
            std::to_string(tensor.ndim == 0 ? 0 : tensor.shape[0]) +
-           ": inside jit, where shapes are known beforehand, every rank must bring as many; call it outside jit";
+           ": inside jit, where shapes are fixed, all ranks must bring the same number; call it outside jit";
   }
 
   Parameters parameters_;

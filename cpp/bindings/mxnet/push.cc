@@ -33,7 +33,7 @@ class Operation {
     try {
       if (running_) Running::submit_nothing(std::move(running_));
     } catch (const std::exception& error) {
-      std::fprintf(stderr, "ciranda.mxnet: the other ranks could not be told of an array that has failed: %s\n",
+      std::fprintf(stderr, "ciranda.mxnet: could not inform the other ranks that an array has failed: %s\n",
                    error.what());
     }
     delete this;

@@ -115,7 +115,7 @@ std::string Running::prepare(ArrayHandle* inputs, ArrayHandle* outputs, std::siz
   if (carrier != nullptr) carrier_ = share(carrier);
   has_name_ = pushed_names().begin({world_.get(), asked_.process_set, asked_.name}, uses_, asked_.is_chained);
   if (!has_name_) {
-    return "the name is in use: the call before it by that name has not ended; wait for its result, or give each call "
+    return "the name is in use: the previous call with this name has not ended; wait for its result, or give each call "
            "its own name";
   }
   return "";

@@ -70,7 +70,7 @@ inline Labels place_labels(const std::vector<std::int64_t>& told, int rank, cons
   }
   if (n_ranks != shard.n_shards) {
     refuse(name + ": " + std::to_string(n_ranks) + " ranks take part in a sharded layer that was made for " +
-           std::to_string(shard.n_shards) + ": make it anew after the number of ranks has changed");
+           std::to_string(shard.n_shards) + ": create it again after the number of ranks has changed");
   }
   const auto n_mine = static_cast<std::int64_t>(labels.own.size());
   const auto n_all = static_cast<std::int64_t>(labels.is_here.size());

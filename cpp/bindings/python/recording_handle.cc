@@ -39,8 +39,8 @@ void RecordingHandle::stop() {
 }
 
 void bind_recording_handle(nb::module_& m) {
-  nb::class_<RecordingHandle>(m, "Recording", "What the calls of this rank do, while there is one.")
-      .def("read", &RecordingHandle::read, "Those that are done since the last read, in that order.")
+  nb::class_<RecordingHandle>(m, "Recording", "Records this rank's calls while it exists.")
+      .def("read", &RecordingHandle::read, "The calls completed since the last read, in order of completion.")
       .def_prop_ro("n_lost", &RecordingHandle::n_lost)
       .def("stop", &RecordingHandle::stop);
 }

@@ -21,8 +21,8 @@ std::string name_in_loop(const std::string& name, std::int64_t iteration, std::i
 }
 
 constexpr const char* kTooManyAtOnce =
-    " If more than 1024 iterations of a loop are under way at once, which call a function that was traced before the "
-    "loop: trace it in the loop, or give tf.while_loop at most 1024 parallel_iterations.";
+    " If this function was traced before a loop, and more than 1024 iterations of the loop call it at the same time: "
+    "trace it in the loop, or give tf.while_loop at most 1024 parallel_iterations.";
 
 void let_go(void* /*data*/, std::size_t /*len*/, void* kept) {
   std::unique_ptr<native::Kept> gone(static_cast<native::Kept*>(kept));

@@ -101,7 +101,7 @@ class Call {
  private:
   static void tell(const char* what) noexcept {
     ++counts.thrown;
-    std::fprintf(stderr, "ciranda: what a framework does when a call has ended threw an exception: %s\n", what);
+    std::fprintf(stderr, "ciranda: a framework's completion function threw an exception: %s\n", what);
   }
 
   std::unique_ptr<Held> held_;
