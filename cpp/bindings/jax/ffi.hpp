@@ -15,7 +15,7 @@ struct Error;    // made by Api::make_error; the receiver owns it
 struct Future;   // ends a call that is pending after its handler has returned
 struct Context;  // one execution of one program
 
-// The first field of every struct is its size, as known to the code that made it; the second is a chain of these.
+// The first field of every struct is its size, as known to the code that made it. The second is a chain of extensions.
 struct Extension {
   std::size_t struct_size;
   std::int32_t kind;

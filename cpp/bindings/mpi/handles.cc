@@ -17,7 +17,7 @@ constexpr std::array kDtypes{CIRANDA_MPI_DATATYPES(CIRANDA_MPI_OURS)};
 constexpr std::array kReduceOps{CIRANDA_MPI_OPS(CIRANDA_MPI_OURS)};
 #undef CIRANDA_MPI_OURS
 
-// In the same way, the handles numbered from kWithoutMeaning.
+// The names of the handles that are numbered from kWithoutMeaning.
 #define CIRANDA_MPI_NAME(name) "MPI_" #name,
 constexpr std::array kOthers{CIRANDA_MPI_CONSTANTS_WITHOUT_MEANING(CIRANDA_MPI_NAME)};
 #undef CIRANDA_MPI_NAME

@@ -1,4 +1,4 @@
-// MPI's messages between two ranks, by transfers of the engine between the two.
+// MPI's messages between two ranks. Each is a transfer of the engine between these ranks.
 #include <cstddef>
 #include <exception>
 #include <memory>

@@ -37,7 +37,7 @@ struct Asked {
   std::uint32_t set_number() const { return static_cast<std::uint32_t>(process_set); }
 };
 
-// The number of names that are in use by calls in MXNet's queues or pending in either engine.
+// The number of names of calls that are in MXNet's queues, or pending in one of the two engines.
 std::size_t n_pushed_names();
 
 class Running {
