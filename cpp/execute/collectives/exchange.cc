@@ -89,7 +89,7 @@ class SplitExchange {
     return longest;
   }
 
-  // [tensor][rank]
+  // The numbers of rows among `numbers`, as [tensor][rank].
   FirstDims rows(const std::vector<std::int64_t>& numbers) const {
     FirstDims rows(n_numbers_ - 1, std::vector<std::int64_t>(n_ranks_));
     for (std::size_t tensor = 0; tensor < rows.size(); ++tensor) {
