@@ -1,12 +1,11 @@
-// What it takes to hand in many small allreduces and be called back for each, beside handing in the same and waiting
-// for each.
+// Times many small allreduces with a callback for each, compared with waiting for each.
 //
 //   ciranda run --no-prefix -np 2 build/bench/benchmarks/cpp/callbacks [--counts 1,2,3,4,8,32,100,1000]
 //                                                                      [--bytes 4096] [--rounds 200]
 //
-// A line of JSON for each count, by rank 0. Times are medians of rounds in microseconds, from the first submission to
-// the end of the last operation, on the rank for which this takes longest; the three ways take turns, so that whatever
-// disturbs the machine disturbs all of them. A thread that is called back sleeps until the last callback wakes it.
+// Rank 0 prints a line of JSON for each count. Times are medians of rounds in microseconds, from the first submission
+// to the end of the last operation, on the slowest rank. The three ways take turns, so that a disturbance of the
+// machine affects all of them. With callbacks, the submitting thread sleeps until the last callback wakes it.
 #include <ciranda/ciranda.h>
 
 #include <algorithm>
@@ -37,7 +36,7 @@ void expect(bool is_so, const char* what) {
   if (!is_so) fail(what);
 }
 
-// How many of a round are not done.
+// The number of operations of a round that are not done.
 class Pending {
  public:
   explicit Pending(int n) : n_(n) {}
@@ -58,7 +57,7 @@ class Bench {
  public:
   Bench(ciranda_context* world, std::size_t n_bytes) : world_(world), n_values_(n_bytes / sizeof(float)) {}
 
-  // Medians of each way.
+  // Returns the median time of each way.
   std::array<double, kWays.size()> measure(int n, int n_rounds) {
     make_room(n);
     const int n_warm_up = 10;

@@ -1,5 +1,5 @@
-// Speed of reduce(): bytes read and written a second, by SIMD level, element type, number of inputs and size of a
-// tensor. "memcpy" is the machine's own limit, counted likewise. Run:
+// Measures reduce(): bytes read and written per second, by SIMD level, element type, number of inputs and tensor size.
+// "memcpy" is the machine's limit, counted in the same way. Run:
 //   kernels_bench --benchmark_filter=float32
 #include <benchmark/benchmark.h>
 
@@ -25,7 +25,7 @@ struct Free {
 };
 using Tensor = std::unique_ptr<std::byte, Free>;
 
-// Page-aligned and touched; 0x3C is an ordinary small number in every type.
+// The memory is page-aligned and touched; bytes of 0x3C are an ordinary small number in every type.
 Tensor make_tensor(std::size_t n_bytes) {
   Tensor tensor(static_cast<std::byte*>(std::aligned_alloc(4096, n_bytes)));
   std::memset(tensor.get(), 0x3C, n_bytes);
@@ -95,7 +95,7 @@ void register_size(std::size_t n_bytes) {
     for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kMax}) {
       for (const std::size_t n_inputs : {std::size_t{2}, std::size_t{3}, std::size_t{4}, std::size_t{8}}) {
         if (n_inputs == 8 && op != ReduceOp::kSum) continue;
-        if (n_inputs == 3 && op == ReduceOp::kMax) continue;  // an average of 3 is divided, of 2 and 4 multiplied
+        if (n_inputs == 3 && op == ReduceOp::kMax) continue;  // 3 inputs show an average that divides, not multiplies
         for (const SimdLevel level : {SimdLevel::kBaseline, SimdLevel::kAvx2, SimdLevel::kAvx512}) {
           if (level > ciranda::kernels::best_simd_level()) continue;
           const Reduction reduction{.dtype = dtype, .op = op, .n_average = static_cast<int>(n_inputs)};

@@ -1,20 +1,20 @@
-// What this machine can do at most, for the times of collectives to be held against.
+// Measures the limits of this machine, with which the times of collectives can be compared.
 //
 //   limits [--seconds 0.2]
 //
 // Lines of JSON:
-//   memory     how fast each of 1, 2, ... threads reads, copies and adds up, in GB/s of all, by the size of a buffer
-//              (each thread has its own; copy counts 2 bytes, add 3, for each that it writes)
-//   cache_line how long a line takes from one core to another, in ns, for each pair of cores
-//   arrival    how long a direct round of 4 bytes takes two cores without the engine, in ns: both write beside a word
-//              and count themselves in it, and read what the other has written (mean of many)
-//   handover   how long a piece takes from a core's private memory to another's, through shared memory, in us
-//              (medians): to write it there, where the writer has read last, and to read it
-//   tcp        how long a byte takes over TCP to another thread of this machine, in us, and GB/s of large pieces: over
-//              loopback, and over a pair of virtual interfaces (veth) between two network namespaces, which needs root
-//              and the program ip; by the system's own congestion control, and by reno
+//   memory     GB/s at which 1, 2, ... threads together read, copy and add, by the size of a buffer (each thread has
+//              a buffer of its own; copy counts 2 bytes, add 3, for each byte written)
+//   cache_line time of a cache line from one core to another, in ns, for each pair of cores
+//   arrival    time of a direct round of 4 bytes of two cores without the engine, in ns (the mean of many): each core
+//              writes beside a word, adds itself to the word, and reads the value of the other
+//   handover   time of data from a core's private memory to another's, through shared memory, in us (medians): to write
+//              the data to the shared memory, which the writer has read last, and to read it
+//   tcp        time of a byte over TCP to another thread of this machine, in us, and GB/s of large pieces: through the
+//              loopback, and through a pair of virtual interfaces (veth) between two network namespaces, which needs
+//              root and the program ip; with the system's default congestion control, and with reno
 //
-// Each but these two is the best of several tries: what disturbs a try makes it worse, never better.
+// All but arrival and handover are the best of several tries, because a disturbance can only make a try slower.
 #include "limits.hpp"
 
 #include <sched.h>
@@ -59,7 +59,7 @@ constexpr int kTries = 5;
 constexpr std::array<std::size_t, 7> kBufferBytes{16 << 10, 128 << 10, 512 << 10, 2 << 20,
                                                   8 << 20,  32 << 20,  128 << 20};
 
-// Runs `body` on a thread for each CPU, all at once.
+// Runs `body` on one thread for each CPU, concurrently.
 void on_each(const std::vector<int>& cpus, const std::function<void(std::size_t)>& body) {
   std::vector<std::thread> threads;
   for (std::size_t i = 0; i < cpus.size(); ++i) {
@@ -78,10 +78,10 @@ struct Buffers {
   std::vector<float> a;
   std::vector<float> b;
   std::vector<float> out;
-  float sum = 0;  // so that what was read is of use
+  float sum = 0;  // uses the values read, so that the compiler keeps the reads
 };
 
-// Several sums at once: one would wait for each addition.
+// Computes several sums at once: with a single sum, each addition would wait for the one before.
 void read_all(Buffers& buffers) {
   std::array<float, 32> sums{};
   for (std::size_t i = 0; i + sums.size() <= buffers.a.size(); i += sums.size()) {
@@ -97,12 +97,12 @@ void add_all(Buffers& buffers) {
 struct Use {
   const char* name;
   void (*run)(Buffers&);
-  std::size_t n_bytes_each;  // moved for each element
+  std::size_t n_bytes_each;  // bytes moved for each element
 };
 constexpr std::array kUses{Use{"read", read_all, sizeof(float)}, Use{"copy", copy_all, 2 * sizeof(float)},
                            Use{"add", add_all, 3 * sizeof(float)}};
 
-// The compiler must neither leave out a pass nor merge two.
+// Prevents the compiler from omitting a pass, or merging two.
 void is_used(Buffers& buffers) { asm volatile("" : : "r"(&buffers) : "memory"); }
 
 double gb_per_s(const Use& use, std::size_t n_bytes, const std::vector<int>& cpus, double seconds) {

@@ -1,4 +1,4 @@
-// How fast one core's stores reach another: single cache lines, and larger pieces through memory that both share.
+// Measures how fast one core's stores reach another: single cache lines, and larger pieces through shared memory.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::array<std::size_t, 5> kPieceBytes{16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20};
 
-// Runs body(0) and body(1) at the same time, each on its core.
+// Runs body(0) and body(1) concurrently, each on its core.
 template <typename Body>
 void on_both(int first, int second, const Body& body) {
   std::thread other([&] {
@@ -51,13 +51,13 @@ double one_way_ns(int first, int second, double seconds) {
   return best;
 }
 
-// Both write four bytes beside a word, come to it, and read what the other has written: what a direct round of the
-// engine is without the engine. The time of one.
+// The time of a direct round without the engine: both threads write four bytes beside a word, arrive at the word, and
+// read the other's bytes.
 double arrival_ns(int first, int second) {
   constexpr std::uint64_t kRounds = 200'000;
   struct alignas(128) Line {
     std::atomic<std::uint64_t> word{0};
-    std::array<std::array<std::atomic<float>, 2>, 2> beside{};  // by round, and thread
+    std::array<std::array<std::atomic<float>, 2>, 2> beside{};  // by parity of the round, and by thread
   } line;
   double found = 0;
   on_both(first, second, [&](std::size_t self) {
@@ -80,8 +80,8 @@ double median(std::vector<double>& values) {
   return values[values.size() / 2];
 }
 
-// A piece goes to and fro: each thread rewrites memory of its own, copies it to where it has itself just read, and the
-// other copies it out of there. That is the cheapest way between private memories without the kernel.
+// Two threads pass a piece to and fro: one rewrites its private memory and copies it to the shared memory, from which
+// it has just read; the other copies it out. This is the cheapest way between private memories without the kernel.
 class Handover {
  public:
   explicit Handover(std::size_t n_bytes) : shared_(n_bytes) {}
@@ -123,7 +123,7 @@ class Handover {
   std::vector<std::byte> shared_;
   alignas(128) std::atomic<std::uint64_t> n_written_{0};
   alignas(128) std::atomic<std::uint64_t> n_read_{0};
-  std::vector<double> write_us_;  // one thread writes at a time
+  std::vector<double> write_us_;  // the threads append in turns
   std::vector<double> read_us_;
 };
 

@@ -1,4 +1,4 @@
-// How long bytes take over TCP between two threads: see limits.cc.
+// Measures TCP between two threads (see limits.cc).
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -56,7 +56,7 @@ class Socket {
   int fd_;
 };
 
-// Seconds from the first byte of a piece sent to the last of the answer received; the least of several.
+// The least time, in seconds, from sending the first byte of a piece to receiving the last byte of the answer.
 double round_trip(const Socket& here, const Socket& there, const std::vector<int>& cpus, std::size_t n_there,
                   std::size_t n_back, int n_trips) {
   double best = 1e9;
@@ -85,7 +85,7 @@ double round_trip(const Socket& here, const Socket& there, const std::vector<int
   return best;
 }
 
-// `control`: of congestion; empty for the system's own. A namespace may not get every one.
+// `control`: the congestion control; empty for the system's default. Not every one is allowed in a namespace.
 void set_control(const Socket& socket, const std::string& control) {
   if (control.empty()) return;
   const auto length = static_cast<socklen_t>(control.size());
@@ -114,7 +114,8 @@ sockaddr_in address_of(const char* text) {
   return address;
 }
 
-// A socket belongs to the namespace that its thread was in when it was made: so the listener may be in another.
+// A socket belongs to the network namespace of its thread at the time of its creation, so `listener` may be in another
+// namespace.
 void print_tcp(const char* way, const Socket& listener, sockaddr_in address, const std::string& control,
                const std::vector<int>& cpus) {
   const Socket here = new_socket(control);
@@ -134,7 +135,7 @@ void print_loopback(const std::string& control, const std::vector<int>& cpus) {
   print_tcp("loopback", listener, address, control, cpus);
 }
 
-// Two namespaces of this thread's own, which go with it, and a veth between them.
+// Two network namespaces of this thread, which end with the thread, and a veth between them.
 class TwoNamespaces {
  public:
   TwoNamespaces() : first_(fresh()), second_(fresh()) {
@@ -191,7 +192,7 @@ void print_network(const std::vector<int>& cpus) {
   for (const char* control : {"", "reno"}) {
     print_loopback(control, cpus);
     if (geteuid() != 0) continue;
-    std::thread apart([&] {  // so that this thread stays in the namespace that it is in
+    std::thread apart([&] {  // on another thread, as the calling thread must stay in its namespace
       try {
         print_veth(control, cpus);
       } catch (const std::runtime_error& error) {

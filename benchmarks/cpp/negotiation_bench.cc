@@ -1,15 +1,15 @@
-// What agreeing on a training step costs, by the number of ranks: messages, bytes, the network's time and the
-// coordinator's. The coordinator, the relays and the participants are the engine's; see crowd.hpp for what is
-// simulated.
+// Measures the negotiation of a training step, by the number of ranks: messages, bytes, and the time of the network and
+// of the coordinator. The coordinator, the relays and the participants are those of the engine; crowd.hpp describes the
+// simulated parts.
 //
 //   negotiation_bench [--ranks 64,256,1024,4096] [--tensors 100] [--turns 10] [--step-mib 0] [--fan-out 0]
 //                     [--repeats 3] [--paths first,cached,groups,relays]
 //
-// A line of JSON for each number of ranks and tensors, and each path: "first", in which all signatures travel;
-// "cached", in which cache ids do; "groups", in which learned groups are reported by number; "relays", in which relays
-// pass them on too. Every rank reports a step's tensors in so many turns; the tensors have so many MiB together (0:
-// 64 KiB each). Measured times are the least of so many crowds. With groups, "alone_us" is what the coordinator takes
-// when the same messages come to it once more and nothing else is done in between.
+// Prints a line of JSON for each number of ranks and tensors, and each path: in "first" ranks send signatures; in
+// "cached" they send cache ids; in "groups" they report learned groups by number; in "relays" relays forward these as
+// well. Every rank reports a step's tensors in --turns turns. The tensors have --step-mib MiB in total (0: 64 KiB
+// each). Measured times are the least of --repeats crowds. With groups, "alone_us" is the coordinator's time if it
+// receives the same messages once more, without other work in between.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -30,12 +30,12 @@ using ciranda::testing::StepCost;
 
 struct Path {
   const char* name;
-  int step;  // of a crowd's first steps
+  int step;  // the step of a crowd that is measured, from 0
   bool reports_groups;
   bool has_relays;
 };
-// The second step uses cache ids, and so does the third; as it brought the same, groups are planned in the fourth, used
-// from the fifth and gathered by relays from the sixth.
+// The second and the third step use cache ids. As they have the same tensors, groups are planned in the fourth step,
+// used from the fifth, and gathered by relays from the sixth.
 constexpr std::array kPaths{Path{"first", 0, false, false}, Path{"cached", 1, false, false},
                             Path{"groups", 6, true, false}, Path{"relays", 6, true, true}};
 
@@ -63,7 +63,7 @@ struct Cost {
   Nanoseconds alone;
 };
 
-// Nothing if ranks disagree, which would be a bug.
+// Returns nullopt if ranks disagree, which would be a bug.
 std::optional<Cost> measure(CrowdOptions options, const Path& path, int n_repeats) {
   options.reports_groups = path.reports_groups;
   options.has_relays = path.has_relays;

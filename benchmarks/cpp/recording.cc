@@ -1,10 +1,10 @@
-// What a recording costs: blocking allreduces of 4 bytes, as C makes them, with one and without, in turns of so few
-// calls that most of them are disturbed by nothing else.
+// Measures the cost of a recording: blocking allreduces of 4 bytes through the C interface, with and without a
+// recording. The two take turns, which are so short that nothing else disturbs most of them.
 //
 //   ciranda run -np 2 recording [--turns 4000] [--calls 400]
 //
-// A line of JSON: nanoseconds of a call, and how many times as long it takes with a recording. Of all turns those that
-// are faster than nine tenths of the others count.
+// Prints a line of JSON: the nanoseconds of a call without and with a recording, and their ratio. Each time is that of
+// the turn at the first decile.
 #include <ciranda/ciranda.h>
 #include <sched.h>
 
@@ -50,7 +50,7 @@ class Calls {
     }
   }
 
-  // Nanoseconds of one.
+  // Returns the nanoseconds of one call.
   double time(int n_calls) {
     make(20);
     const auto begin = Clock::now();

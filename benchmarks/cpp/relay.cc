@@ -1,15 +1,15 @@
-// A wire between two network namespaces that takes its time, and loses packets: what netem is for, where the kernel has
-// none.
+// A wire between two network namespaces that delays and loses packets: a replacement for netem, if the kernel lacks it.
 //
 //   relay PID PID [--name wire] [--delay-us 0] [--loss 0] [--seed 1]
 //
-// Makes an interface of that name (a TUN device) in the network namespaces of both processes, says so with a line, and
-// then carries packets from one to the other, each --delay-us after it was sent, but for the share --loss of them. The
-// caller gives the interfaces their addresses, and a rate (tbf), and may cut the wire: while the relay is stopped
-// (SIGSTOP) nothing passes and nobody is told. The interfaces go with the relay. Needs root.
+// Makes an interface with this name (a TUN device) in the network namespaces of both processes, and prints "ready".
+// Then it carries packets between the two interfaces. It delivers each packet --delay-us after it was sent, and drops
+// the share --loss of them. The caller gives the interfaces their addresses and a rate (tbf). It may cut the wire by
+// stopping the relay (SIGSTOP): packets then stay undelivered, without an error. The interfaces end with the relay.
+// Needs root.
 //
-// Without loss packets are not cut to the interface's size (64 KiB at once, as network cards take them), so some
-// Gbit/s pass; with loss they are, and each is lost by itself.
+// Without loss, packets are not cut to the interface's size (64 KiB at once, as network cards take them), so the rate
+// is some Gbit/s. With loss, packets are cut, and each is lost independently.
 #include <fcntl.h>
 #include <linux/if.h>
 #include <linux/if_tun.h>
@@ -41,9 +41,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kHeaderBytes = 10;  // virtio_net_hdr, whose own header is C only
+constexpr std::size_t kHeaderBytes = 10;  // of virtio_net_hdr, whose header file is only valid in C
 constexpr std::size_t kMostBytes = 65536 + kHeaderBytes;
-constexpr int kMostAtOnce = 64;  // packets read before those that are due are sent
+constexpr int kMostAtOnce = 64;  // packets read before due packets are sent
 
 struct Options {
   std::string name = "wire";
@@ -73,7 +73,7 @@ int tun_of(const std::string& process, const Options& options) {
   return fd;
 }
 
-// One of the two ways of the wire.
+// One of the two directions of the wire.
 class Way {
  public:
   Way(int from, int to, const Options& options, unsigned seed)
@@ -90,12 +90,12 @@ class Way {
     }
   }
 
-  // Returns when the next is due.
+  // Sends the packets that are due. Returns the time at which the next one is due.
   std::optional<Clock::time_point> send_due() {
     while (!waiting_.empty()) {
       Packet& first = waiting_.front();
       if (first.due > Clock::now()) return first.due;
-      (void)!write(to_, first.bytes.data(), first.n_bytes);  // refused: lost, as on any wire
+      (void)!write(to_, first.bytes.data(), first.n_bytes);  // a packet that is refused is lost, as on any wire
       spare_.push_back(std::move(first.bytes));
       waiting_.pop_front();
     }
@@ -155,7 +155,7 @@ void run(const std::vector<std::string>& words) {
       throw std::invalid_argument("there is no option " + words[i]);
     }
   }
-  prctl(PR_SET_TIMERSLACK, 1);  // nanosecond: wake when a packet is due
+  prctl(PR_SET_TIMERSLACK, 1);  // one nanosecond, to wake exactly when a packet is due
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const int one = tun_of(words[0], options);
   const int other = tun_of(words[1], options);

@@ -27,14 +27,14 @@ class CacheIds {
   // REQUIRES, here and below: has(cache_id).
   NamedRounds& name(std::uint32_t cache_id) const { return *names_[cache_id]; }
 
-  // Assigns a cache id if the name may have one and has none. `takes_back`: whether a forgotten cache id of another
-  // name may be reassigned. Returns the name that lost its cache id, or null.
+  // Assigns a cache id to the name if it may have one and has none. `takes_back`: whether a cache id that all members
+  // have forgotten may be reassigned. Returns the name that has lost its cache id, or null.
   NamedRounds* assign(NamedRounds& name, bool takes_back);
   void note_use(std::uint32_t cache_id) {
     if (cache_id != kNoCacheId) last_used_[cache_id] = ++n_uses_;
   }
 
-  // The cache ids that the members must forget; none unless some name lacks a cache id. `takes_back`: as above.
+  // Selects the cache ids that the members must forget; none unless a name lacks a cache id. `takes_back`: as above.
   std::optional<ForgetEntry> forget_some(bool takes_back);
   bool is_to_answer(int member) const {
     return !to_forget_.empty() && !has_forgotten_[static_cast<std::size_t>(member)];

@@ -8,7 +8,7 @@
 
 namespace ciranda {
 
-// Flags that share a byte with another value: an input, or all inputs, follow.
+// Flags for an input, or all inputs, that follow. Each shares a byte with another value.
 constexpr std::uint8_t kHasInput = 2;
 constexpr std::uint8_t kHasInputs = 4;
 

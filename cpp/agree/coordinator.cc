@@ -9,7 +9,7 @@
 namespace ciranda {
 namespace {
 
-// As room_for() takes first dimensions.
+// Null instead of empty first dimensions, as room_for() expects.
 const FirstDims* if_any(const FirstDims& first_dims) { return first_dims.empty() ? nullptr : &first_dims; }
 
 }  // namespace

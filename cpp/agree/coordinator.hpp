@@ -52,7 +52,8 @@ class Coordinator {
     members_.all_heard(cache_ids_.name(cache_id).name, now);
     cache_ids_.note_use(cache_id);
   }
-  // How ranks may execute the next call of such a name, if all of them wait for it. `first_dims`: as in NamedRounds.
+  // How ranks may execute the next call of a name with this signature, if all of them wait for it. `first_dims`: as in
+  // NamedRounds.
   Direct direct_for(const Signature& signature, const FirstDims& first_dims) const;
   bool has_waiting_rank() const { return is_waited_for_ || members_.has_waiting(); }
   // As has_waiting_rank(), but false if no round is open, because all calls are answered then.

@@ -54,7 +54,8 @@ class DirectRounds {
   // Called before Participant::submit() if come() was not tried. Returns the round in memory to which others might
   // come; the caller must close it first.
   static std::optional<DirectRound> avoid(PersistentOp& op);
-  // Keeps a duplicate of a call that is in a round by messages until that is over. False if there is no such call.
+  // If a call of the name is in a round by messages, keeps this duplicate of it until the round is over. Otherwise
+  // false.
   bool come_late(PersistentOp& op, Ticket ticket);
 
   // --- a name

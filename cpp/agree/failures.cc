@@ -65,8 +65,8 @@ bool Failures::forgive(NamedRounds& name, int member) {
   return is_less;
 }
 
-// A duplicate call need not occur on other members. Once all members have taken part in a round that opened after the
-// duplicate, a member that has not made it by then will not: its next call is an ordinary one.
+// Other members need not make the duplicate call, too. Once all members have taken part in a round that opened after
+// the duplicate, the members that have not made it will not make it: their next calls are ordinary ones.
 std::vector<NamedRounds*> Failures::forgive_duplicates(std::uint64_t n_failed_before) {
   std::vector<NamedRounds*> forgiven;
   for (NamedRounds* name : std::exchange(owed_duplicates_, {})) {

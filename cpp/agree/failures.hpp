@@ -24,11 +24,11 @@ struct DuplicateCall {
 
 class Failures {
  public:
-  // Sends the failure once to each member that reported the round, twice to one that called it twice (`duplicate`). The
-  // other members owe it if `is_owed`. REQUIRES: the round is open.
+  // Sends the failure to each member that reported the round; twice to the member with the `duplicate` call. The other
+  // members owe it if `is_owed`. REQUIRES: the round is open.
   void fail(NamedRounds& name, const Members& members, ErrorKind kind, const std::string& text,
             const std::optional<DuplicateCall>& duplicate, bool is_owed = true);
-  // Whether the member owes an error for the call that it makes now; if so, the error is sent.
+  // The member calls the name. If it owes an error, sends that error to it and returns true.
   bool answer(NamedRounds& name, int member);
   // The member makes no further calls. Returns whether some failure of the name is now owed by no member.
   bool forgive(NamedRounds& name, int member);
@@ -36,7 +36,7 @@ class Failures {
   // duplicate errors have expired.
   std::vector<NamedRounds*> forgive_duplicates(std::uint64_t n_failed_before);
 
-  // Whether some member may still owe the error of a duplicate call.
+  // True if some member may still owe the error of a duplicate call.
   bool are_duplicates_owed() const { return !owed_duplicates_.empty(); }
 
   // How many rounds of all names have failed.

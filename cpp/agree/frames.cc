@@ -15,7 +15,7 @@ Halves halves_of(const Message& message, std::vector<Item> T::*items) {
   const auto* whole = std::get_if<T>(&message);
   if (whole == nullptr || (whole->*items).size() < 2) return std::nullopt;
   T first;
-  T second = *whole;  // with the fields beside the items
+  T second = *whole;  // copies the fields other than the items
   std::vector<Item>& rest = second.*items;
   const auto middle = rest.begin() + static_cast<std::ptrdiff_t>(rest.size() / 2);
   (first.*items).assign(rest.begin(), middle);

@@ -21,7 +21,7 @@ inline constexpr std::uint32_t kNoKind = 0xffffffff;
 struct LearnedOrderOptions {
   std::size_t group_bytes = 1 << 20;                                  // a group of this size is full
   std::size_t most_bytes = std::numeric_limits<std::size_t>::max();   // limit of a group with more than one tensor
-  std::size_t most_groups = std::numeric_limits<std::size_t>::max();  // of a plan: groups grow to meet it
+  std::size_t most_groups = std::numeric_limits<std::size_t>::max();  // of a plan; with many tensors, groups grow
 };
 
 class LearnedOrder {
@@ -39,7 +39,7 @@ class LearnedOrder {
   std::uint64_t plan() const { return plan_; }
   bool has_plan() const { return !planned_.empty(); }
   std::size_t n_groups() const { return groups_.size(); }
-  // How many cache ids the group has. REQUIRES: group came from group_of.
+  // The number of cache ids in the group. REQUIRES: group_of() has returned `group`.
   std::size_t group_size(std::uint32_t group) const { return groups_[group].cache_ids.size(); }
   const std::vector<std::uint32_t>& cache_ids_of(std::uint32_t group) const { return groups_[group].cache_ids; }
   // The kind of all tensors of the group.

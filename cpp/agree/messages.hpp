@@ -85,7 +85,7 @@ struct NoInputMessage {
 // lane (standstill.hpp). Holds until the rank reports anything else, or is answered.
 struct StandingMessage {
   std::uint64_t log_index = 0;  // this rank has executed all earlier entries of the log
-  std::uint32_t n_pending = 0;  // calls, all of them reported; 0: this rank no longer stands
+  std::uint32_t n_pending = 0;  // pending calls, all of them reported; 0: this rank no longer stands
   bool operator==(const StandingMessage&) const = default;
 };
 
@@ -99,7 +99,7 @@ using ReadyReport = std::variant<RequestMessage, ReadyMessage, GroupsMessage, Du
 
 struct RelayedMessage {
   struct Item {
-    std::vector<std::int32_t> ranks;  // that send the report; empty: all ranks of the subtree
+    std::vector<std::int32_t> ranks;  // the senders of the report; empty: all ranks of the subtree
     ReadyReport report;
   };
   std::vector<Item> items;

@@ -11,12 +11,13 @@ namespace ciranda {
 namespace {
 
 constexpr const char* kFailed = " It has failed now.";
-// How many of the missing ranks are checked for another order of calls: bounds the cost if hundreds are missing.
+// The most missing ranks that are checked for another order of calls: bounds the cost if hundreds are missing.
 constexpr std::size_t kMissingAsked = 4;
-// How many reports of one check look for another order: each passes over all names.
+// The most reports of one check that look for another order, since each passes over all names.
 constexpr std::size_t kReportsOfOrder = 4;
 
-// Whether the missing member has made a call that some member waiting here has not: then each waits for the other.
+// True if the missing member has made a call that some member waiting in this round has not made: then each of the two
+// waits for the other.
 bool note_other_order(const RoundsByName& names, const Members& members, const Round& stalled, int missing,
                       StallReport& report) {
   for (const auto& [key, other] : names) {

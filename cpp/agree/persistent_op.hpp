@@ -100,7 +100,7 @@ class PersistentOp : public std::enable_shared_from_this<PersistentOp> {
   friend class KnownNames;
   friend class DirectRounds;
 
-  // Whether the operation can be removed: it contains nothing that the log would not state again.
+  // True if the operation can be removed, because the log would state again everything that it contains.
   bool is_blank() const { return cache_id_ == kNoCacheId && pending_.empty() && !is_unnamed(); }
 
   PersistentOps* const ops_;  // invalid once only handles refer to this operation

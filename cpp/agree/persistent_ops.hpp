@@ -23,17 +23,17 @@ class PersistentOps {
  public:
   ~PersistentOps();
 
-  // Takes the operation for a call: it is in use until release(). Null if it is already in use. Here and below, a
-  // handle is tried first, and then refers to the operation.
+  // Takes the operation for a call: it is in use until release(). Null if it is already in use. Here and below, if a
+  // handle is given, it is used for the look-up, and then refers to the operation.
   PersistentOp* take(LaneId lane, std::string_view name, OpHandle* handle = nullptr);
-  // Null also if there is no operation of the name.
+  // As take(), but does not make an operation: null also if there is none of the name.
   PersistentOp* take_known(LaneId lane, std::string_view name, OpHandle* handle = nullptr);
 
-  // Null if there is no operation of the name. The result may have been removed if it comes from a handle.
+  // Null if there is no operation of the name. If found by the handle, the operation may have been removed.
   PersistentOp* find(LaneId lane, std::string_view name, const OpHandle* handle = nullptr) const;
   PersistentOp& find_or_make(LaneId lane, std::string_view name);
 
-  // `op` may be gone after each of these.
+  // After each of these two functions, `op` may be destroyed.
   static void release(PersistentOp& op);
   static void remove_if_unused(PersistentOp& op);
 
@@ -42,7 +42,7 @@ class PersistentOps {
 
   void for_each(LaneId lane, const std::function<void(PersistentOp&)>& visit) const;
 
-  // How many look-ups of a name there have been.
+  // The number of look-ups by name so far.
   std::uint64_t n_lookups() const {
     const std::lock_guard lock(mutex_);
     return n_lookups_;

@@ -187,7 +187,7 @@ std::optional<PlanEntry> PlannedGroups::publish(const LearnedOrder& order,
       group->names.push_back(by_cache_id[cache_id]);
       by_cache_id[cache_id]->group = group.get();
     }
-    group->kind = order.kind_of(number);  // of the learned signatures; the names may have others by now
+    group->kind = order.kind_of(number);  // of the learned signatures; those of the names may have changed since
     entry.groups.push_back(order.cache_ids_of(number));
     current_.groups.push_back(std::move(group));
   }

@@ -1,5 +1,5 @@
-// PlannedGroups: the groups of names that ranks report by one number, on the coordinator: which names each number
-// stands for, and which members have reported which group.
+// PlannedGroups: the coordinator's table of groups of names that ranks report by one number: the names of each group,
+// and the members that have reported it.
 //
 // The reports of a group are counted for the whole group while nothing else happens to its names. Otherwise the group
 // is *touched*: each of its reports counts as a report of each of its names, until no name of it has an open round.
@@ -52,7 +52,8 @@ struct PlannedGroup {
   bool has_arrived(int member) const { return is_ready() || arrivals[static_cast<std::size_t>(member)]; }
   // REQUIRES: the member has not arrived.
   void arrive(int member);
-  // Whether reports can count for the whole group: no name has an open round or owes an error, and all are as planned.
+  // True if reports can be counted for the whole group: no name has an open round or an owed error, and all names have
+  // the planned signatures.
   bool is_whole(std::size_t most_bytes);
   // `to`: kWhole or kTouched.
   void close(Stage to);

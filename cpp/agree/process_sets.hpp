@@ -42,7 +42,7 @@ constexpr std::pair<int, int> ranks_of_pair(std::uint32_t pair) {
 
 // Ids of formed sets are between those of pairs and those of all other sets.
 inline constexpr std::uint32_t kFormedBit = 0x40000000;
-inline constexpr std::uint32_t kMaxFormed = 1 << 15;  // sets with the same first rank
+inline constexpr std::uint32_t kMaxFormed = 1 << 15;  // the most sets with the same lowest rank
 constexpr bool is_formed(std::uint32_t id) { return !is_pair(id) && (id & kFormedBit) != 0; }
 // REQUIRES: first in [0, kMaxPairRank), nth < kMaxFormed.
 constexpr std::uint32_t formed_set(int first, std::uint32_t nth) {

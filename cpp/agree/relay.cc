@@ -92,7 +92,7 @@ void Relay::hear_groups(std::size_t child, std::vector<std::int32_t> ranks, cons
                                     [this](std::uint32_t number) { return number < groups_.size(); });
   const bool is_of_all = ranks.empty();
   if (is_of_all) ranks = children_[child].ranks;
-  if (!is_known) {  // it belongs to the previous plan, or acknowledges a plan
+  if (!is_known) {  // the message belongs to the previous plan, or acknowledges a plan
     pass_on(std::move(ranks), message);
     return;
   }
@@ -199,7 +199,7 @@ void Relay::plan(const PlanEntry& entry) {
   }
 }
 
-// The log executes a name when all ranks have reported it, so nothing of its group's current use is still to come.
+// The log executes a name only after all ranks have reported it, so no report of its group's current use is missing.
 void Relay::mend(std::uint32_t cache_id) {
   if (const auto found = group_of_id_.find(cache_id); found != group_of_id_.end())
     groups_[found->second].is_split = false;

@@ -1,11 +1,11 @@
-// Relay: forwards the reports of a subtree's ranks in few messages: those of its host's ranks, and those that the
-// relays of the hosts below forward to it (relay_tree.hpp). The log comes down the same way.
+// Relay: forwards the reports of a subtree's ranks in few messages: the reports of its own host's ranks, and those that
+// it gets from the relays of the hosts below (relay_tree.hpp). The log is sent down the same tree.
 //
 // It *gathers* (merges) reports of planned groups: once all ranks of the subtree have reported a group, it forwards one
 // number. It forwards all else unchanged, with the ranks that reported it: signatures, cache ids, duplicates, joins. If
 // a name of a group is reported in another way, the group is *split*: the reports gathered so far are forwarded at
-// once, rank by rank, and so are later ones, until the log executes a name of the group. A rank's reports of a name,
-// and its joins and duplicates, keep their order.
+// once, rank by rank, and so are later reports, until the log executes a name of the group. The order of one rank's
+// reports of a name, joins and duplicates is kept.
 //
 // Gathered reports wait only for ranks without which nothing can be executed. The coordinator must still receive them,
 // to see errors and to name missing ranks: so the user of this class calls let_go() for reports held for long. Like the
@@ -33,7 +33,8 @@ class Relay {
   // Takes a part of the log that is about to be sent to the whole subtree.
   void pass_down(const LogMessage& log);
 
-  // Whether there are reports to forward, and those reports. An item without ranks stands for the whole subtree.
+  // has_news(): whether there are reports to forward. take(): those reports; an item without ranks is from all ranks of
+  // the subtree.
   bool has_news() const { return !news_.items.empty() || (is_waiting() && !has_said_waiting_); }
   RelayedMessage take();
 
@@ -43,9 +44,9 @@ class Relay {
 
  private:
   struct Child {
-    int rank;  // of the host, or the relay below
+    int rank;  // a rank of this host, or a relay below
     bool is_relay;
-    std::vector<std::int32_t> ranks;  // whose reports come from this child
+    std::vector<std::int32_t> ranks;  // the ranks whose reports this child sends
     bool is_waiting = false;
   };
   struct Group {

@@ -69,7 +69,7 @@ void NamedRounds::Owed::forgive(int member) {
   n_calls_of_all -= std::exchange(n_calls[static_cast<std::size_t>(member)], std::uint8_t{0});
 }
 
-// --- what was reported
+// --- the reports
 
 const Signature& NamedRounds::signature_of(int member) const {
   const auto at = static_cast<std::size_t>(member);
@@ -127,7 +127,7 @@ void NamedRounds::update_agreed() {
   agreed = now;
 }
 
-// --- texts for people
+// --- messages
 
 StallReport NamedRounds::stall_report(const Members& members, TimePoint now, bool is_told) const {
   StallReport report;

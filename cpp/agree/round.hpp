@@ -1,5 +1,5 @@
 // Round: one use of a name; it opens with the first report. NamedRounds: the coordinator's state of a name: its cache
-// id, the signature that was agreed last, the open round, and the errors that members still owe.
+// id, the last agreed signature, the open round, and the errors that members still owe.
 //
 // Plain state with queries; the coordinator decides. "Member": see members.hpp.
 #pragma once
@@ -36,8 +36,8 @@ struct Round {
   explicit Round(int n_members) : arrivals(static_cast<std::size_t>(n_members), Arrival::kAbsent) {}
 
   std::vector<Arrival> arrivals;
-  std::vector<Signature> in_full;  // by member, where arrivals is kInFull; empty if no member's is
-  std::vector<std::byte> inputs;   // of the members that sent one with their report, at the member's offset
+  std::vector<Signature> in_full;  // by member, valid where arrivals is kInFull; empty if that is so for no member
+  std::vector<std::byte> inputs;   // the inputs that were sent with reports, each at its member's offset
   int n_inputs = 0;
   int n_arrived = 0;
   int first_missing = 0;  // all members before this one have arrived or joined, as far as is_complete() has looked
@@ -67,7 +67,7 @@ struct Round {
   void arrive(int member, Arrival arrival);
   // `most_bytes`: limit for the inputs of all members; larger inputs are dropped.
   void contribute(int member, std::span<const std::byte> input, std::size_t most_bytes);
-  // Whether the member may already know that the round has been executed.
+  // True if the member may already know that the round has been executed.
   bool has_come_directly(int member) const { return is_direct() && has_arrived(member); }
   bool has_all_inputs() const { return n_inputs == static_cast<int>(arrivals.size()); }
   void close();
@@ -75,7 +75,7 @@ struct Round {
 
 struct NamedRounds;
 struct StallReport {
-  std::string text;                // for a person
+  std::string text;                // the message
   std::vector<int> missing;        // members that have not reported this name
   NamedRounds* crossed = nullptr;  // reported by a missing member, but not by some member waiting here
 };
@@ -118,7 +118,7 @@ struct NamedRounds {
   Signature agreed;                 // by all ranks, last time; with the first dimensions of one of them
   FirstDims first_dims;             // by tensor and member, if they may differ
   std::vector<Owed> owed;           // the oldest first
-  // Reports by members for whom the open direct round may be over; handled in this order when it is.
+  // Reports of members that may have completed the open direct round; handled in this order when it is over here.
   std::vector<Reported> later;
   std::size_t last_failure = ~std::size_t{0};  // index among the failures to log next; invalid if none
   Round round;

@@ -18,7 +18,7 @@ namespace ciranda {
 // The memory that a round needs.
 struct Room {
   std::size_t n_bytes = 0;  // in each member's area
-  // What each member contributes, if all contribute the same number of bytes; then less room may suffice.
+  // The size of each member's contribution, if it is the same for all; then less room may suffice.
   std::size_t n_exact_bytes = kNotExact;
   bool is_in_buffer = false;  // two members exchange buffers for it
 
@@ -29,20 +29,20 @@ struct Room {
 
 struct RoundPlace : Room {
   std::uint32_t number = 0;
-  std::size_t offset = 0;  // of a member's contribution to even rounds, in its area; that to odd rounds follows
+  std::size_t offset = 0;  // in a member's area, of its contribution to even rounds; the one to odd rounds follows
 };
 
 // --- A member's contribution: each tensor begins on a new cache line. An alltoall whose splits may differ with every
 // --- call begins with the number of rows of each tensor that go to each rank, as int64.
 
 inline constexpr std::size_t kMostRoundBytes = 16 << 10;
-// For two ranks. One pass by each rank over both contributions takes no longer than sharing that work, and needs no
-// agreement. An allreduce took a tenth less time this way at 1 MiB, and a third less at 256 KiB.
+// The limit for two ranks. One pass by each rank over both contributions takes no longer than dividing that work, and
+// needs no agreement. An allreduce took a tenth less time this way at 1 MiB, and a third less at 256 KiB.
 inline constexpr std::size_t kMostBufferBytes = 1 << 20;
 // Above this size a rank writes faster to a buffer, whose lines it has read last itself, than to an area, whose lines
 // the other rank has read: 8 KiB took half the time between near cores, and a third between far ones.
 inline constexpr std::size_t kMostAreaBytesOfTwo = 1 << 10;
-// For a call that may contribute a different size each time; it does not use a direct round above this size.
+// A call whose contribution may have a different size each time uses no direct round above this size.
 inline constexpr std::size_t kVaryingRoundBytes = 4 << 10;
 
 // REQUIRES: each member contributes exactly this size. `has_buffers`, here and below: members have buffers to exchange.
@@ -55,7 +55,7 @@ inline std::size_t whole_lines(std::size_t n_bytes) {
   return round_up(n_bytes, kLine);
 }
 
-// The bytes of some rows, at most kManyBytes.
+// The number of bytes of some rows, but at most kManyBytes.
 inline constexpr std::size_t kManyBytes = kMostBufferBytes + 1;
 inline std::size_t bytes_of_rows(std::int64_t n_rows, std::size_t row_bytes) {
   const auto rows = static_cast<std::uint64_t>(n_rows);
@@ -79,12 +79,12 @@ inline std::size_t bytes_of_rows(const std::vector<std::int64_t>& splits, const 
   return bytes_of_rows(std::accumulate(splits.begin(), splits.end(), std::int64_t{0}), tensor.row_bytes());
 }
 
-// Whether splits are sent before the tensors, since every call may have other splits.
+// True if splits are sent before the tensors, since every call may have other splits.
 inline bool has_own_splits(const Signature& signature) {
   return info(signature.collective).takes_splits && signature.arguments.empty();
 }
 
-// Not for calls that need more than one pass over all contributions.
+// False for calls that need more than one pass over all contributions.
 inline bool may_go_direct(const Signature& signature) {
   return info(signature.collective).goes_direct && info(signature.op).is_elementwise && !signature.is_weighted;
 }

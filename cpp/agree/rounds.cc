@@ -116,7 +116,7 @@ Status Rounds::hear_later(NamedRounds& name) {
       name.later.push_back(std::move(reported));
       continue;
     }
-    const bool waits = members_.is_waiting(rank);  // it began to wait after that report, and will not repeat it
+    const bool waits = members_.is_waiting(rank);  // the rank began to wait after that report, and will not repeat it
     if (Status status = hear(name, std::move(reported)); !status.ok()) return status;
     if (waits) members_.waits(rank);
   }

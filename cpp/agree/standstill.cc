@@ -67,8 +67,8 @@ int n_awaited_by(int member, const Names& waiting) {
       std::count_if(waiting.begin(), waiting.end(), [&](const auto* name) { return name->round.has_arrived(member); }));
 }
 
-// Whether members add or remove different process sets: all of their calls are about sets, and all members have made
-// equally many.
+// True if members add or remove different process sets: all waiting calls add or remove sets, and all members wait for
+// the same number of calls.
 bool are_for_other_sets(const Names& waiting, const Members& members) {
   const auto is_about_sets = [](const NamedRounds* name) {
     return info(name->signature().collective).subject == Subject::kSets;

@@ -22,7 +22,7 @@ namespace ciranda {
 
 inline constexpr std::string_view kUnnamed = "noname";
 
-// Whether it is a numbered name, as the log has it: "noname.12".
+// True for the names that the log uses for calls without a name: "noname.12".
 inline bool is_unnamed(std::string_view name) {
   return name.starts_with(kUnnamed) && name.substr(kUnnamed.size()).starts_with('.');
 }
@@ -39,7 +39,7 @@ inline std::uint64_t number_of(std::string_view name) {
 class UnnamedSignatures {
  public:
   static constexpr std::size_t kMostBytes = 4 << 10;  // a member's contribution outside buffers
-  static constexpr std::size_t kHeadBytes = 64;       // before it in an area: identifies the call
+  static constexpr std::size_t kHeadBytes = 64;       // precedes the contribution in an area, and identifies the call
   static constexpr std::size_t kMost = 64;
 
   // False if members have different numbers of rows, even of no bytes, because each would learn another signature.

@@ -20,7 +20,7 @@ constexpr double kMaxSeconds = 1e9;
 constexpr double kMiB = 1024.0 * 1024.0;
 constexpr double kGiB = 1024.0 * kMiB;
 
-// Rows of each type. Behind the meaning: where the value goes, if it is an integer, a real, a boolean, a text.
+// Table rows by type of setting. `field` is the member of Config that gets the value.
 constexpr Setting integer(std::string_view name, std::string_view horovod, std::int64_t Config::*field, double lowest,
                           double highest, std::string_view meaning) {
   return {name, horovod, SettingType::kInteger, lowest, highest, meaning, field};
@@ -109,9 +109,9 @@ constexpr std::array kSettings{
             "shared; a multiple of 4096; 0: the cost model chooses. The same on all ranks."),
     boolean(
         "AUTOTUNE", "HOROVOD_AUTOTUNE", &Config::autotune,
-        "Online autotuning: at init(), measure what ranks that all share memory, with a core for each, pay for a cache "
-        "line and a copied byte; from time to time, run an allreduce by each algorithm that may be fast, and keep "
-        "the fastest. The same on all ranks."),
+        "Online autotuning: at init(), if all ranks share memory and each has a core, measure the cost of a cache line "
+        "and of a copied byte; from time to time, run an allreduce with each algorithm that may be fast, and keep the "
+        "fastest. The same on all ranks."),
     text("AUTOTUNE_LOG", "HOROVOD_AUTOTUNE_LOG", &Config::autotune_log,
          "File to which Python's shutdown() writes the allreduce times that rank 0 measured; empty for none."),
     text("COSTS_FOLDER", "", &Config::costs_folder,
@@ -120,7 +120,7 @@ constexpr std::array kSettings{
     word("STAGING_COPY", "", &Config::staging_copy, kStagingCopies,
          "How a rank writes staging buffers over what others have read: cached (by rep movsb where the processor has "
          "fast strings, else by memcpy) or past-caches, which is faster where cores are far apart ('ciranda bench "
-         "--explain' shows both rates). Empty: measured; one copy in 129 is made half by each."),
+         "--explain' shows both rates). Empty: measured; one copy in 129 is made half by each technique."),
     integer("FUSION_THRESHOLD", "HOROVOD_FUSION_THRESHOLD", &Config::fusion_threshold_bytes, 0, 1024 * kGiB,
             "Largest number of bytes fused into one collective; 0 disables fusion. The lowest rank's value counts."),
     integer("CACHE_CAPACITY", "HOROVOD_CACHE_CAPACITY", &Config::cache_capacity, 0, 1 << 24,
@@ -137,18 +137,18 @@ constexpr std::array kSettings{
             "barriers only. -1: in shared memory 1 MiB between two ranks, 16 KiB otherwise; by messages 128 KiB "
             "(with WIRE_DTYPE 64 KiB). The lowest rank's value counts."),
     boolean("RELAYS", "", &Config::relays,
-            "Between hosts, aggregate what the ranks of a host report ready. The same on all ranks."),
+            "Between hosts, merge the ready reports of the ranks of a host. The same on all ranks."),
     integer("NUM_LANES", "", &Config::num_lanes, 1, 64,
             "Lanes of each process set that are created at once; others are created on first use. Requests on "
             "different lanes do not wait for each other. The same on all ranks."),
     word("SIMD", "", &Config::simd, kSimdLevels,
          "Highest instruction set to use: baseline, avx2 or avx512; empty for the best."),
     integer("CHECK_CONSISTENCY", "", &Config::check_consistency, 0, 1 << 20,
-            "Compare checksums of all ranks' results after every so many log entries; 0 for never. The lowest rank's "
-            "value counts."),
+            "Compare checksums of all ranks' results each time this number of log entries is done; 0 for never. The "
+            "lowest rank's value counts."),
     boolean("CHECK_PARAMETERS", "", &Config::check_parameters,
             "Compare checksums of the parameters of all ranks before an optimizer's first step, so that a forgotten "
-            "broadcast_parameters() is told. 0 on any rank: do not."),
+            "broadcast_parameters() is detected. 0 on any rank: do not."),
     real("SPIN_MICROSECONDS", "", &Config::spin_microseconds, 0, 1e6,
          "Microseconds that a waiting rank polls before it sleeps."),
     real("STALL_WARNING_SECONDS", "HOROVOD_STALL_CHECK_TIME_SECONDS", &Config::stall_warning_seconds, 0, kMaxSeconds,
@@ -156,8 +156,8 @@ constexpr std::array kSettings{
     real("STALL_SHUTDOWN_SECONDS", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", &Config::stall_shutdown_seconds, 0,
          kMaxSeconds, "Seconds after which a tensor fails that some rank has not submitted; 0 for never."),
     boolean("FAIL_OTHER_ORDERS", "", &Config::fail_other_orders,
-            "Fail calls that ranks make in different orders after CIRANDA_STALL_WARNING_SECONDS, also where threads of "
-            "the ranks might still make others. The lowest rank's value counts."),
+            "Fail calls that ranks make in different orders after CIRANDA_STALL_WARNING_SECONDS, even if threads of "
+            "the ranks might still make other calls. The lowest rank's value counts."),
     word("LOG_LEVEL", "HOROVOD_LOG_LEVEL", &Config::log_level, kLogLevels,
          "Least severe messages to show: trace, debug, info, warning, error or fatal."),
     text("TIMELINE", "HOROVOD_TIMELINE", &Config::timeline,
@@ -183,7 +183,7 @@ std::optional<bool> parse_boolean(const std::string& given) {
   return std::nullopt;
 }
 
-// "a, b or c"
+// Joins the words to "a, b or c".
 std::string list_of(std::span<const std::string_view> words) {
   std::string list;
   for (std::size_t i = 0; i < words.size(); ++i) {
@@ -301,7 +301,7 @@ Result<Config> read_config(const GetEnv& get_env) {
 GetEnv environment() {
   return [](const std::string& variable) -> std::optional<std::string> {
     const char* value =
-        std::getenv(variable.c_str());  // NOLINT(concurrency-mt-unsafe): nobody sets variables meanwhile
+        std::getenv(variable.c_str());  // NOLINT(concurrency-mt-unsafe): no thread sets variables meanwhile
     if (value == nullptr) return std::nullopt;
     return std::string(value);
   };

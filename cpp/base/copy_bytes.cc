@@ -10,11 +10,11 @@
 #endif
 
 namespace ciranda {
-// Sanitizers do not see what "rep movsb" reads and writes: they get the plain copies below.
+// Sanitizers do not see the reads and writes of "rep movsb", so builds with a sanitizer use plain copies.
 #if defined(__x86_64__) && !defined(CIRANDA_SANITIZED)
 namespace {
 
-// Processors without this (before 2013; AMD's before 2020) carry "rep movsb" out byte by byte, or nearly so.
+// Processors without this feature (Intel's before 2013, AMD's before 2020) execute "rep movsb" almost byte by byte.
 bool has_fast_strings() {
   constexpr unsigned kEnhancedRepMovsb = 1U << 9;
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
@@ -25,7 +25,7 @@ void copy_by_string(std::byte* to, const std::byte* from, std::size_t n_bytes) {
   asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(n_bytes) : : "memory");  // NOLINT(hicpp-no-assembler)
 }
 
-// Whole lines: what is written of one goes to memory at once.
+// Streams whole cache lines to memory; the incomplete first and last line are copied normally.
 void copy_past_caches(std::byte* to, const std::byte* from, std::size_t n_bytes) {
   constexpr std::size_t kLineBytes = 64;
   const std::size_t n_before = (kLineBytes - reinterpret_cast<std::uintptr_t>(to) % kLineBytes) % kLineBytes;
@@ -39,7 +39,7 @@ void copy_past_caches(std::byte* to, const std::byte* from, std::size_t n_bytes)
     }
   }
   std::memcpy(to + done, from + done, n_bytes - done);
-  _mm_sfence();  // such stores are seen in any order, even by who sees a later release store
+  _mm_sfence();  // streaming stores are unordered: without this, even a later release store may become visible first
 }
 
 }  // namespace
@@ -62,9 +62,9 @@ void copy_by(StagingCopy /*technique*/, std::byte* to, const std::byte* from, st
 
 namespace {
 
-constexpr std::size_t kLeastTrialBytes = 2 * kLeastStagingBytes;  // so that each half is made by its technique
+constexpr std::size_t kLeastTrialBytes = 2 * kLeastStagingBytes;  // smaller halves would be copied by copy_bytes()
 
-// Half of the bytes by each technique, which take turns in being the first.
+// Copies half of the bytes with each technique, and times both. The techniques take turns in being first.
 void copy_in_trial(std::byte* to, const std::byte* from, std::size_t n_bytes) {
   static std::atomic<unsigned> n_halves{0};
   constexpr std::size_t kLineBytes = 64;
@@ -75,7 +75,7 @@ void copy_in_trial(std::byte* to, const std::byte* from, std::size_t n_bytes) {
   for (const std::size_t technique : {first, 1 - first}) {
     const auto begin = std::chrono::steady_clock::now();
     copy_by(static_cast<StagingCopy>(technique), to + done, from + done, half);
-    n_halves.fetch_add(1);  // waits until all stores are done: a few KiB may still be in the core's store buffer
+    n_halves.fetch_add(1);  // also waits for the core's store buffer, which may still hold a few KiB
     took[technique] = std::chrono::steady_clock::now() - begin;
     done += half;
   }

@@ -48,7 +48,7 @@ std::string text_of(const CostsFile& file, const HostCosts& costs) {
   return text;
 }
 
-// Takes the first line off.
+// Removes the first line from `text`, and returns it.
 std::string_view take_line(std::string_view& text) {
   const std::size_t end = text.find('\n');
   const std::string_view line = text.substr(0, end);
@@ -78,11 +78,11 @@ Result<std::optional<HostCosts>> parse(std::string_view text, const CostsFile& f
   for (const HostCost& each : kHostCosts) {
     if (Status status = parse_line(take_line(text), each, costs); !status.ok()) return status;
   }
-  if (!text.empty()) return Status::invalid_argument("it goes on after its last line");
+  if (!text.empty()) return Status::invalid_argument("it has text after its last line");
   return std::optional(costs);
 }
 
-// At most kMostFileBytes + 1, of a regular file.
+// Reads at most kMostFileBytes + 1 bytes. Fails unless it is a regular file.
 Result<std::string> read_some(int fd) {
   struct stat info {};
   if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return Status::invalid_argument("it is no regular file");

@@ -20,13 +20,14 @@ struct CostsFile {
   std::string machine;  // one line that identifies the measured host
 };
 
-// In `folder`, or if that is empty the user's cache folder ($XDG_CACHE_HOME/ciranda or ~/.cache/ciranda).
+// The file for this host in `folder`, or, if `folder` is empty, in the user's cache folder ($XDG_CACHE_HOME/ciranda or
+// ~/.cache/ciranda).
 CostsFile costs_file(const std::string& folder, const GetEnv& get_env);
 
-// Nothing if there is no such file.
+// Reads the file; nullopt if it does not exist.
 Result<std::optional<HostCosts>> load_costs(const CostsFile& file);
 
-// Makes the folder too. REQUIRES: are_within_bounds(costs).
+// Writes the file; makes the folder if necessary. REQUIRES: are_within_bounds(costs).
 Status save_costs(const CostsFile& file, const HostCosts& costs);
 
 }  // namespace ciranda

@@ -16,12 +16,12 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-constexpr std::uint32_t kPolynomial = 0x82F63B78;  // with the bits in reverse
+constexpr std::uint32_t kPolynomial = 0x82F63B78;  // bit-reversed
 constexpr std::size_t kWord = sizeof(std::uint64_t);
 
 using Table = std::array<std::uint32_t, 256>;
 
-// tables[k][b]: what byte b does to the remainder of what follows it, k bytes later.
+// tables[k][b]: the remainder of byte b followed by k zero bytes.
 constexpr std::array<Table, kWord> make_tables() {
   std::array<Table, kWord> tables{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
@@ -46,7 +46,7 @@ std::uint64_t word_at(const std::byte* at) {
   return word;
 }
 
-// What a remainder becomes over so many zero bytes: for each of its four bytes, what that becomes.
+// Maps a remainder to the remainder after a fixed number of zero bytes: one table for each of its four bytes.
 using Shift = std::array<Table, 4>;
 
 constexpr std::uint32_t apply(const Shift& shift, std::uint32_t remainder) {
@@ -55,7 +55,7 @@ constexpr std::uint32_t apply(const Shift& shift, std::uint32_t remainder) {
 }
 
 constexpr Shift make_shift(std::size_t n_zeros) {
-  // Linear: known for each bit, it is known for each byte.
+  // The map is linear, so its values for single bits give those for bytes.
   std::array<std::uint32_t, 32> of_bit{};
   for (std::size_t bit = 0; bit < 32; ++bit) {
     std::uint32_t remainder = std::uint32_t{1} << bit;
@@ -94,7 +94,7 @@ bool has_instruction() { return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0; }
 #endif
 
 #if defined(CIRANDA_CRC_TARGET)
-// The instruction takes three cycles, but one can begin each cycle: three blocks at once.
+// The instruction takes three cycles, but one can start in each cycle, so three blocks are processed at once.
 constexpr std::size_t kBlock = 1024;
 constexpr Shift kOverBlock = make_shift(kBlock);
 

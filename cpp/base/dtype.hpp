@@ -42,7 +42,7 @@ struct DataTypeInfo {
   std::uint8_t dlpack_code;  // DLDataTypeCode: 0 int, 1 uint, 2 float, 4 bfloat, 5 complex, 6 bool
 };
 
-// Whether each row of a table stands where its value says.
+// True if the index of each row equals the row's value.
 template <typename Row, std::size_t kRows, typename Value>
 consteval bool rows_are_in_order(const std::array<Row, kRows>& table, Value Row::*value) {
   for (std::size_t i = 0; i < kRows; ++i) {

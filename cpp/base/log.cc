@@ -17,7 +17,7 @@ void Logger::write(LogLevel level, const std::string& text) const {
   if (level < level_) return;
   const std::string line = "ciranda: " + std::string(kLogLevels[static_cast<std::size_t>(level)]) + ": [rank " +
                            std::to_string(rank_) + "] " + text + "\n";
-  // One write, so that lines of several ranks do not mix. Nobody could be told if it failed.
+  // One write, so that lines of several ranks do not mix. A failure cannot be reported anywhere.
   [[maybe_unused]] const auto n_written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 

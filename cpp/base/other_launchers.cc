@@ -27,7 +27,7 @@ constexpr std::string_view kForKubernetes =
     "only), or 'ciranda run -H POD:1,POD:1 COMMAND' in one pod alone";
 constexpr std::string_view kForOthers = "write 'ciranda run -np N COMMAND' instead";
 
-// The more a variable says of what to do instead, the earlier it stands: srun sets those of PMI and PMIx too.
+// The variables with the most specific advice come first: srun also sets those of PMI and PMIx.
 constexpr std::array kVariables{
     LauncherVariable{"SLURM_STEP_NUM_TASKS", Means::kSize, "srun", kForSlurm},
     LauncherVariable{"OMPI_COMM_WORLD_SIZE", Means::kSize, "Open MPI's mpirun", kForMpi},
@@ -83,8 +83,8 @@ Status refuse(const LauncherVariable& row, const std::string& value, const std::
 std::span<const LauncherVariable> launcher_variables() { return kVariables; }
 
 Status refuse_one_by_accident(const GetEnv& get_env) {
-  // A job of one, in which another launcher has started several: `ciranda run` has passed on nothing that said so
-  // before.
+  // True in a job of one process in which another launcher has started several: `ciranda run` has removed the variables
+  // of launchers around the job itself.
   const bool is_around =
       is_set(get_env, "CIRANDA_JOB") && number_in(get_env("CIRANDA_SIZE")) == 1 && !is_set(get_env, "CIRANDA_ENGINE");
   if (is_size_told(get_env) && !is_around) return {};

@@ -15,7 +15,7 @@
 namespace ciranda {
 
 struct LauncherVariable {
-  enum class Means : std::uint8_t { kSize, kIndex };  // from 2 on, or from 1 on, there are several processes
+  enum class Means : std::uint8_t { kSize, kIndex };  // a size above 1, or an index above 0, means several processes
   std::string_view name;
   Means means;
   std::string_view launcher;
@@ -29,7 +29,7 @@ std::span<const LauncherVariable> launcher_variables();
 Status refuse_one_by_accident(const GetEnv& get_env);
 
 // A warning if this process is a world of one, but may be the first of several: some launchers set only the number of
-// each process, which does not tell the first whether there are others.
+// each process, so the first process cannot tell whether there are others.
 std::optional<std::string> doubt_that_one_is_meant(const GetEnv& get_env);
 
 }  // namespace ciranda

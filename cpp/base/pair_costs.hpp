@@ -19,16 +19,16 @@ namespace ciranda {
 // One rank's costs with one other rank.
 struct PairCosts {
   std::uint64_t line_ns = 0;  // latency of a cache line from core to core
-  // For a byte, by technique: written over bytes that the other rank has read, plus read from bytes that the other rank
-  // has so written.
+  // The time per byte of each technique: to write over bytes that the other rank has read, plus to read bytes that the
+  // other rank has written with the same technique.
   std::array<std::uint64_t, kStagingCopies.size()> hand_over_fs;
-  std::uint64_t read_fs = 0;  // of kCached, the part of reading
+  std::uint64_t read_fs = 0;  // the reading part of kCached's time
 
   constexpr std::uint64_t of(StagingCopy technique) const { return hand_over_fs[static_cast<std::size_t>(technique)]; }
   friend bool operator==(const PairCosts&, const PairCosts&) = default;
 };
 
-// Cores that share a cache, and those that do not. A virtual machine's may be moved from one to the other.
+// kNear: two cores share a cache. kFar: they do not. The cores of a virtual machine may move, so this may change.
 enum class Distance : std::uint8_t { kNear, kFar };
 constexpr std::string_view to_string(Distance distance) { return distance == Distance::kNear ? "near" : "far"; }
 constexpr Distance distance_of(double line_ns) {
@@ -51,13 +51,13 @@ constexpr std::optional<PairCosts> slowest_of(std::span<const std::optional<Pair
   return slowest;
 }
 
-// The assumed costs, with those of memory replaced by costs derived from measurements.
+// The default costs, with the costs of shared memory replaced by values derived from measurements.
 //
 // Only bytes that cross to the other core take time. In a reduction of two ranks, one shot hands over all bytes. Two
 // shot hands over half of the input, and half of the result is read, from lines that its writer had just read: (hand
 // over + read) / 2. The cost model has copy + 2 reduce for one shot, and 3/2 copy + reduce for two shot.
 constexpr HostCosts host_costs_of(const PairCosts& slowest) {
-  constexpr std::uint64_t kLinesOfARound = 2;  // the writer takes a counter's line; its reader fetches it again
+  constexpr std::uint64_t kLinesOfARound = 2;  // the writer fetches a counter's line, then the reader fetches it
   const std::uint64_t hand_over_fs = slowest.of(StagingCopy::kCached);
   HostCosts costs;
   costs.shared_round_ns = kLinesOfARound * slowest.line_ns;

@@ -16,8 +16,8 @@ enum class DeviceType : std::int32_t { kHost = 1 };
 
 struct Place {
   DeviceType type = DeviceType::kHost;
-  std::int32_t index = 0;  // of the process's devices of that type
-  void* queue = nullptr;   // of the device, in its own interface (a cudaStream_t); outlives work queued on it
+  std::int32_t index = 0;  // among the process's devices of that type
+  void* queue = nullptr;   // the device's own type of queue (a cudaStream_t); outlives the work queued on it
 
   bool is_host() const { return type == DeviceType::kHost; }
   bool is_beside(const Place& other) const { return type == other.type && index == other.index; }

@@ -1,7 +1,7 @@
-// Turns: two threads, of one process or of two that share memory, act in turn. One cache line holds whose turn it is,
-// so passing the turn and getting it back takes twice the latency of a line between their cores.
+// Turns: two threads, of one process or of two that share memory, act in turn. One cache line holds the turn, so
+// passing the turn and getting it back takes twice the latency of a line between their cores.
 //
-// Threads: one a side. Failure: none. A side sees all that the other wrote before it passed the turn.
+// Threads: one on each side. Failure: none. A side sees all writes of the other side before that side passed the turn.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class Turns {
   // REQUIRES: the word is 0 when the first side arrives, outlives this object, and is alone on its cache lines.
   Turns(std::atomic<std::uint64_t>& word, Side side) : word_(&word), next_(side == Side::kFirst ? 0 : 1) {}
 
-  // Waits until it is this side's turn. False: it is not by the deadline.
+  // Waits until it is this side's turn. False if that does not happen by the deadline.
   bool await(Clock::time_point deadline) const {
     constexpr int kSpins = 4096;  // longer than any latency of a line
     for (int n_spins = 0; word_->load(std::memory_order_acquire) != next_; ++n_spins) {

@@ -20,8 +20,8 @@ struct Range {
   std::size_t size() const { return end - begin; }
 };
 
-// All tensors, one after the other, cut into blocks, and the owner of each block. Positions are indices in the list of
-// contributors.
+// Divides all tensors, one after the other, into blocks, and assigns an owner to each block. A position is an index in
+// the list of contributors.
 class Shares {
  public:
   struct Block {
@@ -67,7 +67,7 @@ class Shares {
   std::vector<Block> blocks_;
 };
 
-// T: the type of the arithmetic.
+// T is the type of the computation.
 template <class T>
 class AdasumOf final : public Adasum {
  public:
@@ -109,16 +109,16 @@ class AdasumOf final : public Adasum {
 
   std::size_t n_summands() const { return options_.contributors.size(); }
   std::size_t rank_at(std::size_t position) const { return static_cast<std::size_t>(options_.contributors[position]); }
-  bool is_computed_in() const { return element_bytes_ == sizeof(T); }  // elements need no conversion
+  bool is_computed_in() const { return element_bytes_ == sizeof(T); }  // true if elements need no conversion
   Range elements() const { return shares_.elements_of(position_); }
   Range blocks() const { return shares_.blocks_of(position_); }
 
-  // This rank's share of the tensors of the contributor at that position.
+  // This rank's share of the tensors of the contributor at `position`.
   std::span<T> summand(std::size_t position) {
     return std::span(values_).subspan(position * elements().size(), elements().size());
   }
 
-  // The pairs of a level: positions p * 2 * stride and p * 2 * stride + stride.
+  // The number of pairs at this level: pair p has the positions p * 2 * stride and p * 2 * stride + stride.
   std::size_t n_pairs() const { return (n_summands() + stride_ - 1) / (2 * stride_); }
   Dots& dots_of(std::size_t block, std::size_t pair) { return dots_[block * n_pairs() + pair]; }
 
@@ -243,9 +243,9 @@ class AdasumOf final : public Adasum {
   OutputPieces output_;
   Stage stage_ = Stage::kExchange;
   std::size_t stride_ = 1;           // between the summands of a pair
-  std::vector<std::byte> arrivals_;  // of 16-bit types
+  std::vector<std::byte> arrivals_;  // received elements of 16-bit types
   std::vector<T> values_;            // this rank's share of every summand
-  std::vector<Dots> dots_;           // of every block, of all pairs of the level
+  std::vector<Dots> dots_;           // for every block, of all pairs of the level
 };
 
 }  // namespace

@@ -241,7 +241,7 @@ class ByHosts final : public RunningCollective {
 
   const Plan& plan_;
   InParts reductions_;
-  kernels::Reduction of_sums_;  // that are not of all
+  kernels::Reduction of_sums_;  // of partial sums to a partial sum
   bool is_rounded_;
   const HostParts& hosts_;
   int n_hosts_;

@@ -57,7 +57,7 @@ class TwoShot final : public RunningCollective {
 
  private:
   struct Stage {
-    std::vector<std::span<std::byte>> arrived;  // own slice of each rank's block
+    std::vector<std::span<std::byte>> arrived;  // this rank's slice of each rank's block
     std::vector<OutputPieces> arrived_pieces;
     std::span<std::byte> result;  // used if the output is in several pieces, or there is none
     InputPieces result_pieces;    // where the result is

@@ -24,8 +24,8 @@ std::vector<RankRun> runs_of(const std::vector<int>& host_of);
 struct HostParts {
   explicit HostParts(std::vector<RankRun> runs);
 
-  // Combines values, in the order of the kernels. Inputs are indices: those of the parts of all hosts, in rank order,
-  // and then those of the results of earlier steps.
+  // Combines values, in the order of the kernels. An input is an index into the list of the parts of all hosts, in rank
+  // order, followed by the results of earlier steps.
   struct Step {
     std::vector<std::size_t> inputs;
   };

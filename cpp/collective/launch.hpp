@@ -50,15 +50,14 @@ std::unique_ptr<RunningCollective> shm_allreduce_one_shot(const Launch& launch);
 // REQUIRES: segment_bytes, of a chunk, is at most session->slot_bytes().
 std::unique_ptr<RunningCollective> shm_allreduce_two_shot(const Launch& launch);
 
-// --- The same, direct. Unlike a ring, these neither round between hops nor rotate the order of the sum.
+// --- The same, direct. Unlike a ring, these algorithms do not round between hops, and keep the order of the sum.
 
 // Each rank sends its whole input to every other; one delay.
 std::unique_ptr<RunningCollective> direct_allreduce_one_shot(const Launch& launch);
 
 // Rank r receives slice r of every block from all others, reduces it in rank order, and sends the result to all. Blocks
-// are
-// pipelined: the slices of block b + 1 travel while block b is reduced and its results travel. segment_bytes: a rank's
-// share of one block. REQUIRES: if it rounds, it rounds each rank's inputs.
+// are pipelined: the slices of block b + 1 travel while block b is reduced and its results travel. segment_bytes: a
+// rank's share of one block. REQUIRES: if it rounds, it rounds each rank's inputs.
 std::unique_ptr<RunningCollective> direct_allreduce_two_shot(const Launch& launch);
 
 // For ranks on several hosts, some with several ranks. A host combines its own inputs first, to one or a few parts

@@ -1,8 +1,7 @@
 // Rounding: float32 travels to other hosts as bfloat16. These numbers are therefore rounded, once each:
 //
-//   parts   the values that hosts exchange: the combined inputs of n_together ranks, in float32 (with their factors),
-//   or
-//           one rank's input, unchanged
+//   parts   the values that hosts exchange: the combined inputs of n_together ranks, in float32 (with their factors);
+//           or one rank's input, unchanged
 //   result  the combination of the parts in float32, with the remaining factors
 //
 // All ranks get the same bits, including those that reduced; and the same bits with every algorithm.

@@ -58,7 +58,7 @@ bool ControlPlane::send(int peer) {
   if (to.n_sent == to.outgoing.size() || to.is_gone) {
     to.outgoing.clear();
     to.n_sent = 0;
-  } else if (to.n_sent > to.outgoing.size() / 2) {  // so that fewer bytes are moved than were sent
+  } else if (to.n_sent > to.outgoing.size() / 2) {  // only then, so that erase() moves fewer bytes than were sent
     to.outgoing.erase(to.outgoing.begin(), to.outgoing.begin() + static_cast<std::ptrdiff_t>(to.n_sent));
     to.n_sent = 0;
   }

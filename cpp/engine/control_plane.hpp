@@ -55,7 +55,7 @@ class ControlPlane {
   const std::vector<Departure>& departures() const { return departures_; }
   TimePoint heard_from(int peer) const { return peers_[static_cast<std::size_t>(peer)].heard; }
 
-  // The peers must read at once what was posted since the last take_urgency().
+  // The peers must at once read the messages posted since the last take_urgency().
   void hurry() { urgency_ = Urgency::kUrgent; }
   Urgency take_urgency();
   // Every live peer has answered say_bye(), or has left itself.
@@ -84,7 +84,7 @@ class ControlPlane {
 
   Mesh& mesh_;
   std::vector<Peer> peers_;
-  Urgency urgency_ = Urgency::kLazy;  // of what was posted since take_urgency()
+  Urgency urgency_ = Urgency::kLazy;  // of the messages posted since take_urgency()
   std::vector<Departure> departures_;
   std::size_t n_closed_handled_ = 0;
   // receive() reads into this. It has room for the largest default input, so that one system call reads it.

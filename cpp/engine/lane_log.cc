@@ -118,7 +118,7 @@ Result<LogMessage> LaneLog::hear(int from, Message message, TimePoint now) {
 
 Status LaneLog::take_in(int from, Message message, TimePoint now) {
   if (relay_) return relay_->hear(from, std::move(message));
-  if (has_ended_ || last_word_) return Status::ok_status();  // its sender did not know the end yet
+  if (has_ended_ || last_word_) return Status::ok_status();  // sent before its sender learned of the lane's end
   if (std::holds_alternative<LeaveMessage>(message)) {
     leaver_ = mesh_.peer(from).rank;
     end(has_left(leaver_));

@@ -41,7 +41,7 @@ class LaneLog {
   void met(const PersistentOp& op) {
     if (coordinator_ && !op.is_unnamed()) coordinator_->on_met(op.cache_id(), coarse_now());
   }
-  // Whether this rank may receive such a message from that member.
+  // True if this rank may receive a message of this kind from member `from`.
   bool expects(int from, const Message& message) const;
   // REQUIRES: expects(). If the message is a part of the log, returns its entries, which this rank must execute. An
   // error means that the member violates the protocol.
@@ -92,7 +92,7 @@ class LaneLog {
   std::optional<Relay> relay_;
   Holding gathering_;
   std::unique_ptr<Coordinator> coordinator_;
-  std::optional<Status> last_word_;  // at the coordinator: set when it takes the lane down; the error of open rounds
+  std::optional<Status> last_word_;  // at the coordinator: the error of open rounds, set when it takes the lane down
   int leaver_ = -1;                  // the rank that ended the set by leaving it, as in EndEntry
   bool has_ended_ = false;
 };

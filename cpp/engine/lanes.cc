@@ -7,7 +7,7 @@
 namespace ciranda {
 namespace {
 
-// Without a fault, no rank is ahead of another by so many messages.
+// A limit that is exceeded only by a fault: otherwise no rank is ahead of another by this number of messages.
 constexpr std::size_t kMostEarlyMessages = 1 << 20;
 
 bool has(const std::vector<int>& ranks, int rank) { return std::find(ranks.begin(), ranks.end(), rank) != ranks.end(); }
@@ -17,13 +17,13 @@ Status why_gone(const ProcessSets& sets, std::uint32_t process_set) {
   return sets.end_of(process_set).value_or(removed);
 }
 
-// Whether this rank leaves a formed set. The ranks of such a set leave it one by one, without the others.
+// True if the request leaves a formed set. The ranks of a formed set leave it one by one, without agreement.
 bool is_departure(const Request& request) {
   return request.signature.collective == Collective::kRemoveProcessSet &&
          is_formed(static_cast<std::uint32_t>(request.signature.arguments.front()));
 }
 
-// Removes what was kept for the lane, and returns it.
+// Removes the items kept for the lane, and returns them.
 template <typename T>
 std::vector<T> take(std::map<LaneId, std::vector<T>>& kept, LaneId lane) {
   auto taken = kept.extract(lane);
@@ -50,8 +50,8 @@ Lane* Lanes::find_only_pending() const {
   return first->get();
 }
 
-// The call has not been checked. It must not overtake kept calls, nor follow a join of its set; the set's first lane
-// knows whether this rank has joined.
+// The call has not been checked yet. It must not overtake kept calls, nor follow a join of its set; the set's first
+// lane knows whether this rank has joined.
 Lane* Lanes::find_further(std::uint32_t process_set, std::uint32_t number) const {
   const LaneId id = lane_id(process_set, number);
   Lane* const lane = is_lane(process_set, number) ? find(id) : nullptr;
@@ -172,7 +172,7 @@ Status Lanes::on_message(int peer, LaneId id, Message message, TimePoint now) {
     return lane->on_message(peer, std::move(message), now);
   }
   const bool is_over = world_.sets.was_made(set_of(id)) && !world_.sets.ranks(set_of(id));
-  if (is_over) return Status::ok_status();  // its sender did not know yet that the set is removed
+  if (is_over) return Status::ok_status();  // sent before its sender learned that the set is removed
   if (n_early_ >= kMostEarlyMessages) {
     return Status::internal("too many messages for lanes that do not exist, the last from " +
                             world_.control.peer_text(peer));

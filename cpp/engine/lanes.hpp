@@ -61,7 +61,7 @@ class Lanes final : public LaneMessages {
   // Fails all calls of all lanes at once.
   void give_up(const Status& why);
   void remove_those_that_are_over();
-  // For a broken world, in which nothing more is executed.
+  // For a broken world, which executes no further calls.
   void remove_all_but_first();
 
  private:

@@ -27,9 +27,9 @@ class LivenessProbe {
   // The control plane and the logger outlive this.
   LivenessProbe(std::vector<Watched> peers, const StallLimits& limits, ControlPlane& control, const Logger& logger);
 
-  // This rank begins to wait for them. Silence counts from now.
+  // This rank begins to wait for the watched ranks. Their silence is measured from now on.
   void begin(TimePoint now) { began_ = now; }
-  // REQUIRES, here and below: this rank waits for them. Returns Timeout if one of them has been silent for too long.
+  // Returns Timeout if a watched rank has been silent for too long. REQUIRES, here and below: this rank waits for them.
   Status look(TimePoint now);
   std::optional<TimePoint> due() const;
 

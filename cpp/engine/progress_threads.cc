@@ -207,7 +207,7 @@ void ProgressThreads::wait_no_longer() {
 void ProgressThreads::run_background() {
   const OwnThread own;
   prctl(PR_SET_TIMERSLACK, 1UL);  // nanoseconds, not 50 microseconds
-  take_short_slices();            // else a busy thread on this core delays its wake-up by milliseconds
+  take_short_slices();            // otherwise a busy thread on this core delays the wake-up by milliseconds
   while (!has_ended_.load()) {
     if (!is_something_unseen() && !coalescing_.is_watched()) {
       const TimePoint deadline = deadline_;
@@ -233,7 +233,8 @@ bool ProgressThreads::run_in_background() {
   run_until_nothing_moves();
   const bool has_to_look_now = has_to_look();
   if (!arm_when_nothing_moves()) mesh_.kick();
-  // Keeps a deadline that is no longer needed: waking for it once costs less than being woken for that of each call.
+  // Keeps a deadline even if it is no longer needed. The thread then wakes for it once, instead of being woken by each
+  // call to set a new one.
   const bool is_over = deadline_.load() <= Clock::now();
   deadline_ = std::min(is_over ? kNever : deadline_.load(), next_deadline().value_or(kNever));
   return has_to_look_now;

@@ -121,7 +121,7 @@ class ProgressThreads {
   bool arm_when_nothing_moves();
   bool comes_before_background_wakes(std::optional<TimePoint> deadline);
   std::optional<TimePoint> next_deadline();
-  // Whether look_at_ has passed and work is pending. Resets look_at_ if it has passed.
+  // True if look_at_ has passed and work is pending. Resets look_at_ if it has passed.
   bool has_to_look();
   void run_until_nothing_moves();
 
@@ -143,7 +143,7 @@ class ProgressThreads {
   LongWaits long_waits_;
   const MayOthersCall may_others_call_;
   std::atomic<int> n_runners_{0};          // threads that wait and run the loop, or try to
-  std::atomic<int> n_waiters_running_{0};  // those of them that have the lock, and have yet to arm the mesh
+  std::atomic<int> n_waiters_running_{0};  // of these, the threads that hold the lock and have not armed the mesh yet
   std::atomic<bool> has_ended_{false};
   // When the background thread wakes by itself. Written under the lock. That thread reads it before it sleeps.
   static constexpr TimePoint kNever = TimePoint::max();

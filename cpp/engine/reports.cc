@@ -5,7 +5,7 @@
 namespace ciranda {
 namespace {
 
-// A request waits for the rest of its planned group as long as further requests come, and then for this time at most.
+// The longest time that a request waits for the rest of its planned group after the last request.
 constexpr std::chrono::milliseconds kBatchingWindow{20};
 
 }  // namespace

@@ -19,14 +19,14 @@ class Reports {
   // All arguments outlive this.
   Reports(HeldGroups& held, PendingCalls& calls, LaneLog& log, ControlPlane& control);
 
-  // Adds a report. Cache ids, signatures and groups wait for send(). Any other message is sent at once, after all that
-  // was added or held before it.
+  // Adds a report. Cache ids, signatures and groups wait for send(). Any other message is sent at once, after all
+  // reports that were added or held before it.
   void add(Message message, TimePoint now);
   // Reports the duplicates that were called while their name was at a round by messages: see PendingCalls::take_late().
   void add_late(TimePoint now);
-  // Sends what was added, and then `message`.
+  // Sends the added reports, and then `message`.
   void say(const Message& message, TimePoint now);
-  // Sends what was added.
+  // Sends the added reports.
   void send(TimePoint now);
   // Also sends calls that were held for long enough.
   void send_due(TimePoint now);

@@ -8,8 +8,8 @@
 namespace ciranda {
 namespace {
 
-// Beside the word, even rounds have one half and odd rounds the other. So a member that is at the next round already
-// does not overwrite this one.
+// Even rounds use one half of the bytes beside the word, odd rounds the other half. So a member that is already at the
+// next round does not overwrite this round's bytes.
 constexpr std::size_t kBesideBytes = SharedArena::kBesideArrivalsBytes / 2;
 
 // A round, and the bytes beside its word: those in the arena, or the copy of keep_line().
@@ -31,12 +31,12 @@ std::byte* beside_word(int member, std::size_t n_bytes, const RoundLine& line) {
   return line.beside_word + static_cast<std::size_t>(member) * n_bytes;
 }
 
-// Whether `n_bytes` of each member have room beside the word.
+// True if `n_bytes` of each member fit beside the word.
 bool has_room_beside_word(std::size_t n_bytes, const SharedArena& arena) {
   return n_bytes * static_cast<std::size_t>(arena.n_members()) <= kBesideBytes;
 }
 
-// With a root, one of the two members only writes and the other only reads.
+// If the collective has a root, one of the two members only writes and the other only reads.
 ExchangedBuffers::Choice choice_for(Collective collective) {
   return info(collective).is_from_root ? ExchangedBuffers::Choice::kUnusedLongest : ExchangedBuffers::Choice::kReadLast;
 }

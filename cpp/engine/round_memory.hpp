@@ -1,5 +1,5 @@
-// RoundMemory: where each member's contribution to a direct round lies in the shared memory (agree/round_places.hpp
-// gives its size).
+// RoundMemory: finds the place of each member's contribution to a direct round in the shared memory.
+// agree/round_places.hpp gives the size of a contribution.
 //
 // Each member's area has two halves, used by even and odd rounds. Writing is safe: every member has reached round n-1,
 // so none still reads round n-2. If all contributions fit beside the round's word, they lie there instead: the cache
@@ -23,8 +23,8 @@ namespace ciranda {
 
 class RoundMemory {
  public:
-  // Where this member must write its contribution, if it has one, before it arrives at the round. Null if there is no
-  // room now.
+  // Returns the memory to which this member must write its contribution before it arrives at the round. Null if there
+  // is no room now.
   std::byte* for_writing(const SharedArena& arena, const DirectRound& round, Collective collective);
   // Which member has read that memory last.
   static ReadLast read_last(const DirectRound& round, Collective collective);
@@ -40,7 +40,7 @@ class RoundMemory {
   // they write to it for their next round. It is not overwritten before this member arrives at the round after.
   void keep_line(const SharedArena& arena, const DirectRound& round);
 
-  // For a call without a name: whether all members have written the same tag.
+  // For a call without a name: returns whether all members have written the same tag.
   bool agree(const SharedArena& arena, const DirectRound& round);
   // The contribution of a member. REQUIRES: it has written one.
   const std::byte* of(int member, const SharedArena& arena, const DirectRound& round);

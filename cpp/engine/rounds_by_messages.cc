@@ -20,8 +20,8 @@ std::vector<std::span<const std::byte>> bytes_of(const std::vector<Payload>& inp
   return bytes;
 }
 
-// All other members but those through which the log reaches this rank. None if there are too many members for direct
-// rounds by messages.
+// All other members except the ones through which the log reaches this rank. None if there are too many members for
+// direct rounds by messages.
 std::vector<LivenessProbe::Watched> ranks_beside(const LaneLog& log, const LaneMesh& mesh, int most_ranks) {
   std::vector<LivenessProbe::Watched> ranks;
   if (mesh.size() > most_ranks) return ranks;
@@ -84,7 +84,7 @@ Status RoundsByMessages::carry_out(TimePoint now) {
   for (const SentInputs::Done& done : inputs_.take_done()) {
     Participant::Execute entry;
     const Ticket ticket = lane_.participant.rounds().done(lane_.participant.names().at(done.cache_id));
-    entry.requests.push_back({ticket, nullptr, nullptr});  // of an allreduce, by all ranks
+    entry.requests.push_back({ticket, nullptr, nullptr});  // null: it is an allreduce in which all ranks take part
     lane_.reports.add_late(now);
     lane_.in_flight.note_agreed(done.ticket, Path::kByMessages, lane_.in_flight.recorder().now());
     if (Status status = lane_.data.combine(entry, bytes_of(done.inputs)); !status.ok()) return status;

@@ -32,7 +32,7 @@ class RoundsByMessages {
   // Executes the rounds for which all inputs have arrived.
   Status carry_out(TimePoint now);
 
-  // False if this rank has sent an input and waits for those of other members.
+  // False if this rank has sent an input and waits for the inputs of other members.
   bool empty() const { return inputs_.empty(); }
   // Returns Timeout if a member whose input is awaited has been silent for too long.
   Status look_for_silence(TimePoint now) { return empty() ? Status::ok_status() : probe_.look(now); }
@@ -55,7 +55,7 @@ class RoundsByMessages {
  private:
   const LaneParts lane_;
   const AgreementLimits limits_;
-  const bool goes_by_messages_;  // the lane can have such rounds; the coordinator's settings decide, not this rank's
+  const bool goes_by_messages_;  // the lane can have such rounds; the coordinator's settings decide if it has
   const bool contributes_inputs_;
   const Logger& logger_;
   SentInputs inputs_;

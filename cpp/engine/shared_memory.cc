@@ -24,8 +24,8 @@ namespace {
 
 using Nonce = std::array<std::byte, 32>;
 
-// What a rank tells the others about its memory: the path of a new region, which contains the nonce, or that they have
-// mapped the region already (`is_known`). With neither, the rank has no memory.
+// A rank's message to the others about its memory: the path of a new region, which contains the nonce; or `is_known`,
+// if the others have mapped the region already. With neither, the rank has no memory.
 struct Offer {
   std::uint64_t region = 0;
   std::uint64_t n_bytes = 0;
@@ -133,7 +133,7 @@ std::shared_ptr<ShmSegment> make_region_for(SharedRegions& regions, std::size_t 
   return make_segment(n_least, offer);
 }
 
-// Empty if there is no room.
+// Finds space for n_bytes, and describes it in `offer`. Empty if there is no room.
 Space make_space(SharedRegions& regions, std::size_t n_bytes, Offer& offer) {
   if (n_bytes > kMostBytes) return {};
   Space space{regions.take(n_bytes), std::nullopt};
@@ -153,7 +153,7 @@ void let_go(SharedRegions& regions, const Space& space) {
   if (space.made) regions.drop(*space.made);
 }
 
-// Whether every rank has space, and every rank has mapped the regions of all others.
+// Returns whether every rank has space, and has mapped the regions of all others.
 Result<bool> agree(Engine& engine, SharedRegions& regions, const Space& space, const Offer& offer,
                    const Engine::Interrupted& interrupted) {
   const Result<std::vector<Offer>> offers = exchange(engine, offer, interrupted);

@@ -83,7 +83,7 @@ void Consistency::find_first(const Participant::Execute& entry) {
   remembered_.clear();
 }
 
-// Takes the result that most ranks share for the right one; if several are equally frequent, that of the lowest rank.
+// Regards the most frequent result as correct; if several are equally frequent, the result of the lowest rank.
 std::string Consistency::describe(std::size_t index) const {
   const auto n_ranks = static_cast<std::size_t>(mesh_.size());
   const auto sum_of = [&](std::size_t rank) { return heard_[rank * remembered_.size() + index]; };

@@ -30,8 +30,8 @@ class DataPlane {
   // Adds the next entry of the log. An empty entry only takes its position in the order.
   void enqueue(Participant::Execute entry);
 
-  // Executes an entry at once, whatever else is queued: `inputs` are those of all members, in their order, so no other
-  // rank is needed. Fails as step() does.
+  // Executes an entry at once, before all queued entries. `inputs` has the inputs of all members, in their order, so no
+  // other rank is needed. Fails as step() does.
   Status combine(const Participant::Execute& entry, std::span<const std::span<const std::byte>> inputs);
 
   bool is_idle() const { return queue_.empty(); }
@@ -51,9 +51,9 @@ class DataPlane {
   // The next entry waits for inputs from a device of this rank. The device wakes this rank when they arrive.
   bool awaits_device() const { return !queue_.empty() && !has_begun_; }
 
-  // How many entries of the log were given to enqueue().
+  // The number of entries of the log that were passed to enqueue().
   std::uint64_t n_enqueued() const { return n_executed_ + queue_.size(); }
-  // How many entries of the log are finished.
+  // The number of entries of the log that are finished.
   std::uint64_t n_executed() const { return n_executed_; }
 
   // The bytes of all entries that are queued or in execution. Takes time for each request.
@@ -82,8 +82,8 @@ class DataPlane {
   std::optional<LaneArena> arena_;
   const std::unique_ptr<Backend> backend_;
   Consistency consistency_;
-  std::vector<std::uint64_t> told_;   // the backend's measurements
-  std::vector<std::uint64_t> heard_;  // [rank][number]
+  std::vector<std::uint64_t> told_;   // the measurements of this rank's backend
+  std::vector<std::uint64_t> heard_;  // [rank][number]: those of all ranks
   bool is_arena_settled_ = true;
   std::deque<Participant::Execute> queue_;  // front: being executed, if has_begun_
   bool has_begun_ = false;

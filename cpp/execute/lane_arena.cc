@@ -12,14 +12,14 @@
 namespace ciranda {
 namespace {
 
-// The numbers by which the first member offers the memory that it has created. The others only tell whether they share
-// memory with all members.
+// The numbers with which the first member describes the memory that it has created. The other members only send the
+// first number: whether they share memory with all members.
 enum Offer : std::uint8_t { kShares, kProcess, kDescriptor, kSecret, kOfferNumbers };
 
 }  // namespace
 
-// The arena, and the secret behind it. By the secret, members notice that a path under /proc names another file for
-// them, since processes have other numbers there.
+// The size of the arena, and of the secret after it. By the secret, a member detects that a path under /proc names
+// another file: in the member's PID namespace, the process may have another number.
 std::size_t LaneArena::n_bytes() const {
   return SharedArena::required_bytes(mesh_.size(), slot_bytes_) + SharedArena::kAlignment;
 }

@@ -14,8 +14,8 @@ namespace {
 
 using Buffers = std::vector<OutputBuffer>;
 
-// Whether each tensor has a number of rows for each member. If first dimensions may differ, this rank's number must be
-// that of its request.
+// True if each tensor has a number of rows for each member. If first dimensions may differ, this rank's number must
+// also equal the first dimension in its request.
 bool are_complete(const FirstDims& rows_from, const Request& request, const Mesh& mesh) {
   const std::vector<TensorSignature>& tensors = request.signature.tensors;
   const bool asks = info(request.signature.collective).first_dim_may_differ;
@@ -41,7 +41,7 @@ Result<Signature> result_of(const Request& request, const FirstDims* rows_from, 
   return Status::internal("the first dimensions for " + call_text(request) + " are not those of its ranks");
 }
 
-// Whether the result goes to the caller's memory: if the caller has given memory, and the result fits into it.
+// True if the result goes to the caller's memory: the caller has given memory, and the result fits into it.
 bool uses_given(const Request& request, const FirstDims* rows_from) {
   const CollectiveInfo& facts = info(request.signature.collective);
   if (facts.output == Output::kMayBeGiven) {

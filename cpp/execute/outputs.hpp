@@ -15,7 +15,7 @@
 
 namespace ciranda {
 
-// The sum of the numbers, which may have come over the network. None if one is negative, or if the sum is too large.
+// The sum of numbers that may be from the network. None if a number is negative, or if the sum is too large.
 std::optional<std::int64_t> sum_of_rows(const std::vector<std::int64_t>& rows);
 
 // Sets the outputs of the operation, and returns where the result of each tensor must be written: null if this rank

@@ -7,8 +7,9 @@
 namespace ciranda {
 namespace {
 
-// --- How many bytes of a tensor's memory a call reads and writes on this rank. `ranks`: those of its process set,
-// --- ascending. `rank`: this rank, in the world. REQUIRES, for both: the request is valid, and its splits are settled.
+// --- The number of bytes of a tensor's memory that a call reads, and that it writes, on this rank. `ranks`: those of
+// --- its process set, ascending. `rank`: this rank, in the world. REQUIRES, for both: the request is valid, and its
+// --- splits are settled.
 
 std::size_t n_bytes_read(const Request& request, std::size_t tensor, int rank) {
   const Signature& signature = request.signature;
@@ -18,7 +19,7 @@ std::size_t n_bytes_read(const Request& request, std::size_t tensor, int rank) {
   return is_from_root && signature.root != rank ? 0 : signature.tensors[tensor].n_bytes();
 }
 
-// The most bytes, if the output is used only when the result fits. 0 if the caller's output is not used.
+// The largest possible number, if the output is used only when the result fits. 0 if the caller's output is not used.
 std::size_t n_bytes_written(const Request& request, std::size_t tensor, std::span<const int> ranks, int rank) {
   const Signature& signature = request.signature;
   const TensorSignature& own = signature.tensors[tensor];
@@ -83,7 +84,7 @@ void Staged::put(const Tensor& tensor, std::byte* to, std::shared_ptr<std::byte>
 }
 
 Status Staged::end(Operation& operation) const {
-  std::vector<OutputBuffer> outputs = operation.outputs();  // the numbers behind those of tensors stay on the host
+  std::vector<OutputBuffer> outputs = operation.outputs();  // outputs after those of the tensors stay on the host
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const Tensor& tensor = tensors_[i];
     std::byte* const given = tensor.on_device.output;

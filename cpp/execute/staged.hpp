@@ -53,7 +53,7 @@ class Staged {
 
   // Only the holder of the progress lock calls these three.
 
-  // Whether all copies of inputs have ended; status() tells whether they succeeded. The last one wakes the progress
+  // True if all copies of inputs have ended; status() has their result. The end of the last copy wakes the progress
   // loop.
   bool is_here() const { return arrivals_->n_missing.load(std::memory_order_acquire) == 0; }
   // REQUIRES: is_here(). An error means that the device has failed.

@@ -35,7 +35,7 @@ struct Submission {
     if (op != nullptr) PersistentOps::release(*op);
     operation->complete(why);
   }
-  // For a request that concerns this rank alone.
+  // Completes a request that concerns this rank alone, without an error.
   void succeed() const { fail(Status::ok_status()); }
 };
 

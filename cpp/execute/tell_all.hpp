@@ -11,8 +11,8 @@
 
 namespace ciranda {
 
-// All ranks send the same count of numbers. `heard` is filled as [rank][number]; then then() returns the next work.
-// `told` and `heard` outlive the work and are not moved.
+// Sends `told` to all ranks; every rank sends the same count of numbers. `heard` gets the numbers of all ranks, as
+// [rank][number]. Then then() returns the next work. `told` and `heard` outlive the work and are not moved.
 template <typename Number>
 Work tell_all(const std::vector<Number>& told, int n_ranks, std::vector<Number>& heard,
               std::function<Result<Work>()> then) {

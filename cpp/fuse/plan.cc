@@ -5,7 +5,7 @@
 namespace ciranda {
 namespace {
 
-// The plan of a dtype among those made so far, or a new one.
+// Returns the plan for this dtype; appends a new one to `plans` if there is none.
 Plan& plan_for(DataType dtype, const Signature& signature, std::vector<Plan>& plans) {
   const auto found = std::find_if(plans.begin(), plans.end(), [&](const Plan& plan) { return plan.dtype == dtype; });
   if (found != plans.end()) return *found;

@@ -1,5 +1,5 @@
-// Plan: the work of a backend: which bytes go where, and how they are combined. Made from requests for which all ranks
-// are ready; making it copies nothing.
+// Plan: the work of a backend: the bytes to move, and how to combine them. It is made from requests for which all ranks
+// are ready; making it copies no tensor.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 
 namespace ciranda {
 
-// Ranks are those of the mesh that executes the plan. Every rank has the same collective, n_bytes, contributors,
-// receivers and root; each has its own pieces.
+// Ranks are numbered as in the mesh that executes the plan. Every rank has the same collective, n_bytes, contributors,
+// receivers and root, but its own pieces.
 struct Plan {
   Collective collective = Collective::kBarrier;
   DataType dtype = DataType::kUInt8;  // for reductions only, like all down to n_average
@@ -69,8 +69,9 @@ Plan plan_broadcast(const Request& request);
 // Allgather and gather. outputs[tensor] is memory for all ranks' rows, in rank order; none if nothing is received.
 Plan plan_gather(const Request& request, const FirstDims& first_dims, std::span<std::byte* const> outputs);
 
-// Alltoall and scatter. rows_to[tensor][rank] rows go to each rank, rows_from[tensor][rank] rows come from each;
-// outputs[tensor] is memory for the latter, in rank order. longest_bytes: the most that any rank sends to any one rank.
+// Alltoall and scatter. rows_to[tensor][rank]: the rows to send to each rank. rows_from[tensor][rank]: the rows to
+// receive from each; outputs[tensor] is memory for these, in rank order. longest_bytes: the most bytes from any rank to
+// any other.
 Plan plan_exchange(const Request& request, const FirstDims& rows_to, const FirstDims& rows_from,
                    std::span<std::byte* const> outputs, std::size_t longest_bytes);
 

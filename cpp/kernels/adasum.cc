@@ -12,7 +12,7 @@
 namespace ciranda::kernels {
 namespace {
 
-// Sums are formed in this many lanes, element i in lane i mod kLanes, whatever a register holds; then lane after lane.
+// Element i is added to lane i mod kLanes, whatever the width of a register; the lanes are then added in their order.
 constexpr std::size_t kLanes = 8;
 
 struct LaneSums {

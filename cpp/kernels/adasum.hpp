@@ -2,11 +2,11 @@
 //
 //   adasum(a, b) = (1 - a.b / 2|a|^2) a + (1 - a.b / 2|b|^2) b
 //
-// It takes from each of two vectors what the other does not have already: orthogonal ones add up, equal ones average.
+// Orthogonal vectors are added, equal vectors are averaged.
 //
-// Vectors are float, or double for float64 tensors. Dot products are formed in double over blocks of kAdasumBlock
-// elements, each in a fixed order, so results do not depend on where a vector is cut between blocks, nor on the
-// instruction set. Pure functions; any thread; no allocation.
+// Vectors are float, or double for float64 tensors. Dot products are computed in double over blocks of kAdasumBlock
+// elements, each block in a fixed order. So results depend neither on the instruction set nor on how the blocks are
+// divided among ranks. Pure functions; any thread; no allocation.
 #pragma once
 
 #include <cstddef>
@@ -34,15 +34,15 @@ struct Dots {
 Dots dots(std::span<const float> a, std::span<const float> b);
 Dots dots(std::span<const double> a, std::span<const double> b);
 
-// a = (1 - a.b / 2|a|^2) a + (1 - a.b / 2|b|^2) b, for a part of the vectors whose products are `whole`. A vector of
-// zeros adds nothing and takes nothing away.
+// a = (1 - a.b / 2|a|^2) a + (1 - a.b / 2|b|^2) b. The spans may be a part of the vectors; `whole` has the dot products
+// of the whole vectors. If one vector is zero, the result is the other vector.
 void adasum(const Dots& whole, std::span<float> a, std::span<const float> b);
 void adasum(const Dots& whole, std::span<double> a, std::span<const double> b);
 
-// to = factor * from, widened to float; rounded once. REQUIRES: dtype is float16, bfloat16 or float32; `from` has
-// to.size() elements of it. `from` may be `to`.
+// to = factor * from in float, rounded once. REQUIRES: dtype is float16, bfloat16 or float32; `from` has to.size()
+// elements of that type. `from` may be `to`.
 void widen(DataType dtype, const std::byte* from, double factor, std::span<float> to);
-// to = factor * from, rounded to the dtype. As above; the NaNs of `to` are canonical.
+// to = factor * from, rounded to the dtype; NaNs become canonical. REQUIRES: as for widen().
 void narrow(DataType dtype, std::span<const float> from, double factor, std::byte* to);
 // values = factor * values.
 void scale(double factor, std::span<double> values);

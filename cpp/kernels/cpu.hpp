@@ -1,4 +1,4 @@
-// What the kernels need to know of the processor. CMake picks cpu_x86.cc or cpu_generic.cc.
+// The kernels' queries of the processor. CMake selects cpu_x86.cc or cpu_generic.cc.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace ciranda::kernels {
 
-// The strongest level that was built, that this CPU has and that the operating system saves the registers of.
+// The highest level that was built, that this CPU supports, and whose registers the operating system saves.
 SimdLevel detect_simd_level();
 
 // REQUIRES: level <= detect_simd_level().
 VectorKernel vector_kernel(SimdLevel level);
 
-// While it lives, this thread rounds to nearest and keeps subnormals, whatever its owner had set (frameworks offer a
-// flush-to-zero mode): else results would depend on which thread computed them. Nearly free where nothing was set.
+// While an object lives, this thread rounds to nearest and keeps subnormals. Frameworks offer a flush-to-zero mode:
+// without this class, results would depend on the thread that computes them. Nearly free if the mode is the default.
 class ScopedFloatEnvironment {
  public:
   ScopedFloatEnvironment();
@@ -24,7 +24,7 @@ class ScopedFloatEnvironment {
   ScopedFloatEnvironment& operator=(const ScopedFloatEnvironment&) = delete;
 
  private:
-  std::uint64_t saved_ = 0;  // what to restore; its meaning is the implementation's
+  std::uint64_t saved_ = 0;  // the mode to restore, in a format of the implementation
   bool changed_ = false;
 };
 

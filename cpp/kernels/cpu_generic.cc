@@ -8,7 +8,7 @@ SimdLevel detect_simd_level() { return SimdLevel::kBaseline; }
 
 VectorKernel vector_kernel(SimdLevel /*level*/) { return reduce_baseline; }
 
-// Rounding is what <cfenv> can tell and set apart; flushing of subnormals stays as the thread has it.
+// <cfenv> can only read and set the rounding mode; whether subnormals are flushed stays as the thread has it.
 ScopedFloatEnvironment::ScopedFloatEnvironment() : saved_(static_cast<std::uint64_t>(std::fegetround())) {
   changed_ = std::fegetround() != FE_TONEAREST;
   if (changed_) std::fesetround(FE_TONEAREST);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kDoubleBits = 53;  // of a mantissa
 
-// size * mantissa * 2^64 / divisor, in 64-bit digits, least first.
+// size * mantissa * 2^64 / divisor, in 64-bit digits, least significant first.
 struct Quotient {
   std::array<std::uint64_t, 4> digits;
   bool is_inexact;
@@ -32,14 +32,14 @@ Quotient divided(UInt128 size, std::uint64_t mantissa, std::uint32_t divisor) {
   return quotient;
 }
 
-// leading * 2^exponent, and a bit more if is_inexact; the leading bit is set.
+// A number, rounded down to bits * 2^exponent; the highest bit of `bits` is set. is_inexact: the number is larger.
 struct Leading {
   std::uint64_t bits;
   int exponent;
   bool is_inexact;
 };
 
-// REQUIRES: not zero, and not in the lowest digit alone.
+// REQUIRES: a digit other than the lowest is not zero.
 Leading leading(const Quotient& quotient) {
   std::size_t top = quotient.digits.size() - 1;
   while (quotient.digits[top] == 0) --top;
@@ -58,13 +58,13 @@ Int128 scaled(Int128 value, double factor, std::uint32_t divisor) {
   const double fraction = std::frexp(std::fabs(factor), &exponent);
   const auto mantissa = static_cast<std::uint64_t>(std::ldexp(fraction, kDoubleBits));
   const bool is_negative = (value < 0) != (factor < 0);
-  // A mantissa has its leading bit, so the quotient has more than 64: it is not in the lowest digit alone.
+  // The mantissa's leading bit is set, so the quotient has more than 64 bits, as leading() requires.
   Leading size =
       leading(divided(value < 0 ? -static_cast<UInt128>(value) : static_cast<UInt128>(value), mantissa, divisor));
   size.exponent += exponent - kDoubleBits - 64;
   Int128 result = kScaledLimit;
   if (size.exponent + 64 <= kDoubleBits) {
-    // A last bit that stands for all that follow rounds as they would.
+    // A sticky bit: the last bit represents all bits that were cut off, so that the conversion rounds correctly.
     const double rounded = std::ldexp(static_cast<double>(size.bits | (size.is_inexact ? 1 : 0)), size.exponent);
     result = static_cast<Int128>(rounded);
   } else if (size.exponent <= 0) {

@@ -1,8 +1,8 @@
-// value * factor / divisor, of integers whose products double cannot hold.
+// value * factor / divisor of integers, also if double cannot represent the product.
 //
-// The quotient is computed exactly, and rounded once: to double where that has fractions (below 2^53), then toward
-// zero. The first because a factor is itself rounded: 3 times the double next to 1/3 is 1, not 0. Pure; any thread;
-// cannot fail.
+// The quotient is computed exactly. Below 2^53, where double has fractions, it is rounded to double; then it is rounded
+// toward zero. The first step allows for a factor that is itself rounded: 3 times the double next to 1/3 is 1, not 0.
+// Pure; any thread; cannot fail.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace ciranda::kernels {
 __extension__ using Int128 = __int128;
 __extension__ using UInt128 = unsigned __int128;
 
-// The first power of two that no 64-bit integer reaches, in either direction: quotients go no further.
+// The limit of results in both directions: the first power of two beyond all 64-bit integers.
 inline constexpr Int128 kScaledLimit = Int128{1} << 64;
 
 // REQUIRES: |value| < 2^95; factor is finite; divisor > 0.

@@ -2,8 +2,8 @@
 //
 // Pure functions; any thread; they cannot fail. To float: exact, for subnormals and infinities too. From float: one
 // rounding, to nearest even, with overflow to infinity and gradual underflow. Every NaN, whatever its sign and payload,
-// becomes the format's one canonical NaN (quiet, positive), as it does in the kernels, with which these functions agree
-// bit for bit. They do not depend on the floating-point environment (rounding mode, flush to zero).
+// becomes the format's canonical NaN (quiet, positive). The kernels give the same bits. The functions do not depend on
+// the floating-point environment (rounding mode, flush to zero).
 #pragma once
 
 #include <bit>

@@ -1,4 +1,4 @@
-// with_integer: the C++ type of each integer element type, for the kernels that are templates of it.
+// with_integer: calls a kernel template with the C++ type of an integer element type.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace ciranda::kernels {
 
-// Calls `run` with a zero of that type. REQUIRES: dtype is an integer's.
+// Calls `run` with a zero of the C++ type. REQUIRES: dtype is an integer type.
 template <class Run>
 void with_integer(DataType dtype, Run run) {
   switch (dtype) {

@@ -13,7 +13,7 @@
 namespace ciranda::kernels {
 namespace {
 
-// The one piece of process-wide state: which of the equivalent implementations runs. It never changes a result.
+// The only process-wide state: the SIMD level in use. It never changes a result.
 std::atomic<SimdLevel>& active_level() {
   static std::atomic<SimdLevel> level{best_simd_level()};
   return level;
@@ -24,8 +24,8 @@ struct ResultFactors {
   double postscale;
 };
 
-// An average is a sum that is divided. Where n is a power of two, multiplying by 1/n, which is exact, gives the same
-// bits as dividing by n, sooner.
+// An average is a sum with a divisor. If n is a power of two, a multiplication by 1/n, which is exact, gives the same
+// bits as the division, and is faster.
 ResultFactors result_factors(const Reduction& reduction) {
   if (reduction.op != ReduceOp::kAverage) return {1.0, reduction.postscale};
   const auto n = static_cast<unsigned>(reduction.n_average);
@@ -33,7 +33,7 @@ ResultFactors result_factors(const Reduction& reduction) {
   return {static_cast<double>(n), reduction.postscale};
 }
 
-// Whether the result is that of the operator alone. Factors do not apply to bool.
+// True if no factor, weight or divisor applies. Factors do not apply to bool.
 bool is_unscaled(const Reduction& reduction, TypeClass type_class) {
   if (type_class == TypeClass::kBoolean) return true;
   if (!reduction.weights.empty()) return false;
@@ -41,7 +41,7 @@ bool is_unscaled(const Reduction& reduction, TypeClass type_class) {
   return reduction.prescale == 1.0 && reduction.postscale == 1.0 && !divides;
 }
 
-// The operator that computes the same for this type, of those that vectors know.
+// The operator of the vectorised kernels that computes the same.
 ReduceOp vector_op(ReduceOp op) {
   switch (op) {
     case ReduceOp::kAverage: return ReduceOp::kSum;
@@ -52,7 +52,7 @@ ReduceOp vector_op(ReduceOp op) {
   }
 }
 
-// Complex numbers are a sequence of their parts in everything but a product.
+// Except in a product, complex numbers are processed as a sequence of their parts.
 DataType vector_dtype(DataType dtype, ReduceOp op) {
   if (op == ReduceOp::kProduct) return dtype;
   if (dtype == DataType::kComplex64) return DataType::kFloat32;

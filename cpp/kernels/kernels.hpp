@@ -5,16 +5,17 @@
 // alignment: an element's result depends only on its n inputs in rank order, the dtype, the op, the two factors and the
 // divisor.
 //
-// Order: inputs are combined in the left-complete binary tree over their positions: the left part of every range is
-// the largest power of two that leaves something to the right, so seven inputs are ((x0 x1) (x2 x3)) ((x4 x5) x6).
-// fp16 and bf16 are computed in fp32 throughout and rounded once, to nearest even. Floats, each step rounded once:
-// input
-// * prescale (of a sum with weights * (prescale * weight), a product of doubles), the tree, / n for an average,
-// * postscale; factors are rounded to the type that is computed in. Integer sums and products wrap; integer averages do
-// not, and round toward zero (scaled_integers.hpp: averages and factors of integers). bool has min = and, max = or, and
-// ignores factors. min and max propagate NaN; -0 < +0. Complex numbers are summed, scaled and divided part by part; a
-// product is (ac - bd) + (ad + bc)i, each product and sum rounded once. A NaN result (of a part) is always the type's
-// quiet, positive NaN without payload; but one input that needs no scaling is copied as it is.
+// Order: inputs are combined in a left-complete binary tree over their positions. The left part of every range is the
+// largest power of two smaller than the range, so seven inputs are ((x0 x1) (x2 x3)) ((x4 x5) x6).
+// Floating point: each input is multiplied by prescale (in a sum with weights by prescale * weight, a product of
+// doubles), the tree combines the inputs, an average is divided by n, and the result is multiplied by postscale. Each
+// step rounds once, and factors are rounded to the type of the computation. fp16 and bf16 are computed in fp32
+// throughout and rounded once, to nearest even. min and max propagate NaN; -0 < +0. A NaN result is always the type's
+// quiet, positive NaN without payload; but a single input without scaling is copied as it is.
+// Complex numbers: sums, factors and divisors apply to each part, and each part is canonical if NaN. A product is
+// (ac - bd) + (ad + bc)i, each product and sum rounded once.
+// Integers: sums and products wrap; averages do not wrap, and round toward zero (scaled_integers.hpp).
+// bool: min is and, max is or; factors are ignored.
 #pragma once
 
 #include <cstddef>
@@ -30,28 +31,28 @@ namespace ciranda::kernels {
 // Instruction sets that the reduction kernels are compiled for, weakest first.
 enum class SimdLevel : std::uint8_t { kBaseline = 0, kAvx2 = 1, kAvx512 = 2 };
 std::string_view to_string(SimdLevel level);
-SimdLevel best_simd_level();           // what this CPU can do
-SimdLevel active_simd_level();         // what the kernels use now
+SimdLevel best_simd_level();           // the highest that this CPU supports
+SimdLevel active_simd_level();         // the level that the kernels use now
 void set_simd_level(SimdLevel level);  // clamped to best_simd_level(); for tests and CIRANDA_SIMD
 
 struct Reduction {
   DataType dtype = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;  // Average divides by n_average
   double prescale = 1.0;         // applied to each input
-  double postscale = 1.0;        // applied to the result, of an average to what the division gives
+  double postscale = 1.0;        // applied to the result, of an average after the division
   int n_average = 1;             // the divisor of Average: the number of ranks that took part
-  // Of a sum: for each input, in their order, what its prescale is multiplied by; empty for none.
+  // For a sum only: the weight of each input, in their order, by which its prescale is multiplied; empty if none.
   std::span<const double> weights = {};
 };
 
-// out[i] = postscale * op(prescale * inputs[0][i], prescale * inputs[1][i], ...) for i in [0, count), with
-// prescale * weights[k] for input k where there are weights. One pass over memory, whatever the factors are.
+// out[i] = postscale * op(prescale * inputs[0][i], prescale * inputs[1][i], ...) for i in [0, count). With weights, the
+// factor of input k is prescale * weights[k]. One pass over memory, whatever the factors are.
 // out may be one of the inputs (exactly equal, not merely overlapping).
 // REQUIRES: accepts(reduction.op, reduction.dtype), and the op is elementwise; factors are 1 where the op does not
 // accept them, and finite for integers; n_average >= 1; weights only for sums of floating or complex types, as many as
 // inputs; inputs is not empty; each input and out has count elements.
 void reduce(const Reduction& reduction, std::span<const std::byte* const> inputs, std::byte* out, std::size_t count);
-// As many elements as `out` has room for.
+// Reduces as many elements as fit into `out`.
 inline void reduce(const Reduction& reduction, std::span<const std::byte* const> inputs, std::span<std::byte> out) {
   reduce(reduction, inputs, out.data(), out.size() / size_of(reduction.dtype));
 }

@@ -1,7 +1,7 @@
-// The seam between dispatch and the vectorised kernels: what one SIMD level is asked to do.
+// The interface between dispatch (kernels.cc) and the vectorised kernels: a job for one SIMD level.
 //
-// Every level_*.cc defines one function of type VectorKernel; they are the same templates (level_reduce.hpp) compiled
-// for different instruction sets. Pure functions of the job; callable from any thread; they cannot fail.
+// Every level_*.cc defines one function of type VectorKernel: the same templates (level_reduce.hpp), compiled for
+// different instruction sets. Pure functions of the job; callable from any thread; they cannot fail.
 #pragma once
 
 #include <cstddef>
@@ -12,20 +12,20 @@
 
 namespace ciranda::kernels {
 
-// Instead of a reduction: bfloat16_wire.hpp.
+// The conversions of bfloat16_wire.hpp, which a job may request instead of a reduction.
 enum class Conversion : std::uint8_t { kNone, kRound, kPack, kUnpack };
 
-// REQUIRES: op is not kAverage (an average is a sum with a divisor), not logical (a logical operator is one of bool
-// as a number: min, max, bitwise xor), elementwise; complex numbers come for their product only (a sum is that of their
-// parts); factors are 1 unless dtype is floating or complex; weights and a divisor are for floating sums only, and not
+// REQUIRES: op is elementwise, not kAverage (an average is a sum with a divisor) and not logical (a logical operator is
+// passed as min, max or bitwise xor of bool); complex types only for products (other operators get the parts, as
+// floats); factors are 1 unless dtype is floating or complex; weights and a divisor only for floating sums, and not
 // both at once; n_inputs >= 1.
 struct VectorJob {
-  Conversion conversion =
-      Conversion::kNone;  // of one input, whose n_bytes are those of the float32; else no more counts
+  // For other values only inputs[0], out and n_bytes, the size of the float32, are read.
+  Conversion conversion = Conversion::kNone;
   DataType dtype = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
   double prescale = 1.0;
-  double divisor = 1.0;             // of what the operator gives
+  double divisor = 1.0;             // of the operator's result
   double postscale = 1.0;           // of the quotient
   const double* weights = nullptr;  // n_inputs of them, or null
   const std::byte* const* inputs = nullptr;

@@ -1,4 +1,4 @@
-// The kernels for AVX2 and F16C. Compiled with -mavx2 -mf16c; runs only where detect_simd_level() says so.
+// The kernels for AVX2 and F16C. Compiled with -mavx2 -mf16c; runs only if detect_simd_level() allows it.
 #include <immintrin.h>
 
 #include "kernels/level_reduce.hpp"

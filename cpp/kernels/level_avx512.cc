@@ -1,4 +1,4 @@
-// The kernels for AVX-512 (F, BW, VL, DQ). Compiled with those flags; runs only where detect_simd_level() says so.
+// The kernels for AVX-512 (F, BW, VL, DQ). Compiled with those flags; runs only if detect_simd_level() allows it.
 #include <immintrin.h>
 
 #include "kernels/level_reduce.hpp"
@@ -10,7 +10,7 @@ struct Avx512 {
   static constexpr std::size_t kVectorBytes = 64;
 
   struct HalfCodec {
-    // The unmasked intrinsics start from a variable that gcc 12 warns is uninitialised; a full mask costs nothing.
+    // The unmasked intrinsics cause a false warning of gcc 12 (an uninitialised variable); a full mask costs nothing.
     static constexpr __mmask16 kAll = 0xFFFF;
     static constexpr int kRounding = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 

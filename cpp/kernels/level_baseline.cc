@@ -1,4 +1,4 @@
-// The kernels for the instruction set that the compiler targets anyway: 16-byte vectors, fp16 by integer arithmetic.
+// The kernels for the compiler's default instruction set: 16-byte vectors, fp16 by integer arithmetic.
 #include "kernels/level_reduce.hpp"
 
 namespace ciranda::kernels {

@@ -1,10 +1,10 @@
-// Codecs: how the bytes of one chunk of a tensor become two registers of lanes, and back.
+// Codecs: they convert one chunk of a tensor into two registers of lanes, and back.
 //
 // Included by level_*.cc only; the rules of level_vector.hpp hold. A codec has
-//   Lanes, Scalar     what it computes in
-//   kChunkBytes       bytes of tensor that fill the two registers
+//   Lanes, Scalar     the types of the computation
+//   kChunkBytes       the number of tensor bytes that fill the two registers
 //   kFloating         whether factors apply and NaN results are made canonical
-//   load, store       on any alignment
+//   load, store       for any alignment
 #pragma once
 
 #include "kernels/level_vector.hpp"
@@ -27,7 +27,7 @@ template <class V>
   __builtin_memcpy(to, &from, sizeof(V));
 }
 
-// Types that are computed in as they are.
+// For element types that are also the type of the computation.
 template <class L, class LanesT, bool kIsFloating>
 struct PlainCodec {
   using Lanes = LanesT;
@@ -47,7 +47,7 @@ struct PlainCodec {
   }
 };
 
-// Any non-zero byte is true; what is stored is 0 or 1.
+// Loads any non-zero byte as true; stores 0 or 1.
 template <class L>
 struct BoolCodec : PlainCodec<L, IntegerLanes<L, std::uint8_t>, false> {
   using Base = PlainCodec<L, IntegerLanes<L, std::uint8_t>, false>;
@@ -60,8 +60,8 @@ struct BoolCodec : PlainCodec<L, IntegerLanes<L, std::uint8_t>, false> {
   }
 };
 
-// 16-bit floats come in 32-bit words of two: register a takes the low halves and b the high ones, which needs no
-// shuffle, and store puts each back where it came from.
+// Two 16-bit floats are loaded as one 32-bit word: register a takes the low halves and b the high halves, which needs
+// no shuffle. store() puts each half back in its place.
 
 // bfloat16 is the upper half of a float.
 template <class L>
@@ -78,7 +78,7 @@ struct BFloat16Codec {
     load_vector(from, words);
     return {reinterpret_cast<Vector>(words << 16), reinterpret_cast<Vector>(words & 0xFFFF0000U)};
   }
-  // REQUIRES: NaNs are canonical (rounding must not carry out of them).
+  // REQUIRES: NaNs are canonical; in others, rounding could carry into the exponent or the sign.
   [[gnu::always_inline]] static inline void store(std::byte* to, const Pair<Lanes>& pair) {
     store_vector(to, (rounded(pair.a) >> 16) | (rounded(pair.b) & 0xFFFF0000U));
   }
@@ -109,8 +109,8 @@ struct HalfByBits {
   }
 
  private:
-  // The bits of a float read as a number are a value; so exponents are re-biased by adding, and a subnormal half is
-  // made by giving it the exponent of 2^-14 and subtracting 2^-14.
+  // Works on the bits of a float as an integer. An addition changes the exponent's bias. A subnormal half gets the
+  // exponent of 2^-14, and then 2^-14 is subtracted.
   [[gnu::always_inline]] static inline Vector widened(Words half) {
     const Words magnitude = (half & 0x7FFFU) << 13;
     const Words exponent = magnitude & 0x0F800000U;
@@ -123,7 +123,7 @@ struct HalfByBits {
     return reinterpret_cast<Vector>(bits | ((half & 0x8000U) << 16));
   }
 
-  // REQUIRES: NaNs are canonical. The sum with 0.5 lets the FPU round a subnormal result at the right bit.
+  // REQUIRES: NaNs are canonical. By adding 0.5 to a subnormal result, the FPU rounds it at the right bit.
   [[gnu::always_inline]] static inline Words narrowed(Vector v) {
     const Words bits = reinterpret_cast<Words>(v);
     const Words magnitude = bits & 0x7FFFFFFFU;

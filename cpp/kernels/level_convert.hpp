@@ -36,7 +36,7 @@ class Converter {
     return is_nan ? Words{} + 0x7FC00000U : nearest;
   }
 
-  // What is left at the end meets the same instructions, padded.
+  // The incomplete last vector is padded, and converted by the same instructions.
   template <class From, class To, class Function>
   [[gnu::always_inline]] static inline void each(const VectorJob& job, Function function) {
     const std::byte* from = job.inputs[0];

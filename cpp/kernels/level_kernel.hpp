@@ -1,4 +1,4 @@
-// The one loop over elements: for one codec, one operator and one way of scaling, all its instances in a table.
+// The only loop over elements, as a table of its instances for one codec, one operator and one kind of scaling.
 //
 // Included by level_*.cc only; the rules of level_vector.hpp hold.
 #pragma once
@@ -8,12 +8,12 @@
 namespace ciranda::kernels {
 namespace {  // NOLINT(google-build-namespaces): see level_vector.hpp
 
-inline constexpr std::size_t kGroup = 8;          // inputs combined in registers, at most
+inline constexpr std::size_t kGroup = 8;          // the most inputs that are combined in registers
 inline constexpr std::size_t kBlockBytes = 4096;  // of one partial result; stays in the first-level cache
 
-// What an element goes through before and after the operator. Weights and divisors are for sums only.
-enum class OfInputs : std::uint8_t { kAsIs, kScaled, kWeighted };  // kWeighted: each by a factor of its own
-enum class OfResult : std::uint8_t { kAsIs, kScaled, kDivided };   // kDivided: then scaled
+// The scaling of an element before and after the operator. Weights and divisors are for sums only.
+enum class OfInputs : std::uint8_t { kAsIs, kScaled, kWeighted };  // kWeighted: a separate factor for each input
+enum class OfResult : std::uint8_t { kAsIs, kScaled, kDivided };   // kDivided: divided, then scaled
 
 struct Scaling {
   OfInputs inputs = OfInputs::kAsIs;
@@ -22,11 +22,11 @@ struct Scaling {
 
 struct Group {
   const std::byte* const* inputs;
-  std::size_t offset_bytes;  // into each
-  const double* weights;     // one an input; null unless kWeighted
+  std::size_t offset_bytes;  // into each input
+  const double* weights;     // one for each input; null unless kWeighted
 };
 
-// A partial result of a block of elements, in lanes and in the codec's order.
+// A partial result for a block of elements, stored as registers, in the codec's order of lanes.
 struct alignas(64) Block {
   std::byte bytes[kBlockBytes];
 };
@@ -34,7 +34,7 @@ struct alignas(64) Block {
 struct Partials {
   const Block* blocks;
   std::size_t count;
-  std::size_t first_chunk;  // of each block
+  std::size_t first_chunk;  // of each block, where the group's first chunk belongs
 };
 
 struct Factors {
@@ -43,17 +43,17 @@ struct Factors {
   double postscale;
 };
 
-// Reduces n_chunks whole chunks of a group, merges them with the partials from the last to the first and writes to
-// "to": a result or a partial result.
+// Reduces n_chunks whole chunks of a group, merges them with the partial results from the last to the first, and writes
+// a result or a partial result to `to`.
 using ChunksFunction = void (*)(const Group& group, const Partials& partials, const Factors& factors, std::byte* to,
                                 std::size_t n_chunks);
 
-// What the driver (level_reduce.hpp) needs to know of a kernel. Index k - 1 takes a group of k inputs.
+// A kernel, as the driver (level_reduce.hpp) sees it.
 struct KernelTable {
-  std::size_t chunk_bytes;          // of a tensor
-  std::size_t partial_chunk_bytes;  // of a block
-  ChunksFunction last[kGroup];      // to a result
-  ChunksFunction group;             // kGroup inputs, to a partial result
+  std::size_t chunk_bytes;          // of a chunk in a tensor
+  std::size_t partial_chunk_bytes;  // of a chunk in a Block
+  ChunksFunction last[kGroup];      // last[k - 1] reduces k inputs to a result
+  ChunksFunction group;             // reduces kGroup inputs to a partial result
 };
 
 template <class Codec, ReduceOp kOp, Scaling kScaling>
@@ -77,7 +77,7 @@ class Kernel {
   template <std::size_t kInputs, bool kLast>
   static void chunks(const Group& group, const Partials& partials, const Factors& factors, std::byte* to,
                      std::size_t n_chunks) {
-    // Copies whose address does not escape: stores cannot alias them.
+    // The compiler keeps these copies in registers: as their addresses do not escape, no store can alias them.
     Scalar prescale[kWeighted ? kInputs : 1];
     if constexpr (kWeighted) {
       for (std::size_t i = 0; i < kInputs; ++i) prescale[i] = static_cast<Scalar>(factors.prescale * group.weights[i]);
@@ -99,7 +99,7 @@ class Kernel {
     }
   }
 
-  // The tree over inputs [kBegin, kEnd): the left part is the largest power of two that leaves something to the right.
+  // The tree over inputs [kBegin, kEnd): the left part is the largest power of two smaller than the range.
   template <std::size_t kBegin, std::size_t kEnd>
   [[gnu::always_inline]] static inline Values leaf(const std::byte* const* in, std::size_t at, const Scalar* prescale) {
     if constexpr (kEnd - kBegin == 1) {

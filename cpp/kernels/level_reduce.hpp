@@ -1,11 +1,11 @@
-// The reduction of n inputs by the kernels of one level: which kernel, and how the inputs pass through it.
+// The reduction of n inputs by the kernels of one level: selects a kernel, and passes the inputs to it in groups.
 //
 // Included by level_*.cc only; the rules of level_vector.hpp hold.
 //
-// Inputs are taken in groups of eight, each combined in registers. Up to eight inputs are therefore one pass over
-// memory. More are reduced block by block: each full group leaves a partial result in a cache-resident block, and
-// partials are merged like the carries of a binary counter, in the same pass as the group that completes them. The
-// last group (one to eight inputs) merges all partials and writes the result.
+// A group has up to eight inputs, which are combined in registers; so up to eight inputs need one pass over memory.
+// More inputs are reduced block by block. Each full group writes a partial result into a block that stays in the cache.
+// Partial results are merged like the carries of a binary counter, in the same pass as the group that completes them.
+// The last group (one to eight inputs) merges all partial results and writes the result.
 #pragma once
 
 #include <type_traits>
@@ -19,10 +19,10 @@
 namespace ciranda::kernels {
 namespace {  // NOLINT(google-build-namespaces): see level_vector.hpp
 
-inline constexpr std::size_t kMaxPartials = 20;  // exceeded only by more than 8 * 2^20 inputs
+inline constexpr std::size_t kMaxPartials = 20;  // enough for 8 * 2^20 inputs
 inline constexpr std::size_t kMaxChunkBytes = 128;
 
-// A zero-filled chunk of each input of a group that holds its bytes [from_bytes, to_bytes).
+// Copies of the bytes [from_bytes, to_bytes) of each input of a group, each padded with zeros to a chunk.
 class PaddedTail {
  public:
   PaddedTail(const Group& group, std::size_t n_inputs, std::size_t from_bytes, std::size_t to_bytes)
@@ -36,7 +36,7 @@ class PaddedTail {
   Group group() const { return {inputs_, 0, weights_}; }
 
  private:
-  std::byte bytes_[kGroup][kMaxChunkBytes];  // of as many as there are
+  std::byte bytes_[kGroup][kMaxChunkBytes];  // the first n_inputs are used
   const std::byte* inputs_[kGroup];
   const double* weights_;
 };
@@ -57,7 +57,7 @@ class Driver {
   }
 
  private:
-  // The group that begins with that input.
+  // The group that begins with input first_input.
   Group group_at(std::size_t first_input, std::size_t offset_bytes) const {
     const double* weights = job_.weights == nullptr ? nullptr : job_.weights + first_input;
     return {job_.inputs + first_input, offset_bytes, weights};
@@ -76,7 +76,7 @@ class Driver {
     run_last(group_at(n_done, at), job_.n_inputs - n_done, {partials, n_partials, 0}, n_bytes);
   }
 
-  // Combines a full group with the n_carries blocks from first on, and leaves the result in *first.
+  // Combines a full group with the n_carries blocks that begin at `first`, and writes the result to *first.
   void run_group(const Group& group, Block* first, std::size_t n_carries, std::size_t n_bytes) const {
     const std::size_t n_chunks = n_bytes / kernel_.chunk_bytes;
     kernel_.group(group, {first, n_carries, 0}, factors_, first->bytes, n_chunks);
@@ -87,8 +87,8 @@ class Driver {
                   first->bytes + n_chunks * kernel_.partial_chunk_bytes, 1);
   }
 
-  // Combines the last group with all partials and writes the result. An incomplete last chunk goes through padded
-  // copies, so that its elements meet the same instructions as all others.
+  // Combines the last group with all partials and writes the result. An incomplete last chunk is computed in padded
+  // copies, by the same instructions as all others.
   void run_last(const Group& group, std::size_t n_inputs, Partials partials, std::size_t n_bytes) const {
     const ChunksFunction function = kernel_.last[n_inputs - 1];
     const std::size_t n_chunks = n_bytes / kernel_.chunk_bytes;
@@ -108,9 +108,9 @@ class Driver {
   Factors factors_;
 };
 
-// For the single numbers that programs reduce often, as their losses: of at most kGroup inputs that are no longer than
-// a word, each comes as the first lanes of a chunk, put together in a register. A load of what smaller stores have put
-// together in memory waits until all of them have left for the cache.
+// For at most kGroup inputs of at most a word each, such as a loss, which programs reduce often. The first lanes of a
+// chunk are assembled in a register: if smaller stores assembled them in memory, the load of the whole vector would
+// wait until all these stores have reached the cache.
 template <std::size_t kVectorBytes>
 void run_words(const KernelTable& kernel, const VectorJob& job) {
   using Words = typename VectorOf<kVectorBytes, std::uint64_t>::Type;
@@ -137,8 +137,8 @@ void run(const VectorJob& job) {
   Driver(kTable, job).run();
 }
 
-// Multiplying by exactly 1 changes no value, so kScaled serves where there is no factor too. A division by 1 would be
-// as exact, but costs time.
+// A multiplication by exactly 1 changes no value, so kScaled is also used if there is no factor. A division by 1 would
+// be exact as well, but slower.
 template <class Codec, ReduceOp kOp>
 void run_floating(const VectorJob& job) {
   if constexpr (kOp == ReduceOp::kSum) {
@@ -165,7 +165,7 @@ void reduce_floating(const VectorJob& job) {
   }
 }
 
-// Bits do not know which number they belong to.
+// Bitwise operators do not depend on the element type, so unsigned words serve all.
 template <class Codec>
 void reduce_bitwise(const VectorJob& job) {
   switch (job.op) {
@@ -175,7 +175,7 @@ void reduce_bitwise(const VectorJob& job) {
   }
 }
 
-// Sums and products wrap, so the unsigned type's kernel serves the signed type too.
+// Sums and products wrap, so the kernel of the unsigned type also serves the signed type.
 template <class L, class T>
 void reduce_integer(const VectorJob& job) {
   using Unsigned = std::make_unsigned_t<T>;

@@ -1,13 +1,13 @@
-// Lanes: what the elements of one vector register do under each operator.
+// Lanes: the operators on the elements of one vector register.
 //
 // Included by level_*.cc only. The same source is compiled for several instruction sets, so nothing here may have
-// external linkage: a linker that merged an AVX-512 copy of an inline function into code that an older CPU runs would
-// crash it. Hence the unnamed namespace, and no calls of functions from shared headers, std included. A test lists the
+// external linkage: a linker could merge the copies of an inline function, and an older CPU would crash in the AVX-512
+// copy. Hence the unnamed namespace, and no calls of functions from shared headers, std included. A test lists the
 // symbols of the objects and fails on any that could be merged.
 //
-// A level describes itself by a type L in its own unnamed namespace:
+// A level is a type L in the unnamed namespace of its file:
 //   L::kVectorBytes   width of a register
-//   L::HalfCodec      fp16 <-> fp32 for two registers of floats (see level_codecs.hpp)
+//   L::HalfCodec      converts between fp16 and fp32, two registers of floats at a time (see level_codecs.hpp)
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ struct VectorOf {
   typedef T Type __attribute__((vector_size(kBytes)));  // NOLINT(modernize-use-using): using ignores the attribute
 };
 
-// Integers. Sums, products and bitwise operators are asked of unsigned T only, so that they wrap.
+// Integers. Sums, products and bitwise operators are used with unsigned T only, so that they wrap.
 template <class L, class T>
 struct IntegerLanes {
   using Scalar = T;
@@ -52,14 +52,15 @@ struct FloatLanes {
   [[gnu::always_inline]] static inline BitsVector bits(Vector v) { return reinterpret_cast<BitsVector>(v); }
   [[gnu::always_inline]] static inline Vector from_bits(BitsVector v) { return reinterpret_cast<Vector>(v); }
 
-  // x86 gives a NaN result the payload of its first NaN operand, and compilers commute operands: only whether a
-  // result is NaN is well defined. So every NaN that leaves is the same one.
+  // On x86 a NaN result has the payload of the first NaN operand, and compilers may swap operands, so the payload is
+  // unpredictable. Therefore every NaN is replaced by the same NaN.
   [[gnu::always_inline]] static inline Vector canonical(Vector v) {
     return v == v ? v : from_bits(BitsVector{} + kQuietNan);
   }
 
-  // min: both selections agree unless a == b or one is NaN. Then they are b and a, and b | a is -0 if either zero is,
-  // and NaN if either is NaN. max likewise with &, which could clear a NaN: put back by the unordered mask.
+  // min: both selections are equal unless a == b or an operand is NaN. Otherwise they are b and a, and b | a is -0 if
+  // one of two zeros is -0, and NaN if an operand is NaN. max uses &, which could clear a NaN: the mask of unordered
+  // operands restores it.
   template <ReduceOp kOp>
   [[gnu::always_inline]] static inline Vector combine(Vector a, Vector b) {
     if constexpr (kOp == ReduceOp::kSum) return a + b;
@@ -77,8 +78,8 @@ using Float32Lanes = FloatLanes<L, float, std::int32_t, 0x7FC00000>;
 template <class L>
 using Float64Lanes = FloatLanes<L, double, std::int64_t, 0x7FF8000000000000>;
 
-// Complex numbers, real and imaginary parts in turn. Sums are those of the parts, so only products are asked for:
-// (a + bi)(c + di) = (ac - bd) + (ad + bc)i, each product and sum rounded once.
+// Complex numbers: real and imaginary parts alternate. Sums are computed as sums of floats, so only products are needed
+// here: (a + bi)(c + di) = (ac - bd) + (ad + bc)i, each product and sum rounded once.
 template <class Parts>
 struct ComplexLanes : Parts {
   using Vector = typename Parts::Vector;

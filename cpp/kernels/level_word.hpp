@@ -1,4 +1,4 @@
-// A few bytes as a word in a register, and back. On any alignment.
+// Loads up to eight bytes into a word, and stores them. For any alignment.
 //
 // Included by level_*.cc only; the rules of level_vector.hpp hold.
 #pragma once
@@ -11,12 +11,12 @@ namespace {  // NOLINT(google-build-namespaces): see level_vector.hpp
 
 inline constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
 
-// Four bytes and more are two halves, which overlap where there are fewer than eight.
+// Four to eight bytes, as the first four and the last four; these overlap if there are fewer than eight.
 struct Halves {
   std::uint32_t low, high;
 };
 
-// REQUIRES, as below: n_bytes <= kWordBytes. The bytes that are missing are zeros.
+// The rest of the word is zero. REQUIRES, as store_word(): n_bytes <= kWordBytes.
 [[gnu::always_inline]] inline std::uint64_t load_word(const std::byte* from, std::size_t n_bytes) {
   if (n_bytes >= sizeof(std::uint32_t)) {
     Halves halves;

@@ -25,7 +25,8 @@ T saturated(Int128 value) {
   return static_cast<T>(std::clamp<Int128>(value, Limits::min(), Limits::max()));
 }
 
-// As scaled(). Where double holds the value, and the product with its fraction, one multiplication rounds alike.
+// Equal to scaled(). If double represents the value exactly, and the product is below 2^53, one multiplication rounds
+// in the same way.
 template <class T>
 T scaled_to(WideOf<T> value, double factor, std::uint32_t divisor) {
   constexpr std::int64_t kWhole = std::int64_t{1} << std::numeric_limits<double>::digits;
@@ -82,12 +83,12 @@ class ScaledInteger {
     }
   }
 
-  // Its low bits are those of the product, all that is used.
+  // Only the low bits are correct, and only they are used.
   static Wide wrapping_product(Wide a, Wide b) {
     return static_cast<Wide>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
   }
 
-  // Sums and products wrap to T before they are scaled, as they would without a factor.
+  // Sums and products wrap to T before they are scaled, as they do without a factor.
   T finished(Wide total) const {
     if (reduction_.op == ReduceOp::kAverage) return average(total);
     const T value = static_cast<T>(total);

@@ -20,7 +20,7 @@
 namespace ciranda {
 namespace {
 
-// The least one-way delay that counts as long. Shorter delays are no longer than those of a busy host.
+// The least one-way delay of a long link. Shorter delays could as well be caused by a busy host.
 constexpr auto kLongLink = std::chrono::milliseconds(1);
 // Twice this is more than kernels choose by themselves (4 MiB).
 constexpr int kBytesOnLongLinks = 4 << 20;

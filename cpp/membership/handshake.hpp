@@ -34,7 +34,7 @@ inline constexpr std::uint16_t kProtocolVersion = 3;
 // The time in which a peer must authenticate. The reader of the connection enforces it.
 inline constexpr std::chrono::milliseconds kHandshakeLimit{5000};
 
-// What a connection is for.
+// The purpose of a connection.
 enum class Role : std::uint8_t { kStore = 1, kControl = 2, kData = 3 };
 
 // The values that both ends must have in common.

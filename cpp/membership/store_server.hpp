@@ -1,6 +1,6 @@
 // StoreServer: the rendezvous store of a job. The launcher hosts one; every rank connects to it to find the others.
 //
-// Threads: one of its own, which start() starts and the destructor ends. Any thread may call the methods.
+// Threads: start() starts a thread, which the destructor ends. Any thread may call the methods.
 // Failure: the error of start() names the address on which listening failed. Afterwards each unauthenticated connection
 // is refused (with a line on stderr for the first few, unless on_refused is given), and errors in a rendezvous are sent
 // to its ranks.

@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
 
-// Released one by one, which costs nothing on x86: who reads one of them sees how far the writer had come before.
+// A release store of each word costs nothing on x86. A reader that loads the word then also sees the n_written_ that
+// the writer had stored before, so read() detects that the record is being overwritten.
 void put(std::atomic<std::uint64_t>& word, std::uint64_t value) { word.store(value, std::memory_order_release); }
 
 void put_name(std::atomic<std::uint64_t>* words, std::string_view name) {
@@ -52,7 +53,7 @@ void RecordRing::write(const RecordedCall& call, const Stages& stages) {
   for (std::size_t i = 0; i < kStageCount; ++i) put(to[3 + i], stages[static_cast<Stage>(i)]);
   put_name(to + kFixedWords, call.name);
   n_written_.store(n + 1, std::memory_order_release);
-  // The caches' lines of the next one, which a reader may have: without waiting for them then.
+  // Fetches the cache lines of the next record, which a reader's core may hold, so that the next write does not wait.
   fetch_line(*record(n + 1));
   fetch_line(*(record(n + 1) + 8));
 }

@@ -1,7 +1,7 @@
-// RecordRing: the last calls that were done on this rank, in memory of a fixed size. Whoever writes never waits: the
-// oldest record makes room, whether it was read or not.
+// RecordRing: the last completed calls of this rank, in memory of a fixed size. The writer never waits: it overwrites
+// the oldest record, whether that was read or not.
 //
-// Threads: one writes at a time; any number read meanwhile.
+// Threads: one writer at a time; any number of concurrent readers.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 
 namespace ciranda {
 
-// One call, as it is written.
+// The record of one call, except its stages.
 struct RecordedCall {
   std::string_view name = {};
   Collective collective = Collective::kAllreduce;
@@ -29,14 +29,14 @@ struct RecordedCall {
 
 class RecordRing {
  public:
-  // A record: what is fixed in its first words, the name in the rest. Of a longer name the end is cut off, and a number
-  // put there that stands for the whole.
+  // A record in words: first the fields of fixed size, then the name. If a name is too long, its end is replaced by a
+  // hash of the whole name.
   static constexpr std::size_t kWords = 32;
   static constexpr std::size_t kFixedWords = 3 + kStageCount;
   static constexpr std::size_t kMostNameBytes = (kWords - kFixedWords) * sizeof(std::uint64_t);
 
   struct Record {
-    RecordedCall call;  // whose name is that of the record
+    RecordedCall call;  // its name points to the member below
     Stages stages;
     std::array<char, kMostNameBytes> name;
   };
@@ -44,12 +44,12 @@ class RecordRing {
   explicit RecordRing(std::size_t n_records);
 
   std::size_t capacity() const { return capacity_; }
-  // How many have been written, ever.
+  // The number of all records written so far.
   std::uint64_t n_written() const { return n_written_.load(std::memory_order_acquire); }
 
   void write(const RecordedCall& call, const Stages& stages);
 
-  // The n-th that was written. False: another has been written over it. REQUIRES: n < n_written().
+  // Reads the n-th record written, counted from 0. False if it has been overwritten. REQUIRES: n < n_written().
   bool read(std::uint64_t n, Record& record) const;
 
  private:

@@ -1,7 +1,7 @@
-// Recorder: notes the calls of one rank while somebody asks for it (see Recording). While nobody does, it costs a look
-// at a word that nobody writes.
+// Recorder: records the calls of one rank while at least one Recording exists. Otherwise it only costs the load of a
+// word that no thread writes.
 //
-// Threads: one writes at a time; the rest from any thread.
+// Threads: one thread calls write() at a time; all other functions may be called by any thread.
 #pragma once
 
 #include <atomic>
@@ -17,21 +17,21 @@ namespace ciranda {
 
 class Recorder {
  public:
-  // 2 MiB, once somebody has asked.
+  // 2 MiB, allocated by the first start().
   static constexpr std::size_t kMostRecords = 8192;
 
   explicit Recorder(std::size_t most_records = kMostRecords) : most_records_(most_records) {}
 
   bool is_on() const { return ring_.load(std::memory_order_relaxed) != nullptr; }
-  // Now, in ticks; 0 while it is off.
+  // The current time in ticks; 0 while the recorder is off.
   std::uint64_t now() const { return is_on() ? ticks() : 0; }
 
-  // Nothing while it is off.
+  // Does nothing while the recorder is off.
   void write(const RecordedCall& call, const Stages& stages) {
     if (RecordRing* ring = ring_.load(std::memory_order_acquire)) ring->write(call, stages);
   }
 
-  // As often stopped as started. The ring lives as long as this.
+  // Each start() needs one stop(). The ring lives as long as the recorder.
   const RecordRing& start() {
     const std::lock_guard lock(mutex_);
     if (!memory_) memory_ = std::make_unique<RecordRing>(most_records_);
@@ -46,7 +46,7 @@ class Recorder {
 
  private:
   const std::size_t most_records_;
-  std::atomic<RecordRing*> ring_{nullptr};  // null: off
+  std::atomic<RecordRing*> ring_{nullptr};  // null while the recorder is off
   std::mutex mutex_;
   std::unique_ptr<RecordRing> memory_;
   int n_started_ = 0;

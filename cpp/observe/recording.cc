@@ -7,7 +7,7 @@
 
 namespace ciranda {
 
-// The thread may lose its core between the readings, so the closest of a few counts.
+// The thread may be preempted between reading the two clocks, so the closest of a few pairs is used.
 void TickClock::look() {
   constexpr int kTries = 5;
   Pair best{};
@@ -26,7 +26,7 @@ void TickClock::look() {
   if (pairs_.size() > kMost) pairs_.pop_front();
 }
 
-// What is older than the first pair, or newer than the last, continues the line beside it.
+// Ticks before the first pair, or after the last, are extrapolated from the two nearest pairs.
 std::int64_t TickClock::nanoseconds(std::uint64_t ticks) const {
   if (ticks == 0) return 0;
   if (pairs_.size() < 2) return pairs_.back().nanoseconds;
@@ -50,7 +50,8 @@ bool Recording::read(Record& record) {
       if (n_read_ == n_known_) return false;
       clock_.look();
     }
-    // A reader that is too late goes on a little behind the writer, which would catch it up at once otherwise.
+    // A reader that was too late skips more records than necessary: otherwise the writer would overtake it again at
+    // once.
     const std::uint64_t n_kept = ring_.capacity() - std::max<std::uint64_t>(1, ring_.capacity() / 8);
     const std::uint64_t n_written = ring_.n_written();
     if (n_written - n_read_ >= ring_.capacity()) {

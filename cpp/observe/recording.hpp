@@ -1,7 +1,7 @@
-// Recording: reads what a Recorder notes, which it does while there is one. Each reads all that is noted in its time;
-// what it is too late for is counted.
+// Recording: reads the records of a Recorder, which is on while a Recording exists. Each Recording reads all calls that
+// are recorded while it exists, and counts those that are overwritten before it reads them.
 //
-// One thread at a time.
+// Threads: one at a time.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace ciranda {
 
-// A call that is done: of those that were submitted while the recorder was on.
+// A completed call that was submitted while the recorder was on.
 struct Record {
   std::string name;
   Collective collective = Collective::kAllreduce;
@@ -24,20 +24,20 @@ struct Record {
   std::uint32_t process_set = 0;
   std::uint32_t lane = 0;
   std::uint64_t n_bytes = 0;
-  std::array<std::int64_t, kStageCount> at_ns{};  // on the monotonic clock; 0: the stage never came
+  std::array<std::int64_t, kStageCount> at_ns{};  // times of the monotonic clock; 0 if the call skipped the stage
 
   std::int64_t operator[](Stage stage) const { return at_ns[static_cast<std::size_t>(stage)]; }
 };
 
-// From ticks to nanoseconds of the monotonic clock. Both clocks are read together now and then; in between, time is
-// taken to pass evenly. What was translated once is never moved by what is read later, so order stays.
+// Converts ticks to nanoseconds of the monotonic clock. Each look() reads both clocks; times in between are
+// interpolated. A later look() does not change earlier results, so their order is kept.
 class TickClock {
  public:
   TickClock() { look(); }
 
-  // Reads both clocks. REQUIRES, of nanoseconds(): a look after the ticks were.
+  // Reads both clocks.
   void look();
-  // 0 stays 0: it never came.
+  // Converts `ticks`; 0 (a skipped stage) stays 0. REQUIRES: a look() later than `ticks`.
   std::int64_t nanoseconds(std::uint64_t ticks) const;
 
  private:
@@ -45,7 +45,7 @@ class TickClock {
     std::uint64_t ticks;
     std::int64_t nanoseconds;
   };
-  // At ten looks a millisecond, more than any but the longest of calls takes.
+  // The pairs kept: 400 ms at ten looks per millisecond, longer than almost every call.
   static constexpr std::size_t kMost = 4096;
 
   std::deque<Pair> pairs_;  // ascending; never empty
@@ -59,18 +59,18 @@ class Recording {
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
-  // The next in the order in which calls were done. False: there is none yet.
+  // Reads the next record, in the order in which calls completed. False if there is none yet.
   bool read(Record& record);
 
-  // How many were gone before they were read, so far.
+  // The number of records so far that were overwritten before they were read.
   std::uint64_t n_lost() const { return n_lost_; }
 
  private:
   std::shared_ptr<Recorder> recorder_;
   const RecordRing& ring_;
   TickClock clock_;
-  std::uint64_t n_read_;   // or lost
-  std::uint64_t n_known_;  // written by the clock's last look
+  std::uint64_t n_read_;   // records read or lost
+  std::uint64_t n_known_;  // records written before the clock's last look
   std::uint64_t n_lost_ = 0;
 };
 

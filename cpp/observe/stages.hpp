@@ -1,4 +1,4 @@
-// Stages: when one call passed from a stage to the next on this rank, and which way it took.
+// Stages: the times at which one call reached each stage on this rank, and its path.
 #pragma once
 
 #include <array>
@@ -11,26 +11,26 @@
 
 namespace ciranda {
 
-// In the order in which they come. A call may skip some: the shorter its way, the fewer it has.
+// The stages in the order of time. A call on a short path skips some of them.
 enum class Stage : std::uint8_t {
-  kSubmitted = 0,  // handed in
-  kTaken = 1,      // the engine looks at it
-  kReady = 2,      // all that others need has been written (in a direct round: the input), or is in the next frame
-  kAgreed = 3,     // this rank knows that all are to carry it out
-  kStarted = 4,    // its plan has begun
-  kDone = 5,       // the result is there
+  kSubmitted = 0,  // the caller submitted the call
+  kTaken = 1,      // the engine began to process it
+  kReady = 2,      // everything other ranks need (in a direct round: the input) is written, or is in the next frame
+  kAgreed = 3,     // this rank knows that all ranks will execute it
+  kStarted = 4,    // its plan began
+  kDone = 5,       // the result is complete
 };
 inline constexpr std::size_t kStageCount = 6;
 
-// How the ranks agreed on a call, and so how it was carried out.
+// How the ranks agreed on a call, which also determines how it was executed.
 enum class Path : std::uint8_t {
-  kNone = CIRANDA_PATH_NONE,            // not at all: it failed before
-  kDirect = CIRANDA_PATH_DIRECT,        // a direct round in memory without a request; all others were there
-  kRepeated = CIRANDA_PATH_REPEATED,    // the same; the others came while it waited
-  kInMemory = CIRANDA_PATH_MEMORY,      // a request in a direct round in memory
+  kNone = CIRANDA_PATH_NONE,            // no agreement: the call failed before
+  kDirect = CIRANDA_PATH_DIRECT,        // a repeated call in shared memory; all other ranks had arrived before
+  kRepeated = CIRANDA_PATH_REPEATED,    // a repeated call in shared memory; this rank waited for others
+  kInMemory = CIRANDA_PATH_MEMORY,      // a request in a direct round in shared memory
   kByMessages = CIRANDA_PATH_MESSAGES,  // a direct round by messages
-  kAlong = CIRANDA_PATH_ALONG,          // by the log, which brought the inputs of all along
-  kPlan = CIRANDA_PATH_PLAN,            // by the log, and a plan
+  kAlong = CIRANDA_PATH_ALONG,          // by the log, whose entry contained all inputs
+  kPlan = CIRANDA_PATH_PLAN,            // by the log, and then by a plan
 };
 inline constexpr std::array<std::string_view, 7> kPaths{"none",     "direct", "repeated", "memory",
                                                         "messages", "along",  "plan"};
@@ -40,7 +40,7 @@ class Stages {
  public:
   void note(Stage stage, std::uint64_t when) { at_[static_cast<std::size_t>(stage)] = when; }
   void note(Stage stage) { note(stage, ticks()); }
-  // In ticks; 0: it never came.
+  // The time of the stage in ticks; 0 if the call skipped it.
   std::uint64_t operator[](Stage stage) const { return at_[static_cast<std::size_t>(stage)]; }
 
   Path path = Path::kNone;

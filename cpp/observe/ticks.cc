@@ -8,7 +8,7 @@ namespace ciranda {
 
 namespace {
 
-// Whether the processor says that its counter runs at one speed and never stops.
+// True if the processor reports that its counter runs at a constant rate and never stops.
 bool has_steady_counter() {
 #if defined(__x86_64__)
   constexpr unsigned kPowerManagement = 0x80000007;

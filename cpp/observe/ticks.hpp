@@ -1,7 +1,8 @@
-// ticks(): the cheapest clock that all cores of this machine share, for stamps that cost less than what they time. Of
-// no known unit: TickClock turns them into nanoseconds.
+// ticks(): the cheapest clock that all cores of this machine share, for the time stamps of short operations. Its unit
+// is unknown: TickClock converts it to nanoseconds.
 //
-// The processor's counter where it runs at one speed and never stops (10 ns), else the system's monotonic clock.
+// It is the processor's counter (10 ns a read) if that runs at a constant rate and never stops, else the system's
+// monotonic clock.
 #pragma once
 
 #include <chrono>
@@ -13,7 +14,7 @@ namespace detail {
 extern const bool kUsesCounter;
 }
 
-// Nanoseconds of the system's monotonic clock, which processes of a host share.
+// Nanoseconds of the system's monotonic clock, which all processes of a host share.
 inline std::int64_t monotonic_ns() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();

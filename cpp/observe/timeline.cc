@@ -15,7 +15,7 @@
 namespace ciranda {
 namespace {
 
-// How far the file is behind: what of it is lost if the process is killed.
+// The most by which the file lags behind, and so the most that is lost if the process is killed.
 constexpr std::chrono::milliseconds kBetweenLooks{10};
 constexpr std::size_t kMostUnwrittenBytes = std::size_t{1} << 16U;
 
@@ -29,7 +29,7 @@ std::int64_t epoch_us() {
 Result<std::unique_ptr<Timeline>> Timeline::create(const Options& options, std::shared_ptr<Recorder> recorder,
                                                    const Logger& logger) {
   constexpr int kMode = 0666;
-  // A pipe that nobody reads is an error, and no wait for who does.
+  // O_NONBLOCK: for a pipe without a reader, open() fails instead of waiting for one.
   UniqueFd file(::open(options.path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, kMode));
   if (!file.valid()) {
     return Status::invalid_argument("the timeline cannot be written to " + options.path + ": " + std::strerror(errno));
@@ -63,7 +63,7 @@ Timeline::~Timeline() {
   put(text);
   if (n_told_lost_ > 0) {
     logger_.warning("the timeline " + path_ + " lacks " + std::to_string(n_told_lost_) +
-                    " calls, which came faster than they could be written");
+                    " calls, because they completed faster than they could be written");
   }
 }
 
@@ -77,7 +77,7 @@ void Timeline::run() {
   }
 }
 
-// Not what comes meanwhile: that may never end.
+// Writes at most the recorder's capacity: other threads may add records without end meanwhile.
 void Timeline::write_what_came() {
   std::string text;
   Record record;
@@ -92,7 +92,7 @@ void Timeline::write_what_came() {
   put(text);
 }
 
-// All of it, unless an earlier part could not be written.
+// Writes the whole text, and clears it; does not write after an earlier failure.
 void Timeline::put(std::string& text) {
   std::string_view rest = text;
   while (!rest.empty() && !is_broken_) {

@@ -1,8 +1,8 @@
-// Timeline: a file that a thread of its own fills with the calls of this rank, in the format of TraceFormat. The calls
-// are not touched; what comes faster than it can be written is left out, and that is told.
+// Timeline: writes the calls of this rank to a file, on a thread of its own, in the format of TraceFormat. Calls never
+// wait for it: if they complete faster than the file can be written, some are left out, and the file says how many.
 //
-// Threads: create() and the end of life by one thread at a time, under BlockSignals.
-// Failure: a file that takes no more fails nothing: that is said once, on standard error.
+// Threads: one thread at a time creates and destroys it, under BlockSignals.
+// Failure: a failed write is reported once, on standard error; no call fails.
 #pragma once
 
 #include <condition_variable>

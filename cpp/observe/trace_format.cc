@@ -11,7 +11,7 @@
 namespace ciranda {
 namespace {
 
-// What put() takes: text, numbers, times in the viewer's unit, a microsecond, and strings of JSON.
+// The arguments of put(): text, numbers, times (written in microseconds, the viewer's unit), and JSON strings.
 
 void append(std::string_view text, std::string& to) { to += text; }
 
@@ -34,7 +34,7 @@ void append(Quoted string, std::string& to) { append_json_string(string.text, to
 
 void put(std::string& to, const auto&... parts) { (append(parts, to), ...); }
 
-// Its names say already which collective it is.
+// True if the names of this collective's calls already contain the collective.
 bool names_itself(Collective collective) {
   const Subject subject = info(collective).subject;
   return subject == Subject::kJoin || subject == Subject::kSets;
@@ -46,8 +46,8 @@ std::string upper_case(std::string_view text) {
   return upper;
 }
 
-// Bytes of the character that begins here; 0 if none does. Encodings that are longer than needed, and surrogates, are
-// no characters.
+// The number of bytes of the UTF-8 character at the start of `text`; 0 if the bytes are not valid. Overlong encodings
+// and surrogates are not valid.
 std::size_t character_bytes(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);

@@ -1,8 +1,8 @@
-// TraceFormat: records as events of Chrome's trace viewer, in Horovod's words: a row for each tensor, as
-// "allreduce.weights", and in it NEGOTIATE_ALLREDUCE from when the call was handed in until all ranks were known to
-// have made it, then ALLREDUCE until it was done.
+// TraceFormat: formats records as events of Chrome's trace viewer, with Horovod's names. Each tensor has a row, such as
+// "allreduce.weights". A call is the event NEGOTIATE_ALLREDUCE from its submission until the ranks have agreed on it,
+// followed by the event ALLREDUCE until it is done.
 //
-// Appends text, which is the beginning of a JSON array until end(). Pure.
+// All functions append text to `to`; together, from begin() to end(), it is a JSON array. No I/O.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@
 
 namespace ciranda {
 
-// Any bytes as a string of JSON. What is no UTF-8 becomes U+FFFD.
+// Appends any bytes as a JSON string. Bytes that are not valid UTF-8 become U+FFFD.
 void append_json_string(std::string_view text, std::string& to);
 
 class TraceFormat {
  public:
-  // With `marks_cycles` also a mark, CYCLE_START, when ranks agreed: once for all that they agreed on together.
+  // `marks_cycles`: also adds an event CYCLE_START at the time of agreement, once for all calls agreed on together.
   TraceFormat(int rank, bool marks_cycles) : rank_(rank), marks_cycles_(marks_cycles) {}
 
-  // `epoch_us`: the time of day at the zero of the records' clock.
+  // `epoch_us`: the time of day, in microseconds since the epoch, at which the records' clock was 0.
   void begin(std::int64_t epoch_us, std::string& to);
   void add(const Record& record, std::string& to);
-  // That so many are missing, at about this time.
+  // Adds an event that n_records records were lost at about this time.
   void add_lost(std::uint64_t n_records, std::int64_t at_ns, std::string& to);
   static void end(std::string& to) { to += "\n]\n"; }
 
@@ -41,7 +41,7 @@ class TraceFormat {
   bool is_first_ = true;
   std::int64_t last_agreed_ns_ = 0;
   std::unordered_map<std::string, int> rows_;  // by the row's name
-  std::string row_name_;                       // of the record at hand
+  std::string row_name_;                       // of the record that is being added
 };
 
 }  // namespace ciranda

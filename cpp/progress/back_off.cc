@@ -16,9 +16,9 @@ constexpr int kLooksBeforeYield = 50;
 // If a yield takes longer, another thread has run on this core.
 constexpr auto kLonelyYield = std::chrono::microseconds(4);
 
-// After a long yield, there is no further one for this many times as long. So a rank beside other work spends at most a
-// sixteenth of its time on finding out whether that work is gone. The system schedules a thread that wakes from sleep
-// before a busy one, and a thread that yields after it.
+// After a long yield, the thread does not yield again for this many times the yield's duration. So a rank that shares
+// its core spends at most a sixteenth of its time on testing whether the other work has ended. (The system schedules a
+// thread that wakes from sleep before a busy thread, but a thread that yields after it.)
 constexpr int kTimesWithoutYield = 16;
 
 // Moves this thread to another core. A thread that only yields stays on its core, even if it shares the core with the

@@ -1,6 +1,7 @@
-// BackOff: what a thread that runs the progress loop does while nothing moves. It polls without a pause for the time in
-// which a running peer answers, then yields its core between polls, and finally gives up. If other threads have work on
-// the core, a yield would cost a time slice of milliseconds, so it gives up instead of yielding.
+// BackOff: the waiting strategy of a thread that runs the progress loop while nothing moves. The thread polls without a
+// pause for the time in which a running peer answers, then yields its core between polls, and finally gives up. If
+// other threads have work on the core, a yield would cost a time slice of milliseconds, so it gives up instead of
+// yielding.
 //
 // One thread. No failure.
 #pragma once

@@ -69,7 +69,7 @@ class SubmissionCoalescing {
     is_watched_.store(false);
   }
 
-  // How long the watcher sleeps while the burst goes on.
+  // The duration of the watcher's next sleep, while the burst continues.
   std::chrono::nanoseconds until_next_look(TimePoint now) const {
     const auto lasts = now - TimePoint(began_.load(std::memory_order_relaxed));
     return std::clamp<std::chrono::nanoseconds>(lasts / 2, kLeastBetweenLooks, kMostBetweenLooks);
@@ -88,8 +88,8 @@ class SubmissionCoalescing {
 
   std::atomic<Duration> last_iteration_{Duration::min() / 2};
   std::atomic<std::size_t> n_left_bytes_{0};  // submitted since the last iteration
-  std::atomic<int> n_quick_{0};               // consecutive submissions that came soon after an iteration
-  std::atomic<std::uint64_t> n_left_{0};      // submissions that came soon after an iteration, in all
+  std::atomic<int> n_quick_{0};               // consecutive submissions soon after an iteration
+  std::atomic<std::uint64_t> n_left_{0};      // all submissions soon after an iteration
   std::atomic<bool> is_watched_{false};
   std::atomic<Duration> began_{Duration::zero()};  // when the watch of this burst began
 };

@@ -1,4 +1,4 @@
-// Waits: counts the threads in wait(), and tells whether the holder of the progress lock has noticed all of them.
+// Waits: counts the threads in wait(), and knows whether the holder of the progress lock has noticed all of them.
 //
 // Any thread.
 #pragma once
@@ -15,7 +15,7 @@ class Waits {
 
   // The holder of the lock has noticed all waits that have begun by now.
   void heed() { n_heeded_.store(n_begun_.load()); }
-  // Whether no wait has begun since the last heed().
+  // True if no wait has begun since the last heed().
   bool are_heeded() const { return n_begun_.load() == n_heeded_.load(); }
 
  private:

@@ -1,7 +1,7 @@
-// Arrivals: an arrival counter, one word of shared memory, which tells the members of an arena without any message that
-// all have arrived at the same round of a name. Each member adds itself. When the last has, the round is *met*, and
-// each member may use all contributions. A member that will not arrive here, or waits no longer, *closes* the round,
-// and no member sees it as met.
+// Arrivals: an arrival counter, one word of shared memory. By it the members of an arena detect without messages that
+// all have arrived at the same round of a name. Each member adds itself. When the last has done so, the round is *met*,
+// and each member may use all contributions. A member that will not arrive, or no longer waits, *closes* the round;
+// then no member sees it as met.
 //
 // Either all members see a round as met, or all see it as closed: the word changes by compare and swap only, and a
 // round that is met cannot be closed. A word's rounds are numbered, in an order on which the members agree; the first

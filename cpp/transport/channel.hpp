@@ -26,7 +26,7 @@ class Channel {
   // sleeping peer, so several writes cost one wake-up.
   virtual std::size_t write_some(std::span<const std::byte> bytes) = 0;
 
-  // The same for the concatenation of two ranges.
+  // Writes the concatenation of two ranges in the same way.
   virtual std::size_t write_some(std::span<const std::byte> first, std::span<const std::byte> second) {
     const std::size_t n = write_some(first);
     return n < first.size() ? n : n + write_some(second);

@@ -27,7 +27,7 @@ class LaneMux {
  public:
   explicit LaneMux(Mesh& mesh) : mesh_(mesh), links_(static_cast<std::size_t>(mesh.size())) {}
 
-  // REQUIRES: bytes that it has not taken stay in place until the lane passes them again, or is abandoned.
+  // REQUIRES: bytes that write_some() has not taken stay in place until the lane passes them again, or is abandoned.
   std::size_t write_some(std::uint32_t lane, int peer, std::span<const std::byte> bytes);
   std::size_t read_some(std::uint32_t lane, int peer, std::span<std::byte> bytes);
 

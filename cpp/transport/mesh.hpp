@@ -31,9 +31,9 @@ struct PeerInfo {
   std::optional<PairCosts> pair = std::nullopt;   // measured by this rank with the peer at init()
 };
 
-// How soon a sleeping peer must read what was written for it.
+// When a sleeping peer must read the bytes written for it.
 enum class Urgency : std::uint8_t {
-  kLazy,    // when it wakes for another reason, or at once if a thread there waits: news of no use without further news
+  kLazy,    // when it wakes for another reason, or at once if a thread there waits; for news useless without later news
   kUrgent,  // at once
 };
 

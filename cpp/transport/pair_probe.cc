@@ -35,7 +35,7 @@ class Pair {
       costs.hand_over_fs[static_cast<std::size_t>(technique)] = found->write_fs + found->read_fs;
       if (technique == StagingCopy::kCached) costs.read_fs = found->read_fs;
     }
-    if (side_ == Turns::Side::kFirst) turns_.await(deadline_);  // until the second has read this side's last write
+    if (side_ == Turns::Side::kFirst) turns_.await(deadline_);  // the second side has then read this side's last write
     return costs;
   }
 
@@ -62,7 +62,7 @@ class Pair {
       copy_by(technique, own_, private_.data(), n_bytes_);
       const auto end = Clock::now();
       turns_.pass();
-      const bool has_other_written = attempt > 0;  // by the same technique
+      const bool has_other_written = attempt > 0;  // with the same technique
       if (has_other_written) best.read_fs = std::min(best.read_fs, fs_per_byte(middle - begin));
       best.write_fs = std::min(best.write_fs, fs_per_byte(end - middle));
     }

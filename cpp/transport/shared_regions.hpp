@@ -54,7 +54,7 @@ class SharedRegions {
   // The other rank has dropped this region.
   void forget_peer(int rank, std::uint64_t region);
 
-  // Allocates n_bytes in a region that is used; none if no region has room.
+  // Allocates n_bytes in a region for which use() was called; none if no region has room.
   std::optional<RegionPlace> take(std::size_t n_bytes);
   // Frees a piece that this rank no longer needs.
   void give_back(const RegionPlace& place);
@@ -66,7 +66,7 @@ class SharedRegions {
   std::shared_ptr<ShmSegment> own(std::uint64_t region) const;
   std::size_t n_own_bytes() const;
 
-  // The place of this rank's memory, if all of it is in one region that is used.
+  // The place of this rank's memory, if all of it is in one region for which use() was called.
   std::optional<RegionPlace> find(const std::byte* data, std::size_t n_bytes) const;
   // The memory at a place that another rank's find() returned, as mapped here. Empty if there is no such place.
   std::span<std::byte> memory(int rank, const RegionPlace& place) const;

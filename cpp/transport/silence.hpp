@@ -1,8 +1,8 @@
-// Silence: the time for which a connection's peer has acknowledged nothing that it was sent.
+// Silence: measures how long a connection's peer has acknowledged none of the data sent to it.
 //
-// The kernel closes such a connection only after a quarter of an hour. With TCP_USER_TIMEOUT it would do so earlier,
-// but also if the peer acknowledges everything and merely has no room for more, as with a process in a debugger. Such a
-// peer must not be lost.
+// The kernel closes a silent connection only after a quarter of an hour. With TCP_USER_TIMEOUT it would close it
+// earlier, but also if the peer acknowledges everything and merely has no room for more, such as a process in a
+// debugger. A peer without room must not count as lost.
 // A plain value, for one connection; call lasts() from time to time.
 #pragma once
 

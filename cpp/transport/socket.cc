@@ -37,7 +37,7 @@ Status cannot_connect(const SocketAddress& to, int error) {
   return error == ECONNREFUSED ? Status::ranks_lost(std::move(message)) : Status::internal(std::move(message));
 }
 
-// REQUIRES: not connected yet. Linux goes on pacing a connection that bbr has once paced.
+// REQUIRES: not connected yet. Linux keeps pacing a connection that bbr has once paced.
 void avoid_pacing(int fd) {
   std::array<char, 16> name{};
   socklen_t n_bytes = name.size() - 1;

@@ -22,7 +22,7 @@ struct NamedPiece {
   std::span<T> values;
 };
 
-// One case, of numbers of type T.
+// The calls of one case, for numbers of type T.
 template <typename T>
 class Binding {
  public:

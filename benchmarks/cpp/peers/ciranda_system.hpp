@@ -1,4 +1,4 @@
-// Ciranda as a user of its C++ face calls it: blocking, named, negotiated.
+// Ciranda, called through its C++ interface like by a user: blocking, named, negotiated.
 #pragma once
 
 #include <ciranda/ciranda.hpp>
@@ -9,7 +9,7 @@ namespace peers {
 
 class CirandaSystem final : public System {
  public:
-  // REQUIRES: `world` outlives this.
+  // REQUIRES: `world` outlives this object.
   explicit CirandaSystem(ciranda::Context& world) : world_(world) {}
 
   std::string version() const override;

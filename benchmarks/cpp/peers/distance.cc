@@ -61,7 +61,7 @@ double LineProbe::one_way_ns() {
   for (std::optional<Turns>* each : {&to_last_, &to_next_}) {
     if (!*each) continue;
     const auto found = (*each)->one_way_ns(Turns::Clock::now() + kMostWaiting);
-    if (!found) throw std::runtime_error("a neighbour did not come to measure cache lines");
+    if (!found) throw std::runtime_error("a neighbouring rank did not take part in measuring cache lines");
     slowest = std::max(slowest, *found);
   }
   return slowest;

@@ -1,8 +1,8 @@
-// How far apart the cores of neighbouring ranks are just now.
+// The current distance between the cores of neighbouring ranks.
 //
-// Cores of a virtual machine are threads of its host, which moves them: a cache line takes 30 to 70 ns to a core that
-// shares a cache, 200 and more to another die or socket, and calls take 2 to 5 times as long there. A time says
-// something only together with that distance.
+// The cores of a virtual machine are threads of its host, which moves them. A cache line takes 30 to 70 ns to a core
+// that shares a cache, but 200 ns and more to another die or socket, where calls take 2 to 5 times as long. So a
+// measured time is meaningful only together with the distance.
 #pragma once
 
 #include <atomic>
@@ -17,23 +17,24 @@ namespace peers {
 enum class Distance { kUnknown, kNear, kFar };
 const char* name_of(Distance distance);
 
-// Of a window of time: what was measured at its begin and at its end; unknown where the cores moved in between.
+// The distance in a window of time, from the latencies measured at its begin and its end; kUnknown if these differ,
+// because cores were moved in between.
 Distance distance_of(double before_ns, double after_ns);
 
-// Sends cache lines to and fro between each rank and the next. Threads: one a rank. Failure: exceptions.
+// Sends cache lines to and fro between each rank and the next. Threads: one per rank. Failure: exceptions.
 class LineProbe {
  public:
-  // `folder` is one that all ranks see, on one host.
+  // All ranks are on one host and pass the same `folder`.
   LineProbe(const std::string& folder, int rank, int size);
   LineProbe(const LineProbe&) = delete;
   LineProbe& operator=(const LineProbe&) = delete;
   ~LineProbe();
 
-  // Whether each rank can have a core of its own: otherwise a line waits for the scheduler.
+  // True if each rank can have a core of its own. Otherwise the time of a line would include waits for the scheduler.
   static bool is_possible(int size);
 
-  // All ranks at once. One way, in nanoseconds, the best of some tries, of this rank and the farther of its neighbours.
-  // Takes some tenths of a millisecond.
+  // Measures the time of a line from this rank to the farther of its neighbours, in nanoseconds: one way, the best of
+  // some tries. All ranks call it at the same time. Takes some tenths of a millisecond.
   double one_way_ns();
 
  private:
@@ -42,7 +43,7 @@ class LineProbe {
   };
 
   int size_;
-  Line* lines_;  // line r: of ranks r and r + 1
+  Line* lines_;  // lines_[r] is shared by ranks r and r + 1
   std::optional<ciranda::Turns> to_last_;
   std::optional<ciranda::Turns> to_next_;
 };

@@ -1,4 +1,4 @@
-// gloo itself, without torch around it, over the loopback interface.
+// gloo without torch, over the loopback interface.
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/alltoall.h>
@@ -17,7 +17,8 @@ namespace {
 
 using Sum = void (*)(void*, const void*, const void*, std::size_t);
 
-// gloo leaves arithmetic to its users, and has functions for them, but none for bfloat16 and a slow one for float16.
+// gloo lets its users choose the reduction function. It has functions for this, but none for bfloat16, and a slow one
+// for float16.
 template <typename T>
 constexpr DataType kTypeOf = DataType::kFloat16;
 template <>
@@ -32,7 +33,7 @@ void sum<float>(void* out, const void* a, const void* b, std::size_t count) {
   gloo::sum<float>(out, a, b, count);
 }
 
-// One case, of numbers of type T.
+// Returns the call of one case, for numbers of type T.
 template <typename T>
 Call call_of(Collective collective, const std::shared_ptr<gloo::Context>& context, std::span<std::byte> buffer,
              std::span<std::byte> result) {

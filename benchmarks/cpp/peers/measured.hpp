@@ -1,4 +1,4 @@
-// What was measured of one system on one case: a time for each call, and how far apart the cores were during it.
+// The measurement of one system on one case: the time of each call, and the distance of the cores during the call.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@ namespace peers {
 struct Measured {
   std::string name;
   std::int64_t n_wrong = 0;
-  std::int64_t n_calls = 0;    // to make in a round of turns
-  double least_seconds = 1e9;  // of a call that warmed up
+  std::int64_t n_calls = 0;    // the number of calls in all turns of a round
+  double least_seconds = 1e9;  // the least time of a warm-up call
   Call call;
   std::vector<std::int64_t> starts;
   std::vector<std::int64_t> ends;
@@ -26,7 +26,8 @@ struct Measured {
   std::vector<double> times_at(Distance distance) const;
 };
 
-// A row of JSON for each distance that all systems were measured at; or one of all times, where that is none.
+// Writes a row of JSON for each distance at which all systems were measured. If there is none, writes one row of all
+// times.
 void write_rows(const std::string& collective, std::size_t n_bytes, const std::vector<Measured>& found, double floor_us,
                 std::ostream& out);
 

@@ -22,13 +22,13 @@ bool is_intels() {
 }
 #endif
 
-// Extensions of the standard. MPI_DATATYPE_NULL: there is none.
+// The MPI's own type, an extension of the standard; MPI_DATATYPE_NULL if there is none.
 MPI_Datatype own_type([[maybe_unused]] DataType dtype) {
 #ifdef MPIX_C_FLOAT16
   if (dtype == DataType::kFloat16) return MPIX_C_FLOAT16;
 #endif
 #ifdef MPIX_BFLOAT16
-  // Intel MPI has MPICH's binary interface, but for this one (MPIX_C_BF16 in its mpi.h).
+  // Intel MPI has MPICH's binary interface, except for this type (MPIX_C_BF16 in its mpi.h).
   if (dtype == DataType::kBFloat16) return is_intels() ? static_cast<MPI_Datatype>(0x4c000247) : MPIX_BFLOAT16;
 #endif
   return MPI_DATATYPE_NULL;
@@ -59,7 +59,7 @@ void add_up(void* added, void* sum, int* count, MPI_Datatype*) {
   add(dtype, sum, added, sum, static_cast<std::size_t>(*count));
 }
 
-// Made once; it goes with MPI.
+// Creates the operator once; MPI_Finalize frees it.
 template <DataType dtype>
 MPI_Op users_op() {
   static const MPI_Op made = [] {

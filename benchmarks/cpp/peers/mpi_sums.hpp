@@ -1,5 +1,5 @@
-// How an MPI can add numbers of a type up: with a type of its own, where it has one, or with a sum that its user
-// writes, over integers of 16 bits.
+// The ways in which an MPI can sum numbers of a type: with a type of the MPI's own, if it has one, or with a
+// user-defined operator on 16-bit integers.
 //
 // REQUIRES: between MPI_Init and MPI_Finalize. Threads: one.
 #pragma once
@@ -19,7 +19,7 @@ struct MpiSum {
   std::string what;
 };
 
-// At least one. A type of the MPI's own is among them only if its sum was tried and right.
+// Returns at least one way. The MPI's own type is included only if a trial sum was correct.
 std::vector<MpiSum> sums_of(DataType dtype);
 
 }  // namespace peers

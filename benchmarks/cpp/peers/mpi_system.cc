@@ -1,5 +1,5 @@
-// Any MPI: built once against the headers of each kind of binary interface, Open MPI's and MPICH's. Intel MPI has the
-// latter.
+// Any MPI. This file is built twice, with the headers of Open MPI and of MPICH, which have different binary interfaces.
+// Intel MPI has that of MPICH.
 #include <mpi.h>
 
 #include <iomanip>
@@ -20,7 +20,7 @@ void check(int code) {
   if (code != MPI_SUCCESS) throw std::runtime_error("MPI failed");
 }
 
-// The least time in which this rank has made the call.
+// The least time of the call on this rank.
 double least_seconds(const Call& call) {
   double least = std::numeric_limits<double>::infinity();
   for (int i = 0; i < kTries; ++i) {
@@ -51,7 +51,7 @@ class MpiSystem final : public System {
     return text.substr(0, text.find_first_of(",\n")) + chosen_;
   }
 
-  // Of several sums the one that is the fastest for this case, by rank 0's clock.
+  // Selects the way of summing that is the fastest for this case, by rank 0's clock.
   Call bind(const Case& what, std::span<std::byte> buffer, std::span<std::byte> result) override {
     const std::vector<MpiSum> sums = sums_of(what.dtype);
     std::vector<double> took;

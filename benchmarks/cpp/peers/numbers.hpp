@@ -1,4 +1,4 @@
-// The numbers that are measured: their C++ types by DataType, and small whole ones of each.
+// The numbers in the measured collectives: the C++ type of each DataType, and small whole numbers of each type.
 //
 // Pure functions; any thread; they cannot fail.
 #pragma once
@@ -36,7 +36,7 @@ inline BFloat16 number<BFloat16>(float value) {
   return {ciranda::kernels::bfloat16_from_float(value)};
 }
 
-// use.operator()<T>() for the type's T.
+// Calls use.operator()<T>() with the C++ type T of `dtype`.
 template <typename Use>
 decltype(auto) with_type(DataType dtype, Use&& use) {
   if (dtype == DataType::kFloat16) return use.template operator()<Float16>();

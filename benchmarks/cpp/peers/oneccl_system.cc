@@ -1,4 +1,4 @@
-// Intel's oneCCL, in host memory. It brings an MPI of its own, so it is measured under that one's mpiexec.
+// Intel's oneCCL, in host memory. It contains an MPI of its own, so it is measured under the mpiexec of that MPI.
 #include <algorithm>
 #include <array>
 #include <oneapi/ccl.hpp>
@@ -65,7 +65,7 @@ class OneCclSystem final : public System {
   }
 
  private:
-  // Rank 0's key-value store, whose address all others need.
+  // Connects through rank 0's key-value store, whose address all other ranks need.
   static ccl::communicator connect(const World& world) {
     ccl::init();
     ccl::shared_ptr_class<ccl::kvs> store;

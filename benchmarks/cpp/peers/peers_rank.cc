@@ -1,12 +1,13 @@
-// What each rank does for benchmarks/peers.py --cpp, which starts it: checks and times collectives in several systems,
-// in turns, on the same memory; rank 0 writes what was found to FOLDER/found.json.
+// The program of each rank of benchmarks/peers.py --cpp, which starts it. It checks and times collectives of several
+// systems, in turns, on the same memory. Rank 0 writes the results to FOLDER/found.json.
 //
 //   peers_rank FOLDER COLLECTIVES DTYPE SIZES SECONDS ITERATIONS PIN UNTIL_BOTH [NAME=MODULE ...]
 //
-// Lists are separated by commas; sizes are of the result, in bytes. As in the Python of peers_rank.py: the buffer is
-// written anew before every call, outside the time; a call's time counts from the last rank's call to the last rank's
-// return; systems take ten turns each and more, of 15 ms at most, between which the distance of the cores is measured.
-// Times at different distances are kept apart; turns go on for up to UNTIL_BOTH seconds until there are some of each.
+// Lists are separated by commas; sizes are of the result, in bytes. The method is that of peers_rank.py. The buffer is
+// rewritten before every call, outside the measured time. The time of a call is from the last rank's call to the last
+// rank's return. Each system takes ten turns or more, of 15 ms at most; the distance of the cores is measured between
+// turns. Times at different distances are kept apart. Turns continue for up to UNTIL_BOTH seconds until there are
+// enough times at both distances.
 #include <dlfcn.h>
 #include <sched.h>
 #include <sys/resource.h>
@@ -45,10 +46,10 @@ constexpr std::array<std::pair<const char*, Collective>, 6> kCollectives{{{"allr
                                                                           {"allreduces", Collective::kManyAllreduces}}};
 constexpr std::array<std::pair<const char*, DataType>, 3> kDataTypes{
     {{"float32", DataType::kFloat32}, {"float16", DataType::kFloat16}, {"bfloat16", DataType::kBFloat16}}};
-constexpr int kArguments = 8;  // and then the peers
+constexpr int kArguments = 8;  // before the peers
 constexpr int kLeastTurns = 10;
 constexpr double kMostTurnSeconds = 0.015;  // cores move every few seconds
-constexpr std::size_t kLeastTimes = 10;     // of each system, near and far, where both are waited for
+constexpr std::size_t kLeastTimes = 10;     // of each system, near and far, that end the extra turns
 constexpr int kWarmUp = 5;
 constexpr std::int64_t kLeastCalls = 5;
 constexpr std::size_t kPatternLength = 5;
@@ -99,7 +100,7 @@ std::int64_t now_ns() {
 
 // --- who takes part
 
-// mpiexec knows which rank this is, if it started it.
+// If mpiexec started this process, takes the rank from mpiexec's variables.
 void identify() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {
     if (const char* rank = std::getenv(name)) setenv("CIRANDA_RANK", rank, 0);
@@ -140,7 +141,7 @@ Named load(const std::string& argument, const peers::World& world) {
   return {argument.substr(0, equals), std::unique_ptr<System>(open(world))};
 }
 
-// --- right answers: small whole numbers that differ by place and rank
+// --- expected results: small whole numbers that differ by place and rank
 
 float pattern(std::size_t place, std::size_t rank) { return static_cast<float>((place * 2 + rank) % kPatternLength); }
 
@@ -216,7 +217,7 @@ class Rank {
     write_rows(collective, result_.size(), found, peers::quantile(floors, 0.5), out);
   }
 
-  // What rank 0 says.
+  // Returns rank 0's number on all ranks.
   std::int64_t agreed(std::int64_t number) {
     context_.broadcast(std::span(&number, 1), {.name = "peers.agreed"});
     return number;
@@ -240,7 +241,7 @@ class Rank {
     });
   }
 
-  // Of the neighbours that are farthest apart.
+  // The time of a cache line between the neighbours that are farthest apart.
   double line_ns() {
     if (!can_probe_) return 0;
     double found = probe_.one_way_ns();
@@ -288,7 +289,7 @@ class Rank {
     });
   }
 
-  // Warms up, and agrees on how many calls fit into the time there is.
+  // Warms up, and agrees on the number of calls that fit into the given time.
   void choose_calls(Measured& one) {
     for (int i = 0; i < kWarmUp; ++i) {
       write_anew(0);
@@ -303,7 +304,7 @@ class Rank {
   void time_turn(Measured& one, std::int64_t turn, std::int64_t n_turns) {
     const std::int64_t n_calls = one.n_calls * (turn + 1) / n_turns - one.n_calls * turn / n_turns;
     if (n_calls == 0) return;
-    one.call();  // the first call after another system's turn finds that one's traces
+    one.call();  // not timed: the caches still hold data of the previous system
     for (std::int64_t i = 0; i < n_calls; ++i) {
       write_anew(1);
       one.starts.push_back(now_ns());
@@ -315,7 +316,7 @@ class Rank {
     one.distances.resize(one.starts.size(), distance);
   }
 
-  // All ranks at once read and write as many bytes as the result has.
+  // Times reading and writing as many bytes as the result has, on all ranks at the same time.
   void time_floor(std::vector<double>& times_us, std::int64_t n_calls) {
     const std::span<std::uint16_t> words = peers::as<std::uint16_t>(std::span(result_));
     for (std::int64_t i = 0; i < n_calls; ++i) {
@@ -339,7 +340,7 @@ class Rank {
   std::vector<Named>& systems_;
   peers::LineProbe probe_;
   bool can_probe_;
-  double line_ns_ = 0;  // when last measured
+  double line_ns_ = 0;  // as last measured
   std::vector<std::byte> buffer_;
   std::vector<std::byte> result_;
 };

@@ -1,5 +1,5 @@
-// The sum of two vectors, for peers that leave the arithmetic on 16-bit types to their users: Ciranda's own kernel, so
-// that no peer is slower than it need be.
+// The sum of two vectors, for peers without arithmetic on 16-bit types. It is Ciranda's own kernel, so that no peer is
+// slower than necessary.
 //
 // Pure; any thread; cannot fail.
 #pragma once
@@ -10,7 +10,7 @@
 
 namespace peers {
 
-// out may be a or b.
+// `out` may be `a` or `b`.
 void add(DataType dtype, const void* a, const void* b, void* out, std::size_t count);
 
 }  // namespace peers

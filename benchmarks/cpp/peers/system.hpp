@@ -1,7 +1,7 @@
-// What a system that is measured looks like to peers_rank, which measures it.
+// The interface between peers_rank and the systems that it measures.
 //
-// A new peer is one small file: a class of this kind, and a function `open_system` that makes it. It is built as a
-// module of its own (see CMakeLists.txt), since a process can hold one MPI at most, and is loaded by name.
+// A new peer is one small file: a class derived from System, and a function `open_system` that makes it. It is built as
+// a module of its own (see CMakeLists.txt), which is loaded by name, since a process can contain only one MPI.
 //
 // Threads: one. Failure: exceptions, which end the rank.
 #pragma once
@@ -21,25 +21,25 @@ enum class Collective { kAllreduce, kBroadcast, kAllgather, kReducescatter, kAll
 enum class DataType { kFloat32, kFloat16, kBFloat16 };
 constexpr std::size_t size_of(DataType dtype) { return dtype == DataType::kFloat32 ? 4 : 2; }
 
-// One size of a collective of numbers; an allreduce and a reducescatter add up. `count` is how many one rank brings.
-// Many allreduces: of pieces of kPieceBytes, each a call of its own, all in flight at once.
+// A collective on numbers of one type and size; reductions are sums. Each rank contributes `count` numbers.
+// kManyAllreduces: a separate allreduce for each kPieceBytes of them, all pending at the same time.
 inline constexpr std::size_t kPieceBytes = 1024;
 struct Case {
   Collective collective;
   DataType dtype;
   std::size_t count;
-  std::string name;  // the same on all ranks, another for each case
+  std::string name;  // the same on all ranks, and different for each case
 };
 
-// This rank's place, and how ranks tell each other what they need to begin with.
+// This rank, and its means of exchanging what systems need to connect.
 struct World {
   int rank;
   int size;
-  std::string folder;                                          // an empty one, which all ranks see
+  std::string folder;                                          // an empty folder, shared by all ranks
   std::function<void(std::span<std::byte>)> broadcast_from_0;  // in place
 };
 
-// Performs the collective, once, until it is done, and says where the result is.
+// Performs the collective once, blocks until it is done, and returns the result.
 using Call = std::function<std::span<const std::byte>()>;
 
 inline std::vector<std::span<std::byte>> pieces_of(std::span<std::byte> buffer) {
@@ -55,14 +55,14 @@ class System {
   System() = default;
   System(const System&) = delete;
   System& operator=(const System&) = delete;
-  virtual ~System() = default;  // leaves
+  virtual ~System() = default;  // disconnects
 
-  // With what is to be known of how it did what was bound so far.
+  // The system's version, with notes on how it performed the cases bound so far.
   virtual std::string version() const = 0;
 
-  // `buffer` is what this rank brings. The result lies there too, or where it is of another length in `result`, which
-  // has room for it; both are as long-lived as the call, aligned, and may be written to here. Collectives and types
-  // that a system lacks give an empty Call.
+  // `buffer` is this rank's input. The result is also in `buffer`, or, if it has a different length, in `result`, which
+  // is long enough. Both are aligned, live as long as the Call, and may be written by bind(). Returns an empty Call if
+  // the system lacks the collective or the type.
   virtual Call bind(const Case& what, std::span<std::byte> buffer, std::span<std::byte> result) = 0;
 };
 
@@ -70,5 +70,5 @@ using OpenSystem = System* (*)(const World&);
 
 }  // namespace peers
 
-// What a module defines. The caller owns the system.
+// The function that a module defines. The caller owns the system.
 extern "C" [[gnu::visibility("default")]] peers::System* open_system(const peers::World& world);

@@ -48,8 +48,8 @@ constexpr native::StatusTable<ffi::Code> kCodes({{CIRANDA_OK, std::nullopt},
                                                  {CIRANDA_ABORTED, ffi::kAborted},
                                                  {CIRANDA_INTERNAL, ffi::kInternal}});
 
-// How long a handler waits for a small call while no other is pending: one that ends by then wakes no thread. With
-// several concurrent calls, each would wait in vain for ranks that make them in another order.
+// How long a handler waits for a small call while no other call is pending. If the call ends by then, no thread has to
+// be woken. With concurrent calls, handlers would wait in vain if other ranks make these calls in another order.
 constexpr double kLookSeconds = 50e-6;
 constexpr std::size_t kSmallBytes = 64 << 10;
 
@@ -84,7 +84,7 @@ struct Place {
   }
 };
 
-// The error if shapes of the program depend on the number of ranks, and it has changed; else "".
+// Returns an error if the program's shapes depend on the number of ranks, and this number has changed; else "".
 std::string size_problem(const Parameters& parameters, const ciranda_context* world) {
   const std::size_t n =
       ciranda_process_set_ranks(world, static_cast<std::uint32_t>(parameters.process_set), nullptr, 0);
@@ -96,8 +96,8 @@ std::string size_problem(const Parameters& parameters, const ciranda_context* wo
          "has changed its size, so that the function is traced again";
 }
 
-// When the engine writes results to XLA's memory; kIfItFits: if they have the size for which the program was compiled.
-// Otherwise they are copied from the engine's memory.
+// Whether the engine writes results directly to XLA's memory. kIfItFits: only results of the size for which the program
+// was compiled. All other results are copied from the engine's memory.
 enum class Room { kAlways, kIfItFits, kNever };
 
 // A pending call.
@@ -110,7 +110,7 @@ class Running {
     const Place place(world, static_cast<std::uint32_t>(parameters_.process_set));
     if (std::string problem = size_problem(parameters_, world); !problem.empty()) return problem;
     is_root_ = ciranda_rank(world) == parameters_.root;
-    const auto n = static_cast<std::size_t>(frame.results.size);  // a further argument is ballast
+    const auto n = static_cast<std::size_t>(frame.results.size);  // a further argument is not used
     tensors_.resize(n);
     results_.resize(n);
     bool fits = true;
@@ -156,7 +156,7 @@ class Running {
   bool open(ffi::Frame* frame) { return reply_.open(frame); }
 
   void end(const native::Outcome& outcome) {
-    n_pending.fetch_sub(1);  // the program's next steps may run in here
+    n_pending.fetch_sub(1);  // before the reply, which may run the program's next steps
     if (outcome.status != CIRANDA_OK) {
       reply_.fail(kCodes.theirs(outcome.status).value_or(ffi::kInternal), outcome.message);
       return;
@@ -215,7 +215,7 @@ class Running {
     return std::string(kBinding) + ": '" + parameters_.name + "': the ranks bring " +
            std::to_string(found.ndim == 0 ? 0 : found.shape[0]) + " rows in all, of which this rank brings " +
            std::to_string(tensor.ndim == 0 ? 0 : tensor.shape[0]) +
-           ": inside jit, where shapes are known beforehand, every rank must bring as many; call it outside jit";
+           ": inside jit, where shapes are fixed, all ranks must bring the same number; call it outside jit";
   }
 
   Parameters parameters_;
@@ -226,12 +226,12 @@ class Running {
   bool is_root_ = false;
 };
 
-// The error if another call of the program has used the name in this run; else "".
+// Returns an error if another call of the program has used the name in this run; else "".
 std::string name_problem(const ffi::Frame& frame, const Parameters& parameters) {
   static Names names;
   ffi::GetRunId request{sizeof(ffi::GetRunId), nullptr, frame.context, 0};
   if (frame.api->get_run_id(&request) != nullptr) return "";
-  // Each call of a program has attributes of its own.
+  // Each call of a program has attributes of its own, so their address identifies the call.
   const std::string& name = parameters.name;
   if (names.note(name, {parameters.program, request.run_id}, frame.attributes.items[0])) return "";
   return std::string(kBinding) + ": '" + name +

@@ -1,5 +1,5 @@
-// ffi: the arguments of a handler of a custom call, and the functions of XLA that it may call: our own declarations of
-// the structs of XLA's C interface for foreign functions, as far as they are used here.
+// ffi: the arguments of a custom call's handler, and the functions of XLA that a handler may call. These are our own
+// declarations of the used structs of XLA's C interface for foreign functions.
 //
 // XLA's own header gives a handler the version of its jaxlib, and every other jaxlib refuses that handler. The structs
 // have only grown since version 0.1 (jaxlib 0.5), so these serve all: a handler reports to XLA the version that XLA
@@ -15,7 +15,7 @@ struct Error;    // made by Api::make_error; the receiver owns it
 struct Future;   // ends a call that is pending after its handler has returned
 struct Context;  // one execution of one program
 
-// The first field of every struct is its size at its maker, the second a chain of these.
+// The first field of every struct is its size, as known to the code that made it. The second is a chain of extensions.
 struct Extension {
   std::size_t struct_size;
   std::int32_t kind;

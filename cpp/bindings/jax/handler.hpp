@@ -5,9 +5,9 @@
 
 namespace ciranda::jax {
 
-// Whether XLA only queries the handler's version, as it does once, when the handler is registered. The answer is then
-// given: XLA's own version, if its table has all that is used here. Otherwise XLA's message names the two versions that
-// do not match.
+// Returns true if XLA only queries the handler's version, as it does once, when the handler is registered. The query is
+// then answered: with XLA's own version, if its table has all functions that are used here; otherwise with a version
+// that XLA refuses, in a message with both versions.
 bool is_question(const ffi::Frame* frame);
 
 }  // namespace ciranda::jax

@@ -1,8 +1,8 @@
-// Names: detects that one run of a program makes two of its calls by one name, as happens if a compiled function has
-// two uses in a program (src/ciranda/jax/_uses.py ensures that none has). Ranks that reach them in different orders
-// would match one with the other, without an error.
+// Names: detects two calls with the same name in one run of a program. This happens if a compiled function has two uses
+// in a program, which src/ciranda/jax/_uses.py prevents. Ranks that reach the calls in different orders would match one
+// with the other, without an error.
 //
-// Threads: any. It keeps one entry for each name that was ever used.
+// Threads: any. One entry is kept for each name that was ever used.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ class Names {
     bool operator==(const Run&) const = default;
   };
 
-  // Records that `call`, a position in a compiled program, is reached in that run, which may happen many times. False
-  // if another position has used the name in the same run.
+  // Records that `run` reaches `call`, a position in a compiled program; this may happen many times. False if another
+  // position has used the name in the same run.
   bool note(const std::string& name, const Run& run, const void* call) {
     const std::lock_guard guard(lock_);
     Last& last = last_[name];

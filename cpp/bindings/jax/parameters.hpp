@@ -1,7 +1,7 @@
 // Parameters: a program's description of one of its collectives, in the attributes of the custom call.
 //
-// src/ciranda/jax/_primitive.py writes them, under these names. They contain neither this rank nor a size on which the
-// result's content depends: a compiled program outlives worlds.
+// src/ciranda/jax/_primitive.py writes them, with these names. Neither this rank nor a size that affects the values of
+// a result is among them, since a compiled program may outlive a world.
 #pragma once
 
 #include <ciranda/table.h>
@@ -27,7 +27,7 @@ struct Parameters {
   double postscale = 1.0;
 };
 
-// The attribute that is missing or of another type; "" if all are valid.
+// Returns an error that names the attribute that is missing or of another type; "" if all are valid.
 std::string read(const ffi::Attributes& attributes, Parameters* parameters);
 
 }  // namespace ciranda::jax

@@ -1,7 +1,7 @@
 // Reply: reports the outcome of a call to XLA.
 //
-// Threads: any; one call of end() or fail(), in which XLA runs the next steps of the program, user code included,
-// before it returns. REQUIRES: no other work waits for that thread.
+// Threads: any. Exactly one call of end() or fail(). XLA may run the next steps of the program inside that call, user
+// code included. REQUIRES: no other work waits for the calling thread.
 #pragma once
 
 #include "bindings/jax/ffi.hpp"

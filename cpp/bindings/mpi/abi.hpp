@@ -10,7 +10,7 @@
 
 namespace ciranda::mpi {
 
-// The version of that interface. The major number must be jaxlib's, the minor at least jaxlib's.
+// The version of MPItrampoline's interface. The major number must equal jaxlib's; the minor must be at least jaxlib's.
 inline constexpr int kAbiMajor = 2;
 inline constexpr int kAbiMinor = 10;
 inline constexpr int kAbiPatch = 0;

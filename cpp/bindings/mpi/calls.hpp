@@ -1,4 +1,4 @@
-// calls: one request of the engine for one call of MPI.
+// calls: submits one request to the engine for each call of MPI.
 //
 // Threads: any. A call blocks its thread, which runs the progress loop meanwhile.
 // Failure: throws Failure, with the engine's message.
@@ -30,7 +30,7 @@ class Tensor {
 
 ciranda_request request_of(ciranda_collective collective);
 
-// Executes it in the communicator. `kind` distinguishes calls that differ in more than the collective and the tensor.
+// Executes the request in the communicator. `kind` distinguishes calls that differ in other than collective and tensor.
 void run(Communicator& communicator, ciranda_request request, const Tensor& tensor, std::int64_t kind = 0,
          bool is_split = false);
 

@@ -1,4 +1,4 @@
-// MPI's collectives, for communicators in any order of ranks: the engine's results are in the order of the world.
+// MPI's collectives. The ranks of a communicator may have any order; the engine's results are in the world's order.
 #include <cstddef>
 #include <cstring>
 #include <vector>
@@ -105,7 +105,7 @@ int equal_count(const int* counts, const Communicator& communicator) {
 
 void same(int count, Datatype datatype, int other_count, Datatype other) {
   if (count != other_count || dtype_of(datatype) != dtype_of(other)) {
-    throw Failure{"what is sent and what is received differ in count or type, which is not offered by ciranda"};
+    throw Failure{"sending and receiving different counts or types is not offered by ciranda"};
   }
 }
 

@@ -26,7 +26,7 @@ std::vector<std::size_t> positions_in(std::vector<std::int32_t> sorted, const st
   return positions;
 }
 
-// What it shares with its other ranks goes with it.
+// Removes the process set, and so all that its ranks share in the engine.
 void leave_set(ciranda_context* world, std::uint32_t formed) {
   const std::int64_t number = formed;
   ciranda_request request = CIRANDA_REQUEST_INIT;
@@ -60,7 +60,7 @@ Communicator::Communicator(std::string name, std::vector<std::int32_t> ranks, in
       positions_(positions_in(ranks_, ranks_)),
       in_order_(std::ranges::is_sorted(ranks_)) {}
 
-// Without an engine there are no such functions.
+// Without a world, the functions of the engine's table may be missing.
 Communicator::~Communicator() {
   if (formed_in_ == nullptr) return;
   leave_set(formed_in_, formed_);
@@ -83,7 +83,7 @@ void Communicator::check(const native::Context& world) const {
 Place Communicator::place(const native::Context& world) {
   check(world);
   if (is_all(ranks_, world)) return {0, lane_};
-  const std::lock_guard forming(forming_);  // held until the other ranks form the set, too
+  const std::lock_guard forming(forming_);  // held until all ranks have formed the set
   if (formed_in_ != world.get()) {
     std::vector<std::int32_t> sorted = ranks_;
     std::ranges::sort(sorted);

@@ -1,4 +1,4 @@
-// Communicator: some ranks of the world in an order of their own, with their own lane, and the names of their calls.
+// Communicator: some ranks of the world in an order of their own, with a lane of their own, and the names of its calls.
 //
 // It outlives worlds: after shutdown() and init() the first call of its ranks forms its process set again.
 //
@@ -47,7 +47,7 @@ class Communicator {
   // `ranks[r]` is the rank in the world of rank r; this process is `rank`. A communicator of all ranks of the world
   // uses `lane`; any other uses the process set that its ranks form under number `nth`.
   Communicator(std::string name, std::vector<std::int32_t> ranks, int rank, std::uint32_t lane, std::uint32_t nth);
-  // One that could not be created: every call fails with the reason.
+  // A communicator that could not be created: every call fails with `why_not`.
   explicit Communicator(std::string why_not) : broken_(std::move(why_not)) {}
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -76,7 +76,7 @@ class Communicator {
   // Forgets the number of a signature on which ranks have disagreed.
   void forget(const Signature& signature);
 
-  // The number of splits of this communicator, which all its ranks make alike.
+  // Returns the number of earlier splits of this communicator, and adds one. All its ranks make the same splits.
   std::uint32_t count_split();
 
  private:
@@ -91,7 +91,7 @@ class Communicator {
 
   std::mutex mutex_;
   std::mutex forming_;
-  ciranda_context* formed_in_ = nullptr;  // a reference
+  ciranda_context* formed_in_ = nullptr;  // a reference to the world in which the set was formed
   std::uint32_t formed_ = 0;
   std::map<Signature, std::uint32_t> numbers_;
   std::map<std::pair<int, int>, std::uint32_t> next_numbers_;  // by sender and receiver

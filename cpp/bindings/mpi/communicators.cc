@@ -12,10 +12,11 @@
 namespace ciranda::mpi {
 namespace {
 
-constexpr std::uint32_t kOwnLanes = 62;   // from 1; lane 0 is the world's
-constexpr std::uint32_t kFormed = 32768;  // sets in which a rank can be the lowest
+constexpr std::uint32_t kOwnLanes = 62;   // lanes 1 to 62; lane 0 is the world's
+constexpr std::uint32_t kFormed = 32768;  // the most sets in which a rank can be the lowest
 
-// The number of sets in which this process is the lowest rank, numbered down from kFormed - 1; others count from 0.
+// The number of sets in which this process is the lowest rank. Their numbers descend from kFormed - 1; the numbers of
+// other sets ascend from 0.
 std::atomic<std::uint32_t> n_formed{0};
 
 // A rank's contribution to a split.
@@ -28,7 +29,7 @@ struct Said {
 struct Part {
   std::vector<std::int32_t> ranks;  // in the order of their keys
   int rank = 0;
-  std::uint32_t n_formed = 0;  // of the lowest
+  std::uint32_t n_formed = 0;  // of the lowest rank
 };
 
 std::vector<Said> exchange(Communicator& parent, const Said& own) {
@@ -51,7 +52,7 @@ std::vector<Said> exchange(Communicator& parent, const Said& own) {
                 "not support (jax_num_cpu_devices must be 1)"};
 }
 
-// The part with our color. jaxlib's keys number the members of a group from 0; others are refused.
+// The part with this rank's color. jaxlib's keys number the members of a group from 0; other keys are refused.
 Part part_of(const Communicator& parent, const std::vector<Said>& all, const Said& own) {
   std::vector<std::pair<std::int64_t, std::int32_t>> members;  // key, number in the world
   for (int rank = 0; rank < parent.size(); ++rank) {

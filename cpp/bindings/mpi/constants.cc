@@ -1,5 +1,5 @@
-// The constants of MPI, as variables of 8 bytes: jaxlib reads an int, a handle or a pointer from each, according to its
-// kind; an int from the lower half, which is the first.
+// The constants of MPI, as variables of 8 bytes. jaxlib reads an int, a handle or a pointer from each, according to its
+// kind. An int is read from the first four bytes, which on little-endian machines are the low half.
 #include <bit>
 
 #include "bindings/mpi/abi.hpp"

@@ -53,7 +53,7 @@ int not_offered(const char* name) noexcept {
   try {
     const std::string text =
         std::string(name) +
-        " is not offered by ciranda, which stands in for MPI here only as far as jaxlib's collectives need it";
+        " is not offered by ciranda, which has only the functions of MPI that jaxlib's collectives need";
     Texts& all = texts();
     bool is_new = false;
     {

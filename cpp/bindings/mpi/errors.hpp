@@ -16,13 +16,14 @@ struct Failure {
 // The number of that text. The last 4096 texts are kept.
 int error_of(std::string text);
 
-// "unknown error ..." for a number that error_of() has not given, or long ago.
+// "unknown error ..." for a number that error_of() has not returned, or whose text is no longer kept.
 std::string text_of(int error);
 
-// An error by name, also reported on standard error (once for each name): jaxlib does not read all errors.
+// Returns the error of calling a function that is not implemented. Also reports it on standard error (once for each
+// name), as jaxlib does not read all errors.
 int not_offered(const char* name) noexcept;
 
-// An exception of `act` becomes an error of the function `name`; else MPI_SUCCESS.
+// Runs `act`. Returns MPI_SUCCESS, or, if `act` throws, an error whose text begins with the function's name.
 template <typename Act>
 int guarded(const char* name, const Act& act) noexcept {
   try {

@@ -11,13 +11,13 @@
 namespace ciranda::mpi {
 namespace {
 
-// In the order of the handles, which follow on from kDatatypes and kOps.
+// In the order of the handles, which are numbered from kDatatypes and kOps.
 #define CIRANDA_MPI_OURS(name, ours) CIRANDA_##ours,
 constexpr std::array kDtypes{CIRANDA_MPI_DATATYPES(CIRANDA_MPI_OURS)};
 constexpr std::array kReduceOps{CIRANDA_MPI_OPS(CIRANDA_MPI_OURS)};
 #undef CIRANDA_MPI_OURS
 
-// Likewise after kWithoutMeaning.
+// The names of the handles that are numbered from kWithoutMeaning.
 #define CIRANDA_MPI_NAME(name) "MPI_" #name,
 constexpr std::array kOthers{CIRANDA_MPI_CONSTANTS_WITHOUT_MEANING(CIRANDA_MPI_NAME)};
 #undef CIRANDA_MPI_NAME

@@ -1,4 +1,4 @@
-// MPI's messages between two ranks: transfers of the engine in the pair of both.
+// MPI's messages between two ranks. Each is a transfer of the engine between these ranks.
 #include <cstddef>
 #include <exception>
 #include <memory>
@@ -15,7 +15,7 @@ namespace {
 // A pending message; MPI's handle is its address.
 class Message {
  public:
-  // Whether this rank sends `buffer` to the peer, or receives it.
+  // The direction: this rank sends the buffer to the peer, or receives it.
   enum class Way { kSend, kReceive };
 
   Message(Way way, void* buffer, int count, Datatype datatype, int peer, int tag, Comm comm)
@@ -70,7 +70,7 @@ class Message {
 
 using Way = Message::Way;
 
-// The engine only reads it.
+// Removes the const of a send buffer, which the engine only reads.
 void* sent(const void* buffer) { return const_cast<void*>(buffer); }
 
 RequestHandle begin(Way way, void* buffer, int count, Datatype datatype, int peer, int tag, Comm comm) {
@@ -84,8 +84,8 @@ void end(RequestHandle* request, Status* status) {
   if (message) message->wait(status);
 }
 
-// Of several waits, each of which is carried out whatever the others throw: memory of a message that is pending is
-// still written to. What was thrown first is thrown at the end.
+// Runs several waits, and continues if one throws: the buffers of pending messages are still being written. end()
+// rethrows the first exception.
 class AllWaits {
  public:
   template <typename Wait>

@@ -1,5 +1,5 @@
-// names: the symbols that jaxlib looks up when it is loaded, and that are not implemented here. A missing symbol ends
-// the process at `import jax`; one of these reports an error when it is called.
+// names: the symbols that jaxlib looks up when it is loaded, and that are not implemented here. If a symbol is missing,
+// the process ends at `import jax`; if it is in this list, an error is reported only when it is called.
 #pragma once
 
 // clang-format off

@@ -15,7 +15,7 @@ CIRANDA_DEFINE_TABLE
 namespace ciranda::mpi {
 namespace {
 
-struct Object;  // Python's
+struct Object;  // PyObject
 
 // Functions of Python's stable ABI, found in the process: this library is not linked with Python.
 struct Python {
@@ -56,7 +56,7 @@ class Lock {
   const int state_;
 };
 
-// Returns the engine's table. Throws Failure with the reason, for which join() returns a str.
+// Joins the world by Python's join(), and returns the engine's table. If join() returns a str, throws it as Failure.
 const ciranda_table* joined(const Python& python) {
   const Lock lock(python);
   Object* const module = python.import_module("ciranda._jax_native");

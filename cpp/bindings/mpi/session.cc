@@ -62,7 +62,7 @@ CIRANDA_API int MPIABI_Init_thread(int* /*argc*/, char*** /*argv*/, int /*requir
   return begin();
 }
 
-// The process may use the world further: ciranda leaves it when Python ends.
+// The process may continue to use the world: ciranda leaves it when Python ends.
 CIRANDA_API int MPIABI_Finalize() {
   is_ended = true;
   return 0;
@@ -83,7 +83,7 @@ CIRANDA_API int MPIABI_Query_thread(int* provided) {
   return 0;
 }
 
-// True on every thread: jaxlib makes communicators only where this is true, and here any thread may.
+// Always true: jaxlib makes communicators only on threads where this is true, and here every thread may.
 CIRANDA_API int MPIABI_Is_thread_main(int* flag) {
   *flag = 1;
   return 0;

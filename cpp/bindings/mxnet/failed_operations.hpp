@@ -1,14 +1,14 @@
-// FailedOperations: operations that have failed, until that is reported to MXNet's engine.
+// FailedOperations: failed operations whose errors have not been reported to MXNet's engine yet.
 //
-// MXNet has one list of the errors of all operations, and does not lock it. A thread adds to it when it ends an
-// operation with an error (ThreadedEngine::OnComplete), and when it begins one on an array that has failed (OnStart):
-// the worker of the CPU, and a thread that deletes such an array. So that worker reports the errors, in an operation
-// without arrays: reported by a thread of ours they sometimes corrupt the list, and with it the heap. If all calls
-// fail, that operation lasts until the last has failed: a thread that waits for one of the arrays, and then deletes the
-// others, continues after it.
+// MXNet has one list of the errors of all operations, and does not lock it. Two kinds of threads add to the list: the
+// CPU worker, when it ends an operation with an error (ThreadedEngine::OnComplete) or begins one on a failed array
+// (OnStart), and a thread that deletes a failed array. If one of our threads reported errors as well, it would
+// sometimes corrupt the list, and with it the heap. So the CPU worker reports them, in an operation without arrays. If
+// all calls fail, this operation lasts until the last one has failed (one second at most): a thread that waits for one
+// of the arrays, and then deletes the others, should continue only after it.
 //
 // With more workers (MXNET_CPU_WORKER_NTHREADS, MXNET_ENGINE_TYPE=ThreadedEngine) MXNet's own operations can corrupt
-// it.
+// the list.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ namespace ciranda::mxnet {
 
 class FailedOperations {
  public:
-  // On any thread. `are_all_failing`: all other pending calls will fail soon, too.
+  // Any thread. `are_all_failing`: all other pending calls will fail soon, too.
   void add(const OnComplete& done, std::string text, bool are_all_failing);
 
  private:
@@ -40,7 +40,7 @@ class FailedOperations {
 
   std::mutex lock_;
   std::vector<Failed> waiting_;
-  bool is_pushed_ = false;  // the operation that reports them
+  bool is_pushed_ = false;  // true while the operation that reports the errors is in MXNet's queue
   std::atomic<bool> are_all_failing_{false};
 };
 

@@ -32,7 +32,7 @@ void FailedResults::raised(const std::string& text) {
     const std::shared_ptr<void> memory = failed.memory.lock();
     const bool is_concerned = text.empty() || text.find(failed.message) != std::string::npos;
     if (failed.is_raised || !is_concerned || !memory) continue;
-    // One of an operation's arrays may be read before MXNet has counted the operation's writes to the others.
+    // The error may be raised for one array of an operation before MXNet has counted the writes to the others.
     failed.version = std::max(failed.version, version_of(&memory).value_or(0));
     failed.is_raised = true;
   }
@@ -58,7 +58,7 @@ std::string FailedResults::message_of(ArrayHandle array) {
 FailedResults::All::iterator FailedResults::find(ArrayHandle array) {
   const auto found = failed_.find(memory_of(array));
   const bool is_it = found != failed_.end() && found->second.memory.lock() == shared_memory_of(array);
-  return is_it ? found : failed_.end();  // else it was an earlier array at this address
+  return is_it ? found : failed_.end();  // otherwise the entry is of an earlier array at this address
 }
 
 void FailedResults::forget_the_gone() {

@@ -1,9 +1,9 @@
-// FailedResults: the arrays that have failed, and their errors. MXNet raises an error only once, for all arrays that it
-// concerns, and returns their contents to later reads.
+// FailedResults: the arrays that have failed, and their errors. An error may concern several arrays. MXNet raises it
+// only once; later reads of these arrays return their contents.
 //
-// An array counts as failed until an operation has written to it, which MXNet counts (version_of()). As long as an
-// error has not been raised, MXNet skips operations that would write the arrays that it concerns, and counts them as
-// well: raised() ends this. Arrays are not kept alive: a deleted one is forgotten.
+// An array counts as failed until an operation writes to it; MXNet counts these writes (version_of()). Until an error
+// is raised, MXNet skips the operations that write its arrays, but counts them as writes: raised() ends this. Arrays
+// are not kept alive; deleted arrays are removed.
 //
 // Threads: any.
 #pragma once
@@ -20,13 +20,13 @@ namespace ciranda::mxnet {
 
 class FailedResults {
  public:
-  // An output of a failed operation, before the operation ends for MXNet.
+  // Adds an output of a failed operation, before the operation ends for MXNet.
   void add(ArrayHandle array, const std::string& message);
-  // An output of an operation that MXNet has skipped.
+  // Adds an output of an operation that MXNet has skipped.
   void add_left_out(ArrayHandle array, const std::string& message);
-  // An array for which MXNet has raised an error.
+  // Adds an array for which MXNet has raised an error.
   void add_raised(ArrayHandle array, const std::string& message);
-  // MXNet has raised an error, which no longer causes skipped operations. An empty text: it has raised all errors.
+  // Notes that MXNet has raised the error with this text ("": all errors), and so no longer skips operations for it.
   void raised(const std::string& text);
   // The array's error; "" if it has not failed. REQUIRES: nothing writes the array.
   std::string message_of(ArrayHandle array);

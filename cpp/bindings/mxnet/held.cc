@@ -5,7 +5,7 @@
 
 namespace ciranda::mxnet {
 
-// The operation in MXNet's engine, which deletes it by discard().
+// The operation of MXNet's engine. MXNet deletes it by calling discard().
 class Held::Operation {
  public:
   explicit Operation(Held& held) : held_(&held) {}

@@ -1,5 +1,5 @@
-// Held: arrays that a blocking call reads, protected from writes meanwhile, as by one operation of MXNet's engine.
-// Waiting for an array is not enough: MXNet's convolutions change the layout of their weights later.
+// Held: protects the arrays that a blocking call reads from writes during the call, by one operation of MXNet's engine.
+// It is not enough to wait for an array: MXNet's convolutions change the layout of their weights later.
 //
 // Ownership: references its arrays until it ends.
 // Threads: any; MXNet's engine calls it on one of its own.
@@ -20,8 +20,8 @@ namespace ciranda::mxnet {
 
 class Held {
  public:
-  // Waits until nothing writes the arrays, and holds them. Null if one has failed, or with `problem` if MXNet could
-  // not. With MXNet's naive engine, where nothing else happens meanwhile, it only waits.
+  // Waits until no operation writes the arrays, and holds them. Null if an array has failed, or if MXNet cannot do it:
+  // then `problem` has the reason. With MXNet's naive engine, which runs no concurrent operations, it only waits.
   static std::unique_ptr<Held> take(std::span<const ArrayHandle> arrays, std::string& problem);
   Held() = default;
   Held(const Held&) = delete;

@@ -19,7 +19,7 @@ class LastError {
     message_ = std::move(message);
   }
 
-  // CIRANDA_OK if none has failed.
+  // Returns its status and message; CIRANDA_OK if no call has failed.
   std::pair<ciranda_status, std::string> get() const {
     const std::lock_guard guard(lock_);
     return {status_, message_};
@@ -31,7 +31,7 @@ class LastError {
   std::string message_;
 };
 
-// This process's instance; never freed: calls may end while the process does.
+// This process's instance. It is never freed, since calls may end while the process ends.
 inline LastError& last_error() {
   static LastError* const last = new LastError;
   return *last;

@@ -13,7 +13,7 @@ std::string data_of(ArrayHandle array, void** data) {
 }  // namespace
 
 std::string data_to_read(ArrayHandle array, Copies& copies, void** data) {
-  // Other operations may read the array meanwhile, so a copy is reordered.
+  // Other operations may read the array at the same time, so a copy is reordered.
   if (!is_of_onednn(array)) return data_of(array, data);
   copies.push_back(std::unique_ptr<OwnArray>(new OwnArray(mx().Reordered(array))));
   return data_of(copies.back()->handle(), data);

@@ -33,7 +33,7 @@ class GivenBack {
 };
 
 GivenBack& given_back() {
-  static GivenBack* const it = new GivenBack;  // never freed: arrays may end while the process does
+  static GivenBack* const it = new GivenBack;  // never freed: arrays may be deleted while the process ends
   return *it;
 }
 

@@ -1,7 +1,7 @@
-// lent: arrays of MXNet in the memory of others, so that a result that the engine has allocated needs no copy.
+// lent: MXNet's arrays in memory of other owners, so that a result that the engine has allocated needs no copy.
 //
-// MXNet releases memory on any of its threads, also when the process ends, where Python must not be called. So the
-// owners of released memory are kept here until they are fetched.
+// MXNet releases memory on any of its threads, even when the process ends and Python must not be called. So the owners
+// of released memory are kept here until Python fetches them.
 //
 // Threads: any.
 #pragma once
@@ -16,11 +16,11 @@
 
 namespace ciranda::mxnet {
 
-// A new array of MXNet's at `data`, which must be valid until `owner` is given back. Null, with GetLastError(), if
-// MXNet could not, or has no such element type.
+// Creates an array of MXNet's at `data`, which must be valid until fetch_given_back() returns `owner`. Null on failure,
+// for example if MXNet has no such element type; GetLastError() has the reason.
 Array lend(void* data, std::span<const std::int64_t> shape, ciranda_dtype dtype, void* owner);
 
-// Fetches owners of memory that MXNet has released, as many as there is room for. Returns their number.
+// Fetches owners of memory that MXNet has released, at most owners.size(). Returns their number.
 std::size_t fetch_given_back(std::span<void*> owners);
 
 }  // namespace ciranda::mxnet

@@ -19,7 +19,7 @@ MxApi found;
 const MxApi& mx() { return found; }
 
 bool is_naive() {
-  static const char* const engine = std::getenv("MXNET_ENGINE_TYPE");  // MXNet reads it once, too
+  static const char* const engine = std::getenv("MXNET_ENGINE_TYPE");  // read once, as in MXNet
   return engine != nullptr && std::string_view(engine) == "NaiveEngine";
 }
 

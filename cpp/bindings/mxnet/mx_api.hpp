@@ -59,7 +59,7 @@ struct DlManagedTensor {
   void (*give_back)(DlManagedTensor* self);
 };
 
-// An mxnet::NDArray by value, as functions outside the C API return it.
+// An mxnet::NDArray by value, as C++ functions of MXNet return it.
 class OwnArray {
  public:
   OwnArray(const OwnArray&) = delete;
@@ -88,9 +88,9 @@ struct MxApi {
   int (*NDArrayGetContext)(ArrayHandle array, int* device_type, int* device_number);
   int (*NDArrayGetStorageType)(ArrayHandle array, int* storage);
   int (*NDArrayFromDLPackEx)(void* tensor, bool is_transient, ArrayHandle* array);
-  // Builds without oneDNN lack the next four; IsOneDnn is then null. `memory` is that of memory_of().
-  // mxnet::NDArray::Chunk::IsMKLDNN() const: whether it has a layout of oneDNN's. NDArrayGetData() would then deadlock:
-  // it waits for an operation that changes the layout, which waits for the calling operation.
+  // Builds without oneDNN lack the next four functions; IsOneDnn is then null. `memory` is that of memory_of().
+  // mxnet::NDArray::Chunk::IsMKLDNN() const: true if the array has a layout of oneDNN's. NDArrayGetData() would then
+  // deadlock: it waits for an operation that changes the layout, which waits for the calling operation.
   bool (*IsOneDnn)(const void* memory);
   // mxnet::NDArray::Chunk::Reorder2Default(): converts it to the default layout. REQUIRES: the caller may write it.
   void (*Reorder)(const void* memory);
@@ -106,10 +106,10 @@ struct MxApi {
 inline constexpr std::size_t kVariableAt = 72;
 inline constexpr std::size_t kVariableAtWithoutOneDnn = 56;
 
-// The functions found. REQUIRES: find_mx_api() has returned "".
+// The functions that find_mx_api() has found. REQUIRES: it has returned "".
 const MxApi& mx();
 
-// Looks up all functions in `library`, a handle of dlopen(). Returns what is missing; "" if nothing.
+// Looks up all functions in `library`, a handle of dlopen(). Returns an error that names the missing ones; "" if none.
 std::string find_mx_api(void* library, const std::string& version);
 
 struct FreeArray {
@@ -120,19 +120,19 @@ inline OwnArray::~OwnArray() { mx().Destroy(bytes_); }
 // Our own reference to an array.
 using Array = std::unique_ptr<void, FreeArray>;
 
-// Null on failure; GetLastError() has the reason.
+// Creates a reference to the array. Null on failure; GetLastError() has the reason.
 Array share(ArrayHandle array);
 
-// Equal for all arrays that share memory, which are one variable of MXNet's engine: NDArray begins with a
-// std::shared_ptr of its memory.
+// Identifies an array's memory: equal for arrays that share memory, and so are the same variable of MXNet's engine.
+// Reads the std::shared_ptr with which an NDArray begins.
 inline const void* memory_of(const void* array) { return *static_cast<const void* const*>(array); }
 
-// The number of completed operations that have written the array's memory; the naive engine includes those that have
-// begun. nullopt for releases of MXNet whose layout of arrays is unknown.
+// The number of completed operations that have written the array's memory; the naive engine also counts operations that
+// have begun. nullopt if the layout of arrays is unknown for this release of MXNet.
 std::optional<std::size_t> version_of(const void* array);
 
-// The first of each set of arrays that share memory, as MXNet's engine takes each of its variables once; without those
-// in `without`, which has values of memory_of().
+// Returns one array for each memory, since MXNet's engine takes each variable once. Omits arrays whose memory_of() is
+// in `without`.
 std::vector<ArrayHandle> one_each(const std::vector<Array>& arrays, std::vector<const void*> without = {});
 
 }  // namespace ciranda::mxnet

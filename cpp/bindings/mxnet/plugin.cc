@@ -24,7 +24,7 @@ void copy_out(const std::string& text, char* message, size_t capacity) {
   if (capacity > 0) std::snprintf(message, capacity, "%s", text.c_str());
 }
 
-// Returns the result of `body`; if it throws, `failed`, with the reason in `message`: C cannot handle exceptions.
+// Returns the result of `body`; if it throws, returns `failed`, with the reason in `message`. C has no exceptions.
 template <typename Body>
 int32_t guarded(int32_t failed, char* message, size_t capacity, Body body) noexcept {
   try {
@@ -53,9 +53,9 @@ int64_t ciranda_plugin_live_calls() { return ciranda::native::live_calls(); }
 
 extern "C" {
 
-// Pushes a collective on `count` arrays. `flags`: 1: an average divides by all ranks; 2: the call is chained. Returns
-// 0; 1: the call is invalid; 2: it has failed, which only MXNet's naive engine knows at once; 3: an exception, such as
-// for lack of memory. Unless 0, `message` has the reason.
+// Pushes a collective on `count` arrays. `flags`: 1: an average divides by all ranks; 2: the call is chained. Returns 0
+// on success; 1 if the call is invalid; 2 if it has failed (only with MXNet's naive engine, which runs it at once); 3
+// after an exception, such as for lack of memory. Unless 0, `message` has the reason.
 CIRANDA_API int32_t ciranda_mxnet_push(int32_t collective, void** inputs, void** outputs, int32_t count,
                                        const char* name, int32_t op, int32_t root, double prescale, double postscale,
                                        uint64_t process_set, uint32_t flags, int32_t priority, void* carrier,
@@ -118,7 +118,7 @@ CIRANDA_API void ciranda_mxnet_raised(void* array, const char* text) {
   });
 }
 
-// Returns 1, with its error in `message`, if the array has failed; else 0. REQUIRES: nothing writes the array.
+// Returns 1 if the array has failed, with the error in `message`; else 0. REQUIRES: no operation writes the array.
 CIRANDA_API int32_t ciranda_mxnet_failure_of(void* array, char* message, size_t message_capacity) {
   return guarded(0, nullptr, 0, [&] {
     const std::string failure = ciranda::mxnet::failed_results().message_of(array);
@@ -127,7 +127,7 @@ CIRANDA_API int32_t ciranda_mxnet_failure_of(void* array, char* message, size_t 
   });
 }
 
-// Records the error of a call that this library does not make.
+// Records the error of a call that is not made by this library.
 CIRANDA_API void ciranda_mxnet_note_error(ciranda_status status, const char* message) {
   (void)guarded(1, nullptr, 0, [&] {
     ciranda::mxnet::last_error().note(status, message);

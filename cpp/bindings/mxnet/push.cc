@@ -10,12 +10,12 @@ namespace ciranda::mxnet {
 
 namespace {
 
-// The operation in MXNet's engine. Deleted once the push has returned and MXNet has discarded it.
+// The operation of MXNet's engine. It is deleted once the push has returned and MXNet has called discard().
 class Operation {
  public:
   explicit Operation(std::unique_ptr<Running> running) : running_(std::move(running)) {}
 
-  // Called by MXNet at most once; not if a needed array has failed, or when its engine shuts down.
+  // MXNet calls this at most once; never if a needed array has failed, or after its engine has shut down.
   static void run(void* /*run_context*/, void* done, void* operation) {
     Running::submit(std::move(static_cast<Operation*>(operation)->running_), *static_cast<const OnComplete*>(done));
   }
@@ -33,7 +33,7 @@ class Operation {
     try {
       if (running_) Running::submit_nothing(std::move(running_));
     } catch (const std::exception& error) {
-      std::fprintf(stderr, "ciranda.mxnet: the other ranks could not be told of an array that has failed: %s\n",
+      std::fprintf(stderr, "ciranda.mxnet: could not inform the other ranks that an array has failed: %s\n",
                    error.what());
     }
     delete this;

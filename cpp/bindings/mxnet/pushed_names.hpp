@@ -18,7 +18,7 @@
 
 namespace ciranda::mxnet {
 
-// Arrays by memory_of().
+// The arrays that a call reads and writes, as values of memory_of().
 struct Uses {
   std::vector<const void*> read;
   std::vector<const void*> written;
@@ -36,10 +36,11 @@ struct Uses {
 
 class PushedNames {
  public:
-  // A world, a process set's number with its lane, a name.
+  // The world, the process set's number with its lane, and the name.
   using Key = std::tuple<const void*, std::uint64_t, std::string>;
 
-  // False if the name is in use, and MXNet would not run this call after its last one, as it does if `is_chained`.
+  // Adds a call. False if its name is in use, unless MXNet will run this call after the last call of the name: because
+  // one writes an array that the other uses, or because `is_chained`.
   bool begin(const Key& key, const Uses& uses, bool is_chained) {
     const std::lock_guard guard(lock_);
     const auto [found, is_new] = pushed_.try_emplace(key);

@@ -19,7 +19,7 @@ constexpr const char* kBinding = "ciranda.mxnet";
 constexpr std::int32_t kShapeOfNothing = 7;
 
 PushedNames& pushed_names() {
-  static PushedNames* const names = new PushedNames;  // never freed: calls may end while the process does
+  static PushedNames* const names = new PushedNames;  // never freed: calls may end while the process ends
   return *names;
 }
 
@@ -115,7 +115,7 @@ std::string Running::prepare(ArrayHandle* inputs, ArrayHandle* outputs, std::siz
   if (carrier != nullptr) carrier_ = share(carrier);
   has_name_ = pushed_names().begin({world_.get(), asked_.process_set, asked_.name}, uses_, asked_.is_chained);
   if (!has_name_) {
-    return "the name is in use: the call before it by that name has not ended; wait for its result, or give each call "
+    return "the name is in use: the previous call with this name has not ended; wait for its result, or give each call "
            "its own name";
   }
   return "";
@@ -139,7 +139,7 @@ std::string Running::take_tensors() {
     void* output = nullptr;
     int ndim = 0;
     const std::int64_t* shape = nullptr;
-    // An input that shares memory with a written array is one that this operation may write.
+    // If an input shares memory with a written array, the operation may write the input, too.
     std::string problem = carrier_ ? "" : data_to_write(outputs_[i].get(), &output);
     if (problem.empty()) {
       problem = writes(inputs_[i].get()) ? data_to_write(inputs_[i].get(), &input)

@@ -1,9 +1,9 @@
-// Running: one collective, from its push into MXNet's engine until both engines are done with it; the object that the
-// call holds (native::Call).
+// Running: one collective, from its push into MXNet's engine until both engines are done with it. It is the object that
+// native::Call holds.
 //
 // Ownership: references its arrays, and the world that the process was in when it was pushed.
-// Threads: created by a thread of Python's, submitted by one of MXNet's engine, ended by one of ours. The end only
-// forwards: MXNet puts operations that wait for the arrays into the queues of its own threads.
+// Threads: created by a thread of Python's, submitted by a thread of MXNet's engine, ended by a thread of ours. end()
+// runs no operations: MXNet puts those that wait for the arrays into the queues of its own threads.
 #pragma once
 
 #include <ciranda/table.h>
@@ -30,14 +30,14 @@ struct Asked {
   std::int32_t priority;
   std::uint64_t process_set;  // from id_of(): with its lane, and whether the call needs all ranks
   bool divides_by_all;
-  bool is_chained;  // dependencies of other arrays order it after the previous call of its name
+  bool is_chained;  // other arrays' dependencies make MXNet run it after the previous call of its name
   double prescale;
   double postscale;
 
   std::uint32_t set_number() const { return static_cast<std::uint32_t>(process_set); }
 };
 
-// The number of names that are in use by calls in MXNet's queues or pending in either engine.
+// The number of names of calls that are in MXNet's queues, or pending in one of the two engines.
 std::size_t n_pushed_names();
 
 class Running {
@@ -52,11 +52,11 @@ class Running {
   // the reason if the call is invalid; "" if no error is known yet.
   std::string prepare(ArrayHandle* inputs, ArrayHandle* outputs, std::size_t count, ArrayHandle carrier);
 
-  // The arrays, each variable of MXNet's once.
+  // The arrays to read and to write, each variable of MXNet's once.
   std::vector<ArrayHandle> read() const;
   std::vector<ArrayHandle> written() const;
 
-  // Submits it. `done` reports the end to MXNet.
+  // Submits the collective to our engine. `done` reports the end to MXNet.
   static void submit(std::unique_ptr<Running> running, const OnComplete& done);
 
   // For an operation that MXNet skips, as an array that it needs has failed on this rank: submits a shape that no other
@@ -67,7 +67,7 @@ class Running {
 
   int priority() const { return asked_.priority; }
 
-  // end() writes a failure's message to it, for an engine that does not propagate errors.
+  // Makes end() write a failure's message to `report`, for an engine of MXNet's that does not propagate errors.
   void report_to(std::shared_ptr<std::string> report) { report_ = std::move(report); }
 
  private:

@@ -1,8 +1,8 @@
-// Calls: requests of Paddle's operators to the engine of the process. run() is for the operators that return a result;
+// Calls: requests of Paddle's operators to the engine of the process. run() is for operators that return a result.
 // start() and finish() are the two halves of a call whose result is fetched later, by name.
 //
 // Threads: any. run() and finish() block, and may run the progress loop meanwhile.
-// Ownership: objects that start() keeps live until finish(), or until the next start() of that name, once it is done.
+// Ownership: start() keeps objects until finish(), or until the next start() of the same name after the call is done.
 // Failure: std::runtime_error with the kind of failure and the engine's message, which Python reads (failures.py).
 #pragma once
 
@@ -20,7 +20,7 @@ namespace ciranda::paddle_ops {
 
 inline constexpr const char* kBinding = "ciranda.paddle";
 
-// One tensor as the engine sees it; owns its shape.
+// A tensor for a request to the engine; owns the shape.
 struct Described {
   const void* input;
   void* output;
@@ -41,7 +41,7 @@ struct Wanted {
 
 using native::Operation;
 
-// Throws an exception of Paddle's, whose message its executor propagates: of others it keeps the base class only.
+// Throws an exception of Paddle's class: only for this class does Paddle's executor propagate the message.
 [[noreturn]] void raise(const std::string& message);
 
 [[noreturn]] inline void fail(ciranda_status status, const std::string& message) {
@@ -50,7 +50,7 @@ using native::Operation;
 
 [[noreturn]] inline void refuse(const std::string& message) { fail(CIRANDA_INVALID_ARGUMENT, message); }
 
-// The messages of the engine begin with the binding's name, which fail() writes.
+// The engine's message without the binding's name at its start, as fail() writes that name.
 inline std::string message_of(const Operation& operation) {
   const std::string message = native::failure_of(operation);
   const std::string prefix = std::string(kBinding) + ": ";
@@ -88,7 +88,7 @@ class Request {
   ciranda_request request_ = CIRANDA_REQUEST_INIT;
 };
 
-// Blocks until it has succeeded; the operation has the outputs that the engine has allocated, or is null.
+// Blocks until the call has succeeded. The operation has the outputs that the engine has allocated; it may be null.
 inline Operation run(const Wanted& wanted, const std::vector<Described>& tensors) {
   const Request request(wanted, tensors);
   ciranda_operation* made = nullptr;
@@ -114,14 +114,14 @@ class Started {
     calls_.insert_or_assign(wanted.name, Call{std::move(operation), std::move(kept)});
   }
 
-  // A run that does not communicate: finish() does not wait for it.
+  // For a run that does not communicate: finish() does not wait for it.
   void leave_out(const std::string& name) {
     forget_if_done(name);
     const std::scoped_lock lock(mutex_);
     calls_.insert_or_assign(name, Call{});
   }
 
-  // Waits for all of them, also after a failure: the engine then no longer uses what was kept.
+  // Waits for all named calls, even after a failure, so that the engine no longer uses the kept objects.
   void finish(const std::vector<std::string>& names) {
     std::string failure;
     ciranda_status worst = CIRANDA_OK;
@@ -159,7 +159,7 @@ class Started {
     return call;
   }
 
-  // Removes the call of a run that failed between start and sync.
+  // Removes a completed call that was never finished, because its run failed after start().
   void forget_if_done(const std::string& name) {
     const std::scoped_lock lock(mutex_);
     const auto found = calls_.find(name);

@@ -1,4 +1,4 @@
-// Labels: the labels of all ranks' samples, as positions in one rank's shard of the classes.
+// Labels: converts the labels of all ranks' samples to positions in this rank's shard of the classes.
 //
 // Each rank contributes its numbers of samples and labels, and the labels; all ranks check all of them, in rank order.
 // Threads: any. Failure: an exception of Paddle's, on all ranks, which names the rank at fault.
@@ -14,7 +14,7 @@
 
 namespace ciranda::paddle_ops {
 
-// Classes first to end - 1 of n_classes, of n_shards shards.
+// The classes [first, end) of n_classes, as one of n_shards shards.
 struct Shard {
   std::int64_t first;
   std::int64_t end;
@@ -23,14 +23,14 @@ struct Shard {
 };
 
 struct Labels {
-  std::vector<std::int64_t> places;   // row and column of each sample's class; column 0 if it is not in the shard
-  std::vector<std::int64_t> is_here;  // 1 if it is
+  std::vector<std::int64_t> places;   // for each sample its number, and its class in the shard (0 if not in it)
+  std::vector<std::int64_t> is_here;  // 1 if the sample's class is in the shard
   std::vector<std::int64_t> is_mine;  // 1 if the sample is this rank's
   std::vector<std::int64_t> own;      // the numbers of this rank's samples
-  std::vector<std::int64_t> counts;   // the number of samples of this rank and of all; at least 1
+  std::vector<std::int64_t> counts;   // the number of samples of this rank, and of all ranks; at least 1
 };
 
-inline constexpr std::size_t kTold = 2;  // numbers before the labels
+inline constexpr std::size_t kTold = 2;  // the numbers that precede a rank's labels
 
 inline std::vector<std::int64_t> tell_labels(std::int64_t n_samples, const std::vector<std::int64_t>& labels) {
   std::vector<std::int64_t> told{n_samples, static_cast<std::int64_t>(labels.size())};
@@ -70,7 +70,7 @@ inline Labels place_labels(const std::vector<std::int64_t>& told, int rank, cons
   }
   if (n_ranks != shard.n_shards) {
     refuse(name + ": " + std::to_string(n_ranks) + " ranks take part in a sharded layer that was made for " +
-           std::to_string(shard.n_shards) + ": make it anew after the number of ranks has changed");
+           std::to_string(shard.n_shards) + ": create it again after the number of ranks has changed");
   }
   const auto n_mine = static_cast<std::int64_t>(labels.own.size());
   const auto n_all = static_cast<std::int64_t>(labels.is_here.size());

@@ -1,9 +1,9 @@
-// Paddle's operators: one for each collective, the pair allreduce_start and sync_comm, and look, for programs of either
-// IR.
+// Paddle's operators, for programs of either IR: one a collective, the pair allreduce_start and sync_comm, and look.
 //
-// Their names begin with c_, and they have an attribute ring_id: so Paddle's executor runs them in program order. Ranks
-// are matched by the attribute name, never by order. The file is compiled with the headers of the oldest Paddle, or on
-// the user's machine; either way it calls the engine through the table, and the loaded Paddle.
+// Paddle's executor runs them in program order, because their names begin with c_ and they have an attribute ring_id.
+// The engine matches the calls of ranks by the attribute name, never by order. This file is compiled with the headers
+// of the oldest supported Paddle, or on the user's machine. In both cases it calls the loaded Paddle, and the engine
+// through the table.
 #include <paddle/phi/api/ext/op_meta_info.h>
 #include <paddle/phi/api/ext/tensor_compat.h>
 #include <paddle/phi/api/include/tensor.h>
@@ -43,13 +43,13 @@ Tensor computed(const Wanted& wanted, const Tensor& input) {
   return output;
 }
 
-// The result of a collective that determines the number of rows itself.
+// Runs a collective whose result has a number of rows that is not known before.
 Tensor allocated(const Wanted& wanted, const Tensor& input) {
   const Described described{address_of(input), nullptr, input.shape(), dtype_of(input, wanted.name)};
   const Operation operation = run(wanted, {described});
   ciranda_output result{};
   (void)ciranda_operation_output(operation.get(), 0, &result);
-  // A copy: the oldest Paddle has one deleter for all tensors in foreign memory.
+  // The result is copied, because the oldest Paddle has only one deleter for all tensors in foreign memory.
   static char nothing;
   void* data = result.n_bytes > 0 ? const_cast<void*>(result.data) : &nothing;
   const Tensor view = ::paddle::from_blob(data, Shape(result.shape, result.shape + result.ndim), input.dtype(),
@@ -82,7 +82,7 @@ Tensors allgather(const Tensor& x, const std::string& name, int ring) {
   return {allocated(of_rows(CIRANDA_ALLGATHER, name, ring), x)};
 }
 
-// The number of rows of this rank, and of those before it.
+// The number of rows of this rank, and of all ranks before it.
 struct Rows {
   std::int64_t mine = 0;
   std::int64_t before = 0;
@@ -130,7 +130,7 @@ Tensors shard_labels(const Tensor& labels, const Tensor& sizes, const std::strin
           numbers(found.counts, {2}, labels)};
 }
 
-// Each rank gets the sum of all ranks' gradients of its own rows: a reducescatter, if all have the same number of rows.
+// Each rank gets the sum of all ranks' gradients of its own rows: by a reducescatter if all have equally many rows.
 Tensors allgather_grad(const Tensor& x, const Tensor& gradient, const std::string& name, int ring) {
   const Rows rows = rows_of_all(x.shape()[0], gradient_of(name) + ".rows", ring);
   Tensor output = like(x);
@@ -161,7 +161,7 @@ Tensors broadcast(const Tensor& x, const std::string& name, int ring, int root) 
   return {computed(wanted, x)};
 }
 
-// The sum of all ranks' gradients on the root, and zeros on the others.
+// Returns the sum of all ranks' gradients on the root, and zeros on the others.
 Tensors broadcast_grad(const Tensor& gradient, const std::string& name, int ring, int root) {
   Wanted wanted = of_rows(CIRANDA_REDUCE, gradient_of(name), ring);
   wanted.root = root;
@@ -185,7 +185,7 @@ ciranda_reduce_op op_of(const std::string& op, const std::string& name) {
 
 Runs runs;
 
-// The factors are text, as operators have no attributes of double precision.
+// The factors are passed as text, as operators have no attributes of double precision.
 void allreduce_start(Tensors& x, const std::string& name, int ring, const std::string& op, const std::string& prescale,
                      const std::string& postscale, int every) {
   if (!runs.is_due(name, every)) {
@@ -201,7 +201,7 @@ void allreduce_start(Tensors& x, const std::string& name, int ring, const std::s
   started.start(wanted, described, x);
 }
 
-// The classes of the shard that take part in this run, and the labels' positions among them.
+// Returns the classes of the shard that are used in this run, and the labels' positions among them.
 Tensors sample_labels(const Tensor& places, const Tensor& is_here, const std::string& name, int /*ring*/,
                       std::int64_t n_classes, std::int64_t n_wanted, std::int64_t seed, std::int64_t shard) {
   const auto n_samples = is_here.numel();
@@ -226,8 +226,9 @@ Tensors sample_labels(const Tensor& places, const Tensor& is_here, const std::st
 
 void sync_comm(Tensors& /*x*/, const std::vector<std::string>& names, int /*ring*/) { started.finish(names); }
 
-// Shows the tensors to Python, as long as it looks (ciranda/native/looks.hpp), and may wait there for other ranks:
-// first their sizes in bytes, since a tensor may be another than the program's, then each. The result says nothing.
+// Passes the tensors to Python's function as long as it wants them (ciranda/native/looks.hpp), which may wait for other
+// ranks. The first argument is the tensors' sizes in bytes, since a tensor may differ from the program's. The result
+// has no meaning.
 Tensors look(const Tensors& x, const std::string& name, int /*ring*/) {
   std::vector<std::int64_t> sizes;
   std::vector<const void*> data;
@@ -248,7 +249,7 @@ std::vector<Shape> same_shape(const Shape& x, const Attributes&...) {
   return {x};
 }
 
-// The number of rows depends on the number of ranks, which programs do not contain.
+// The number of rows (-1) is unknown: it depends on the number of ranks, which programs do not contain.
 std::vector<Shape> other_rows(const Shape& x, const std::string& name, int /*ring*/) {
   if (x.empty()) refuse(name + ": a scalar has no rows to gather or scatter");
   Shape shape = x;
@@ -280,7 +281,7 @@ std::vector<Shape> shape_of_look(const std::vector<Shape>& /*x*/, const std::str
 
 std::vector<Theirs> type_of_look(const std::vector<Theirs>& /*x*/) { return {Theirs::INT64}; }
 
-// A missing gradient is refused when it is requested: in static graphs when the program is built.
+// The error if the gradient of an operator without one is requested: in static graphs when the program is built.
 constexpr const char* kNoGradient =
     " has no gradient: the allreduce of this type is not differentiable. Detach its input or its result (stop_gradient "
     "= True)";

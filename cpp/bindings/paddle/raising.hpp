@@ -1,6 +1,6 @@
-// Raising: exceptions that Paddle's executor propagates with their message: only those of its own class, whose name and
-// size depend on the version. So the class is looked up in the loaded Paddle: the headers of the compilation are those
-// of the oldest, if the library was built in advance.
+// Raising: throws exceptions whose message Paddle's executor propagates. They must be of Paddle's own class, whose name
+// and size depend on the version. So the class is looked up in the loaded Paddle: a prebuilt library was compiled with
+// the headers of the oldest version.
 //
 // Threads: any.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace ciranda::paddle_ops {
 
-// EnforceNotMet of some version of Paddle.
+// The class EnforceNotMet of the loaded Paddle.
 struct TheirException {
   using Construct = void (*)(void* self, const ::common::ErrorSummary&, const char* file, int line);
   using Destroy = void (*)(void* self);
@@ -27,7 +27,7 @@ struct TheirException {
 
   bool is_there() const { return type != nullptr && construct != nullptr && destroy != nullptr; }
 
-  // Mangled names; the summary's depends on whether it is in the same namespace.
+  // Takes mangled names. The name of ErrorSummary is shorter if EnforceNotMet is in the same namespace.
   static TheirException in(const std::string& space, const std::string& summary) {
     const std::string name = "N" + space + "7enforce13EnforceNotMet";
     const auto find = [](const std::string& symbol) { return dlsym(RTLD_DEFAULT, symbol.c_str()); };
@@ -43,7 +43,7 @@ struct TheirException {
   }
 };
 
-// More than the size of the exception in any version: it begins with the same members in all, and may have grown.
+// More than the size of the exception in any version. All versions begin with the same members; later ones have more.
 inline constexpr std::size_t kExceptionBytes = 1024;
 
 [[noreturn]] inline void raise_theirs(const std::string& message, const char* file, int line) {

@@ -1,4 +1,4 @@
-// Runs: the runs of a program that communicate, if only every k-th does.
+// Runs: tells which runs of a program communicate, if only every k-th run does.
 //
 // Threads: any. begin_anew(), at the end of a world, restarts all counts.
 #pragma once
@@ -10,7 +10,7 @@
 
 namespace ciranda::paddle_ops {
 
-// Counts the runs of each name: of `every` runs the last one communicates.
+// Counts the runs of each name. The last of every `every` runs communicates.
 class Runs {
  public:
   bool is_due(const std::string& name, int every) {
@@ -21,13 +21,13 @@ class Runs {
     return true;
   }
 
-  // The number of earlier calls for that name.
+  // Returns the number of earlier calls for this name.
   std::int64_t next(const std::string& name) {
     const std::scoped_lock lock(mutex_);
     return counts_[name].runs++;
   }
 
-  // Restarts the count, with `every` instead of the program's interval; 0: with the program's.
+  // Restarts the count, with the interval `every` instead of the program's; 0 restores the program's.
   void set_interval(const std::string& name, int every) {
     const std::scoped_lock lock(mutex_);
     counts_[name] = {0, every};
@@ -40,8 +40,8 @@ class Runs {
 
  private:
   struct Count {
-    std::int64_t runs = 0;  // since the last that communicated
-    int every = 0;          // 0: the program's
+    std::int64_t runs = 0;  // since the last run that communicated
+    int every = 0;          // the interval; 0: the program's
   };
   std::mutex mutex_;
   std::map<std::string, Count> counts_;

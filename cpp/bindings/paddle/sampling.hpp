@@ -1,5 +1,5 @@
-// Sampling: selects the classes of a shard for a step: those of the batch and some others. The same as
-// src/ciranda/_frameworks/sampling.py, so that programs and dygraph sample alike.
+// Sampling: selects the classes of a shard for a step: those of the batch and some others. The algorithm is that of
+// src/ciranda/_frameworks/sampling.py, so that static programs and dygraph select the same classes.
 //
 // Threads: any.
 #pragma once
@@ -28,7 +28,8 @@ inline std::uint64_t sampling_state(std::int64_t seed, std::int64_t step, std::i
   return state;
 }
 
-// Positions of classes, ascending: `present`, which is ascending without duplicates, and others up to n_wanted.
+// Returns the selected positions of classes, ascending: those in `present` (ascending, without duplicates), and others
+// until there are n_wanted.
 inline std::vector<std::int64_t> sample_classes(std::int64_t n_classes, std::vector<std::int64_t> present,
                                                 std::int64_t n_wanted, std::uint64_t state) {
   const auto n_present = static_cast<std::int64_t>(present.size());

@@ -1,4 +1,4 @@
-// Tensors: Paddle's tensors as the engine's.
+// Tensors: converts Paddle's tensors to the engine's.
 //
 // Threads: any. Failure: an exception of Paddle's, which names the call.
 #pragma once
@@ -39,7 +39,7 @@ inline ciranda_dtype dtype_of(const Tensor& tensor, const std::string& name) {
   return *found;
 }
 
-// For the engine to read and write. REQUIRES: the tensor is contiguous.
+// The address that the engine reads or writes. REQUIRES: the tensor is contiguous.
 inline void* address_of(const Tensor& tensor) {
   if (!tensor.is_cpu()) refuse("only tensors in CPU memory can be communicated");
   return const_cast<void*>(tensor.data());

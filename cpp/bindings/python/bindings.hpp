@@ -1,4 +1,4 @@
-// What files add to the module that share nothing else with others.
+// Functions that add a part to the module, for files without a header of their own.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -6,11 +6,11 @@
 namespace ciranda::python {
 
 void bind_completion_queue(nanobind::module_& m);
-// The latency of a cache line between the cores of two processes, for benchmarks on near and far cores.
+// Adds the measurement of a cache line's latency between the cores of two processes, for benchmarks.
 void bind_line_probe(nanobind::module_& m);
-// The rendezvous store for launchers in Python.
+// Adds the rendezvous store, for launchers in Python.
 void bind_store_server(nanobind::module_& m);
-// The engine's tables (types, reductions, collectives, settings) and its SIMD switch, as Python data.
+// Adds the engine's tables (types, reductions, collectives, settings) as Python data, and the SIMD level.
 void bind_tables(nanobind::module_& m);
 
 }  // namespace ciranda::python

@@ -22,11 +22,11 @@ namespace {
 
 struct Function {
   std::string_view module;
-  std::string_view name;  // empty: any
+  std::string_view name;  // empty: any function of the module
 };
 
-// Functions of threads that make no call, now or later: they process what other threads have left for them. All
-// functions of such a thread are in this table or in kWaits. (If all are in kWaits, it may be a timer.)
+// Functions of threads that never make a call, because they only process items that other threads have queued. All
+// functions on the stack of such a thread are in this table or in kWaits. (If all are in kWaits, it may be a timer.)
 constexpr std::array kWithoutCalls{
     Function{"multiprocessing.queues", "_feed"}, Function{"tensorboard.summary.writer.event_file_writer", ""},
     Function{"torch.utils.data._utils.pin_memory", ""}, Function{"tqdm._monitor", ""}, Function{"ciranda.data", ""}};
@@ -87,8 +87,8 @@ bool threads_may_call(std::span<const WaitingThread> waiting) {
   return false;
 }
 
-// Only the main thread asks: another thread might never get the GIL once the interpreter ends. If the main thread does
-// not wait, it may make a call.
+// Only the main thread inspects the others: another thread might never get the GIL once the interpreter ends. A call
+// from another thread returns true, since the main thread may make a call unless it waits.
 bool may_call(std::span<const WaitingThread> waiting) {
   if (gettid() != getpid() || CompletionQueue::are_any_expected()) return true;
   const nb::gil_scoped_acquire acquired;

@@ -1,9 +1,9 @@
-// callers: which threads of the interpreter may make a call.
+// callers: tells the engine which threads of the interpreter may make a call.
 #pragma once
 
 namespace ciranda::python {
 
-// From here on the engine asks (capi/callers.hpp).
+// Registers this interpreter with the engine (ask_interpreter() in capi/callers.hpp).
 void answer_for_threads();
 
 }  // namespace ciranda::python

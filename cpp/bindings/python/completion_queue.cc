@@ -7,13 +7,13 @@ void CompletionQueue::expect(std::uint64_t key, const Deadline& deadline) {
   const auto at = deadline ? by_deadline_.emplace(*deadline, key) : by_deadline_.end();
   expected_.emplace(key, at);
   n_expected_.fetch_add(1);
-  if (deadline && at == by_deadline_.begin()) changed_.notify_all();  // the threads sleep until a later deadline
+  if (deadline && at == by_deadline_.begin()) changed_.notify_all();  // threads sleep until the next later deadline
 }
 
 void CompletionQueue::done(std::uint64_t key) {
   const std::lock_guard lock(mutex_);
   const auto found = expected_.find(key);
-  if (found == expected_.end()) return;  // it was late, and has been returned
+  if (found == expected_.end()) return;  // its deadline has passed, so it is in ready_, or was returned
   if (found->second != by_deadline_.end()) by_deadline_.erase(found->second);
   expected_.erase(found);
   ready_.push_back(key);
@@ -43,7 +43,7 @@ void CompletionQueue::close() {
   changed_.notify_all();
 }
 
-// REQUIRES: the lock.
+// REQUIRES: the caller holds mutex_.
 void CompletionQueue::take_what_is_late(Clock::time_point now) {
   const auto end = by_deadline_.upper_bound(now);
   for (auto late = by_deadline_.begin(); late != end; ++late) {

@@ -1,7 +1,7 @@
-// CompletionQueue: for threads that wait for whichever of many operations is done, or late, first.
+// CompletionQueue: returns operations in the order in which they complete, or pass their deadline.
 //
-// Operations are known by keys, which the caller chooses and uses once. Each comes out of next() once.
-// Threads: any. Whoever tells it that an operation is done never waits for those that sleep in next().
+// Operations are identified by keys, which the caller chooses and uses once. next() returns each key once.
+// Threads: any. done() never waits for threads that sleep in next().
 #pragma once
 
 #include <atomic>
@@ -21,15 +21,15 @@ class CompletionQueue {
   using Clock = std::chrono::steady_clock;
   using Deadline = std::optional<Clock::time_point>;
 
-  // Of an operation that done() will be called for. At the deadline next() returns it all the same.
+  // Adds an operation. next() returns it after done(), or at the deadline, whichever is first.
   void expect(std::uint64_t key, const Deadline& deadline = {});
   void done(std::uint64_t key);
 
-  // Sleeps until there is one. None: the queue is closed, and nothing that is done or late is left.
+  // Sleeps until an operation is done or late. nullopt if the queue is closed and no such operation is left.
   std::optional<std::uint64_t> next();
   void close();
 
-  // Whether next() of any queue has yet to return something.
+  // True if an operation of any queue has not been returned by next() yet.
   static bool are_any_expected() { return n_expected_.load() > 0; }
 
  private:
@@ -41,7 +41,7 @@ class CompletionQueue {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::unordered_map<std::uint64_t, ByDeadline::iterator> expected_;  // end(): no deadline
+  std::unordered_map<std::uint64_t, ByDeadline::iterator> expected_;  // by_deadline_.end() if it has no deadline
   ByDeadline by_deadline_;
   std::deque<std::uint64_t> ready_;
   bool is_closed_ = false;

@@ -60,8 +60,8 @@ struct ExchangeTable {
   ExchangeHeader header;
   int (*allocate)(Tensor* prototype, ManagedTensor** out, void* error_context, SetError set_error);
   int (*to_managed)(void* py_object, ManagedTensor** out);
-  int (*from_managed)(ManagedTensor* tensor, void** out_py_object);  // takes the tensor over
-  int (*view)(void* py_object, Tensor* out);                         // borrows; null where not offered
+  int (*from_managed)(ManagedTensor* tensor, void** out_py_object);  // takes ownership of the tensor
+  int (*view)(void* py_object, Tensor* out);                         // borrows; null if not supported
   int (*current_stream)(std::int32_t device_type, std::int32_t device_id, void** out);
 };
 

@@ -11,7 +11,7 @@ namespace ciranda::python {
 
 namespace {
 
-// The threads that are taking the GIL back, and whether further threads may.
+// Counts the threads that are taking the GIL back, and can prevent further threads from doing so.
 class Return {
  public:
   bool is_closed_to_this_thread() const { return is_closed_ && closed_by_ != std::this_thread::get_id(); }
@@ -90,9 +90,10 @@ void forget_other_threads() { current().store(new Return); }  // NOLINT(cppcoreg
 
 void bind_gil(nanobind::module_& m) {
   m.def("detain_other_threads", &detain_other_threads,
-        "Before the interpreter ends: threads that wait in the engine, all but this one, do not come back to Python.");
+        "For the thread that ends the interpreter: other threads that wait in the engine never return to Python.");
   m.def("stay_if_detained", &stay_if_detained, "Does not return if another thread has called detain_other_threads().");
-  m.def("forget_other_threads", &forget_other_threads, "In a child after a fork: it has none.");
+  m.def("forget_other_threads", &forget_other_threads,
+        "For a child after fork(), which does not have its parent's other threads.");
 }
 
 }  // namespace ciranda::python

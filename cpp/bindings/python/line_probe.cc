@@ -50,10 +50,10 @@ void bind_line_probe(nb::module_& m) {
   nb::class_<LineProbe>(m, "LineProbe", "Sends a cache line to and fro between two processes.")
       .def(nb::init<Memory, bool>(), nb::arg("memory"), nb::arg("is_first"))
       .def("one_way_ns", &LineProbe::one_way_ns, nb::arg("seconds"),
-           "One way of the line; both call it at the same time. None where the other has not come in time.");
+           "The one-way time of the line. Both processes call it at the same time; None if the other is too late.");
   m.def(
       "distance_of", [](double line_ns) { return to_string(distance_of(line_ns)); }, nb::arg("line_ns"),
-      "How far apart cores are between which a line takes so long: near or far.");
+      "The distance of two cores between which a line takes this time: near or far.");
 }
 
 }  // namespace ciranda::python

@@ -1,5 +1,4 @@
-// Loan: a value that is kept so that its memory can be reused, lent to one user at a time. A nested request for it gets
-// an empty one.
+// Loan: lends a kept value, whose memory is reused, to one user at a time. A nested loan of the same value is empty.
 #pragma once
 
 #include <utility>

@@ -1,4 +1,4 @@
-// Memory that the engine allocated, as arrays of Python's libraries, without a copy. Needs the GIL.
+// Wraps memory that the engine has allocated as arrays of Python's libraries, without a copy. Needs the GIL.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -9,8 +9,8 @@
 
 namespace ciranda::python {
 
-// A tensor of the library of `table`; if that is null, a NumPy array (bfloat16 as uint16, which NumPy has). The array
-// shares and keeps the buffer.
+// Returns a tensor of the library to which `table` belongs, or a NumPy array if `table` is null (bfloat16 as uint16,
+// since NumPy has no bfloat16). The tensor or array shares ownership of the buffer.
 nanobind::object wrap_output(const OutputBuffer& buffer, DataType dtype, const dlpack::ExchangeTable* table);
 
 }  // namespace ciranda::python

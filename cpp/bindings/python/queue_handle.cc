@@ -12,8 +12,8 @@
 namespace ciranda::python {
 namespace {
 
-// The queue for Python. Needs the GIL, which next() releases while it sleeps. Watched operations keep the queue alive
-// until they are done.
+// The Python object of a CompletionQueue. Needs the GIL, which next() releases while it sleeps. Watched operations keep
+// the queue alive until they are done.
 class QueueHandle {
  public:
   void watch(OperationHandle& operation, std::uint64_t key, std::optional<double> seconds) {
@@ -34,13 +34,13 @@ class QueueHandle {
 }  // namespace
 
 void bind_completion_queue(nb::module_& m) {
-  nb::class_<QueueHandle>(m, "CompletionQueue", "For threads that wait for whichever of many operations is done first.")
+  nb::class_<QueueHandle>(m, "CompletionQueue", "Returns the keys of operations in the order in which they complete.")
       .def(nb::init<>())
       .def("watch", &QueueHandle::watch, nb::arg("operation"), nb::arg("key"), nb::arg("seconds") = nb::none(),
-           "Has next() return the key, once, when the operation is done or the time is over.")
+           "Makes next() return the key, once, when the operation is done or the time has passed.")
       .def("next", &QueueHandle::next, nb::sig("def next(self) -> int | None"),
-           "Sleeps until there is a key; None once the queue is closed and nothing that is done is left.")
-      .def("close", &QueueHandle::close, "Ends next(), for all threads.");
+           "Sleeps until there is a key; None if the queue is closed and no key is left.")
+      .def("close", &QueueHandle::close, "Ends next() in all threads.");
 }
 
 }  // namespace ciranda::python

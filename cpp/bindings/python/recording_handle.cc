@@ -8,7 +8,7 @@ namespace {
 
 nb::str text(std::string_view of) { return nb::str(std::string(of).c_str()); }
 
-// A name may have been cut in the middle of a character.
+// Replaces invalid UTF-8: the recorder may have cut a name in the middle of a character.
 nb::object name_of(const Record& record) {
   return nb::steal(PyUnicode_DecodeUTF8(record.name.data(), static_cast<Py_ssize_t>(record.name.size()), "replace"));
 }
@@ -39,8 +39,8 @@ void RecordingHandle::stop() {
 }
 
 void bind_recording_handle(nb::module_& m) {
-  nb::class_<RecordingHandle>(m, "Recording", "What the calls of this rank do, while there is one.")
-      .def("read", &RecordingHandle::read, "Those that are done since the last read, in that order.")
+  nb::class_<RecordingHandle>(m, "Recording", "Records this rank's calls while it exists.")
+      .def("read", &RecordingHandle::read, "The calls completed since the last read, in order of completion.")
       .def_prop_ro("n_lost", &RecordingHandle::n_lost)
       .def("stop", &RecordingHandle::stop);
 }

@@ -16,14 +16,14 @@ class RecordingHandle {
  public:
   explicit RecordingHandle(std::unique_ptr<Recording> recording) : recording_(std::move(recording)) {}
 
-  // A tuple for each completed call, as described in _core.pyi; nothing after stop().
+  // Returns a tuple for each completed call, as described in _core.pyi; an empty list after stop().
   nb::list read();
   std::uint64_t n_lost() const { return recording_ ? recording_->n_lost() : n_lost_; }
   void stop();
 
  private:
-  std::unique_ptr<Recording> recording_;  // null: stopped
-  std::uint64_t n_lost_ = 0;              // at that time
+  std::unique_ptr<Recording> recording_;  // null after stop()
+  std::uint64_t n_lost_ = 0;              // recording_->n_lost() at stop()
 };
 
 void bind_recording_handle(nb::module_& m);

@@ -39,7 +39,8 @@ void Session::shutdown() {
 // The context is deliberately not released: that would join a thread that this process does not have.
 void Session::abandon() { context_ = nullptr; }
 
-// No thread waits for the operation any more. If the engine relied on a wait, poll() reports the call to other ranks.
+// No thread waits for the operation any more. If the engine has deferred work to the wait, poll() does it, so that the
+// call reaches other ranks.
 void Session::adopt(Engine::OperationPtr operation, Tensors tensors) {
   if (is_open()) context_->engine->poll(operation);
   adopted_.push_back({std::move(operation), std::move(tensors)});
@@ -47,7 +48,7 @@ void Session::adopt(Engine::OperationPtr operation, Tensors tensors) {
 
 void Session::release_done() {
   if (adopted_.empty()) return;
-  // Releasing a tensor can run Python code that calls this again: remove them first.
+  // Releasing a tensor can run Python code that calls this function again, so they are first removed from adopted_.
   const auto first_done =
       std::stable_partition(adopted_.begin(), adopted_.end(), [](const Adopted& a) { return !a.operation->is_done(); });
   const std::vector<Adopted> done(std::make_move_iterator(first_done), std::make_move_iterator(adopted_.end()));

@@ -1,9 +1,9 @@
-// Session: one world of this process, shared by Python's objects, from connect to shutdown. Bindings in C share the
+// Session: one world of this process, from connect to shutdown, shared by Python's objects. Bindings in C share the
 // world's context (capi/worlds.hpp) and may shut it down as well, with the same effect.
 //
-// Ownership: engine objects and operations share the session; the engine itself lives until shutdown (or until the last
-// wait that was pending then has returned, and the last reference to the context is released). Python tensors of
-// operations whose handles were dropped are kept here until the operation is done.
+// Ownership: Python's engine objects and operations share the session. The engine itself lives until shutdown, until
+// the waits that were pending then have returned, and until the last reference to the context is released. If the
+// handle of a pending operation is deleted, the session keeps the operation's Python tensors until the operation ends.
 // Threads: every method needs the GIL, except that shutdown() releases it while it communicates with the other ranks.
 #pragma once
 
@@ -28,7 +28,7 @@ class Session {
     nb::object outputs;
   };
 
-  // With a reference to the context, which the session releases.
+  // Takes over one reference to the context.
   explicit Session(ciranda_context& context);
   ~Session();  // shutdown(), if that was not called
   Session(const Session&) = delete;
@@ -36,7 +36,7 @@ class Session {
 
   const Config& config() const { return config_; }
   bool is_open() const { return context_ != nullptr && !context_->is_left; }
-  // Where this process keeps its place (capi/kept_place.hpp); empty if it keeps none.
+  // The path where this process keeps its place (capi/kept_place.hpp); empty if it keeps none.
   std::string kept_place() const { return is_open() ? context_->place.path() : std::string(); }
   // Throws AbortedError after shutdown.
   const std::shared_ptr<Engine>& engine() const;
@@ -48,8 +48,8 @@ class Session {
 
   // Keeps the tensors until the operation is done.
   void adopt(Engine::OperationPtr operation, Tensors tensors);
-  // Releases the tensors of adopt() whose operation is done. That may run any Python code, calls of this session
-  // included. REQUIRES: values read from tensors, or from this session, are not used afterwards.
+  // Releases the tensors kept by adopt() whose operation is done. This may run any Python code, even calls of this
+  // session. REQUIRES: values read earlier from tensors, or from this session, are not used afterwards.
   void release_done();
 
  private:

@@ -57,7 +57,7 @@ StoreServerOptions options_of(std::vector<std::string> bind, int port, const std
 }  // namespace
 
 void bind_store_server(nb::module_& m) {
-  nb::class_<StoreHandle>(m, "StoreServer", "The place where the ranks of one job find each other.")
+  nb::class_<StoreHandle>(m, "StoreServer", "The rendezvous store through which the ranks of a job connect.")
       .def(
           "__init__",
           [](StoreHandle* self, std::vector<std::string> bind, int port, const std::string& secret, int size,

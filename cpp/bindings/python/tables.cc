@@ -171,14 +171,16 @@ void bind_tables(nb::module_& m) {
   m.attr("DATA_TYPES") = numbers_of(kDataTypes, &DataTypeInfo::dtype);
   m.attr("REDUCE_OPS") = numbers_of(kReduceOps, &ReduceOpInfo::op);
   m.attr("COLLECTIVES") = numbers_of(kCollectives, &CollectiveInfo::collective);
-  m.def("reduce_op_table", &reduce_op_table, "Every reduce op: its meaning, the types that it takes and scales.");
-  m.def("collective_table", &collective_table, "Every collective that can be called, and what it needs.");
+  m.def("reduce_op_table", &reduce_op_table, "Every reduce op: its meaning, and the types that it accepts and scales.");
+  m.def("collective_table", &collective_table, "Every collective that can be called, with its properties.");
   m.def("settings", &settings_table, "Every setting: its variable, Horovod's name for it, default, range, meaning.");
   m.def("launcher_variables", &launcher_variables_table,
-        "The variables by which other launchers say that there are several processes, and which launchers.");
-  m.def("host_costs_table", &host_costs_table, "What algorithms are chosen by: each cost, its default and bounds.");
-  m.def("measured_costs", &measured_costs, "What was measured on this host; None without. Raises for a broken file.");
-  m.def("save_measured_costs", &save_measured_costs, nb::arg("values"), "Keeps them, within bounds; where.");
+        "The variables that show that another launcher has started several processes, and the launchers.");
+  m.def("host_costs_table", &host_costs_table,
+        "The costs by which algorithms are chosen: each cost's default and bounds.");
+  m.def("measured_costs", &measured_costs, "The costs measured on this host, or None. Raises for a broken file.");
+  m.def("save_measured_costs", &save_measured_costs, nb::arg("values"),
+        "Saves costs, within bounds. Returns the file's path.");
   m.def("effective_settings", &effective_settings, "The value that each setting has in this environment.");
   m.def("simd_level", [] { return kernels::to_string(kernels::active_simd_level()); });
   m.def("best_simd_level", [] { return kernels::to_string(kernels::best_simd_level()); });

@@ -1,5 +1,5 @@
-// Attributes: the parameters of an op's call in a graph, except the tensors. Every op has all of them, so that one
-// reader serves all; src/ciranda/tensorflow/_execution.py writes them.
+// Attributes: the parameters of an op's call in a graph, except the tensors. Every op has all attributes, so that one
+// function reads them; src/ciranda/tensorflow/_execution.py writes them.
 #pragma once
 
 #include <ciranda/table.h>
@@ -22,7 +22,7 @@ inline constexpr std::array kAttributeSpecs = {
     // Numbers of 64 bits in decimal notation, as attributes of type float have 32.
     "prescale_factor: string",
     "postscale_factor: string",
-    // The number from ciranda.process_sets.id_of(): also the lane, and whether the call needs all ranks.
+    // The number from ciranda.process_sets.id_of(): the process set, the lane, and whether the call needs all ranks.
     "process_set: int",
     "flags: int",
     // The number of concurrent iterations of a loop around the op.
@@ -39,19 +39,19 @@ struct Attributes {
   std::uint32_t flags = 0;
   std::int64_t iterations = 1024;
 
-  // Reads them when a kernel is created. On failure `status` has the reason.
+  // Reads the attributes when a kernel is created. On failure `status` has the reason.
   static Attributes read(TF_OpKernelConstruction* construction, const Status& status);
 
-  // A request for a callback that only forwards, without tensors. Points into this object.
+  // Returns a request without tensors, for a callback that only forwards. It points into this object.
   ciranda_request request(ciranda_collective collective) const;
 };
 
-// A text among the attributes of an op. On failure `status` has the reason.
+// Reads a text attribute of an op. On failure `status` has the reason.
 std::string read_string(TF_OpKernelConstruction* construction, const char* name, const Status& status);
 
-// The name of a call whose op was traced as `traced` and now is the node `node`. If TensorFlow has inlined the op's
-// function, the node's name begins with that of the function's call, which distinguishes several calls. Numbers that
-// TensorFlow takes from the rest of the graph ("/_7"), which may differ between ranks, are left out.
+// Returns the name of a call whose op was traced as `traced` and is now the node `node`. If TensorFlow has inlined the
+// op's function, the node's name begins with the name of the function's call, which distinguishes several calls.
+// Numbers that TensorFlow takes from the rest of the graph ("/_7") are left out, since they may differ between ranks.
 std::string name_of_call(const std::string& tensor_name, const std::string& traced, const std::string& node);
 
 }  // namespace ciranda::tensorflow

@@ -20,7 +20,7 @@ namespace {
 
 using Outputs = Run::Outputs;
 
-// --- kernels: each node has one object, its attributes
+// --- kernels: the object of a node's kernel is its Attributes
 
 void* read_attributes(TF_OpKernelConstruction* construction) {
   const Status status;
@@ -65,7 +65,7 @@ void* read_place(TF_OpKernelConstruction* construction) {
 
 void forget_place(void* kernel) { std::unique_ptr<PlaceKernel> gone(static_cast<PlaceKernel*>(kernel)); }
 
-// Ends a kernel whose output is a number, or which has failed.
+// Ends a kernel: sets its output to the number, or reports the failure.
 void answer(TF_OpKernelContext* context, std::int32_t number, const Status& status) {
   Tensor tensor;
   if (status.ok()) {
@@ -136,7 +136,7 @@ class Definition {
     tf().OpDefinitionBuilderAddOutput(builder_, spec);
     return *this;
   }
-  // Returns the error; "" on success.
+  // Returns an error; "" on success.
   std::string define(InferShapes infer) {
     const Status status;
     tf().OpDefinitionBuilderSetShapeInferenceFunction(builder_, infer);

@@ -1,6 +1,6 @@
-// ops: the ops for TensorFlow: one for each collective, of any number of tensors, and one that returns ranks and sizes.
+// ops: TensorFlow's ops: one for each collective, for any number of tensors, and one that returns ranks and sizes.
 //
-// Failure: as text; "" on success.
+// Failure: returned as text; "" on success.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// place: the current rank and sizes of this process, for ops in a graph.
+// place: the current rank of this process and the sizes of its groups, for ops in a graph.
 #pragma once
 
 #include <cstdint>

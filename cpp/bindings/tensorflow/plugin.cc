@@ -14,7 +14,7 @@ CIRANDA_DEFINE_LOOKS
 
 namespace {
 
-// The reason if there are no collectives in compiled programs, else "". All else works without XLA.
+// The reason why collectives in programs compiled by XLA are not available, or "". All else works without XLA.
 std::string& xla_problem() {
   static std::string problem;
   return problem;

@@ -21,8 +21,8 @@ std::string name_in_loop(const std::string& name, std::int64_t iteration, std::i
 }
 
 constexpr const char* kTooManyAtOnce =
-    " If more than 1024 iterations of a loop are under way at once, which call a function that was traced before the "
-    "loop: trace it in the loop, or give tf.while_loop at most 1024 parallel_iterations.";
+    " If this function was traced before a loop, and more than 1024 iterations of the loop call it at the same time: "
+    "trace it in the loop, or give tf.while_loop at most 1024 parallel_iterations.";
 
 void let_go(void* /*data*/, std::size_t /*len*/, void* kept) {
   std::unique_ptr<native::Kept> gone(static_cast<native::Kept*>(kept));
@@ -53,7 +53,7 @@ bool Run::take_input(int index) {
   tensor.ndim = static_cast<std::int32_t>(shape.size());
   tensor.dtype = *dtype;
   if (outputs_ == Outputs::kAsInputs) {
-    // TensorFlow forwards an input's memory to an output only if there is no other reference: this run drops its own.
+    // TensorFlow forwards an input's memory to an output only if there is no other reference, so this one is dropped.
     input.reset();
     const Status status;
     int forwarded = -1;
@@ -151,7 +151,7 @@ void Run::set_output(int index, DataType dtype, const native::Outcome& outcome) 
   if (output.n_bytes == 0) {
     tensor.reset(tf().AllocateOutput(context_, index, dtype, output.shape, output.ndim, 0, status.get()));
   } else {
-    // TensorFlow writes to it only with the last reference to it, when nothing else reads the engine's output.
+    // The const can be cast away: TensorFlow writes to the memory only if it has the last reference to it.
     void* const data = const_cast<void*>(output.data);
     tensor.reset(tf().NewTensor(dtype, output.shape, output.ndim, data, output.n_bytes, &let_go, kept.get()));
     if (tensor) (void)kept.release();

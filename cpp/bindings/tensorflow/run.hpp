@@ -1,9 +1,9 @@
-// Run: one run of a collective's op, from its inputs to its outputs; the object that the call holds (native::Call).
+// Run: one run of a collective's op, from its inputs to its outputs. It is the object that native::Call holds.
 //
-// Ownership: inputs stay referenced until the call has ended. Outputs whose size is known before are TensorFlow's
-// memory, possibly an input's that is not used otherwise; the others are the operation's memory, which is released when
-// TensorFlow releases the tensor.
-// Threads: created and submitted by a thread of TensorFlow, ended by one of the engine, which only forwards.
+// Ownership: inputs stay referenced until the call has ended. Outputs whose size is known before are in TensorFlow's
+// memory, possibly that of an input without other uses. The other outputs are in the operation's memory, which is
+// released when TensorFlow releases the tensor.
+// Threads: created and submitted by a thread of TensorFlow, ended by a thread of the engine, which only forwards.
 #pragma once
 
 #include <ciranda/table.h>
@@ -26,8 +26,8 @@ class Run {
 
   Run(TF_OpKernelContext* context, Done done) : context_(context), done_(std::move(done)) {}
 
-  // Takes the inputs, and memory for outputs; false if that fails, which has then been reported to TensorFlow. If
-  // `has_splits`, the splits of each tensor follow all tensors: a vector, without elements for equal parts.
+  // Takes the inputs, and memory for outputs. On failure reports it to TensorFlow and returns false. If `has_splits`,
+  // one vector of splits for each tensor follows all tensors; an empty vector means equal parts.
   bool prepare(Outputs outputs, bool has_splits);
 
   // Submits the request; the run ends by itself.
@@ -50,7 +50,7 @@ class Run {
   TF_OpKernelContext* context_;
   Done done_;
   Outputs outputs_ = Outputs::kNone;
-  // Whether an iteration of a loop has the name of an earlier one.
+  // True if an iteration of a loop has the same name as an earlier one.
   bool repeats_name_ = false;
   std::vector<Tensor> held_;
   std::vector<std::vector<std::int64_t>> shapes_;

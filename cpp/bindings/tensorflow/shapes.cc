@@ -31,7 +31,7 @@ void infer_rows(TF_ShapeInferenceContext* context, int n_tensors, TF_Status* sta
     if (!ok(status)) return;
     const bool has_rows = tf().ShapeInferenceContextRankKnown(context, shape.get()) != 0 &&
                           tf().ShapeInferenceContextRank(context, shape.get()) > 0;
-    if (!has_rows) {  // of unknown rank, or a scalar, which the kernel refuses
+    if (!has_rows) {  // the rank is unknown, or it is a scalar, which the kernel refuses
       set(context, i, shape, status);
       continue;
     }

@@ -1,4 +1,4 @@
-// shapes: the outputs' shapes, as far as they are known when TensorFlow builds a graph.
+// shapes: infers the outputs' shapes, as far as they are known when TensorFlow builds a graph.
 #pragma once
 
 #include "bindings/tensorflow/tf_api.hpp"
@@ -9,7 +9,7 @@ namespace ciranda::tensorflow {
 void infer_as_inputs(TF_ShapeInferenceContext* context, TF_Status* status);
 // Each output has any number of rows, of the shape of its input's rows.
 void infer_other_rows(TF_ShapeInferenceContext* context, TF_Status* status);
-// The same for the first half; the rest are vectors.
+// The first half of the outputs as infer_other_rows(); the second half are vectors.
 void infer_alltoall(TF_ShapeInferenceContext* context, TF_Status* status);
 // One scalar.
 void infer_scalar(TF_ShapeInferenceContext* context, TF_Status* status);

@@ -25,12 +25,12 @@ inline constexpr native::DtypeTable<DataType> kDtypes({{CIRANDA_BOOL, kBool},
                                                        {CIRANDA_COMPLEX64, kComplex64},
                                                        {CIRANDA_COMPLEX128, kComplex128}});
 
-// TensorFlow's names for them in the specification of an op.
+// TensorFlow's names of these types in the specification of an op.
 inline constexpr const char* kDtypesSpec =
     "bool, uint8, uint16, uint32, uint64, int8, int16, int32, int64, half, bfloat16, float, double, complex64, "
     "complex128";
 
-// All errors that need a new world have one code; the message names the error.
+// All errors after which a new world is needed have the same code; the message names the error.
 inline constexpr native::StatusTable<Code> kCodes({{CIRANDA_OK, kOk},
                                                    {CIRANDA_INVALID_ARGUMENT, kInvalidArgument},
                                                    {CIRANDA_MISMATCH, kFailedPrecondition},
@@ -39,7 +39,7 @@ inline constexpr native::StatusTable<Code> kCodes({{CIRANDA_OK, kOk},
                                                    {CIRANDA_ABORTED, kAborted},
                                                    {CIRANDA_INTERNAL, kInternal}});
 
-// The engine's message, with the name of its status as prefix, which TensorFlow's code does not determine.
+// The engine's message, prefixed with the name of its status: TensorFlow has one code for several of our statuses.
 inline std::string message_of(const native::Outcome& outcome) {
   return std::string(ciranda_status_name(outcome.status)) + ": " + outcome.message;
 }

@@ -1,7 +1,7 @@
-// tf_api: TensorFlow's C API, as far as the binding uses it, declared here: no header of TensorFlow is needed, and one
-// binary serves all versions that have these functions. They are found by name in the loaded framework library.
+// tf_api: our own declarations of the functions of TensorFlow's C API that the binding uses. They are found by name in
+// the loaded framework library. So no header of TensorFlow is needed, and one binary serves all versions with them.
 //
-// Threads: find_tf_api() once, before all else; tf() any.
+// Threads: find_tf_api() is called once, before all other functions; any thread may call tf().
 // Failure: find_tf_api() returns a text that names the missing functions.
 #pragma once
 
@@ -125,7 +125,7 @@ struct TfApi {
   void (*OpKernelContext_Failure)(TF_OpKernelContext*, TF_Status*);
 };
 
-// "", or the reason why TensorFlow's functions could not be found.
+// Finds the functions. Returns "", or an error that names the missing ones.
 std::string find_tf_api(const std::string& version);
 
 const TfApi& tf();
@@ -135,7 +135,7 @@ struct DeleteTensor {
 };
 using Tensor = std::unique_ptr<TF_Tensor, DeleteTensor>;
 
-// A TF_Status, and whether the call that used it has succeeded.
+// Owns a TF_Status, which has the result of the call that used it.
 class Status {
  public:
   Status() : status_(tf().NewStatus()) {}
@@ -152,8 +152,8 @@ class Status {
   std::unique_ptr<TF_Status, DeleteStatus> status_;
 };
 
-// The completion callback of an asynchronous kernel. TensorFlow passes one on its stack, which is a
-// std::function<void()> (a test checks that): copied here, as the kernel returns before it is done.
+// The completion callback of an asynchronous kernel. TensorFlow passes a std::function<void()> on its stack (a test
+// checks that it is one). It is copied, because the kernel returns before the call is done.
 using Done = std::function<void()>;
 inline Done copy_of(TF_AsyncOpKernelDoneCallback* done) { return *reinterpret_cast<Done*>(done); }
 

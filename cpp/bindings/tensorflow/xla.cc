@@ -20,10 +20,10 @@
 namespace ciranda::tensorflow {
 namespace {
 
-// XlaCustomCallStatus of XLA's own library, the same in all versions so far.
+// The layout of XlaCustomCallStatus in XLA's library, the same in all versions so far.
 using CallStatus = std::optional<std::string>;
 
-// --- a call as text: numbers, each followed by a blank, and the name at the end
+// --- the text that describes a call: numbers, each followed by a blank, and then the name
 
 class Words {
  public:
@@ -62,7 +62,7 @@ struct Description {
   std::vector<std::vector<std::int64_t>> shapes;
   std::vector<std::size_t> n_bytes;
 
-  // False if it cannot be read.
+  // Parses `text`. False if it is invalid.
   bool read(std::string_view text) {
     Words words(text);
     collective = words.number<ciranda_collective>();
@@ -96,7 +96,7 @@ struct Description {
   }
 };
 
-// --- the functions for XLA: out[0] and in[0] are tokens, which order the calls
+// --- the functions that XLA calls: out[0] and in[0] are tokens, which order the calls
 
 void fail(const Description& what, void** out, CallStatus* status, const std::string& message) {
   for (std::size_t i = 0; i < what.tensors.size(); ++i) std::memset(out[i + 1], 0xff, what.n_bytes[i]);

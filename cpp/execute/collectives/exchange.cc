@@ -1,7 +1,7 @@
 // Alltoall and scatter: each rank, or the root alone, has rows for each rank.
 //
 // Splits may differ in every call, and the log does not agree on them. So the work has two phases. In the first, ranks
-// tell each other how many rows they have for each other. In the second, outputs are allocated and the rows are sent.
+// exchange the numbers of rows that they have for each other. In the second, outputs are allocated and rows are sent.
 // If the splits of one rank are invalid, the request fails on all ranks after the first phase.
 #include <algorithm>
 #include <memory>
@@ -15,11 +15,11 @@
 namespace ciranda {
 namespace {
 
-// Sent in place of the most bytes: this rank's splits were refused.
+// Sent instead of the largest number of bytes if this rank's splits were refused.
 constexpr std::int64_t kRefused = -1;
 
-// The numbers that each rank sends to each other rank, as int64: for each tensor, the rows that are for that rank; then
-// the most bytes that the sender has for any one rank. From the latter all ranks know how long the second phase is.
+// The numbers that each rank sends to each other rank, as int64: for each tensor, the number of rows for the receiver;
+// then the largest number of bytes that the sender has for any one rank, which gives the size of the second phase.
 class SplitExchange {
  public:
   SplitExchange(Ticket ticket, InFlight& in_flight, const Mesh& mesh)
@@ -89,7 +89,7 @@ class SplitExchange {
     return longest;
   }
 
-  // [tensor][rank]
+  // The numbers of rows among `numbers`, as [tensor][rank].
   FirstDims rows(const std::vector<std::int64_t>& numbers) const {
     FirstDims rows(n_numbers_ - 1, std::vector<std::int64_t>(n_ranks_));
     for (std::size_t tensor = 0; tensor < rows.size(); ++tensor) {
@@ -106,7 +106,7 @@ class SplitExchange {
     return static_cast<std::size_t>(longest);
   }
 
-  // This rank's own reason has precedence over those of others.
+  // A refusal of this rank's own splits has precedence over those of other ranks.
   Status find_refusal() const {
     if (!request().refusal.ok()) return request().refusal;
     for (std::size_t rank = 0; rank < n_ranks_; ++rank) {

@@ -1,5 +1,5 @@
-// Weighted averages, in two phases: ranks tell each other their weights; then the reduction multiplies every input by
-// its weight divided by the sum of all weights.
+// Weighted averages, in two phases: ranks exchange their weights; then the reduction multiplies every input by its
+// weight divided by the sum of all weights.
 //
 // Weights may differ in every call, and the log does not agree on them; so ranks exchange them at execution. A request
 // whose weights cannot be used fails, with the same error on all ranks.

@@ -1,7 +1,7 @@
 /* ciranda.h: the stable C interface of Ciranda, for all frameworks and languages.
  *
- * One engine a process: a program links libciranda. A library that is loaded into a process that has an engine already,
- * such as the binding of a framework in Python, links nothing and calls that engine by the table of ciranda/table.h.
+ * A process has one engine: a program links libciranda. A library that is loaded into a process with an engine, such as
+ * a framework's binding in Python, does not link libciranda, and calls that engine by the table of ciranda/table.h.
  *
  * Use: ciranda_init(), then submit requests and wait for their operations, then ciranda_shutdown(). All ranks of a job
  * make the same requests (those with the same name belong together); order matters only for requests without a name.
@@ -120,7 +120,7 @@ enum {
 typedef struct ciranda_context ciranda_context;
 /* A submitted request's handle. */
 typedef struct ciranda_operation ciranda_operation;
-/* A name that is called again and again, as its caller keeps it: ciranda_handle_new(). */
+/* Kept by a caller for a name that it calls repeatedly: ciranda_handle_new(). */
 typedef struct ciranda_handle ciranda_handle;
 
 /* ---- the library ------------------------------------------------------------------------------------------------ */
@@ -162,11 +162,11 @@ typedef struct ciranda_options {
 #define CIRANDA_OPTIONS_INIT \
   { sizeof(ciranda_options), NULL, 0, CIRANDA_EPOCH_AUTO }
 
-/* Joins the world and blocks until all ranks have joined. `options` may be NULL: the environment, as `ciranda run` sets
- * it; with none of it set, a world of one.
- * Refused if another copy of this library in the process has joined a world; and in a program that was started by a
- * rank which is in the world, whose variables it has inherited. To tell such programs, a rank of several has the
- * variable CIRANDA_TAKEN_BY in its environment until it leaves: join and leave while no other thread reads the
+/* Joins the world and blocks until all ranks have joined. If `options` is NULL, the settings are the environment's, as
+ * `ciranda run` sets them; without any, the world has one rank.
+ * Refused if another copy of this library in the process has joined a world, and in a program that a rank in the world
+ * has started and that has inherited the rank's variables. To detect such programs, a rank in a world of several sets
+ * the variable CIRANDA_TAKEN_BY in its environment until it leaves: join and leave while no other thread reads the
  * environment, as setenv() demands.
  * On CIRANDA_OK *context is the new context, the current one. Otherwise *context is NULL, and `message`, if not NULL,
  * holds the reason, cut to message_capacity bytes including the final NUL (512 bytes hold any usual message). */
@@ -175,20 +175,21 @@ CIRANDA_API ciranda_status ciranda_init(const ciranda_options* options, ciranda_
 
 /* Leaves the world for all holders of the context, and releases the caller's reference. Informs the other ranks, and
  * fails every pending and later operation with CIRANDA_ABORTED. Returns when every living rank has been informed, after
- * about two seconds at most, and all callbacks have run, except one that calls it. Operations outlive it and must still
- * be released. NULL is allowed. Inside a direct callback it does nothing and returns CIRANDA_INVALID_ARGUMENT;
- * otherwise CIRANDA_OK. (Before version 5 it returns nothing, and must not be called from a callback.) */
+ * about two seconds at most, and all callbacks have run, except a callback that calls this function. Operations outlive
+ * the context and must still be released. NULL is allowed. Inside a direct callback it does nothing and returns
+ * CIRANDA_INVALID_ARGUMENT; otherwise CIRANDA_OK. (Before version 5 it returns nothing, and must not be called from a
+ * callback.) */
 CIRANDA_API ciranda_status ciranda_shutdown(ciranda_context* context) CIRANDA_NOEXCEPT;
 
-/* This process among all, among those of its host, and its host among hosts: number and count. -1 if the context is
- * NULL. */
+/* The number and the count of ranks: in the world, and on this host (local). Then the number and the count of hosts
+ * (cross). -1 if the context is NULL. */
 CIRANDA_API int32_t ciranda_rank(const ciranda_context* context) CIRANDA_NOEXCEPT;
 CIRANDA_API int32_t ciranda_size(const ciranda_context* context) CIRANDA_NOEXCEPT;
 CIRANDA_API int32_t ciranda_local_rank(const ciranda_context* context) CIRANDA_NOEXCEPT;
 CIRANDA_API int32_t ciranda_local_size(const ciranda_context* context) CIRANDA_NOEXCEPT;
 CIRANDA_API int32_t ciranda_cross_rank(const ciranda_context* context) CIRANDA_NOEXCEPT;
 CIRANDA_API int32_t ciranda_cross_size(const ciranda_context* context) CIRANDA_NOEXCEPT;
-/* The label of that rank's host; NULL if there is no such rank. Lives as long as the context. */
+/* The label of the host of `rank`; NULL if there is no such rank. Lives as long as the context. */
 CIRANDA_API const char* ciranda_host_of(const ciranda_context* context, int32_t rank) CIRANDA_NOEXCEPT;
 
 /* ---- process sets ----------------------------------------------------------------------------------------------- */
@@ -211,12 +212,12 @@ typedef struct ciranda_tensor {
    * only. */
   const void* input;
   /* Memory for the result; may be equal to `input`, but must not otherwise overlap it. In a reduction of several
-   * tensors it must not overlap that of another, nor another's `input`, unless both are the same tensor. Ignored by a
-   * reduce on ranks other than its root, by a transfer on its root, and by CIRANDA_ALLGATHER and CIRANDA_ALLTOALL (but
-   * see CIRANDA_REQUEST_HAS_ROOM), CIRANDA_GATHER and CIRANDA_SCATTER, whose result's size is not known beforehand: see
-   * ciranda_operation_output(). The result of a CIRANDA_REDUCESCATTER is there too if all outputs of its request are
-   * NULL; its output may be this rank's own rows of `input`, not equal to `input`, and must not otherwise
-   * overlap it. */
+   * tensors it must not overlap the `input` or the `output` of another tensor, unless a request has the same tensor
+   * twice. Ignored by a reduce on ranks other than its root, and by a transfer on its root. Also ignored by
+   * CIRANDA_ALLGATHER and CIRANDA_ALLTOALL (but see CIRANDA_REQUEST_HAS_ROOM), CIRANDA_GATHER and CIRANDA_SCATTER: the
+   * size of their result is not known beforehand, see ciranda_operation_output(). The same function returns the result
+   * of a CIRANDA_REDUCESCATTER if all outputs of its request are NULL; otherwise its output may be this rank's own rows
+   * of `input`, not equal to `input`, and must not otherwise overlap it. */
   void* output;
   const int64_t* shape; /* ndim numbers; may be NULL if ndim is 0, which is a scalar */
   int32_t ndim;
@@ -235,27 +236,27 @@ enum {
   /* The caller will call ciranda_wait() or ciranda_poll() for this operation, so the engine may hold it back briefly to
    * fuse it with others. For many small requests that are waited for at the end. */
   CIRANDA_REQUEST_DEFERRABLE = 1,
-  /* The caller's next call is ciranda_wait() for this operation: until then it is not reported to other ranks, which
-   * saves waking them; if all ranks have made the call, it may be executed at once. For blocking calls. */
+  /* The caller's next call is ciranda_wait() for this operation. Until then the operation is not reported to other
+   * ranks, which saves waking them; if all ranks have made the call, it may be executed at once. For blocking calls. */
   CIRANDA_REQUEST_AWAITED = 2,
-  /* Of a CIRANDA_AVERAGE without weights: divide by the number of all ranks of the process set, also while some have
-   * joined; without it, by the number of those that take part. All ranks must give the same. */
+  /* For a CIRANDA_AVERAGE without weights: divides by the number of all ranks of the process set, even if some have
+   * joined. Without this flag, divides by the number of ranks that take part. All ranks must pass the same. */
   CIRANDA_REQUEST_DIVIDE_BY_ALL = 4,
   /* Since version 4. The caller gives memory for the result of a CIRANDA_ALLGATHER or a CIRANDA_ALLTOALL.
-   * Of an allgather, each `output` has room for as many rows of every rank as this rank contributes. It is used if all
-   * ranks contribute the same number; otherwise the library allocates: ciranda_operation_output() returns the result.
-   * Ranks may differ in whether they give memory. `input` may be equal to `output`, or be this rank's own rows of it,
-   * and must not otherwise overlap it; if the library allocates, `output` is unchanged.
-   * Of an alltoall, each `output` is as large as `input`, and may be the same memory. Then all ranks must give memory,
-   * and contribute the same number of rows, in equal parts: `splits` is NULL. */
+   * Allgather: each `output` has room for the rows of all ranks, if every rank contributes as many rows as this rank.
+   * If ranks contribute different numbers of rows, `output` is unchanged and the library allocates the result:
+   * ciranda_operation_output() returns it. Ranks may differ in whether they give memory. `input` may be equal to
+   * `output`, or be this rank's own rows of it, and must not otherwise overlap it.
+   * Alltoall: each `output` is as large as `input`, and may be the same memory. All ranks must give memory and
+   * contribute the same number of rows, in equal parts: `splits` is NULL. */
   CIRANDA_REQUEST_HAS_ROOM = 8,
-  /* Since version 5. The callback only forwards, to threads or a queue of the caller's: it runs on the thread that
-   * completes the operation, which saves waking another. This rank makes no progress until it returns. A wait, a
-   * ciranda_run() or a ciranda_shutdown() inside it returns CIRANDA_INVALID_ARGUMENT, with the reason on standard
-   * error; it may submit. */
+  /* Since version 5. The callback only forwards the result to threads or a queue of the caller's. It runs on the thread
+   * that completes the operation, so no other thread is woken. This rank makes no progress until the callback returns.
+   * A wait, a ciranda_run() or a ciranda_shutdown() inside the callback returns CIRANDA_INVALID_ARGUMENT, with the
+   * reason on standard error; it may submit requests. */
   CIRANDA_REQUEST_DIRECT_CALLBACK = 16,
-  /* Since version 5. The request fails, with CIRANDA_MISMATCH, while a rank of its process set has joined. All ranks
-   * must give the same. */
+  /* Since version 5. The request fails, with CIRANDA_MISMATCH, if a rank of its process set has joined. All ranks must
+   * pass the same. */
   CIRANDA_REQUEST_NEEDS_ALL = 32
 };
 
@@ -273,8 +274,9 @@ typedef struct ciranda_request {
   double prescale;
   double postscale;
   uint32_t flags;
-  /* The same on every rank; at most one pending request has it; use it again in the next step. NULL: named by the order
-   * of such requests, which must then be the same on every rank. */
+  /* Identifies the request across ranks, so it is the same on every rank; use it again in the next step. At most one
+   * pending request may have the name. NULL: requests without a name are matched by their order, which must then be the
+   * same on every rank. */
   const char* name;
   /* Several make one grouped request: all complete or all fail. */
   const ciranda_tensor* tensors;
@@ -287,8 +289,8 @@ typedef struct ciranda_request {
    * own faults, such as SIGSEGV. */
   ciranda_callback callback;
   void* user_data;
-  /* Since version 2. Of the process set, 0 to 63; requests on different lanes do not wait for each other. A lane is
-   * created on first use. */
+  /* Since version 2. The lane of the process set, 0 to 63. Requests on different lanes do not wait for each other. A
+   * lane is created on first use. */
   uint32_t lane;
   /* The ranks, ascending, of CIRANDA_ADD_PROCESS_SET, the number of CIRANDA_REMOVE_PROCESS_SET; others: none. */
   const int64_t* arguments;
@@ -296,15 +298,15 @@ typedef struct ciranda_request {
   /* CIRANDA_ALLREDUCE with CIRANDA_AVERAGE only: this rank's weight, in a weighted average of floating-point or complex
    * tensors. Ranks may differ in it, but all or none must have one. NULL: all ranks weigh the same. */
   const double* weight;
-  /* Since version 3. Of the requests that are ready on all ranks, those of a higher priority are executed first. Once a
-   * request has had a priority other than 0, the engine starts little in advance, so that later requests may overtake.
-   * A hint, the same on all ranks. */
+  /* Since version 3. Among the requests that are ready on all ranks, requests of a higher priority are executed first.
+   * Once a request has had a priority other than 0, the engine starts few requests in advance, so that later ones may
+   * overtake. A hint, which must be the same on all ranks. */
   int32_t priority;
   /* Since version 5. The name of the binding, as its user knows it: "ciranda.tensorflow". The prefix of the message of
    * an operation that fails. NULL: none. */
   const char* binding;
-  /* Since version 5. A request of the name and the lane that the handle was last used for, in the same world, needs no
-   * look-up of the name. One thread at a time uses a handle. NULL: none. */
+  /* Since version 5. Saves the look-up of the name, if the handle was last used for the same name and lane in the same
+   * world. One thread at a time uses a handle. NULL: none. */
   ciranda_handle* handle;
 } ciranda_request;
 
@@ -315,24 +317,24 @@ typedef struct ciranda_request {
   }
 
 /* Submits a request; never blocks.
- * CIRANDA_OK: *operation is its handle, also if the request is invalid: the operation has then failed already, see
- * ciranda_operation_status(). With `operation` NULL only the callback reports the end.
+ * CIRANDA_OK: *operation is its handle, even if the request is invalid: the operation has then already failed, see
+ * ciranda_operation_status(). If `operation` is NULL, only the callback reports the end.
  * CIRANDA_INVALID_ARGUMENT: the structs cannot be read (a NULL, a struct size of no known version, a number out of
  * its enum). CIRANDA_INTERNAL: out of memory. In these two cases *operation is NULL, and the callback never runs. */
 CIRANDA_API ciranda_status ciranda_submit(ciranda_context* context, const ciranda_request* request,
                                           ciranda_operation** operation) CIRANDA_NOEXCEPT;
 
 /* As ciranda_submit() with CIRANDA_REQUEST_AWAITED and ciranda_wait(), but faster if all ranks repeat a call. Returns
- * the operation's status; *operation is its handle, or NULL if it succeeded, has no value, and its result is in memory
- * that the caller gave. With `operation` NULL these, and the message, are lost.
- * CIRANDA_INVALID_ARGUMENT or CIRANDA_INTERNAL without an operation: as of ciranda_submit(). */
+ * the operation's status. *operation is the operation's handle; or NULL if it succeeded, has no value, and its result
+ * is in memory that the caller gave. If `operation` is NULL, the value, allocated results and the message are lost.
+ * CIRANDA_INVALID_ARGUMENT or CIRANDA_INTERNAL without an operation: as from ciranda_submit(). */
 CIRANDA_API ciranda_status ciranda_run(ciranda_context* context, const ciranda_request* request,
                                        ciranda_operation** operation) CIRANDA_NOEXCEPT;
 
-/* Since version 5. A handle for ciranda_request.handle, of no name yet; NULL if out of memory. It may outlive a
+/* Since version 5. Creates a handle for ciranda_request.handle, of no name yet; NULL if out of memory. It may outlive a
  * context, and be used with the next one. */
 CIRANDA_API ciranda_handle* ciranda_handle_new(void) CIRANDA_NOEXCEPT;
-/* Pending requests that were made with it continue. NULL is allowed. */
+/* Releases the handle. Pending requests that were made with it continue. NULL is allowed. */
 CIRANDA_API void ciranda_handle_release(ciranda_handle* handle) CIRANDA_NOEXCEPT;
 
 /* ---- operations ------------------------------------------------------------------------------------------------- */
@@ -402,35 +404,35 @@ CIRANDA_API size_t ciranda_contexts_count(void) CIRANDA_NOEXCEPT;
  * Not a number, or negative: does not wait. */
 CIRANDA_API ciranda_status ciranda_wait_for(ciranda_operation* operation, double seconds) CIRANDA_NOEXCEPT;
 
-/* Another handle of the operation, to be released as well; NULL if out of memory, or if `operation` is NULL. Also in
- * its callback, whose own handle ends when the callback returns: so outputs and messages can be kept. */
+/* Returns another handle of the operation, to be released as well; NULL if out of memory, or if `operation` is NULL. A
+ * callback can thereby keep outputs and messages, since its own handle ends when the callback returns. */
 CIRANDA_API ciranda_operation* ciranda_operation_retain(const ciranda_operation* operation) CIRANDA_NOEXCEPT;
 
-/* Calls `callback` once, as ciranda_request.callback is called, when the operation is done, or if it is done already:
- * for callers that wait briefly first. The handle may be released meanwhile. Returns CIRANDA_OK; or
- * CIRANDA_INVALID_ARGUMENT in a callback, for the callback's own operation, or CIRANDA_INTERNAL (out of memory): then
- * it never runs. */
+/* Calls `callback` once when the operation is done, even if it is done already, in the same way as
+ * ciranda_request.callback. For callers that wait briefly first. The handle may be released meanwhile. Returns
+ * CIRANDA_OK. On failure `callback` never runs: CIRANDA_INVALID_ARGUMENT if called in a callback for the callback's own
+ * operation, or CIRANDA_INTERNAL if out of memory. */
 CIRANDA_API ciranda_status ciranda_operation_call_back(ciranda_operation* operation, ciranda_callback callback,
                                                        void* user_data) CIRANDA_NOEXCEPT;
 
 /* ---- more of process sets: since version 5 ----------------------------------------------------------------------- */
 
-/* Creates a process set by its own ranks only, all of which call this; the others need not. It has lane 0 only. It
- * lasts until the first of its ranks leaves it, by CIRANDA_REMOVE_PROCESS_SET with its number: of such a set each rank
- * submits that by itself, after its last call, and what it has called is still executed. `ranks`: ascending, this one
- * among them. `nth`: below 32768, the same on all of them, and new to the first of them. On CIRANDA_OK *process_set is
- * its number. Otherwise it is 0, and `message` holds the reason, as of ciranda_init(). */
+/* Creates a process set. All ranks of the set call this; other ranks need not. The set has lane 0 only. It lasts until
+ * the first of its ranks leaves it: each rank submits CIRANDA_REMOVE_PROCESS_SET with the set's number by itself, after
+ * its last call in the set; its earlier calls are still executed. `ranks`: ascending, including this rank. `nth`: below
+ * 32768, the same on all ranks of the set, and not used before by the lowest of them. On CIRANDA_OK *process_set is the
+ * set's number. Otherwise it is 0, and `message` holds the reason, as in ciranda_init(). */
 CIRANDA_API ciranda_status ciranda_form_process_set(ciranda_context* context, const int32_t* ranks, size_t ranks_count,
                                                     uint32_t nth, uint32_t* process_set, char* message,
                                                     size_t message_capacity) CIRANDA_NOEXCEPT;
 
 /* ---- shared memory: since version 5 ------------------------------------------------------------------------------ */
 
-/* A collective of all ranks, which blocks: zeroed memory for tensors that the ranks of a host combine in place, without
- * a copy. `n_bytes` may differ between ranks. If that is impossible (several hosts, no room in /dev/shm) it is private
- * memory, on all ranks alike: *is_shared, if not NULL, is 1 or 0. It outlives the context, until ciranda_free().
- * On CIRANDA_OK *memory is its address, aligned to 64 bytes. Otherwise it is NULL, and `message` holds the reason, as
- * of ciranda_init(). */
+/* Allocates zeroed memory for tensors that the ranks of a host combine in place, without a copy. A collective of all
+ * ranks, which blocks. `n_bytes` may differ between ranks. If memory cannot be shared (several hosts, no room in
+ * /dev/shm), all ranks get private memory: *is_shared, if not NULL, is 1 if it is shared, else 0. The memory outlives
+ * the context, until ciranda_free(). On CIRANDA_OK *memory is its address, aligned to 64 bytes. Otherwise *memory is
+ * NULL, and `message` holds the reason, as in ciranda_init(). */
 CIRANDA_API ciranda_status ciranda_allocate(ciranda_context* context, size_t n_bytes, void** memory, int* is_shared,
                                             char* message, size_t message_capacity) CIRANDA_NOEXCEPT;
 /* Frees memory of ciranda_allocate(), on this rank; NULL is allowed. No pending operation may use it. */
@@ -438,12 +440,12 @@ CIRANDA_API void ciranda_free(void* memory) CIRANDA_NOEXCEPT;
 
 /* ---- recordings: since version 5 --------------------------------------------------------------------------------- */
 
-/* A recording of the calls of this rank, of all threads and languages: the engine notes each call in memory of a fixed
- * size, for some tens of nanoseconds a call; the path of a call does not change. The setting CIRANDA_TIMELINE writes
+/* A recording of this rank's calls, from all threads and languages. The engine records each call in memory of a fixed
+ * size, which takes some tens of nanoseconds; the path of a call does not change. The setting CIRANDA_TIMELINE writes
  * the same to a file. */
 typedef struct ciranda_recording ciranda_recording;
 
-/* How the ranks agreed on a call, and so how it was executed. */
+/* How the ranks agreed on a call, which also determines how it was executed. */
 typedef int32_t ciranda_path;
 enum {
   CIRANDA_PATH_NONE = 0,     /* no agreement: it failed before */

@@ -27,7 +27,7 @@
 #include <utility>
 #include <vector>
 
-// Code that calls by a table (ciranda/table.h) has its own names, so that one program can contain both.
+// Code that calls through a table (ciranda/table.h) has a namespace of its own, so that one program can contain both.
 #ifdef CIRANDA_USE_TABLE
 #define CIRANDA_FACE_VERSION v1_by_table
 #else
@@ -37,7 +37,7 @@
 namespace ciranda {
 inline namespace CIRANDA_FACE_VERSION {
 
-// What the caller can do about an error: see the constants in ciranda.h.
+// The kinds of errors; the constants in ciranda.h say what the caller can do about each.
 enum class ErrorKind : std::int32_t {
   kInvalidArgument = CIRANDA_INVALID_ARGUMENT,
   kMismatch = CIRANDA_MISMATCH,
@@ -111,7 +111,7 @@ inline std::vector<std::int64_t> shape_of_rows(std::size_t n_values, const std::
   return shape;
 }
 
-// The collectives that a Group can be given to.
+// The collectives that accept a Group.
 enum class Collective : std::int32_t {
   kAllreduce = CIRANDA_ALLREDUCE,
   kAllgather = CIRANDA_ALLGATHER,
@@ -124,7 +124,7 @@ enum class Collective : std::int32_t {
   kScan = CIRANDA_SCAN,
 };
 
-// A name that is called again and again, as its caller keeps it: see ciranda_request.handle.
+// Kept by a caller for a name that it calls repeatedly: see ciranda_request.handle.
 class Handle {
  public:
   Handle() : handle_(ciranda_handle_new()) {}
@@ -137,9 +137,9 @@ class Handle {
   std::unique_ptr<ciranda_handle, Release> handle_;
 };
 
-// The ranks of a collective: all, or those of a process set; and the lane, which does not wait for other lanes. With
-// needs_all the call fails while a rank of the set has joined; all ranks must give the same. A handle saves looking the
-// name up.
+// The ranks of a collective (a process set, 0 for all ranks), and the lane, which does not wait for other lanes. With
+// needs_all, which must be the same on all ranks, the call fails if a rank of the set has joined. A handle saves the
+// look-up of the name.
 struct Place {
   std::uint32_t process_set = 0;
   std::uint32_t lane = 0;
@@ -147,8 +147,8 @@ struct Place {
   const Handle* handle = nullptr;
 };
 
-// Names identify a tensor across ranks and steps; an empty one is derived from the order of calls. Roots are ranks of
-// the world, also in a process set.
+// Names identify a tensor across ranks and steps; calls with an empty name are matched by their order. Roots are ranks
+// of the world, even in a process set.
 struct ReduceOptions {
   std::string name = {};
   ReduceOp op = ReduceOp::kSum;
@@ -176,7 +176,7 @@ struct BroadcastOptions {
   Place at = {};
 };
 
-// Row shapes are those of one element along dimension 0: {3} for an input of n x 3. Empty: a vector.
+// row_shape is the shape of one element along dimension 0: {3} for an input of n x 3, empty for a vector.
 struct GatherOptions {
   std::string name = {};
   std::vector<std::int64_t> row_shape = {};
@@ -326,14 +326,14 @@ class Operation {
   std::unique_ptr<ciranda_operation, Release> handle_;
 };
 
-// Results that the library allocated: of an allgather, reducescatter, alltoall, gather or scatter of a Group. The
-// values live as long as this.
+// Results that the library has allocated: of an allgather, reducescatter, alltoall, gather or scatter of a Group. The
+// values live as long as this object.
 class Results {
  public:
-  // Waits. Empty where the operation has no output: a gather's, on ranks other than the root.
+  // Waits for the operation. Has no values if the operation has no output, as a gather on ranks other than the root.
   explicit Results(Operation operation) : operation_(std::move(operation)) { operation_.wait(); }
 
-  // Of one tensor, by its index in the group. REQUIRES: a tensor of T.
+  // The result of one tensor, by its index in the group. REQUIRES: the tensor's type is T.
   template <typename T>
   std::span<const T> values(std::size_t index) const noexcept {
     const ciranda_output output = at(index);
@@ -347,7 +347,7 @@ class Results {
   std::span<const std::int64_t> received(std::size_t index) const noexcept {
     return values<std::int64_t>(count() / 2 + index);
   }
-  // An alltoall has two for each tensor.
+  // The number of outputs; an alltoall has two for each tensor.
   std::size_t count() const noexcept { return ciranda_operation_outputs_count(operation_.get()); }
 
  private:
@@ -360,16 +360,16 @@ class Results {
   Operation operation_;
 };
 
-// The same of one tensor.
+// The same for an operation on one tensor.
 template <typename T>
 class Gathered {
  public:
-  // Waits. REQUIRES: the operation of one tensor of T.
+  // Waits for the operation. REQUIRES: it has one tensor, of type T.
   explicit Gathered(Operation operation) : results_(std::move(operation)) {}
 
   std::span<const T> values() const noexcept { return results_.values<T>(0); }
   std::span<const std::int64_t> shape() const noexcept { return results_.shape(0); }
-  // The number of rows from each rank; empty unless it is an alltoall's.
+  // The number of rows from each rank; empty unless the operation is an alltoall.
   std::span<const std::int64_t> received() const noexcept { return results_.values<std::int64_t>(1); }
 
  private:
@@ -397,14 +397,14 @@ class Context {
     context_.reset(context);
   }
 
-  // The world that this process is in, also if other code has joined it; nothing outside one. The destructor of this
-  // does not leave it.
+  // The world that this process is in, even if other code has joined it; nullopt if it is in none. The destructor of
+  // the returned Context does not leave the world.
   static std::optional<Context> current() {
     ciranda_context* const found = ciranda_current();
     if (found == nullptr) return std::nullopt;
     return Context(found);
   }
-  // Until it is shut down, by any holder: then requests fail with kAborted.
+  // True until any holder shuts the context down; after that, requests fail with kAborted.
   bool is_open() const noexcept { return ciranda_context_is_open(context_.get()) != 0; }
 
   int rank() const noexcept { return ciranda_rank(context_.get()); }
@@ -414,7 +414,7 @@ class Context {
   int cross_rank() const noexcept { return ciranda_cross_rank(context_.get()); }
   int cross_size() const noexcept { return ciranda_cross_size(context_.get()); }
 
-  // REQUIRES: input and output of the same length, and equal or not overlapping.
+  // REQUIRES: input and output have the same length, and are equal or do not overlap.
   template <typename T>
   [[nodiscard]] Operation allreduce_async(std::span<const T> input, std::span<T> output,
                                           const ReduceOptions& options = {}) {
@@ -444,7 +444,7 @@ class Context {
     with_scan(std::span<T>(values), options, [this](const ciranda_request& request) { run(request); });
   }
 
-  // In place: on the root it is read, elsewhere written.
+  // In place: the values are read on the root, and written on all other ranks.
   template <typename T, std::size_t Extent>
   [[nodiscard]] Operation broadcast_async(std::span<T, Extent> values, const BroadcastOptions& options = {}) {
     return with_broadcast(std::span<T>(values), options,
@@ -456,11 +456,11 @@ class Context {
     with_broadcast(std::span<T>(values), options, [this](const ciranda_request& request) { run(request); });
   }
 
-  // --- into memory of the caller's. Repeating the same call is cheapest.
+  // --- into the caller's memory. Calls that are repeated are the fastest.
   // REQUIRES of all: values.size() is a multiple of the row's number of elements; the result does not overlap the
   // values.
 
-  // As long as the values of all ranks together.
+  // The result is as long as the values of all ranks together.
   template <typename T, std::size_t Extent, std::size_t ResultExtent>
   void allgather(std::span<T, Extent> values, std::span<std::remove_const_t<T>, ResultExtent> result,
                  const GatherOptions& options = {}) {
@@ -477,7 +477,7 @@ class Context {
       std::copy(gathered.values().begin(), gathered.values().end(), result.begin());
   }
 
-  // As long as this rank's part of the rows.
+  // The result is as long as this rank's part of the rows.
   template <typename T, std::size_t Extent, std::size_t ResultExtent>
   void reducescatter(std::span<T, Extent> values, std::span<std::remove_const_t<T>, ResultExtent> result,
                      const ReducescatterOptions& options = {}) {
@@ -489,8 +489,8 @@ class Context {
     run(reduction_for(CIRANDA_REDUCESCATTER, options, &tensor));
   }
 
-  // As long as the values, and possibly the same memory. All ranks contribute the same number, in equal parts, and all
-  // call this.
+  // The result is as long as the values, and may be the same memory. All ranks call this function, and contribute the
+  // same number of values, in equal parts.
   template <typename T, std::size_t Extent, std::size_t ResultExtent>
   void alltoall(std::span<T, Extent> values, std::span<std::remove_const_t<T>, ResultExtent> result,
                 const AlltoallOptions& options = {}) {
@@ -503,7 +503,7 @@ class Context {
     run(request);
   }
 
-  // --- with results that the library allocates: give the operation to Gathered<T>.
+  // --- with results that the library allocates: pass the operation to Gathered<T>.
   // REQUIRES of all: values.size() is a multiple of the row's number of elements.
 
   template <typename T>
@@ -518,7 +518,7 @@ class Context {
                                           [this](const ciranda_request& request) { return perform(request); }));
   }
 
-  // This rank's part of the rows of an allreduce.
+  // The result is this rank's part of the rows of an allreduce.
   template <typename T>
   [[nodiscard]] Operation reducescatter_async(std::span<const T> values, const ReducescatterOptions& options = {}) {
     return with_reducescatter(values, options, [this](const ciranda_request& request) { return submit(request); });
@@ -594,7 +594,7 @@ class Context {
 
   // --- several tensors at once
 
-  // Results that the library allocates: give the operation to Results.
+  // If the library allocates the results, pass the operation to Results.
   [[nodiscard]] Operation group_async(Collective collective, const Group& group, const GroupOptions& options = {}) {
     const bool in_place = collective == Collective::kAllreduce || collective == Collective::kBroadcast ||
                           collective == Collective::kReduce || collective == Collective::kScan;
@@ -612,12 +612,12 @@ class Context {
     return Results(group_async(collective, group, options));
   }
 
-  // --- between two ranks: one sends, the other receives. Several between the same two need names, or the same order on
-  // both.
+  // --- between two ranks: one sends, the other receives. Several transfers between the same two ranks need names, or
+  // the same order on both ranks.
 
   template <typename T, std::size_t Extent>
   [[nodiscard]] Operation send_async(std::span<T, Extent> values, std::int32_t to, const std::string& name = {}) {
-    // Only read: the sender is the root of the pair.
+    // The memory is only read, since the sender is the root of the pair.
     auto* memory = const_cast<std::remove_const_t<T>*>(values.data());
     return transfer(std::span(memory, values.size()), to, rank(), name);
   }
@@ -652,15 +652,15 @@ class Context {
 
   // --- process sets
 
-  // By all ranks of the world, with the same ranks, ascending. The number of the new set.
+  // Returns the number of the new set. All ranks of the world call this with the same ranks, ascending.
   std::uint32_t add_process_set(const std::vector<std::int64_t>& ranks) {
     return static_cast<std::uint32_t>(value_of(change_sets(CIRANDA_ADD_PROCESS_SET, ranks)));
   }
-  // By all ranks of the world: pending calls of the set fail. Of a formed set by each of its ranks, after its last
-  // call.
+  // All ranks of the world call this; pending calls of the set fail. For a formed set, each of its ranks calls this by
+  // itself, after its last call in the set.
   void remove_process_set(std::uint32_t process_set) { change_sets(CIRANDA_REMOVE_PROCESS_SET, {process_set}).wait(); }
-  // By the set's own ranks only, ascending, this one among them; `nth` is the same on all, and new to the first of
-  // them.
+  // Returns the number of the new set. Only the ranks of the set call this. `ranks`: ascending, including this rank.
+  // `nth`: the same on all of them, and not used before by the lowest.
   std::uint32_t form_process_set(const std::vector<std::int32_t>& ranks, std::uint32_t nth) {
     std::uint32_t formed = 0;
     std::string message(4096, '\0');
@@ -669,7 +669,7 @@ class Context {
     if (status != CIRANDA_OK) throw Error(status, message.c_str());
     return formed;
   }
-  // Ascending; empty if there is no such set.
+  // The ranks of a process set, ascending; empty if there is no such set.
   std::vector<std::int32_t> ranks_of(std::uint32_t process_set) const {
     std::vector<std::int32_t> ranks(ciranda_process_set_ranks(context_.get(), process_set, nullptr, 0));
     ciranda_process_set_ranks(context_.get(), process_set, ranks.data(), ranks.size());
@@ -698,7 +698,7 @@ class Context {
 
   explicit Context(ciranda_context* found) noexcept : context_(found, End{false}) {}
 
-  // Returns when it is done. Empty if it has neither a value nor a result that the library allocated.
+  // Returns when the request is done. Empty if it has neither a value nor a result that the library has allocated.
   Operation perform(const ciranda_request& request) {
     ciranda_operation* handle = nullptr;
     const ciranda_status status = ciranda_run(context_.get(), &request, &handle);
@@ -707,7 +707,7 @@ class Context {
     if (status != CIRANDA_OK) throw Error(status, "ciranda_run refused the request");
     return operation;
   }
-  // Its result, if any, is lost.
+  // As perform(), without returning a result.
   void run(const ciranda_request& request) { perform(request); }
 
   template <typename T, typename Perform>
@@ -789,12 +789,12 @@ class Context {
 
   // The shape of contiguous rows.
   struct Rows {
-    std::int64_t length;              // of a vector
-    std::vector<std::int64_t> shape;  // of all else
+    std::int64_t length;              // the shape of a vector
+    std::vector<std::int64_t> shape;  // the shape of all other tensors
 
     std::size_t n_rows() const noexcept { return static_cast<std::size_t>(shape.empty() ? length : shape.front()); }
 
-    // REQUIRES: this lives as long as the tensor.
+    // REQUIRES: this object outlives the returned tensor.
     template <typename T>
     ciranda_tensor tensor(std::span<const T> values, const std::vector<std::int64_t>& splits = {},
                           T* output = nullptr) const noexcept {
@@ -818,7 +818,7 @@ class Context {
     return ciranda_process_set_ranks(context_.get(), place.process_set, nullptr, 0);
   }
 
-  // This rank's number of rows of a reducescatter.
+  // The number of rows that this rank gets from a reducescatter.
   std::size_t n_own_of(std::size_t n_rows, const Place& place) const {
     const std::size_t n_ranks = n_ranks_at(place);
     auto self = static_cast<std::size_t>(rank());
@@ -866,7 +866,7 @@ class Context {
 // Memory for tensors that the ranks of a host combine in place, without a copy: see ciranda_allocate(). Zeroed.
 class SharedMemory {
  public:
-  // A collective of all ranks, whose sizes may differ.
+  // A collective of all ranks; `n_bytes` may differ between ranks.
   SharedMemory(Context& world, std::size_t n_bytes) : n_bytes_(n_bytes) {
     void* memory = nullptr;
     int is_shared = 0;
@@ -878,12 +878,12 @@ class SharedMemory {
     is_shared_ = is_shared != 0;
   }
 
-  // The elements that fit. REQUIRES: a trivial type.
+  // The memory as elements of T. REQUIRES: T is trivial.
   template <typename T>
   std::span<T> values() const noexcept {
     return {static_cast<T*>(memory_.get()), n_bytes_ / sizeof(T)};
   }
-  // Otherwise it is private memory, on all ranks alike.
+  // If false, all ranks have private memory.
   bool is_shared() const noexcept { return is_shared_; }
 
  private:

@@ -1,17 +1,16 @@
-/* table.h: the functions of ciranda.h as a table, for a library that is loaded into a process that has an engine
- * already.
+/* table.h: the functions of ciranda.h as a table, for a library that is loaded into a process with an engine.
  *
- * A binding of a framework must not link libciranda: that is a second engine, which shares no world with the one of
- * `import ciranda` or of another binding. It links nothing, gets the table of the process's engine, and calls by it. In
- * one file of the binding:
+ * A binding of a framework must not link libciranda: that would be a second engine, which shares no world with the
+ * engine of `import ciranda` or of another binding. Instead, the binding gets the table of the process's engine, and
+ * calls the engine through it. In one file of the binding:
  *
  *   #define CIRANDA_USE_TABLE
  *   #include <ciranda/table.h>
  *   CIRANDA_DEFINE_TABLE
  *
- * In the others: the first two lines (or -DCIRANDA_USE_TABLE for all). Then ciranda_submit() and all other names of
- * ciranda.h, and of ciranda.hpp included behind this, mean the functions of the table, once ciranda_use_table() has
- * accepted one. Where the table is:
+ * In the other files: the first two lines (or -DCIRANDA_USE_TABLE for all). Once ciranda_use_table() has accepted a
+ * table, ciranda_submit() and all other names of ciranda.h, and of ciranda.hpp if included after this header, call the
+ * functions of the table. Sources of the table:
  *
  *   Python: `ciranda.get_c_table()`, a capsule of the name CIRANDA_TABLE_CAPSULE; `ciranda.get_c_table_address()`, its
  *           address as a number, for ctypes.

@@ -1,4 +1,4 @@
-// Call: one request of a framework, from its submission to the call that reports its outcome to the framework.
+// Call: one request of a framework, from its submission until its outcome has been reported to the framework.
 //
 //   struct Allreduce {                                   // the framework's tensors, and its completion callback
 //     TF_Tensor* tensor;
@@ -9,10 +9,10 @@
 //
 // Ownership: the held object lives until end() has returned, and is then destroyed; until then the memory of the
 // request's tensors must be valid, which holding the tensors ensures.
-// Threads: submit() from any. end() runs on a thread of the engine, or in submit(), also before that returns. See
-// ciranda_request.callback for what it may do there.
-// Failure: every failure is reported to end(), also that there is no world. An exception from end() is not propagated:
-// it is reported on standard error and counted, since the framework can no longer be informed of that call.
+// Threads: any thread may call submit(). end() runs on a thread of the engine or inside submit(), possibly before
+// submit() returns. end() may do what ciranda_request.callback allows.
+// Failure: every failure is passed to end(), even that there is no world. An exception of end() is not propagated: it
+// is reported on standard error and counted, since the framework can no longer be told the outcome.
 #pragma once
 
 #include <ciranda/table.h>
@@ -37,16 +37,16 @@ struct Outcome {
   const ciranda_operation* operation;  // null if the engine did not accept the request
 };
 
-// An operation kept beyond end(): a framework's tensors may use the memory of its outputs until this is gone.
+// Keeps an operation beyond end(): while this object lives, a framework's tensors may use the operation's outputs.
 class Kept {
  public:
   Kept() = default;
-  // Null where there is no operation, or no memory.
+  // get() is null if there is no operation, or no memory for the reference.
   explicit Kept(const Outcome& outcome) : operation_(ciranda_operation_retain(outcome.operation)) {}
 
   const ciranda_operation* get() const noexcept { return operation_.get(); }
 
-  // Output `index`; all zero if there is none.
+  // The output at `index`; all zero if there is none.
   ciranda_output output(std::size_t index) const {
     ciranda_output found{};
     if (operation_) (void)ciranda_operation_output(operation_.get(), index, &found);
@@ -92,7 +92,7 @@ class Call {
     }
   }
 
-  // The ciranda_callback. Owns the call once the engine has accepted the request.
+  // The ciranda_callback. It owns the call once the engine has accepted the request.
   static void done(const ciranda_operation* operation, void* user_data) noexcept {
     const std::unique_ptr<Call> call(static_cast<Call*>(user_data));
     call->end({ciranda_operation_status(operation), ciranda_operation_message(operation), operation});
@@ -101,14 +101,14 @@ class Call {
  private:
   static void tell(const char* what) noexcept {
     ++counts.thrown;
-    std::fprintf(stderr, "ciranda: what a framework does when a call has ended threw an exception: %s\n", what);
+    std::fprintf(stderr, "ciranda: a framework's completion function threw an exception: %s\n", what);
   }
 
   std::unique_ptr<Held> held_;
 };
 
-// Submits `request` to that context, which may have been shut down. Its callback and user_data are set here; it may
-// point into the held object.
+// Submits `request` to `context`, which may have been shut down. Sets the request's callback and user_data. The request
+// may point into the held object.
 template <Ends Held>
 void submit(ciranda_context* context, std::unique_ptr<Held> held, ciranda_request request) {
   auto call = std::make_unique<Call<Held>>(std::move(held));
@@ -126,8 +126,8 @@ void submit(ciranda_context* context, std::unique_ptr<Held> held, ciranda_reques
   }
 }
 
-// The same, but this thread first waits for the end, for `seconds` at most: a call that ends by then wakes no thread,
-// and end() has run when this returns. For a single call whose framework would wait for it anyway.
+// The same, but this thread first waits for the end, for `seconds` at most. If the call ends by then, no thread has to
+// be woken, and end() has run when this function returns. For a single call whose framework would wait for it anyway.
 template <Ends Held>
 void submit_and_look(ciranda_context* context, std::unique_ptr<Held> held, ciranda_request request, double seconds) {
   auto call = std::make_unique<Call<Held>>(std::move(held));
@@ -145,7 +145,7 @@ void submit_and_look(ciranda_context* context, std::unique_ptr<Held> held, ciran
   } else {
     Call<Held>* given = call.release();
     if (ciranda_operation_call_back(operation, &Call<Held>::done, given) != CIRANDA_OK) {
-      (void)ciranda_wait(operation);  // out of memory; the held object must live until then
+      (void)ciranda_wait(operation);  // out of memory for a callback; the held object must outlive the operation
       Call<Held>::done(operation, given);
     }
   }

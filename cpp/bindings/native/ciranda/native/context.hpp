@@ -1,5 +1,6 @@
-// Context: the current world of this process, held during a call. The caller of a plug-in (a graph, a compiled program)
-// may outlive a world: look it up at each call, and cache neither rank nor size. Operation: a reference to one.
+// Context: a reference to the current world of this process, held during a call. The caller of a plug-in (a graph, a
+// compiled program) may outlive a world: create a Context for each call, and cache neither rank nor size.
+// Operation: a reference to an operation.
 #pragma once
 
 #include <ciranda/table.h>
@@ -19,7 +20,7 @@ inline namespace CIRANDA_NATIVE_VERSION {
 
 inline constexpr const char* kNotInitialized = "Ciranda has not been initialized; call init() first.";
 
-// Threads: any, one at a time. Null, and false, if the process is in no world.
+// Null, and false, if the process is in no world. Threads: any, one at a time.
 class Context {
  public:
   Context() : context_(ciranda_current()) {}
@@ -39,12 +40,12 @@ struct Release {
 };
 using Operation = std::unique_ptr<ciranda_operation, Release>;
 
-// Why a request has failed; null: the engine has made no operation for it.
+// The reason of a failed request. `operation` is null if the engine has made none for it.
 inline const char* failure_of(const Operation& operation) {
   return operation ? ciranda_operation_message(operation.get()) : "the engine could not take in the request";
 }
 
-// The number from ciranda.process_sets.id_of(): a process set with a lane, and whether the call needs all ranks.
+// Decodes a number of ciranda.process_sets.id_of(): the process set, the lane, and whether the call needs all ranks.
 inline void take_process_set(std::uint64_t number, ciranda_request& request) {
   request.process_set = static_cast<std::uint32_t>(number);
   request.lane = static_cast<std::uint32_t>(number >> 32) & 0x7fffffff;

@@ -1,7 +1,7 @@
-// looks: values inside a compiled program, at which Python looks in the program's first runs.
+// looks: lets Python see values inside a compiled program during its first runs.
 //
-// A look is a step of the program, with a name and tensors. Python's function is called with them until it has seen
-// enough; from then on the step costs a look-up of its name. `ciranda._frameworks.looks` is the other side.
+// A look is a step of the program, with a name and tensors. The step calls a function of Python with these until Python
+// ends the look; from then on the step only costs a search for its name. `ciranda._frameworks.looks` is Python's side.
 #pragma once
 
 #include <ciranda/table.h>
@@ -15,12 +15,12 @@
 
 namespace ciranda::native {
 
-// Python's function: takes the name and the tensors' addresses. CIRANDA_OK, or the reason in `message`, which it ends
-// with NUL within `message_capacity` bytes.
+// Python's function: takes the name and the tensors' addresses. Returns CIRANDA_OK, or an error with the reason in
+// `message`, of at most `message_capacity` bytes including the final NUL.
 using Look = ciranda_status (*)(const char* name, std::size_t count, const void* const* data, char* message,
                                 std::size_t message_capacity);
 
-// Threads: any. The function is called by the thread that runs the step, which may wait there for other ranks.
+// Threads: any. The thread that runs the step calls the function, which may wait for other ranks.
 class Looks {
  public:
   struct Outcome {
@@ -36,7 +36,7 @@ class Looks {
     const std::lock_guard guard(lock_);
     ended_.insert(name);
   }
-  // Looks again at all that has ended, as in another world.
+  // Reactivates all ended looks, as needed in another world.
   void restart() {
     const std::lock_guard guard(lock_);
     ended_.clear();
@@ -63,7 +63,7 @@ class Looks {
   Look look_ = nullptr;
 };
 
-// Those of this library.
+// The looks of this shared library.
 inline Looks& looks() {
   static Looks all;
   return all;
@@ -71,7 +71,7 @@ inline Looks& looks() {
 
 }  // namespace ciranda::native
 
-// Defines the functions by which Python has them, in one file of a library.
+// Defines the functions by which Python controls the looks. Use it in one file of a library.
 #define CIRANDA_DEFINE_LOOKS                                                                                    \
   extern "C" CIRANDA_API void ciranda_plugin_look_by(ciranda::native::Look look) {                              \
     ciranda::native::looks().use(look);                                                                         \

@@ -1,7 +1,7 @@
-// plugin: the functions that the shared library of a binding exports. `ciranda._frameworks.plugin` loads and opens it;
-// its other exports are private to the binding's Python.
+// plugin: the functions that the shared library of every binding exports. `ciranda._frameworks.plugin` loads and opens
+// the library; its other exports are private to the binding's Python code.
 //
-// One file of it has CIRANDA_DEFINE_TABLE, and defines these.
+// One file of the library has CIRANDA_DEFINE_TABLE, and defines these functions.
 #pragma once
 
 #include <ciranda/table.h>
@@ -11,8 +11,9 @@
 
 extern "C" {
 
-// Takes the engine's functions, finds the framework's and registers with it; once in a process. `framework_version` is
-// for messages. CIRANDA_OK, or the reason in `message`, cut to `message_capacity` bytes including the final NUL.
+// Takes the engine's functions from `table`, finds the framework's functions, and registers with the framework; once in
+// a process. `framework_version` is for messages. Returns CIRANDA_OK, or an error with the reason in `message`, cut to
+// `message_capacity` bytes including the final NUL.
 CIRANDA_API ciranda_status ciranda_plugin_open(const ciranda_table* table, const char* framework_version, char* message,
                                                size_t message_capacity);
 

@@ -1,12 +1,12 @@
-// symbols: the functions of a framework that is loaded already, found by name. So one binary serves many versions,
-// which need not be installed when it is compiled, and reports missing functions when it is imported.
+// symbols: finds the functions of a loaded framework by name. So one binary serves many versions of the framework, none
+// of which is needed to compile it, and missing functions are reported when it is imported.
 //
 //   struct Symbols { TF_Tensor* (*new_tensor)(...); ... } symbols;
 //   const std::string problem = native::find_symbols(library, "TensorFlow", version,
 //                                                    {native::wanted("TF_NewTensor", symbols.new_tensor), ...});
 //
 // Threads: any; no state is kept.
-// Failure: as text, for the binding to raise when it is imported; "" on success.
+// Failure: a text, which the binding raises when it is imported; "" on success.
 #pragma once
 
 #include <dlfcn.h>
@@ -17,7 +17,7 @@
 
 namespace ciranda::native {
 
-// One function to be found, and the place of its address.
+// The name of a function, and where to store its address.
 struct Wanted {
   const char* name;
   void** address;
@@ -30,11 +30,11 @@ Wanted wanted(const char* name, Function*& where) {
   return {name, reinterpret_cast<void**>(&where)};
 }
 
-// The handle of a library that is loaded already, for dlsym(); never loads one. Null if it is not in the process.
-// It need not be closed as long as the library stays loaded.
+// The handle of a loaded library, for dlsym(). Null if the library is not loaded; it is never loaded here. The handle
+// need not be closed as long as the library stays loaded.
 inline void* loaded_library(const char* name) { return dlopen(name, RTLD_LAZY | RTLD_NOLOAD); }
 
-// Looks all of them up: writes the address of each, or null; the result names the missing ones.
+// Looks up all functions, and writes the address of each, or null. Returns an error that names the missing ones, or "".
 inline std::string find_symbols(void* library, const std::string& framework, const std::string& version,
                                 std::initializer_list<Wanted> all) {
   const std::string who = "framework " + framework + " version " + version;

@@ -1,11 +1,11 @@
-// tables: a framework's own numbers for the engine's element types and status codes.
+// tables: a framework's numbers for the engine's element types and status codes.
 //
 //   constexpr native::DtypeTable<TF_DataType> kDtypes({{CIRANDA_BOOL, TF_BOOL}, {CIRANDA_UINT8, TF_UINT8}, ...});
 //   constexpr native::StatusTable<TF_Code> kCodes({{CIRANDA_OK, TF_OK}, ...});
 //
-// A table has one row for each of the engine's numbers, in their order; std::nullopt if the framework has none. A table
-// that is too short, too long or out of order does not compile, so additions to the engine's enums are not forgotten
-// here.
+// A table has one row for each of the engine's numbers, in their order, with std::nullopt if the framework has no
+// counterpart. A table that is too short, too long or out of order does not compile, so additions to the engine's enums
+// are not forgotten here.
 #pragma once
 
 #include <ciranda/table.h>
@@ -35,7 +35,7 @@ class Table {
     }
   }
 
-  // std::nullopt for a number that is out of range, or that the framework lacks.
+  // The framework's counterpart of `ours`; std::nullopt if there is none, or `ours` is out of range.
   constexpr std::optional<Theirs> theirs(std::int32_t ours) const {
     if (ours < 0 || static_cast<std::size_t>(ours) >= kRows) return std::nullopt;
     return theirs_[static_cast<std::size_t>(ours)];
@@ -56,7 +56,7 @@ class Table {
 template <typename Theirs>
 using DtypeTable = Table<Theirs, CIRANDA_COMPLEX128 + 1>;
 
-// For the status codes of completed operations: without CIRANDA_PENDING.
+// Has the status codes of completed operations, so not CIRANDA_PENDING.
 template <typename Theirs>
 using StatusTable = Table<Theirs, CIRANDA_INTERNAL + 1>;
 
