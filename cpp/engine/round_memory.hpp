@@ -1,4 +1,4 @@
-// RoundMemory: where each member's contribution to a direct round lies in the shared memory (agree/round_places.hpp
+// RoundMemory: where each member's contribution to a direct round lies in the shared memory (agree/round_rooms.hpp
 // gives its size).
 //
 // Each member's area has two halves, used by even and odd rounds. Writing is safe: every member has reached round n-1,
