@@ -56,9 +56,8 @@ std::unique_ptr<RunningCollective> shm_allreduce_two_shot(const Launch& launch);
 std::unique_ptr<RunningCollective> direct_allreduce_one_shot(const Launch& launch);
 
 // Rank r receives slice r of every block from all others, reduces it in rank order, and sends the result to all. Blocks
-// are
-// pipelined: the slices of block b + 1 travel while block b is reduced and its results travel. segment_bytes: a rank's
-// share of one block. REQUIRES: if it rounds, it rounds each rank's inputs.
+// are pipelined: the slices of block b + 1 travel while block b is reduced and its results travel. segment_bytes: a
+// rank's share of one block. REQUIRES: if it rounds, it rounds each rank's inputs.
 std::unique_ptr<RunningCollective> direct_allreduce_two_shot(const Launch& launch);
 
 // For ranks on several hosts, some with several ranks. A host combines its own inputs first, to one or a few parts
