@@ -16,19 +16,19 @@
 namespace ciranda {
 namespace {
 
-constexpr DeviceType kDevice{200};
-constexpr DeviceType kOther{201};
+constexpr DeviceType kFakeDevice{200};
+constexpr DeviceType kOtherDevice{201};
 
 // What the backends of the two devices were asked for.
-std::vector<std::string>& asked() {
-  static std::vector<std::string> asked;
-  return asked;
+std::vector<std::string>& asked_of_backends() {
+  static std::vector<std::string> what;
+  return what;
 }
 
 // Is done at the first step, so it can be given up before.
 class FakeCollective final : public RunningCollective {
  public:
-  ~FakeCollective() override { asked().emplace_back("destroy"); }
+  ~FakeCollective() override { asked_of_backends().emplace_back("destroy"); }
   Progress step() override { return Progress::kDone; }
   std::vector<int> awaited() const override { return {}; }
 };
@@ -37,22 +37,23 @@ class FakeBackend final : public Backend {
  public:
   explicit FakeBackend(std::string name) : name_(std::move(name)) {}
   std::unique_ptr<RunningCollective> start(const Plan& plan) override {
-    asked().push_back("start " + name_ + ", " + std::to_string(plan.n_bytes) + " bytes " + to_string(plan.place));
+    asked_of_backends().push_back("start " + name_ + ", " + std::to_string(plan.n_bytes) + " bytes " +
+                                  to_string(plan.place));
     return std::make_unique<FakeCollective>();
   }
-  void abort() override { asked().push_back("abort " + name_); }
+  void abort() override { asked_of_backends().push_back("abort " + name_); }
 
  private:
   std::string name_;
 };
 
-constexpr std::array kRows{
+constexpr std::array kFakeRows{
     BackendRow{
-        .memory = kDevice,
+        .memory = kFakeDevice,
         .name = "fake",
         .make = [](Mesh&, const Config&) -> std::unique_ptr<Backend> { return std::make_unique<FakeBackend>("fake"); }},
     BackendRow{.memory = DeviceType{202}, .name = "only staged"},
-    BackendRow{.memory = kOther,
+    BackendRow{.memory = kOtherDevice,
                .name = "other",
                .make = [](Mesh&, const Config&) -> std::unique_ptr<Backend> {
                  return std::make_unique<FakeBackend>("other");
@@ -61,7 +62,7 @@ constexpr std::array kRows{
 
 class DataPlaneTest : public ::testing::Test {
  protected:
-  DataPlaneTest() { asked().clear(); }
+  DataPlaneTest() { asked_of_backends().clear(); }
 
   // A sum of three numbers, all of this one rank, times 2.
   void enqueue(const Place& place) {
@@ -87,7 +88,7 @@ class DataPlaneTest : public ::testing::Test {
   Recorder recorder_;
   Logger logger_{0, LogLevel::kWarning};
   InFlight in_flight_{memory_, recorder_};
-  DataPlane data_{*mesh_, in_flight_, {*mesh_, {}, kRows}, 0, logger_};
+  DataPlane data_{*mesh_, in_flight_, {*mesh_, {}, kFakeRows}, 0, logger_};
   std::vector<std::shared_ptr<Operation>> operations_;
   std::array<float, 3> values_{1, 2, 3};
 };
@@ -95,33 +96,33 @@ class DataPlaneTest : public ::testing::Test {
 TEST_F(DataPlaneTest, APlanGoesToTheBackendOfItsMemory) {
   enqueue({});
   EXPECT_TRUE(step());
-  EXPECT_TRUE(asked().empty());
+  EXPECT_TRUE(asked_of_backends().empty());
   EXPECT_EQ(values_, (std::array<float, 3>{2, 4, 6}));
-  for (const DeviceType type : {kOther, kDevice}) {
+  for (const DeviceType type : {kOtherDevice, kFakeDevice}) {
     enqueue({type, 3, nullptr});
     EXPECT_TRUE(step());
     EXPECT_FALSE(operations_.back()->is_done());
     EXPECT_TRUE(step());
     EXPECT_TRUE(operations_.back()->is_done());
   }
-  EXPECT_EQ(asked(), (std::vector<std::string>{"start other, 12 bytes on device 3 of type 201", "destroy",
-                                               "start fake, 12 bytes on device 3 of type 200", "destroy"}));
+  EXPECT_EQ(asked_of_backends(), (std::vector<std::string>{"start other, 12 bytes on device 3 of type 201", "destroy",
+                                                           "start fake, 12 bytes on device 3 of type 200", "destroy"}));
   EXPECT_EQ(values_, (std::array<float, 3>{2, 4, 6}));
 }
 
 TEST_F(DataPlaneTest, AnEntryThatIsGivenUpEndsAllBackends) {
   enqueue({});
   EXPECT_TRUE(step());
-  enqueue({kDevice, 0, nullptr});
+  enqueue({kFakeDevice, 0, nullptr});
   enqueue({});
   EXPECT_TRUE(step());
-  asked().clear();
+  asked_of_backends().clear();
   data_.give_up_from(2, Status::aborted("the last"));  // not what is running
-  EXPECT_TRUE(asked().empty());
+  EXPECT_TRUE(asked_of_backends().empty());
   EXPECT_FALSE(operations_[1]->is_done());
   EXPECT_EQ(operations_[2]->status().message(), "the last");
   data_.give_up_from(1, Status::aborted("all"));
-  EXPECT_EQ(asked(), (std::vector<std::string>{"abort fake", "abort other", "destroy"}));
+  EXPECT_EQ(asked_of_backends(), (std::vector<std::string>{"abort fake", "abort other", "destroy"}));
   EXPECT_EQ(operations_[1]->status().message(), "all");
 }
 
