@@ -40,15 +40,15 @@ MOST_CALLED_BACK = 2.0  # of the time of the same calls waited for; 1.1 to 1.3, 
 LEAST_BESIDE_WORK = 2.0  # of the peer's mean time over Ciranda's
 _WHAT = ["--peers", PEER, "--sizes", "1K,256K,4M,16M", "--iterations", "2000"]
 
-Place = tuple[str, int]  # how far apart the cores were, and bytes
-Ratios = dict[Place, float]
+Case = tuple[str, int]  # how far apart the cores were, and bytes
+Ratios = dict[Case, float]
 
 
 @dataclass(frozen=True)
 class Held:
     """A ratio, and the baseline's, where it has one."""
 
-    place: Place
+    case: Case
     ratio: float
     baseline: float | None
 
@@ -59,11 +59,11 @@ class Held:
     def __str__(self) -> str:
         before = "none yet" if self.baseline is None else f"{self.baseline:.1f}x"
         verdict = "LOST" if self.is_lost else ""
-        return f"{name_of(self.place):<26} {self.ratio:>8.1f}x {before:>10}  {verdict}".rstrip()
+        return f"{name_of(self.case):<26} {self.ratio:>8.1f}x {before:>10}  {verdict}".rstrip()
 
 
-def name_of(place: Place) -> str:
-    distance, n_bytes = place
+def name_of(case: Case) -> str:
+    distance, n_bytes = case
     return f"allreduce {format_size(n_bytes)}, {distance}"
 
 
@@ -80,17 +80,17 @@ def better_of(one: Ratios, other: Ratios) -> Ratios:
 
     Without what only one of them met: it has not been measured twice.
     """
-    return {place: max(ratio, other[place]) for place, ratio in one.items() if place in other}
+    return {case: max(ratio, other[case]) for case, ratio in one.items() if case in other}
 
 
 def hold(found: Ratios, baseline: Ratios) -> list[Held]:
     """Each ratio beside its baseline: that of another distance says nothing about it."""
-    return [Held(place, ratio, baseline.get(place)) for place, ratio in found.items()]
+    return [Held(case, ratio, baseline.get(case)) for case, ratio in found.items()]
 
 
 def never_met(found: Ratios) -> list[str]:
     """The distances of which there is nothing."""
-    return [distance for distance in (NEAR, FAR) if not any(place[0] == distance for place in found)]
+    return [distance for distance in (NEAR, FAR) if not any(case[0] == distance for case in found)]
 
 
 def baseline_file(folder: Path, cpu: str, cores: int) -> Path:
@@ -110,7 +110,7 @@ def read_baseline(path: Path) -> Ratios:
 
 def write_baseline(path: Path, machine: dict[str, Any], found: Ratios) -> None:
     """Keep it, to a tenth, beside what there was of distances that were not met."""
-    kept = {place: ratio for place, ratio in read_baseline(path).items() if place[0] in never_met(found)}
+    kept = {case: ratio for case, ratio in read_baseline(path).items() if case[0] in never_met(found)}
     by_distance: dict[str, dict[str, float]] = {}
     for (distance, n_bytes), ratio in sorted({**kept, **found}.items()):
         by_distance.setdefault(distance, {})[str(n_bytes)] = round(ratio, 1)
@@ -193,7 +193,7 @@ def main() -> int:
         print(f"# cores were never {distance}")
     lost = [each for each in held if each.is_lost]
     for each in lost:
-        print(f"guard: {name_of(each.place)}: more than {MOST_LOSS:g} times as long as it was beside {PEER}")
+        print(f"guard: {name_of(each.case)}: more than {MOST_LOSS:g} times as long as it was beside {PEER}")
     unnamed = exceeds("unnamed.py", "a call without a name, beside one with", MOST_UNNAMED)
     called_back = exceeds("called_back.py", "a callback, beside a wait", MOST_CALLED_BACK)
     beside_work = falls_behind_beside_work()

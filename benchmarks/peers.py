@@ -129,7 +129,7 @@ def environments_in(folder: Path, need_mpi4py: bool) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Place:
+class Network:
     """Where the ranks run: rank 0's address, what stands in front of each rank's command, and further settings."""
 
     address: str = "127.0.0.1"
@@ -138,14 +138,14 @@ class Place:
 
 
 def measure(
-    args: argparse.Namespace, peers: list[str], mpi: str, folder: str | None, place: Place = Place()
+    args: argparse.Namespace, peers: list[str], mpi: str, folder: str | None, network: Network = Network()
 ) -> dict[str, Any]:
     """One run: start the ranks, wait for them, read what rank 0 found."""
     with tempfile.TemporaryDirectory(prefix="ciranda-peers-") as scratch:
         names = [*peers, *([mpi] if folder else [])]
         command = python_rank(args, names, scratch) if args.cpp is None else cpp_rank(args, names, scratch)
         before = psutil.cpu_times()
-        codes = run_ranks(args.np, command, folder, place)
+        codes = run_ranks(args.np, command, folder, network)
         if any(codes):
             raise SystemExit(f"peers: a rank of the run with {mpi} failed: exit codes {codes}")
         found: dict[str, Any] = json.loads((Path(scratch) / "found.json").read_text())
@@ -155,25 +155,25 @@ def measure(
     return {"mpi": mpi, **found}
 
 
-def run_ranks(n: int, command: list[str], folder: str | None, place: Place) -> list[int]:
+def run_ranks(n: int, command: list[str], folder: str | None, network: Network) -> list[int]:
     """Start `command` as n ranks, with what they need to find each other; return the exit codes."""
     with tempfile.TemporaryDirectory(prefix="ciranda-peers-") as scratch:
         secret = secrets.token_hex(32)
         (Path(scratch) / "secret").touch(mode=0o600)
         (Path(scratch) / "secret").write_text(secret)
         job = secrets.token_hex(8)
-        store = _core.StoreServer([place.address], 0, secret, n, job)
+        store = _core.StoreServer([network.address], 0, secret, n, job)
         env = {
             **os.environ,
             "OMP_NUM_THREADS": "1",
-            "CIRANDA_STORE": f"{place.address}:{store.port}",
+            "CIRANDA_STORE": f"{network.address}:{store.port}",
             "CIRANDA_SECRET_FILE": f"{scratch}/secret",
             "CIRANDA_JOB": job,
             "CIRANDA_SIZE": str(n),
             "CIRANDA_HOST": "localhost",
-            **place.settings,
+            **network.settings,
         }
-        codes = [process.wait() for process in start(n, command, env, folder, place)]
+        codes = [process.wait() for process in start(n, command, env, folder, network)]
         store.close()
         return codes
 
@@ -212,12 +212,12 @@ def size_of(path: Path) -> int:
 
 
 def start(
-    n: int, command: list[str], env: dict[str, str], folder: str | None, place: Place
+    n: int, command: list[str], env: dict[str, str], folder: str | None, network: Network
 ) -> list[subprocess.Popen[bytes]]:
     """Start the ranks: by themselves, or under an MPI's mpiexec, unbound."""
     if folder is None:
         return [
-            subprocess.Popen([*place.enter.get(rank, ()), *command], env={**env, "CIRANDA_RANK": str(rank)})
+            subprocess.Popen([*network.enter.get(rank, ()), *command], env={**env, "CIRANDA_RANK": str(rank)})
             for rank in range(n)
         ]
     root = Path(folder).absolute()
@@ -235,7 +235,7 @@ def start(
         "CCL_WORKER_OFFLOAD": "0",
         "I_MPI_PIN": "0",
         "I_MPI_FABRICS": "shm",
-        **place.settings,
+        **network.settings,
     }
     return [subprocess.Popen([str(root / "bin" / "mpiexec"), "-n", str(n), *command], env=env)]
 

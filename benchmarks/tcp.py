@@ -98,9 +98,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 def over_loopback(args: argparse.Namespace) -> list[dict[str, Any]]:
     mpis: dict[str, str | None] = dict(text.split("=", 1) for text in args.mpi)
-    place = peers.Place(settings=_OVER_TCP)
+    network = peers.Network(settings=_OVER_TCP)
     return [
-        peers.measure(args, args.peers.split(",") if args.peers else [], mpi, folder, place)
+        peers.measure(args, args.peers.split(",") if args.peers else [], mpi, folder, network)
         for mpi, folder in (mpis or {"no MPI": None}).items()
     ]
 
@@ -122,7 +122,7 @@ def over_links(args: argparse.Namespace) -> list[dict[str, Any]]:
             rank: [*ends[rank // args.local], "env", *labels(f"host{rank // args.local}")] for rank in range(args.np)
         }
         settings = {"GLOO_SOCKET_IFNAME": wires[0], "CIRANDA_INTERFACE": ",".join(wires)}
-        place = peers.Place(address(0, 0), of_rank, settings)
+        network = peers.Network(address(0, 0), of_rank, settings)
         found = []
         for rate in args.rate or ["1gbit"]:
             for end, wire in limited:
@@ -134,11 +134,11 @@ def over_links(args: argparse.Namespace) -> list[dict[str, Any]]:
             what += f", {args.loss:g} lost" if args.loss else ""
             if args.run:
                 print(f"# {what}", flush=True)
-                if any(peers.run_ranks(args.np, [sys.executable, *args.run], None, place)):
+                if any(peers.run_ranks(args.np, [sys.executable, *args.run], None, network)):
                     raise SystemExit("tcp: a rank failed")
                 continue
             names = args.peers.split(",") if args.peers else []
-            found.append({"rate": rate, **peers.measure(args, names, what, None, place)})
+            found.append({"rate": rate, **peers.measure(args, names, what, None, network)})
         return found
     finally:
         for process in (*relays, *others):

@@ -40,9 +40,9 @@ ALLOWED: dict[str, frozenset[str]] = {
     "ciranda": frozenset(),
 }
 
-# What other layers may include of these; the rest is private. Who needs a backend takes it from the registry.
+# What other layers may include of these; the rest is private. Backends has the implementations.
 FACES: dict[str, frozenset[str]] = {
-    "backend": frozenset({"backend.hpp", "device.hpp", "registry.hpp"}),
+    "backend": frozenset({"backend.hpp", "backends.hpp", "candidate.hpp", "device.hpp", "registry.hpp"}),
 }
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "agree/round_places.hpp"
+#include "agree/round_rooms.hpp"
 #include "agree/sent_inputs.hpp"
 #include "agree/unnamed.hpp"
 

@@ -39,7 +39,7 @@ struct CoordinatorOptions {
   // in different orders wait for each other for ever; their calls fail when the warning is due.
   bool fails_other_orders = false;
 
-  bool has_buffers() const { return size == 2; }  // as for room_for() (agree/round_places.hpp)
+  bool has_buffers() const { return size == 2; }  // as for room_for() (agree/round_rooms.hpp)
 };
 
 }  // namespace ciranda

@@ -13,7 +13,7 @@ std::optional<DirectRound> DirectRounds::come(Direct by, PersistentOp& op, const
   // By messages, the others continue without a rank that joins, so it has missed rounds of the name.
   const bool is_in_memory = by == Direct::kInMemory;
   const bool may_come =
-      is_in_memory ? fits(request, *op.place_) : op.n_joins_ == calls_.n_joins() && !request.is_deferrable;
+      is_in_memory ? fits(request, *op.room_) : op.n_joins_ == calls_.n_joins() && !request.is_deferrable;
   if (!may_come) return std::nullopt;
   op.become(is_in_memory ? State::kInMemory : State::kByMessages);
   calls_.add(op, {ticket});
@@ -54,15 +54,15 @@ bool DirectRounds::come_late(PersistentOp& op, Ticket ticket) {
 void DirectRounds::open(PersistentOp& op, Direct direct) {
   if (direct == Direct::kNot) return close(op);
   if (direct == Direct::kByMessages) return begin(op, direct);
-  const auto room = room_for(*op.known_, op.first_dims_.get(), places_.has_buffers());
+  const auto room = room_for(*op.known_, op.first_dims_.get(), rooms_.has_buffers());
   if (room) open(op, *room);
 }
 
 bool DirectRounds::open(PersistentOp& op, const Room& room) {
-  if (!op.place_ || op.place_->n_bytes < room.n_bytes) op.place_ = places_.take(room);
-  if (!op.place_) return false;
-  op.place_->is_in_buffer = room.is_in_buffer;  // all members have finished the previous round
-  op.place_->n_exact_bytes = room.n_exact_bytes;
+  if (!op.room_ || op.room_->n_bytes < room.n_bytes) op.room_ = rooms_.take(room);
+  if (!op.room_) return false;
+  op.room_->is_in_buffer = room.is_in_buffer;  // all members have finished the previous round
+  op.room_->n_exact_bytes = room.n_exact_bytes;
   begin(op, Direct::kInMemory);
   return true;
 }
@@ -83,7 +83,7 @@ void DirectRounds::close(PersistentOp& op, std::vector<DirectRound>& to_close) {
 void DirectRounds::hand_over(PersistentOp& from, PersistentOp& to) {
   close(from);
   to.next_round_ = std::exchange(from.next_round_, 0);
-  to.place_ = std::exchange(from.place_, std::nullopt);
+  to.room_ = std::exchange(from.room_, std::nullopt);
 }
 
 std::optional<NoInputMessage> DirectRounds::cancel(PersistentOp& op, std::uint64_t round) {

@@ -1,5 +1,5 @@
 // DirectRounds: this rank's calls of names that the log has opened to *direct rounds*. A direct round is executed
-// without the log, if all ranks come to it (contribute). In memory (round_places.hpp) a rank does not report such a
+// without the log, if all ranks come to it (contribute). In memory (round_rooms.hpp) a rank does not report such a
 // call; a rank that does report its call closes the round first: avoid(). By messages (sent_inputs.hpp) a rank sends
 // its input to all ranks, which is also its report, and the log may answer it. In both, calls of a name stay paired,
 // and all ranks count the same rounds. Pure.
@@ -12,7 +12,7 @@
 #include "agree/messages.hpp"
 #include "agree/pending_calls.hpp"
 #include "agree/persistent_op.hpp"
-#include "agree/round_places.hpp"
+#include "agree/round_rooms.hpp"
 #include "call/call.hpp"
 #include "call/request.hpp"
 
@@ -21,7 +21,7 @@ namespace ciranda {
 // One direct round of a name.
 struct DirectRound {
   PersistentOp* op = nullptr;
-  RoundPlace place;  // in memory
+  ReservedRoom room;  // in memory
   std::uint64_t number = 0;
   const FirstDims* first_dims = nullptr;  // null if first dimensions cannot differ; valid while the round is pending
   std::uint32_t tag = 0;                  // identifies a call without a name; must be equal on all ranks
@@ -32,9 +32,9 @@ struct DirectRound {
 class DirectRounds {
  public:
   // `calls` outlives this object.
-  DirectRounds(RoundPlaces places, PendingCalls& calls) : places_(places), calls_(calls) {}
+  DirectRounds(RoundRooms rooms, PendingCalls& calls) : rooms_(rooms), calls_(calls) {}
 
-  bool has_buffers() const { return places_.has_buffers(); }
+  bool has_buffers() const { return rooms_.has_buffers(); }
 
   // --- a call
 
@@ -63,9 +63,9 @@ class DirectRounds {
   // Whether the next call of the name may come to a direct round.
   static bool is_open(const PersistentOp& op, Direct by) { return op.direct_ == by && op.is_idle(); }
   static DirectRound next(PersistentOp& op, Ticket ticket = kNoTicket) {
-    return {&op, op.place_.value_or(RoundPlace{}), op.next_round_, op.first_dims_.get(), 0, ticket};
+    return {&op, op.room_.value_or(ReservedRoom{}), op.next_round_, op.first_dims_.get(), 0, ticket};
   }
-  // All members open a name at the same position of the log, with the same signature. If no place in memory is left,
+  // All members open a name at the same position of the log, with the same signature. If no room in memory is left,
   // nothing changes, and the second overload returns false.
   void open(PersistentOp& op, Direct direct);
   bool open(PersistentOp& op, const Room& room);
@@ -80,7 +80,7 @@ class DirectRounds {
  private:
   void begin(PersistentOp& op, Direct direct);
 
-  RoundPlaces places_;
+  RoundRooms rooms_;
   PendingCalls& calls_;
 };
 

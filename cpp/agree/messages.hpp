@@ -135,7 +135,7 @@ struct PongMessage {};
 // How ranks execute the next call of a name without the log, in a direct round (direct_rounds.hpp).
 enum class Direct : std::uint8_t {
   kNot,
-  kInMemory,    // each rank writes its input to shared memory (round_places.hpp)
+  kInMemory,    // each rank writes its input to shared memory (round_rooms.hpp)
   kByMessages,  // each sends its input to all others (sent_inputs.hpp)
 };
 

@@ -21,7 +21,7 @@
 #include "agree/pending_calls.hpp"
 #include "agree/persistent_op.hpp"
 #include "agree/persistent_ops.hpp"
-#include "agree/round_places.hpp"
+#include "agree/round_rooms.hpp"
 #include "agree/unnamed_rounds.hpp"
 #include "base/status.hpp"
 #include "call/request.hpp"
@@ -71,14 +71,14 @@ class Participant {
   using Action = std::variant<Execute, Fail, Joined, End, Planned, Cancelled, Forgotten>;
 
   // `ops` outlives this object, and contains the lane's operations.
-  Participant(int rank, LaneId lane, PersistentOps& ops, RoundPlaces places = {0, 0})
+  Participant(int rank, LaneId lane, PersistentOps& ops, RoundRooms rooms = {0, 0})
       : rank_(rank),
         lane_(lane),
         ops_(ops),
         calls_(lane, ops),
         names_(lane, ops),
         held_(names_),
-        rounds_(places, calls_),
+        rounds_(rooms, calls_),
         unnamed_(ops.find_or_make(lane, ""), rounds_, calls_) {}
   Participant(const Participant&) = delete;  // its parts refer to each other
 

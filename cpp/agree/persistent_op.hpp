@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "agree/messages.hpp"
-#include "agree/round_places.hpp"
+#include "agree/round_rooms.hpp"
 #include "call/call.hpp"
 #include "call/request.hpp"
 
@@ -126,7 +126,7 @@ class PersistentOp : public std::enable_shared_from_this<PersistentOp> {
   Direct direct_ = Direct::kNot;  // as opened by the log; kNot once a call does not use a direct round
   std::uint64_t n_joins_ = 0;     // this rank's number of joins when the log opened the name
   std::uint64_t next_round_ = 0;  // counted for the cache id; the same on all ranks
-  std::optional<RoundPlace> place_;
+  std::optional<ReservedRoom> room_;
 };
 
 // A caller's pointer to the operation of a name that it calls again, so that later calls need not look the name up. It

@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "agree/round_places.hpp"
+#include "agree/round_rooms.hpp"
 
 namespace ciranda {
 

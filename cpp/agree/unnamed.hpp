@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "agree/round_places.hpp"
+#include "agree/round_rooms.hpp"
 #include "call/call.hpp"
 #include "call/request.hpp"
 

@@ -6,8 +6,8 @@ namespace ciranda {
 
 DirectRound UnnamedRounds::next(std::uint32_t signature, std::size_t n_bytes, std::uint64_t nth) const {
   DirectRound round = DirectRounds::next(op_);
-  round.place.n_exact_bytes = n_bytes;
-  round.place.is_in_buffer = goes_in_buffer(n_bytes, rounds_.has_buffers());
+  round.room.n_exact_bytes = n_bytes;
+  round.room.is_in_buffer = goes_in_buffer(n_bytes, rounds_.has_buffers());
   round.first_dims = signatures_.first_dims_of(signature);
   round.tag = static_cast<std::uint32_t>(nth * UnnamedSignatures::kMost + signature);
   return round;

@@ -1,8 +1,10 @@
 // NativeBackend: the backend of host memory, on the CPU. The table of algorithms lists the candidates. Among several
 // algorithms or segment sizes the settings choose, or the cost model, corrected by measured times of this job's calls.
+// It also has what no other backend does: the arena, inputs of all ranks combined here, and exchanged measurements.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -10,6 +12,7 @@
 #include <vector>
 
 #include "backend/backend.hpp"
+#include "backend/candidate.hpp"
 #include "backend/cost_model.hpp"
 #include "backend/native_options.hpp"
 #include "backend/online_autotuner.hpp"
@@ -19,6 +22,7 @@
 #include "collective/running_collective.hpp"
 #include "collective/scratch.hpp"
 #include "fuse/plan.hpp"
+#include "transport/arena.hpp"
 #include "transport/mesh.hpp"
 
 namespace ciranda {
@@ -28,12 +32,24 @@ class NativeBackend final : public Backend {
   // The mesh outlives the backend.
   NativeBackend(Mesh& mesh, NativeOptions options);
 
-  void use(SharedArena& arena) override;
   std::unique_ptr<RunningCollective> start(const Plan& plan) override;
-  void combine(const Plan& plan, std::span<const std::byte*> inputs) const override;
-  std::vector<std::uint64_t> news() const override { return autotuner_.news(); }
-  void conclude(std::span<const std::uint64_t> news_of_all) override { autotuner_.conclude(news_of_all); }
-  std::vector<Candidate> candidates(Collective collective, std::size_t n_bytes) const override;
+  void abort() override { mesh_.abandon(); }
+
+  // Uses this arena from the next plan on. All ranks of the mesh call this before the same plan. The arena outlives the
+  // backend.
+  void use(SharedArena& arena);
+
+  // Executes an allreduce of which this rank has all inputs, in rank order. An input may lie in the memory of the
+  // result. Advances the pointers.
+  void combine(const Plan& plan, std::span<const std::byte*> inputs) const;
+
+  // This rank's measurements, if a trial has ended; else empty. All ranks call news() at the same position in the log,
+  // when all earlier plans are done. Then all call conclude() with the news of all ranks, concatenated in rank order.
+  std::vector<std::uint64_t> news() const { return autotuner_.news(); }
+  void conclude(std::span<const std::uint64_t> news_of_all) { autotuner_.conclude(news_of_all); }
+
+  // All ways to execute a collective of n_bytes (of float32, if the type matters), with the chosen one marked.
+  std::vector<Candidate> candidates(Collective collective, std::size_t n_bytes) const;
 
  private:
   // A class of calls that are measured together: sizes above a power of two, up to the next. REQUIRES: n_bytes > 0.

@@ -2,18 +2,10 @@
 
 #include <array>
 
-#include "backend/native.hpp"
-
 namespace ciranda {
 namespace {
 
-std::unique_ptr<Backend> make_native(Mesh& mesh, const Config& config) {
-  return std::make_unique<NativeBackend>(mesh, native_options(config));
-}
-
-constexpr std::array kBackends{
-    BackendRow{.memory = DeviceType::kHost, .name = "native", .make = make_native},
-};
+constexpr std::array<BackendRow, 0> kBackends{};
 
 }  // namespace
 

@@ -1,4 +1,5 @@
-// The registry: one row for each type of memory, with its backend and its device.
+// The registry: one row for each type of device, with its memory and, if it has one, its backend. Host memory needs no
+// row: every lane has the native backend (backend/backends.hpp).
 //
 // A new device is a folder under backend/, which defines its row's functions, and the row. It needs a Device. It may
 // also have a Backend, for plans over its own memory (as over NCCL). Its tensors are staged in host memory if some rank
@@ -17,23 +18,15 @@
 namespace ciranda {
 
 struct BackendRow {
-  DeviceType memory;      // of the tensors that it executes
+  DeviceType memory;      // of the device
   std::string_view name;  // in messages
-  // Creates a backend for the ranks of one mesh, which outlives it. Null: all plans are over host memory.
+  // Creates a backend for the ranks of one mesh, which outlives it. Null: its tensors are always staged.
   std::unique_ptr<Backend> (*make)(Mesh& mesh, const Config& config) = nullptr;
-  // Null function: host memory, which needs no device. Null device: this machine has none, or no driver for it.
+  // Returns null if this machine has no such device, or no driver for it.
   Device* (*device)() = nullptr;
 };
 
-// The rows of this build; the host's is first.
+// The rows of this build.
 std::span<const BackendRow> all_backends();
-
-// Null if there is none.
-inline const BackendRow* find(std::span<const BackendRow> backends, DeviceType memory) {
-  for (const BackendRow& row : backends) {
-    if (row.memory == memory) return &row;
-  }
-  return nullptr;
-}
 
 }  // namespace ciranda

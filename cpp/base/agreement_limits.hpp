@@ -13,7 +13,7 @@ namespace ciranda {
 struct AgreementLimits {
   // --- direct rounds; the lowest rank's values count
 
-  // In shared memory: the input of one rank. Also limited by the room that there is (agree/round_places.hpp): 1 MiB
+  // In shared memory: the input of one rank. Also limited by the room that there is (agree/round_rooms.hpp): 1 MiB
   // with two ranks, which both read in one pass; 16 KiB otherwise, because ranks should divide the work on larger
   // inputs.
   std::size_t memory_bytes = 1 << 20;

@@ -7,7 +7,7 @@
 #include "capi/callers.hpp"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
-#include "capi/kept_place.hpp"
+#include "capi/kept_slot.hpp"
 #include "capi/translate.hpp"
 #include "capi/worlds.hpp"
 #include "ciranda/ciranda.h"
@@ -28,11 +28,11 @@ Status check_names(const Options& options) {
   return Status::ok_status();
 }
 
-// The program's place. Empty if its own settings give it another place than the environment: programs that it starts do
+// The program's slot. Empty if its own settings give it another slot than the environment: programs that it starts do
 // not inherit these settings.
-std::string inheritable_place(const GetEnv& get_env) {
-  const std::string place = place_of(get_env);
-  return place == place_of(environment()) ? place : std::string();
+std::string inheritable_slot(const GetEnv& get_env) {
+  const std::string slot = slot_of(get_env);
+  return slot == slot_of(environment()) ? slot : std::string();
 }
 
 Result<ciranda_context*> init(const ciranda_options* from) {
@@ -40,14 +40,13 @@ Result<ciranda_context*> init(const ciranda_options* from) {
   if (!options.ok()) return options.status();
   if (Status status = check_names(options.value()); !status.ok()) return status;
   const GetEnv get_env = environment_behind(options.value().settings);
-  const std::string place = inheritable_place(get_env);
-  if (const std::string why = why_taken(place); !why.empty()) return Status::invalid_argument("ciranda_init: " + why);
+  const std::string slot = inheritable_slot(get_env);
+  if (const std::string why = why_taken(slot); !why.empty()) return Status::invalid_argument("ciranda_init: " + why);
   Result<Config> config = read_config(get_env);
   if (!config.ok()) return config.status();
   if (Status status = refuse_one_by_accident(get_env); !status.ok()) return status;
   const std::uint64_t epoch = options.value().epoch;
-  return join_world(std::move(config).value(), epoch == CIRANDA_EPOCH_AUTO ? std::nullopt : std::optional(epoch),
-                    place);
+  return join_world(std::move(config).value(), epoch == CIRANDA_EPOCH_AUTO ? std::nullopt : std::optional(epoch), slot);
 }
 
 std::int32_t narrow(std::int64_t value) { return static_cast<std::int32_t>(value); }

@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "base/config.hpp"
-#include "capi/kept_place.hpp"
+#include "capi/kept_slot.hpp"
 #include "engine/engine.hpp"
 
 // Created and destroyed in capi/worlds.hpp. The engine lives as long as the context: after the world is left, it
@@ -20,7 +20,7 @@
 struct ciranda_context {
   ciranda::Config config;
   std::shared_ptr<ciranda::Engine> engine;
-  ciranda::capi::KeptPlace place;  // kept until the world is left
+  ciranda::capi::KeptSlot slot;  // kept until the world is left
   std::atomic<std::size_t> n_references{0};
   std::atomic<std::size_t> n_sessions{0};  // references of bindings that keep them until they end; included above
   std::atomic<bool> is_left{false};

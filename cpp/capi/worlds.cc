@@ -57,9 +57,9 @@ class BeingJoined {
     return taken;
   }
 
-  ciranda_context* open(Config config, std::unique_ptr<Engine> engine, const std::string& place) {
+  ciranda_context* open(Config config, std::unique_ptr<Engine> engine, const std::string& slot) {
     auto context = std::make_unique<ciranda_context>();
-    if (engine->size() > 1 && !place.empty()) context->place = KeptPlace(engine->rank(), place);
+    if (engine->size() > 1 && !slot.empty()) context->slot = KeptSlot(engine->rank(), slot);
     context->config = std::move(config);
     context->engine = std::move(engine);
     context->n_references = 2;  // the caller's, and that of `open`
@@ -97,13 +97,13 @@ void tell_references_left(const ciranda_context& context) {
 
 }  // namespace
 
-Result<ciranda_context*> join_world(Config config, std::optional<std::uint64_t> epoch, const std::string& place,
+Result<ciranda_context*> join_world(Config config, std::optional<std::uint64_t> epoch, const std::string& slot,
                                     const Engine::Interrupted& interrupted) {
   BeingJoined being_joined(here());
   if (Status status = refuse_other_engines(); !status.ok()) return status;
   auto engine = connect(config, being_joined.take_epoch(epoch), interrupted, &others_may_call);
   if (!engine.ok()) return engine.status();
-  return being_joined.open(std::move(config), std::move(engine).value(), place);
+  return being_joined.open(std::move(config), std::move(engine).value(), slot);
 }
 
 ciranda_context* current() {
@@ -130,7 +130,7 @@ void leave(ciranda_context& context) {
     context.is_left = true;
   }
   if (was_open) {
-    context.place.release();
+    context.slot.release();
     context.engine->shutdown();
     release(context);
     if (tells_references_left()) tell_references_left(context);

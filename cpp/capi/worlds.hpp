@@ -21,9 +21,9 @@
 namespace ciranda::capi {
 
 // Connects (see connect()). Returns the context, which is then the current one, with a reference. Without `epoch`, uses
-// the number after the highest that this process has tried. `place`: in a world of several ranks, it is kept until the
-// world is left (capi/kept_place.hpp); empty: no place is kept. REQUIRES: why_taken(place) is empty.
-Result<ciranda_context*> join_world(Config config, std::optional<std::uint64_t> epoch, const std::string& place,
+// the number after the highest that this process has tried. `slot`: in a world of several ranks, it is kept until the
+// world is left (capi/kept_slot.hpp); empty: no slot is kept. REQUIRES: why_taken(slot) is empty.
+Result<ciranda_context*> join_world(Config config, std::optional<std::uint64_t> epoch, const std::string& slot,
                                     const Engine::Interrupted& interrupted = nullptr);
 
 // The open world that was joined last, with a reference; null if no world is open.

@@ -27,18 +27,18 @@ std::vector<int> children_of(TreeShape shape, int position, int n) {
 }
 
 // The tree over some ranks, the first of which is its root.
-void add_place(TreePlace& place, TreeShape shape, const std::vector<int>& ranks, int rank) {
+void add_links(TreePosition& at, TreeShape shape, const std::vector<int>& ranks, int rank) {
   const auto position = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
   const int parent = parent_of(shape, position);
-  if (parent >= 0) place.parent = ranks[static_cast<std::size_t>(parent)];
+  if (parent >= 0) at.parent = ranks[static_cast<std::size_t>(parent)];
   for (const int child : children_of(shape, position, static_cast<int>(ranks.size()))) {
-    place.children.push_back(ranks[static_cast<std::size_t>(child)]);
+    at.children.push_back(ranks[static_cast<std::size_t>(child)]);
   }
 }
 
 }  // namespace
 
-TreePlace place_in_tree(TreeShape shape, const std::vector<int>& host_of, int root, int rank) {
+TreePosition position_in_tree(TreeShape shape, const std::vector<int>& host_of, int root, int rank) {
   const auto n = static_cast<int>(host_of.size());
   const auto host = [&](int of) { return host_of[static_cast<std::size_t>(of)]; };
   std::vector<int> heads;       // the first rank of each host, in rank order from the root on
@@ -51,10 +51,10 @@ TreePlace place_in_tree(TreeShape shape, const std::vector<int>& host_of, int ro
     has_head[static_cast<std::size_t>(host(other))] = true;
     heads.push_back(other);
   }
-  TreePlace place;
-  if (rank == neighbours.front()) add_place(place, shape, heads, rank);
-  add_place(place, shape, neighbours, rank);
-  return place;
+  TreePosition found;
+  if (rank == neighbours.front()) add_links(found, shape, heads, rank);
+  add_links(found, shape, neighbours, rank);
+  return found;
 }
 
 }  // namespace ciranda

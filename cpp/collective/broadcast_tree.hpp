@@ -16,12 +16,12 @@ namespace ciranda {
 
 enum class TreeShape : std::uint8_t { kBinomial, kChain };
 
-struct TreePlace {
+struct TreePosition {
   int parent = -1;            // -1: this rank is the root
   std::vector<int> children;  // the child with the largest subtree first
 };
 
 // host_of: by rank, the number of its host; the same on all ranks.
-TreePlace place_in_tree(TreeShape shape, const std::vector<int>& host_of, int root, int rank);
+TreePosition position_in_tree(TreeShape shape, const std::vector<int>& host_of, int root, int rank);
 
 }  // namespace ciranda

@@ -1,7 +1,7 @@
 // RegionPieces: for one allreduce, the tensors of every member that lie in memory which the others have mapped
 // (SharedRegions), so that they need not be packed.
 //
-// Before a member publishes kPacked for the first chunk, it writes the places of its memory to its table, or that the
+// Before a member publishes kPacked for the first chunk, it writes the ranges of its memory to its table, or that the
 // memory is not mapped by others. When all have published, each reads the tables of the others. Small pieces of the
 // same call that are not in regions are copied to the member's stage, and their results back. A member writes its table
 // and stage again only when its next allreduce of this kind begins. By then no other member reads them, because the
@@ -67,11 +67,11 @@ class RegionPieces {
   // Copies the results of staged pieces to the output. REQUIRES: all have reduced their slices in place.
   void finish() const {
     const auto outputs = plan_.output.pieces();
-    const auto places = session_.arena().places(session_.member()).first(outputs.size());
+    const auto ranges = session_.arena().ranges(session_.member()).first(outputs.size());
     std::size_t n_staged = 0;
     for (std::size_t i = 0; i < outputs.size(); ++i) {
-      if (places[i].region != RegionPlace::kStaged) continue;
-      std::memcpy(outputs[i].data(), own_stage(places[i]).data(), outputs[i].size());
+      if (ranges[i].region != RegionRange::kStaged) continue;
+      std::memcpy(outputs[i].data(), own_stage(ranges[i]).data(), outputs[i].size());
       n_staged += outputs[i].size();
     }
     session_.arena().regions().count_in_place(plan_.n_bytes - n_staged);
@@ -88,56 +88,56 @@ class RegionPieces {
 
   bool write_own() const {
     const SharedArena& arena = session_.arena();
-    std::uint64_t& n_places = arena.n_places(session_.member());
-    n_places = 0;
+    std::uint64_t& n_ranges = arena.n_ranges(session_.member());
+    n_ranges = 0;
     const auto inputs = plan_.input.pieces();
     const auto outputs = plan_.output.pieces();
-    if (inputs.empty() || inputs.size() > SharedArena::kMaxPlaces || inputs.size() != outputs.size()) return false;
+    if (inputs.empty() || inputs.size() > SharedArena::kMaxRanges || inputs.size() != outputs.size()) return false;
     std::size_t n_staged = 0;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const bool is_in_place = inputs[i].data() == outputs[i].data() && inputs[i].size() == outputs[i].size();
-      auto place = is_in_place ? arena.regions().find(inputs[i].data(), inputs[i].size()) : std::nullopt;
-      if (!place) {
-        place = RegionPlace{RegionPlace::kStaged, n_staged, inputs[i].size()};
+      auto range = is_in_place ? arena.regions().find(inputs[i].data(), inputs[i].size()) : std::nullopt;
+      if (!range) {
+        range = RegionRange{RegionRange::kStaged, n_staged, inputs[i].size()};
         n_staged += inputs[i].size();
         if (n_staged > SharedArena::kStageBytes || inputs[i].size() != outputs[i].size()) return false;
       }
-      arena.places(session_.member())[i] = *place;
+      arena.ranges(session_.member())[i] = *range;
     }
     if (n_staged == plan_.n_bytes) return false;
     stage_own(inputs);
-    n_places = inputs.size();
+    n_ranges = inputs.size();
     return true;
   }
 
   void stage_own(std::span<const std::span<const std::byte>> inputs) const {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      const RegionPlace& place = session_.arena().places(session_.member())[i];
-      if (place.region != RegionPlace::kStaged) continue;
-      std::memcpy(own_stage(place).data(), inputs[i].data(), inputs[i].size());
+      const RegionRange& range = session_.arena().ranges(session_.member())[i];
+      if (range.region != RegionRange::kStaged) continue;
+      std::memcpy(own_stage(range).data(), inputs[i].data(), inputs[i].size());
     }
   }
 
-  std::span<std::byte> own_stage(const RegionPlace& place) const {
-    return session_.arena().stage(session_.member()).subspan(place.offset, place.n_bytes);
+  std::span<std::byte> own_stage(const RegionRange& range) const {
+    return session_.arena().stage(session_.member()).subspan(range.offset, range.n_bytes);
   }
 
   void read_own() {
     const auto outputs = plan_.output.pieces();
     for (std::size_t i = 0; i < outputs.size(); ++i) {
-      const RegionPlace& place = session_.arena().places(session_.member())[i];
-      const auto memory = place.region == RegionPlace::kStaged ? own_stage(place) : outputs[i];
+      const RegionRange& range = session_.arena().ranges(session_.member())[i];
+      const auto memory = range.region == RegionRange::kStaged ? own_stage(range) : outputs[i];
       by_member_[index(session_.member())].add(memory.data(), memory.size());
     }
   }
 
   void read(int member) {
     const SharedArena& arena = session_.arena();
-    const std::uint64_t n_places = arena.n_places(member);
-    for (const RegionPlace& place : arena.places(member).first(n_places)) {
-      const std::span<std::byte> memory = place.region == RegionPlace::kStaged
-                                              ? arena.stage(member).subspan(place.offset, place.n_bytes)
-                                              : arena.regions().memory(member, place);
+    const std::uint64_t n_ranges = arena.n_ranges(member);
+    for (const RegionRange& range : arena.ranges(member).first(n_ranges)) {
+      const std::span<std::byte> memory = range.region == RegionRange::kStaged
+                                              ? arena.stage(member).subspan(range.offset, range.n_bytes)
+                                              : arena.regions().memory(member, range);
       by_member_[index(member)].add(memory.data(), memory.size());
     }
   }

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "agree/persistent_op.hpp"
-#include "backend/backend.hpp"
+#include "backend/candidate.hpp"
 #include "backend/registry.hpp"
 #include "base/config.hpp"
 #include "base/status.hpp"

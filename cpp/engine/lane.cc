@@ -64,7 +64,6 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, WorldPa
     : id_(id),
       has_failed_(world.has_failed),
       change_sets_(std::move(change_sets)),
-      mux_(world.mux),
       mesh_(world.mesh, world.mux, id, ranks, arena),
       in_flight_(world.output_memory, world.recorder),
       participant_(mesh_.rank(), id, world.names.ops,
@@ -72,8 +71,7 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, WorldPa
                     SharedArena::has_buffers(mesh_.size())}),
       log_(id, mesh_, world.control, world.config, world.logger),
       reports_(participant_.held(), participant_.calls(), log_, world.control),
-      data_(mesh_, in_flight_, find(world.backends, DeviceType::kHost)->make(mesh_, world.config),
-            slot_bytes_of(id, world.config), world.logger),
+      data_(mesh_, in_flight_, {mesh_, world.config, world.backends}, slot_bytes_of(id, world.config), world.logger),
       parts_{id, mesh_, world.control, world.names, in_flight_, participant_, log_, reports_, data_, world.n_met},
       in_memory_(parts_),
       by_messages_(parts_, world.config, stall_limits(world.config), world.logger),
@@ -318,7 +316,6 @@ void Lane::heed(const Departure& departure) {
                                " has shut down, so nothing that needs all ranks can be done any more. Ranks must make "
                                "the same number of calls before they shut down.");
   }
-  if (data_.n_executed() >= log_end_) mux_.abandon(id_);  // cuts its transfers short, so that other lanes proceed
   data_.give_up_from(log_end_, *parting_);
   in_memory_.leave();
   by_messages_.hear_end(*who);
@@ -337,7 +334,6 @@ void Lane::give_up(const Status& why) {
   log_end_ = 0;
   if (!parting_) parting_ = why;
   in_memory_.leave();
-  mux_.abandon(id_);
   data_.give_up_from(log_end_, why);
   by_messages_.clear();
   in_flight_.complete_all(why, true);

@@ -100,7 +100,6 @@ class Lane {
   LaneId id_;
   std::atomic<bool>& has_failed_;
   const ChangeSets change_sets_;
-  LaneMux& mux_;
   LaneMesh mesh_;
   InFlight in_flight_;
   Participant participant_;

@@ -20,7 +20,7 @@ struct RoundLine {
 };
 
 std::byte* beside_word_of(const SharedArena& arena, const DirectRound& round) {
-  return arena.beside_arrivals(round.place.number) + round.number % 2 * kBesideBytes;
+  return arena.beside_arrivals(round.room.number) + round.number % 2 * kBesideBytes;
 }
 
 RoundLine in_arena(const SharedArena& arena, const DirectRound& round) {
@@ -42,7 +42,7 @@ ExchangedBuffers::Choice choice_for(Collective collective) {
 }
 
 std::byte* area_of(int member, const RoundLine& line) {
-  const RoundPlace& room = line.round.place;
+  const ReservedRoom& room = line.round.room;
   const std::size_t n_before = line.round.number % 2 == 0 ? 0 : room.n_bytes;
   return line.arena.round_area(member).data() + room.offset + n_before;
 }
@@ -61,7 +61,7 @@ std::byte* tag_of(int member, const RoundLine& line) {
 }
 
 std::byte* unnamed_memory_of(int member, const RoundLine& line) {
-  const bool is_little = has_place_beside_word(line.arena) && line.round.place.n_exact_bytes <= kLittleBytes;
+  const bool is_little = has_place_beside_word(line.arena) && line.round.room.n_exact_bytes <= kLittleBytes;
   return is_little ? tag_of(member, line) + kTagBytes : area_of(member, line) + UnnamedSignatures::kHeadBytes;
 }
 
@@ -85,7 +85,7 @@ SharedArena::Buffer buffer_of(int member, const RoundLine& line) {
 // A member's contribution, if it is not in a buffer.
 std::byte* memory_of(int member, const RoundLine& line) {
   if (line.round.is_unnamed()) return unnamed_memory_of(member, line);
-  const RoundPlace& room = line.round.place;
+  const ReservedRoom& room = line.round.room;
   if (room.is_exact() && has_room_beside_word(room.n_exact_bytes, line.arena))
     return beside_word(member, room.n_exact_bytes, line);
   return area_of(member, line);
@@ -97,15 +97,15 @@ static_assert(SharedArena::kLargeBufferBytes == kMostBufferBytes);
 
 std::byte* RoundMemory::for_writing(const SharedArena& arena, const DirectRound& round, Collective collective) {
   const RoundLine line = in_arena(arena, round);
-  if (!round.place.is_in_buffer) return memory_of(arena.member(), line);
-  const auto buffer = buffers_.take(arena, round.place.n_exact_bytes, choice_for(collective));
+  if (!round.room.is_in_buffer) return memory_of(arena.member(), line);
+  const auto buffer = buffers_.take(arena, round.room.n_exact_bytes, choice_for(collective));
   if (!buffer) return nullptr;
   std::memcpy(place_of_buffer(arena.member(), line), &*buffer, sizeof *buffer);
   return arena.buffer(*buffer);
 }
 
 ReadLast RoundMemory::read_last(const DirectRound& round, Collective collective) {
-  const bool is_own = round.place.is_in_buffer && choice_for(collective) == ExchangedBuffers::Choice::kReadLast;
+  const bool is_own = round.room.is_in_buffer && choice_for(collective) == ExchangedBuffers::Choice::kReadLast;
   return is_own ? ReadLast::kHere : ReadLast::kElsewhere;
 }
 
@@ -115,7 +115,7 @@ void RoundMemory::tag(const SharedArena& arena, const DirectRound& round) {
 }
 
 void RoundMemory::give_back(const SharedArena& arena, const DirectRound& round) {
-  if (round.place.is_in_buffer) buffers_.give(buffer_of(arena.member(), in_arena(arena, round)));
+  if (round.room.is_in_buffer) buffers_.give(buffer_of(arena.member(), in_arena(arena, round)));
 }
 
 void RoundMemory::keep_line(const SharedArena& arena, const DirectRound& round) {
@@ -132,11 +132,11 @@ bool RoundMemory::agree(const SharedArena& arena, const DirectRound& round) {
 
 const std::byte* RoundMemory::of(int member, const SharedArena& arena, const DirectRound& round) {
   const RoundLine line{arena, round, kept_.data()};
-  return round.place.is_in_buffer ? arena.buffer(buffer_of(member, line)) : memory_of(member, line);
+  return round.room.is_in_buffer ? arena.buffer(buffer_of(member, line)) : memory_of(member, line);
 }
 
 void RoundMemory::note_read(const SharedArena& arena, const DirectRound& round) {
-  if (round.place.is_in_buffer) buffers_.give(buffer_of(1 - arena.member(), {arena, round, kept_.data()}));
+  if (round.room.is_in_buffer) buffers_.give(buffer_of(1 - arena.member(), {arena, round, kept_.data()}));
 }
 
 }  // namespace ciranda

@@ -1,5 +1,5 @@
-// RoundMemory: finds the place of each member's contribution to a direct round in the shared memory.
-// agree/round_places.hpp gives the size of a contribution.
+// RoundMemory: finds where each member's contribution to a direct round lies in the shared memory.
+// agree/round_rooms.hpp gives the size of a contribution.
 //
 // Each member's area has two halves, used by even and odd rounds. Writing is safe: every member has reached round n-1,
 // so none still reads round n-2. If all contributions fit beside the round's word, they lie there instead: the cache

@@ -12,7 +12,7 @@ namespace ciranda {
 namespace {
 
 Arrivals at(const SharedArena& arena, const DirectRound& round) {
-  return {arena.arrivals(round.place.number), arena.n_members()};
+  return {arena.arrivals(round.room.number), arena.n_members()};
 }
 
 // Whether the call should avoid a direct round: nearly all of its bytes are in shared memory and can be combined there,
@@ -269,7 +269,7 @@ void RoundsInMemory::close(const DirectRound& round) {
   if (SharedArena* const arena = lane_.data.arena()) {
     close_for_all(at(*arena, round), round.number, 0);
   } else {
-    to_close_.insert_or_assign(round.place.number, round);
+    to_close_.insert_or_assign(round.room.number, round);
   }
 }
 

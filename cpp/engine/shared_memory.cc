@@ -108,21 +108,21 @@ void forget_dropped(const Engine& engine, SharedRegions& regions, const std::vec
 }
 
 // The memory becomes free for reuse when the last reference to it is released.
-OutputBuffer buffer_of(const std::shared_ptr<SharedRegions>& regions, const RegionPlace& place) {
-  std::shared_ptr<ShmSegment> segment = regions->own(place.region);
-  std::byte* data = segment->memory().data() + place.offset;
-  std::memset(data, 0, place.n_bytes);
-  const auto give_back = [segment, place, weak = std::weak_ptr(regions)](const std::byte*) {
-    if (const auto engine_is_there = weak.lock()) engine_is_there->give_back(place);
+OutputBuffer buffer_of(const std::shared_ptr<SharedRegions>& regions, const RegionRange& range) {
+  std::shared_ptr<ShmSegment> segment = regions->own(range.region);
+  std::byte* data = segment->memory().data() + range.offset;
+  std::memset(data, 0, range.n_bytes);
+  const auto give_back = [segment, range, weak = std::weak_ptr(regions)](const std::byte*) {
+    if (const auto engine_is_there = weak.lock()) engine_is_there->give_back(range);
   };
-  return {std::shared_ptr<std::byte>(data, give_back), place.n_bytes, {static_cast<std::int64_t>(place.n_bytes)}};
+  return {std::shared_ptr<std::byte>(data, give_back), range.n_bytes, {static_cast<std::int64_t>(range.n_bytes)}};
 }
 
-// The place of this rank's tensor: in a region that all ranks have mapped already, or in a new one that they must map.
+// The range of this rank's tensor: in a region that all ranks have mapped already, or in a new one that they must map.
 struct Space {
-  std::optional<RegionPlace> place;
+  std::optional<RegionRange> range;
   std::optional<std::uint64_t> made;
-  bool is_there() const { return place || made; }
+  bool is_there() const { return range || made; }
 };
 
 std::shared_ptr<ShmSegment> make_region_for(SharedRegions& regions, std::size_t n_bytes, Offer& offer) {
@@ -137,11 +137,11 @@ std::shared_ptr<ShmSegment> make_region_for(SharedRegions& regions, std::size_t 
 Space make_space(SharedRegions& regions, std::size_t n_bytes, Offer& offer) {
   if (n_bytes > kMostBytes) return {};
   Space space{regions.take(n_bytes), std::nullopt};
-  if (!space.place) {
+  if (!space.range) {
     const std::shared_ptr<ShmSegment> segment = make_region_for(regions, n_bytes, offer);
     if (segment) space.made = offer.region = regions.add_own(segment);
   }
-  offer.is_known = space.place ? 1 : 0;
+  offer.is_known = space.range ? 1 : 0;
   const std::vector<std::uint64_t> dropped = regions.take_dropped(offer.dropped.size());
   std::copy(dropped.begin(), dropped.end(), offer.dropped.begin());
   offer.n_dropped = dropped.size();
@@ -149,7 +149,7 @@ Space make_space(SharedRegions& regions, std::size_t n_bytes, Offer& offer) {
 }
 
 void let_go(SharedRegions& regions, const Space& space) {
-  if (space.place) regions.give_back(*space.place);
+  if (space.range) regions.give_back(*space.range);
   if (space.made) regions.drop(*space.made);
 }
 
@@ -190,11 +190,11 @@ Result<SharedAllocation> Engine::allocate_shared(std::size_t n_bytes, const Inte
   }
   if (space.made) {
     regions->use(*space.made);
-    space.place = regions->take(n_bytes);
+    space.range = regions->take(n_bytes);
     // A rank was lost meanwhile, or another thread has taken the room.
-    if (!space.place) return Status::aborted("the world has ended, or another thread allocates at the same time");
+    if (!space.range) return Status::aborted("the world has ended, or another thread allocates at the same time");
   }
-  return SharedAllocation{buffer_of(regions, *space.place), true};
+  return SharedAllocation{buffer_of(regions, *space.range), true};
 }
 
 }  // namespace ciranda

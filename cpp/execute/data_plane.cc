@@ -21,9 +21,8 @@ std::vector<std::span<const std::byte>> in_equal_parts(std::span<const std::byte
 
 }  // namespace
 
-DataPlane::DataPlane(Mesh& mesh, InFlight& in_flight, std::unique_ptr<Backend> backend, std::size_t slot_bytes,
-                     const Logger& logger)
-    : mesh_(mesh), in_flight_(in_flight), backend_(std::move(backend)), consistency_(in_flight, mesh) {
+DataPlane::DataPlane(Mesh& mesh, InFlight& in_flight, Backends backends, std::size_t slot_bytes, const Logger& logger)
+    : mesh_(mesh), in_flight_(in_flight), backends_(std::move(backends)), consistency_(in_flight, mesh) {
   if (mesh.arena() != nullptr || mesh.size() == 1 || slot_bytes == 0) return;
   arena_.emplace(mesh, slot_bytes, logger);
   is_arena_settled_ = false;
@@ -94,7 +93,7 @@ Status DataPlane::combine(const Participant::Execute& entry, std::span<const std
   if (from.size() != static_cast<std::size_t>(mesh_.size())) {
     return Status::internal("the inputs that were sent along do not fit " + describe(entry));
   }
-  backend_->combine(plans.front(), from);
+  backends_.native().combine(plans.front(), from);
   return Status::ok_status();
 }
 
@@ -108,14 +107,17 @@ Result<Work> DataPlane::begin() {
   if (is_arena_settled_ || queue_.front().requests.empty()) return plans();
   is_arena_settled_ = true;
   return arena_->settle([this, plans] {
-    if (arena_->arena() != nullptr) backend_->use(*arena_->arena());
+    if (arena_->arena() != nullptr) backends_.native().use(*arena_->arena());
     return plans();
   });
 }
 
 Result<bool> DataPlane::start_next() {
   while (!running_) {
-    while (!running_ && n_begun_ < work_.plans.size()) running_ = backend_->start(work_.plans[n_begun_++]);
+    while (!running_ && n_begun_ < work_.plans.size()) {
+      const Plan& plan = work_.plans[n_begun_++];
+      running_ = backends_.at(plan.place).start(plan);
+    }
     if (running_) break;
     if (!work_.continue_with) {
       if (begin_check() || begin_telling()) continue;
@@ -140,12 +142,12 @@ bool DataPlane::begin_check() {
   return true;
 }
 
-// Exchanges the backend's measurements once there are enough of them, which is at the same entry on all ranks.
+// Exchanges the native backend's measurements once there are enough of them, which is at the same entry on all ranks.
 bool DataPlane::begin_telling() {
-  told_ = backend_->news();
+  told_ = backends_.native().news();
   if (told_.empty()) return false;
   take(tell_all(told_, mesh_.size(), heard_, [this] {
-    backend_->conclude(heard_);
+    backends_.native().conclude(heard_);
     return Result<Work>(Work{});
   }));
   return true;
@@ -176,6 +178,7 @@ std::size_t DataPlane::n_bytes_under_way() const {
 }
 
 void DataPlane::give_up_from(std::uint64_t log_index, const Status& status) {
+  if (n_executed_ >= log_index) backends_.abort();
   while (!queue_.empty() && n_executed_ + queue_.size() > log_index) {
     const Participant::Execute entry = std::move(queue_.back());
     if (queue_.size() == 1) {

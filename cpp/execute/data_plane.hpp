@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "agree/participant.hpp"
-#include "backend/backend.hpp"
+#include "backend/backends.hpp"
 #include "execute/consistency.hpp"
 #include "execute/in_flight.hpp"
 #include "execute/lane_arena.hpp"
@@ -24,8 +24,7 @@ class DataPlane {
  public:
   // The references outlive this. If the mesh has no arena but its ranks share memory, they create one with slots of
   // `slot_bytes` when there is data to move; none if `slot_bytes` is 0, which must then be so on all ranks of the mesh.
-  DataPlane(Mesh& mesh, InFlight& in_flight, std::unique_ptr<Backend> backend, std::size_t slot_bytes,
-            const Logger& logger);
+  DataPlane(Mesh& mesh, InFlight& in_flight, Backends backends, std::size_t slot_bytes, const Logger& logger);
 
   // Adds the next entry of the log. An empty entry only takes its position in the order.
   void enqueue(Participant::Execute entry);
@@ -38,7 +37,7 @@ class DataPlane {
 
   // The algorithms by which the lane could execute a collective of `n_bytes`, and the one that it chooses.
   std::vector<Candidate> candidates(Collective collective, std::size_t n_bytes) const {
-    return backend_->candidates(collective, n_bytes);
+    return backends_.native().candidates(collective, n_bytes);
   }
 
   // Null if the lane's members do not all share memory, or if that is not known yet.
@@ -59,7 +58,8 @@ class DataPlane {
   // The bytes of all entries that are queued or in execution. Takes time for each request.
   std::size_t n_bytes_under_way() const;
 
-  // Entries from log_index on will not be executed: their requests fail with `status`.
+  // Entries from log_index on will not be executed: their requests fail with `status`. If one of them may have begun,
+  // all backends are aborted, so that other lanes proceed.
   void give_up_from(std::uint64_t log_index, const Status& status);
 
   // Describes the entry in execution for a message: "allreduce 'a' and 3 more". REQUIRES: !is_idle().
@@ -80,9 +80,9 @@ class DataPlane {
   Mesh& mesh_;
   InFlight& in_flight_;
   std::optional<LaneArena> arena_;
-  const std::unique_ptr<Backend> backend_;
+  Backends backends_;
   Consistency consistency_;
-  std::vector<std::uint64_t> told_;   // the measurements of this rank's backend
+  std::vector<std::uint64_t> told_;   // the measurements of this rank's native backend
   std::vector<std::uint64_t> heard_;  // [rank][number]: those of all ranks
   bool is_arena_settled_ = true;
   std::deque<Participant::Execute> queue_;  // front: being executed, if has_begun_

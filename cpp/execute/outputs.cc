@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "agree/round_places.hpp"
+#include "agree/round_rooms.hpp"
 #include "execute/work.hpp"
 
 namespace ciranda {

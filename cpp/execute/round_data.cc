@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "agree/round_places.hpp"
+#include "agree/round_rooms.hpp"
 #include "base/copy_bytes.hpp"
 #include "execute/collectives/functions.hpp"
 

@@ -1,5 +1,5 @@
 // RoundCall: a call in a direct round in memory, with a request or repeated without one: writes this rank's
-// contribution, and combines those of all ranks. agree/round_places.hpp gives the layout in memory,
+// contribution, and combines those of all ranks. agree/round_rooms.hpp gives the layout in memory,
 // execute/direct_tensor.hpp the operation on one tensor.
 //
 // A view: it owns no memory. One thread (the holder of the progress lock).

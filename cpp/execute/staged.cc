@@ -110,8 +110,8 @@ Status Staged::end(Operation& operation) const {
 Result<std::unique_ptr<Staged>> Staged::make(Request& request, std::span<const BackendRow> backends,
                                              const ProcessSets& sets, int rank, std::shared_ptr<Wake> wake) {
   const Place place = request.memory.front().place;
-  const BackendRow* const row = find(backends, place.type);
-  Device* const device = row != nullptr && row->device != nullptr ? row->device() : nullptr;
+  const auto row = std::ranges::find(backends, place.type, &BackendRow::memory);
+  Device* const device = row != backends.end() ? row->device() : nullptr;
   if (device == nullptr) {
     return Status::invalid_argument(call_text(request) + ": its tensors lie " + to_string(place) +
                                     ", which there is no backend for here.");

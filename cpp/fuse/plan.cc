@@ -5,16 +5,23 @@
 namespace ciranda {
 namespace {
 
+// A plan over the tensors of a request, which are in one type of memory.
+Plan plan_over(const Request& request) {
+  Plan plan;
+  plan.collective = request.signature.collective;
+  if (!request.memory.empty()) plan.place = request.memory.front().place;
+  return plan;
+}
+
 // Returns the plan for this dtype; appends a new one to `plans` if there is none.
-Plan& plan_for(DataType dtype, const Signature& signature, std::vector<Plan>& plans) {
+Plan& plan_for(DataType dtype, const Request& request, std::vector<Plan>& plans) {
   const auto found = std::find_if(plans.begin(), plans.end(), [&](const Plan& plan) { return plan.dtype == dtype; });
   if (found != plans.end()) return *found;
-  Plan& plan = plans.emplace_back();
-  plan.collective = signature.collective;
+  Plan& plan = plans.emplace_back(plan_over(request));
   plan.dtype = dtype;
-  plan.op = signature.op;
-  plan.prescale = signature.prescale;
-  plan.postscale = signature.postscale;
+  plan.op = request.signature.op;
+  plan.prescale = request.signature.prescale;
+  plan.postscale = request.signature.postscale;
   return plan;
 }
 
@@ -39,10 +46,9 @@ void add_by_rank(Byte* memory, const std::vector<std::int64_t>& rows, std::size_
 std::vector<Plan> plan_reduction(std::span<const Request* const> requests) {
   std::vector<Plan> plans;
   for (const Request* request : requests) {
-    const Signature& signature = request->signature;
-    for (std::size_t i = 0; i < signature.tensors.size(); ++i) {
-      const TensorSignature& tensor = signature.tensors[i];
-      Plan& plan = plan_for(tensor.dtype, signature, plans);
+    for (std::size_t i = 0; i < request->signature.tensors.size(); ++i) {
+      const TensorSignature& tensor = request->signature.tensors[i];
+      Plan& plan = plan_for(tensor.dtype, *request, plans);
       plan.n_bytes += tensor.n_bytes();
       plan.input.add(request->memory[i].input, tensor.n_bytes());
       plan.output.add(request->memory[i].output, tensor.n_bytes());
@@ -57,7 +63,7 @@ std::vector<Plan> plan_reducescatter(const Request& request, int n_ranks, int ra
   for (std::size_t i = 0; i < request.signature.tensors.size(); ++i) {
     const TensorSignature& tensor = request.signature.tensors[i];
     const std::vector<std::int64_t> rows = even_splits(tensor.shape.front(), n_ranks);
-    Plan& plan = plan_for(tensor.dtype, request.signature, plans);
+    Plan& plan = plan_for(tensor.dtype, request, plans);
     add_by_rank(request.memory[i].input, rows, tensor.row_bytes(), plan.input_by_rank);
     const auto n_rows = static_cast<std::size_t>(rows[static_cast<std::size_t>(rank)]);
     plan.output.add(outputs[i], n_rows * tensor.row_bytes());
@@ -67,8 +73,8 @@ std::vector<Plan> plan_reducescatter(const Request& request, int n_ranks, int ra
 }
 
 Plan plan_broadcast(const Request& request) {
-  Plan plan;
-  plan.collective = Collective::kBroadcast;
+  Plan plan = plan_over(request);
+  plan.collective = Collective::kBroadcast;  // of a transfer, too
   plan.root = request.signature.root;
   plan.n_bytes = request.signature.n_bytes();
   for (std::size_t i = 0; i < request.signature.tensors.size(); ++i) {
@@ -80,8 +86,7 @@ Plan plan_broadcast(const Request& request) {
 }
 
 Plan plan_gather(const Request& request, const FirstDims& first_dims, std::span<std::byte* const> outputs) {
-  Plan plan;
-  plan.collective = request.signature.collective;
+  Plan plan = plan_over(request);
   std::vector<std::size_t> n_bytes_of;  // by rank
   for (std::size_t i = 0; i < request.signature.tensors.size(); ++i) {
     const TensorSignature& tensor = request.signature.tensors[i];
@@ -99,8 +104,7 @@ Plan plan_gather(const Request& request, const FirstDims& first_dims, std::span<
 
 Plan plan_exchange(const Request& request, const FirstDims& rows_to, const FirstDims& rows_from,
                    std::span<std::byte* const> outputs, std::size_t longest_bytes) {
-  Plan plan;
-  plan.collective = request.signature.collective;
+  Plan plan = plan_over(request);
   plan.n_bytes = longest_bytes;
   for (std::size_t i = 0; i < request.signature.tensors.size(); ++i) {
     const std::size_t row_bytes = request.signature.tensors[i].row_bytes();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/dtype.hpp"
+#include "base/place.hpp"
 #include "base/reduce_op.hpp"
 #include "call/request.hpp"
 #include "fuse/piece_list.hpp"
@@ -18,6 +19,7 @@ namespace ciranda {
 // Ranks are numbered as in the mesh that executes the plan. Every rank has the same collective, n_bytes, contributors,
 // receivers and root, but its own pieces.
 struct Plan {
+  Place place;  // of the memory of all pieces: that place's backend executes the plan
   Collective collective = Collective::kBarrier;
   DataType dtype = DataType::kUInt8;  // for reductions only, like all down to n_average
   ReduceOp op = ReduceOp::kSum;

@@ -57,19 +57,19 @@ class SharedArena : public ArenaLayout {
     return *reinterpret_cast<std::atomic<std::uint32_t>*>(line(static_cast<std::size_t>(member)));
   }
 
-  // The places of the member's part of the current collective, if that part lies in its regions. The member writes both
-  // before it publishes kPacked. The number of places is in that counter's cache line, so reading it costs nothing.
-  std::uint64_t& n_places(int member) const {
+  // The ranges of the member's part of the current collective, if that part lies in its regions. The member writes both
+  // before it publishes kPacked. The number of ranges is in that counter's cache line, so reading it costs nothing.
+  std::uint64_t& n_ranges(int member) const {
     const auto packed = static_cast<std::size_t>(member) * kNumCounters + static_cast<std::size_t>(Counter::kPacked);
     return *reinterpret_cast<std::uint64_t*>(line(static_cast<std::size_t>(n_members_) + packed) +
                                              sizeof(std::uint64_t));
   }
-  std::span<RegionPlace, kMaxPlaces> places(int member) const {
-    return std::span<RegionPlace, kMaxPlaces>(reinterpret_cast<RegionPlace*>(part_of(member)), kMaxPlaces);
+  std::span<RegionRange, kMaxRanges> ranges(int member) const {
+    return std::span<RegionRange, kMaxRanges>(reinterpret_cast<RegionRange*>(part_of(member)), kMaxRanges);
   }
   // Memory for small parts of the same collective that lie in no region.
   std::span<std::byte, kStageBytes> stage(int member) const {
-    return std::span<std::byte, kStageBytes>(part_of(member) + kMaxPlaces * sizeof(RegionPlace), kStageBytes);
+    return std::span<std::byte, kStageBytes>(part_of(member) + kMaxRanges * sizeof(RegionRange), kStageBytes);
   }
 
   // The word that counts the arrivals at a direct round (arrivals.hpp).

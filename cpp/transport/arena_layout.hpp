@@ -2,7 +2,7 @@
 //
 // The common part, for m members: m doorbell lines, then m x kNumCounters counter lines, then kArrivals lines of
 // arrivals. Then a part of whole pages for each member. The member allocates its part itself, so that the pages lie on
-// its NUMA node. A part consists of a table of places, a stage, two slots of slot_bytes, an area for direct rounds, and
+// its NUMA node. A part consists of a table of ranges, a stage, two slots of slot_bytes, an area for direct rounds, and
 // (with two members) exchanged buffers; without slots it has no area and no buffers. Only the member writes to its
 // table, stage and area. Others also write to its slots and buffers, once they have read its data there. Each counter
 // has its own 128 bytes (two cache lines: the prefetcher fetches pairs).
@@ -23,7 +23,7 @@ class ArenaLayout {
   static constexpr std::size_t kNumCounters = 3;  // for each member: SharedArena::Counter
   static constexpr std::size_t kLineBytes = 128;
   static constexpr std::size_t kAlignment = 4096;
-  static constexpr std::size_t kMaxPlaces = 512;
+  static constexpr std::size_t kMaxRanges = 512;
   static constexpr std::size_t kStageBytes = 16 << 10;
   static constexpr std::size_t kArrivals = 512;
 
@@ -57,7 +57,7 @@ class ArenaLayout {
 
  protected:
   static constexpr std::size_t buffers_bytes(int n_members) { return has_buffers(n_members) ? kBuffersBytes : 0; }
-  static constexpr std::size_t kTableBytes = kMaxPlaces * sizeof(RegionPlace) + kStageBytes;
+  static constexpr std::size_t kTableBytes = kMaxRanges * sizeof(RegionRange) + kStageBytes;
 
   static constexpr std::size_t whole_pages(std::size_t n_bytes) { return round_up(n_bytes, kAlignment); }
   static constexpr std::size_t common_bytes(int n_members) {

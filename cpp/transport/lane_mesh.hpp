@@ -19,7 +19,7 @@ class LaneMesh final : public Mesh {
   // `ranks`: the members' ranks in the world, ascending, with this rank's own. `arena`: memory that exactly the members
   // share, or null.
   LaneMesh(Mesh& world, LaneMux& mux, std::uint32_t lane, std::vector<int> ranks, SharedArena* arena)
-      : world_(world), ranks_(std::move(ranks)), arena_(arena) {
+      : world_(world), mux_(mux), lane_(lane), ranks_(std::move(ranks)), arena_(arena) {
     for (const int rank : ranks_) {
       const bool is_me = rank == world.rank();
       if (is_me) rank_ = static_cast<int>(channels_.size());
@@ -42,6 +42,7 @@ class LaneMesh final : public Mesh {
   Channel& control(int peer) override { return world_.control(ranks_[static_cast<std::size_t>(peer)]); }
   Channel& data(int peer) override { return *channels_[static_cast<std::size_t>(peer)]; }
   SharedArena* arena() override { return arena_; }
+  void abandon() override { mux_.abandon(lane_); }
   void poll_events() override { world_.poll_events(); }
   void notify(Urgency urgency) override { world_.notify(urgency); }
   void arm(Sleeper sleeper) override { world_.arm(sleeper); }
@@ -52,6 +53,8 @@ class LaneMesh final : public Mesh {
 
  private:
   Mesh& world_;
+  LaneMux& mux_;
+  std::uint32_t lane_;
   std::vector<int> ranks_;
   int rank_ = 0;
   SharedArena* arena_;

@@ -65,6 +65,10 @@ class Mesh {
   // available.
   virtual SharedArena* arena() = 0;
 
+  // Ends this mesh's transfers, possibly in the middle: none of the bytes that data channels were given is read later.
+  // The channels are not used again. Only meshes that share channels with others have something to end.
+  virtual void abandon() {}
+
   // Takes in socket events, and detects dead peers. Cheap if nothing happened: at most every few calls make a system
   // call.
   virtual void poll_events() = 0;

@@ -52,20 +52,20 @@ void SharedRegions::forget_peer(int rank, std::uint64_t region) {
   of_peers_.erase({rank, region});
 }
 
-std::optional<RegionPlace> SharedRegions::take(std::size_t n_bytes) {
+std::optional<RegionRange> SharedRegions::take(std::size_t n_bytes) {
   const std::lock_guard lock(mutex_);
   const std::size_t alignment = n_bytes < kPageBytes ? kLineBytes : kPageBytes;
   for (auto& [region, own] : own_) {
     const auto offset = own.is_used ? own.free.take(whole_lines(n_bytes), alignment) : std::nullopt;
-    if (offset) return RegionPlace{region, *offset, n_bytes};
+    if (offset) return RegionRange{region, *offset, n_bytes};
   }
   return std::nullopt;
 }
 
-void SharedRegions::give_back(const RegionPlace& place) {
+void SharedRegions::give_back(const RegionRange& range) {
   const std::lock_guard lock(mutex_);
-  const auto own = own_.find(place.region);
-  own->second.free.give_back(place.offset, whole_lines(place.n_bytes));
+  const auto own = own_.find(range.region);
+  own->second.free.give_back(range.offset, whole_lines(range.n_bytes));
   if (own->second.free.are_all_free() && n_kept_bytes() > kMostKept) drop(own);
 }
 
@@ -102,7 +102,7 @@ std::size_t SharedRegions::n_own_bytes() const {
   return n_bytes;
 }
 
-std::optional<RegionPlace> SharedRegions::find(const std::byte* data, std::size_t n_bytes) const {
+std::optional<RegionRange> SharedRegions::find(const std::byte* data, std::size_t n_bytes) const {
   if (!has_used_.load(std::memory_order_relaxed)) return std::nullopt;
   const std::lock_guard lock(mutex_);
   for (const auto& [region, own] : own_) {
@@ -111,18 +111,18 @@ std::optional<RegionPlace> SharedRegions::find(const std::byte* data, std::size_
     if (!begins_here || !own.is_used) continue;
     const auto offset = static_cast<std::size_t>(data - memory.data());
     if (n_bytes > memory.size() - offset) return std::nullopt;
-    return RegionPlace{region, offset, n_bytes};
+    return RegionRange{region, offset, n_bytes};
   }
   return std::nullopt;
 }
 
-std::span<std::byte> SharedRegions::memory(int rank, const RegionPlace& place) const {
+std::span<std::byte> SharedRegions::memory(int rank, const RegionRange& range) const {
   const std::lock_guard lock(mutex_);
-  const auto found = of_peers_.find({rank, place.region});
+  const auto found = of_peers_.find({rank, range.region});
   if (found == of_peers_.end()) return {};
   const std::span<std::byte> whole = found->second.memory();
-  if (place.offset > whole.size() || place.n_bytes > whole.size() - place.offset) return {};
-  return whole.subspan(place.offset, place.n_bytes);
+  if (range.offset > whole.size() || range.n_bytes > whole.size() - range.offset) return {};
+  return whole.subspan(range.offset, range.n_bytes);
 }
 
 Status SharedRegions::make_private() {

@@ -30,7 +30,7 @@
 namespace ciranda {
 
 // A range of bytes in the region to which its owner has given this number.
-struct RegionPlace {
+struct RegionRange {
   // In place of a region's number: the bytes are on the owner's stage (SharedArena).
   static constexpr std::uint64_t kStaged = ~std::uint64_t{0};
 
@@ -55,9 +55,9 @@ class SharedRegions {
   void forget_peer(int rank, std::uint64_t region);
 
   // Allocates n_bytes in a region for which use() was called; none if no region has room.
-  std::optional<RegionPlace> take(std::size_t n_bytes);
+  std::optional<RegionRange> take(std::size_t n_bytes);
   // Frees a piece that this rank no longer needs.
-  void give_back(const RegionPlace& place);
+  void give_back(const RegionRange& range);
   // Drops the regions that are only kept: all their pieces are free.
   void drop_kept();
   // The numbers of dropped regions, at most `most`; each is returned once.
@@ -66,10 +66,10 @@ class SharedRegions {
   std::shared_ptr<ShmSegment> own(std::uint64_t region) const;
   std::size_t n_own_bytes() const;
 
-  // The place of this rank's memory, if all of it is in one region for which use() was called.
-  std::optional<RegionPlace> find(const std::byte* data, std::size_t n_bytes) const;
-  // The memory at a place that another rank's find() returned, as mapped here. Empty if there is no such place.
-  std::span<std::byte> memory(int rank, const RegionPlace& place) const;
+  // The range of this rank's memory, if all of it is in one region for which use() was called.
+  std::optional<RegionRange> find(const std::byte* data, std::size_t n_bytes) const;
+  // The memory at a range that another rank's find() returned, as mapped here. Empty if there is no such range.
+  std::span<std::byte> memory(int rank, const RegionRange& range) const;
 
   // Ends the access of other ranks to this rank's memory. The memory keeps its addresses and contents, also for threads
   // that use it meanwhile. From now on find() and take() return none. Not ok: memory is short, and some regions are

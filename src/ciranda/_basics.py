@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ciranda import _autotune_log, _core, _misspelt, _rejoining, _taken
 from ciranda._ending import Ending
-from ciranda._ways_to_meet import Way, place_of, way_to_meet
+from ciranda._ways_to_meet import Way, slot_of, way_to_meet
 from ciranda.errors import InvalidArgumentError, NotInitializedError, NotSupportedError
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def _join(num_lanes: int | None, told: dict[str, str]) -> tuple[_core.Engine, bo
     while True:
         epoch = world.epoch if told else max(world.epoch, _core.next_epoch())
         world.epoch = epoch + 1  # also if this fails: later ranks get an error, and try the next as this rank does
-        connected = _core.connect(epoch, num_lanes, told, place_of(os.environ))
+        connected = _core.connect(epoch, num_lanes, told, slot_of(os.environ))
         if epoch == 0 or connected.size == 1:
             return connected, False
         try:
@@ -254,10 +254,10 @@ def _leave() -> None:
     for forget in at_end:
         forget()
     if connected is not None:
-        kept_place = connected.kept_place
+        kept_slot = connected.kept_slot
         _autotune_log.write(connected)
         connected.shutdown()
-        _taken.tell_no_more(kept_place)
+        _taken.tell_no_more(kept_slot)
 
 
 def is_initialized() -> bool:

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ciranda import _core
-from ciranda._places import Claim, places
+from ciranda._local_ranks import Claim, local_ranks
 from ciranda.errors import InvalidArgumentError
 
 _HOW_TO_MAKE_A_SECRET = (
@@ -44,8 +44,8 @@ def by_endpoints(environ: Mapping[str, str]) -> dict[str, str]:
     address = _address_of(host)
     if rank == 0:
         _host(address, int(port), path, size, job)
-    place = places([Claim(each.rsplit(":", 1)[0]) for each in endpoints])[rank]
-    told = {f"CIRANDA_{name.upper()}": str(value) for name, value in asdict(place).items()}
+    numbers = local_ranks([Claim(each.rsplit(":", 1)[0]) for each in endpoints])[rank]
+    told = {f"CIRANDA_{name.upper()}": str(value) for name, value in asdict(numbers).items()}
     return told | {
         "CIRANDA_RANK": str(rank),
         "CIRANDA_SIZE": str(size),

@@ -19,7 +19,7 @@ class Way(Enum):
 _ITS_OWN = ("CIRANDA_SIZE", "CIRANDA_STORE", "CIRANDA_ENGINE", "HOROVOD_SIZE")
 _OF_PADDLE = ("PADDLE_TRAINERS_NUM", "PADDLE_TRAINER_ID", "PADDLE_TRAINER_ENDPOINTS")
 _OF_TORCH = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-_PLACE = {Way.TORCH: _OF_TORCH, Way.PADDLE: _OF_PADDLE}
+_SLOT = {Way.TORCH: _OF_TORCH, Way.PADDLE: _OF_PADDLE}
 
 
 def way_to_meet(environ: Mapping[str, str], size_of_group: int = 1, has_met: bool = False) -> Way:
@@ -43,7 +43,7 @@ def way_to_meet(environ: Mapping[str, str], size_of_group: int = 1, has_met: boo
     return Way.ENGINE
 
 
-def place_of(environ: Mapping[str, str]) -> str | None:
-    """Return what tells a rank's place from all others, of this job and others; None where the engine knows."""
-    names = _PLACE.get(way_to_meet(environ))
+def slot_of(environ: Mapping[str, str]) -> str | None:
+    """Return what tells a rank's slot from all others, of this job and others; None where the engine knows."""
+    names = _SLOT.get(way_to_meet(environ))
     return None if names is None else " ".join(f"{name}={environ[name]}" for name in names)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ciranda.launch.cores import Place, cores_of, nodes_of, shares, spread, usable_places
+from ciranda.launch.cores import CpuTopology, cores_of, nodes_of, shares, spread, usable_cpus
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_nobody_gets_anothers_and_nothing_is_left(threads: list[int], n_ranks: i
 
 
 @pytest.mark.parametrize(
-    ("places", "expected"),
+    ("cpus", "expected"),
     [
         ({0: (0, 0, 0), 1: (0, 0, 1)}, [[0], [1]]),
         ({0: (0, 0, 0), 1: (0, 1, 0), 2: (0, 0, 0), 3: (0, 1, 0)}, [[0, 2], [1, 3]]),  # packages, threads
@@ -57,9 +57,9 @@ def test_nobody_gets_anothers_and_nothing_is_left(threads: list[int], n_ranks: i
     ],
 )
 def test_threads_of_a_core_and_cores_of_a_node_go_together(
-    places: dict[int, tuple[int, int, int]], expected: list[list[int]]
+    cpus: dict[int, tuple[int, int, int]], expected: list[list[int]]
 ) -> None:
-    assert cores_of({cpu: Place(*place) for cpu, place in places.items()}) == expected
+    assert cores_of({cpu: CpuTopology(*at) for cpu, at in cpus.items()}) == expected
 
 
 @pytest.mark.parametrize(
@@ -103,15 +103,15 @@ def test_the_system_says_which_cpu_is_where(tmp_path: Path) -> None:
         (topology / "physical_package_id").write_text(f"{package}\n")
         (topology / "core_id").write_text(f"{core}\n")
     (tmp_path / "cpu12").mkdir()
-    places = usable_places(str(tmp_path), [12, 11, 2, 1, 0, 13])
-    nowhere = Place(-1, -1, -1)
-    assert places == {0: (0, 0, 0), 1: (0, 0, 0), 2: (1, 0, 4), 11: (10, 1, 0), 12: nowhere, 13: nowhere}
-    assert cores_of(places) == [[12], [13], [0, 1], [2], [11]]
-    assert nodes_of(places) == [[12, 13], [0, 1], [2], [11]]
+    cpus = usable_cpus(str(tmp_path), [12, 11, 2, 1, 0, 13])
+    nowhere = CpuTopology(-1, -1, -1)
+    assert cpus == {0: (0, 0, 0), 1: (0, 0, 0), 2: (1, 0, 4), 11: (10, 1, 0), 12: nowhere, 13: nowhere}
+    assert cores_of(cpus) == [[12], [13], [0, 1], [2], [11]]
+    assert nodes_of(cpus) == [[12, 13], [0, 1], [2], [11]]
 
 
 def test_this_machine_has_cores() -> None:
-    places = usable_places()
-    assert set(places) == os.sched_getaffinity(0)
-    assert sorted(cpu for core in cores_of(places) for cpu in core) == sorted(places)
-    assert sorted(cpu for node in nodes_of(places) for cpu in node) == sorted(places)
+    cpus = usable_cpus()
+    assert set(cpus) == os.sched_getaffinity(0)
+    assert sorted(cpu for core in cores_of(cpus) for cpu in core) == sorted(cpus)
+    assert sorted(cpu for node in nodes_of(cpus) for cpu in node) == sorted(cpus)

@@ -1,4 +1,4 @@
-"""Who knows how the ranks meet, and which place each has: decisions without any process."""
+"""Who knows how the ranks meet, and which slot each has: decisions without any process."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from ciranda import _core
 from ciranda._endpoints import by_endpoints
-from ciranda._places import Claim, Place, places
-from ciranda._ways_to_meet import Way, place_of, way_to_meet
+from ciranda._local_ranks import Claim, LocalRanks, local_ranks
+from ciranda._ways_to_meet import Way, slot_of, way_to_meet
 from ciranda.errors import InvalidArgumentError
 from ciranda.launch.environment import JOB_IDENTITY, forwarded
 
@@ -54,17 +54,17 @@ def test_who_has_met_meets_again() -> None:
     assert way_to_meet({"CIRANDA_ENGINE": "none"}, has_met=True) is Way.ENGINE
 
 
-def test_places_differ_by_rank_and_job() -> None:
-    places = [TORCHRUN, {**TORCHRUN, "RANK": "1"}, {**TORCHRUN, "MASTER_PORT": "29501"}]
-    places += [PADDLE, {**PADDLE, "PADDLE_TRAINER_ID": "1"}]
-    assert len({place_of(environ) for environ in places}) == 5
-    assert place_of({**TORCHRUN, "PATH": "/bin"}) == place_of(TORCHRUN)
+def test_slots_differ_by_rank_and_job() -> None:
+    slots = [TORCHRUN, {**TORCHRUN, "RANK": "1"}, {**TORCHRUN, "MASTER_PORT": "29501"}]
+    slots += [PADDLE, {**PADDLE, "PADDLE_TRAINER_ID": "1"}]
+    assert len({slot_of(environ) for environ in slots}) == 5
+    assert slot_of({**TORCHRUN, "PATH": "/bin"}) == slot_of(TORCHRUN)
 
 
-def test_the_engine_knows_the_place_that_its_own_variables_describe() -> None:
+def test_the_engine_knows_the_slot_that_its_own_variables_describe() -> None:
     launched = {"CIRANDA_STORE": "127.0.0.1:1", "CIRANDA_JOB": "a", "CIRANDA_RANK": "0", "CIRANDA_SIZE": "2"}
     for environ in ({}, launched, {**TORCHRUN, "WORLD_SIZE": "1"}, {**TORCHRUN, "CIRANDA_ENGINE": "none"}):
-        assert place_of(environ) is None
+        assert slot_of(environ) is None
 
 
 def test_paddles_endpoints_are_enough() -> None:
@@ -106,30 +106,30 @@ def test_no_rank_inherits_what_another_launcher_calls_its_processes() -> None:
         assert any(fnmatch.fnmatchcase(name, pattern) for pattern in JOB_IDENTITY), name
 
 
-def test_places_of_hosts_that_are_not_alike() -> None:
+def test_local_ranks_of_hosts_that_are_not_alike() -> None:
     claims = [Claim("a"), Claim("b"), Claim("a"), Claim("c"), Claim("a"), Claim("b")]
-    assert places(claims) == [
-        Place(0, 3, 0, 3),
-        Place(0, 2, 1, 3),
-        Place(1, 3, 0, 2),
-        Place(0, 1, 2, 3),
-        Place(2, 3, 0, 1),
-        Place(1, 2, 1, 2),
+    assert local_ranks(claims) == [
+        LocalRanks(0, 3, 0, 3),
+        LocalRanks(0, 2, 1, 3),
+        LocalRanks(1, 3, 0, 2),
+        LocalRanks(0, 1, 2, 3),
+        LocalRanks(2, 3, 0, 1),
+        LocalRanks(1, 2, 1, 2),
     ]
 
 
 def test_what_launchers_say_of_local_ranks_counts() -> None:
-    assert [each.local_rank for each in places([Claim("a", 1), Claim("a", 0), Claim("a")])] == [2, 0, 1]
+    assert [each.local_rank for each in local_ranks([Claim("a", 1), Claim("a", 0), Claim("a")])] == [2, 0, 1]
 
 
 @given(st.lists(st.builds(Claim, st.sampled_from("abcd"), st.none() | st.integers(0, 3)), min_size=1, max_size=12))
-def test_places_number_every_host_and_every_row_of_hosts_from_0(claims: list[Claim]) -> None:
-    placed = places(claims)
+def test_local_ranks_number_every_host_and_every_row_of_hosts_from_0(claims: list[Claim]) -> None:
+    numbered = local_ranks(claims)
     for host in {claim.host for claim in claims}:
-        here = [place for place, claim in zip(placed, claims, strict=True) if claim.host == host]
-        assert sorted(place.local_rank for place in here) == list(range(len(here)))
-        assert {place.local_size for place in here} == {len(here)}
-    for local_rank in {place.local_rank for place in placed}:
-        row = [place for place in placed if place.local_rank == local_rank]
-        assert sorted(place.cross_rank for place in row) == list(range(len(row)))
-        assert {place.cross_size for place in row} == {len(row)}
+        here = [each for each, claim in zip(numbered, claims, strict=True) if claim.host == host]
+        assert sorted(each.local_rank for each in here) == list(range(len(here)))
+        assert {each.local_size for each in here} == {len(here)}
+    for local_rank in {each.local_rank for each in numbered}:
+        row = [each for each in numbered if each.local_rank == local_rank]
+        assert sorted(each.cross_rank for each in row) == list(range(len(row)))
+        assert {each.cross_size for each in row} == {len(row)}

@@ -65,11 +65,11 @@ std::size_t n_bytes_of(const ffi::Buffer& buffer, ciranda_dtype dtype) {
 }
 
 // This rank's position in a process set, and the size of the set; 0 if this rank is not in it.
-struct Place {
+struct Membership {
   std::int64_t position = 0;
   std::int64_t n_ranks = 0;
 
-  Place(const ciranda_context* world, std::uint32_t process_set) {
+  Membership(const ciranda_context* world, std::uint32_t process_set) {
     std::vector<std::int32_t> ranks(ciranda_process_set_ranks(world, process_set, nullptr, 0));
     (void)ciranda_process_set_ranks(world, process_set, ranks.data(), ranks.size());
     for (const std::int32_t rank : ranks) {
@@ -107,7 +107,7 @@ class Running {
 
   // Reads the frame's buffers. Returns the error; "" if they are valid.
   std::string take(const ffi::Frame& frame, const ciranda_context* world) {
-    const Place place(world, static_cast<std::uint32_t>(parameters_.process_set));
+    const Membership member(world, static_cast<std::uint32_t>(parameters_.process_set));
     if (std::string problem = size_problem(parameters_, world); !problem.empty()) return problem;
     is_root_ = ciranda_rank(world) == parameters_.root;
     const auto n = static_cast<std::size_t>(frame.results.size);  // a further argument is not used
@@ -121,7 +121,7 @@ class Running {
       if (!dtype) return "arrays of XLA's element type " + std::to_string(input.dtype) + " cannot be communicated";
       results_[i] = {output.data, n_bytes_of(output, *dtype)};
       tensors_[i] = {input.data, output.data, input.shape, static_cast<std::int32_t>(input.ndim), *dtype, nullptr, 0};
-      fits = fits && has_size(input, output, place);
+      fits = fits && has_size(input, output, member);
     }
     if (!fits || room() == Room::kNever) {
       for (ciranda_tensor& tensor : tensors_) tensor.output = nullptr;
@@ -185,11 +185,11 @@ class Running {
     }
   }
 
-  bool has_size(const ffi::Buffer& input, const ffi::Buffer& output, const Place& place) const {
+  bool has_size(const ffi::Buffer& input, const ffi::Buffer& output, const Membership& member) const {
     if (room() != Room::kIfItFits) return true;
     const std::int64_t rows = rows_of(input);
     const std::int64_t expected =
-        parameters_.collective == CIRANDA_ALLGATHER ? rows * place.n_ranks : place.share_of(rows);
+        parameters_.collective == CIRANDA_ALLGATHER ? rows * member.n_ranks : member.share_of(rows);
     return rows_of(output) == expected;
   }
 

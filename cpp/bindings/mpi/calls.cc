@@ -18,11 +18,11 @@ ciranda_request request_of(ciranda_collective collective) {
 
 void run(Communicator& communicator, ciranda_request request, const Tensor& tensor, std::int64_t kind, bool is_split) {
   const native::Context world;
-  const Place place = communicator.place(world);
+  const SetAndLane at = communicator.set_and_lane(world);
   const Signature signature{request.collective, kind, tensor.get().dtype, tensor.count(), {-1, -1}, is_split};
   const std::string name = communicator.name_of(signature);
-  request.process_set = place.process_set;
-  request.lane = place.lane;
+  request.process_set = at.process_set;
+  request.lane = at.lane;
   request.name = name.c_str();
   const bool has_tensor = request.collective != CIRANDA_BARRIER;
   request.tensors = has_tensor ? &tensor.get() : nullptr;

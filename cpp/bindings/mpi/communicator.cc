@@ -80,7 +80,7 @@ void Communicator::check(const native::Context& world) const {
                 "): start the program again"};
 }
 
-Place Communicator::place(const native::Context& world) {
+SetAndLane Communicator::set_and_lane(const native::Context& world) {
   check(world);
   if (is_all(ranks_, world)) return {0, lane_};
   const std::lock_guard forming(forming_);  // held until all ranks have formed the set

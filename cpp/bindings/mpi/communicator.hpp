@@ -22,8 +22,8 @@
 
 namespace ciranda::mpi {
 
-// The place of a communicator's calls in the engine.
-struct Place {
+// Where the engine executes a communicator's calls.
+struct SetAndLane {
   std::uint32_t process_set = 0;
   std::uint32_t lane = 0;
 };
@@ -67,7 +67,7 @@ class Communicator {
   // Throws Failure unless `world` has all of these ranks, and this process is the same rank in it.
   void check(const native::Context& world) const;
 
-  Place place(const native::Context& world);
+  SetAndLane set_and_lane(const native::Context& world);
 
   // The name of a call. Calls of one signature share a name, so that the engine recognizes repeated calls. Signatures
   // are numbered in order of appearance, so that ranks that differ in one use the same name and get an error. Messages

@@ -20,7 +20,7 @@
 #include "bindings/python/outputs.hpp"
 #include "bindings/python/recording_handle.hpp"
 #include "capi/callers.hpp"
-#include "capi/kept_place.hpp"
+#include "capi/kept_slot.hpp"
 #include "capi/worlds.hpp"
 #include "ciranda/table.h"
 
@@ -136,14 +136,12 @@ void set_lanes(Config& config, std::int64_t n_lanes) {
   config.num_lanes = n_lanes;
 }
 
-// The given place, which comes from another launcher's variables; otherwise that of the engine's own variables.
-std::string own_place(const std::optional<std::string>& place) {
-  return place ? *place : capi::place_of(environment());
-}
+// The given slot, which comes from another launcher's variables; otherwise that of the engine's own variables.
+std::string own_slot(const std::optional<std::string>& slot) { return slot ? *slot : capi::slot_of(environment()); }
 
 EngineHandle connect_from_environment(std::uint64_t epoch, std::optional<std::int64_t> n_lanes,
                                       const std::map<std::string, std::string>& told,
-                                      const std::optional<std::string>& place) {
+                                      const std::optional<std::string>& slot) {
   const GetEnv get_env = environment_behind({told.begin(), told.end()});
   Result<Config> config = read_config(get_env);
   raise_unless_ok(config.status());
@@ -151,7 +149,7 @@ EngineHandle connect_from_environment(std::uint64_t epoch, std::optional<std::in
   if (n_lanes) set_lanes(config.value(), *n_lanes);
   auto connected = [&] {
     const GilReleased released;
-    return capi::join_world(std::move(config).value(), epoch, own_place(place), &gives_up_wait);
+    return capi::join_world(std::move(config).value(), epoch, own_slot(slot), &gives_up_wait);
   }();
   if (!PyErr_Occurred()) {
     raise_unless_ok(connected.status());
@@ -269,7 +267,7 @@ void bind_engine_handle(nb::module_& m) {
       .def_prop_ro("cross_rank", [](const EngineHandle& self) { return self.session().config().cross_rank; })
       .def_prop_ro("cross_size", [](const EngineHandle& self) { return self.session().config().cross_size; })
       .def_prop_ro("num_lanes", [](const EngineHandle& self) { return self.session().config().num_lanes; })
-      .def_prop_ro("kept_place", [](const EngineHandle& self) { return self.session().kept_place(); })
+      .def_prop_ro("kept_slot", [](const EngineHandle& self) { return self.session().kept_slot(); })
       .def_prop_ro("is_open", [](const EngineHandle& self) { return self.session().is_open(); })
       .def_prop_ro("has_failed", [](const EngineHandle& self) { return self.engine().has_failed(); })
       .def_prop_ro("shares_memory_with_all",
@@ -325,12 +323,12 @@ void bind_engine_handle(nb::module_& m) {
       .def("submit_prepared", &EngineHandle::submit_prepared, nb::arg("prepared"), nb::arg("tensors"),
            nb::arg("weight") = nb::none(), nb::arg("is_early") = false);
   m.def("connect", &connect_from_environment, nb::arg("epoch"), nb::arg("num_lanes") = nb::none(),
-        nb::arg("told") = std::map<std::string, std::string>(), nb::arg("place") = nb::none(),
+        nb::arg("told") = std::map<std::string, std::string>(), nb::arg("slot") = nb::none(),
         "Joins the world that the environment describes and starts the engine. `told`: variables that count more. "
-        "`place`: what tells this rank's place from all others, if the engine's variables do not describe it.");
+        "`slot`: what tells this rank's slot from all others, if the engine's variables do not describe it.");
   m.def(
-      "why_taken", [](const std::optional<std::string>& place) { return capi::why_taken(own_place(place)); },
-      nb::arg("place").none(), "Why another process keeps this one's place (as of connect); empty if none does.");
+      "why_taken", [](const std::optional<std::string>& slot) { return capi::why_taken(own_slot(slot)); },
+      nb::arg("slot").none(), "Why another process keeps this one's slot (as of connect); empty if none does.");
   m.def("attach", &attach, "The world that this process is in already, which C or C++ has joined; None without one.");
   m.def("next_epoch", &capi::next_epoch, "The number after the highest of the worlds that this process has tried.");
   m.def(

@@ -36,8 +36,8 @@ class Session {
 
   const Config& config() const { return config_; }
   bool is_open() const { return context_ != nullptr && !context_->is_left; }
-  // The path where this process keeps its place (capi/kept_place.hpp); empty if it keeps none.
-  std::string kept_place() const { return is_open() ? context_->place.path() : std::string(); }
+  // The path where this process keeps its slot (capi/kept_slot.hpp); empty if it keeps none.
+  std::string kept_slot() const { return is_open() ? context_->slot.path() : std::string(); }
   // Throws AbortedError after shutdown.
   const std::shared_ptr<Engine>& engine() const;
   TensorReader& reader() { return reader_; }

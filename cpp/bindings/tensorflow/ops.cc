@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "bindings/tensorflow/attributes.hpp"
-#include "bindings/tensorflow/place.hpp"
+#include "bindings/tensorflow/rank_info.hpp"
 #include "bindings/tensorflow/run.hpp"
 #include "bindings/tensorflow/shapes.hpp"
 #include "bindings/tensorflow/tables.hpp"
@@ -44,26 +44,27 @@ void compute(void* kernel, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCall
 
 // --- ranks and sizes
 
-struct PlaceKernel {
-  Place place;
+struct RankInfoKernel {
+  RankInfo what;
   std::uint32_t process_set;
 };
 
-void* read_place(TF_OpKernelConstruction* construction) {
+void* read_rank_info(TF_OpKernelConstruction* construction) {
   const Status status;
-  std::int64_t place = 0;
+  std::int64_t what = 0;
   std::int64_t process_set = 0;
-  tf().OpKernelConstruction_GetAttrInt64(construction, "place", &place, status.get());
+  tf().OpKernelConstruction_GetAttrInt64(construction, "place", &what, status.get());
   if (status.ok()) tf().OpKernelConstruction_GetAttrInt64(construction, "process_set", &process_set, status.get());
   if (!status.ok()) {
     tf().OpKernelConstruction_Failure(construction, status.get());
     return nullptr;
   }
-  return std::make_unique<PlaceKernel>(PlaceKernel{static_cast<Place>(place), static_cast<std::uint32_t>(process_set)})
+  return std::make_unique<RankInfoKernel>(
+             RankInfoKernel{static_cast<RankInfo>(what), static_cast<std::uint32_t>(process_set)})
       .release();
 }
 
-void forget_place(void* kernel) { std::unique_ptr<PlaceKernel> gone(static_cast<PlaceKernel*>(kernel)); }
+void forget_rank_info(void* kernel) { std::unique_ptr<RankInfoKernel> gone(static_cast<RankInfoKernel*>(kernel)); }
 
 // Ends a kernel: sets its output to the number, or reports the failure.
 void answer(TF_OpKernelContext* context, std::int32_t number, const Status& status) {
@@ -75,9 +76,9 @@ void answer(TF_OpKernelContext* context, std::int32_t number, const Status& stat
   *static_cast<std::int32_t*>(tf().TensorData(tensor.get())) = number;
 }
 
-void compute_place(void* kernel, TF_OpKernelContext* context) {
-  const auto& what = *static_cast<const PlaceKernel*>(kernel);
-  const Found found = find_place(what.place, what.process_set);
+void compute_rank_info(void* kernel, TF_OpKernelContext* context) {
+  const auto& wanted = *static_cast<const RankInfoKernel*>(kernel);
+  const Found found = find_rank_info(wanted.what, wanted.process_set);
   answer(context, found.number, Status(found.problem.empty() ? kOk : kInvalidArgument, found.problem));
 }
 
@@ -195,7 +196,7 @@ std::string register_without_tensors(const char* name, ComputeAsync compute_asyn
       name, tf().NewAsyncKernelBuilder(name, kDevice, &read_attributes, compute_async, &forget_attributes));
 }
 
-std::string register_place() {
+std::string register_rank_info() {
   constexpr const char* kName = "CirandaPlace";
   const std::string problem = Definition(kName)
                                   .attribute("place: int")
@@ -203,7 +204,8 @@ std::string register_place() {
                                   .output("value: int32")
                                   .define(&infer_scalar);
   if (!problem.empty()) return problem;
-  return register_kernel(kName, tf().NewKernelBuilder(kName, kDevice, &read_place, &compute_place, &forget_place));
+  return register_kernel(kName,
+                         tf().NewKernelBuilder(kName, kDevice, &read_rank_info, &compute_rank_info, &forget_rank_info));
 }
 
 std::string register_look() {
@@ -233,7 +235,7 @@ std::string register_ops() {
            register_alltoall("CirandaAlltoall"),
            register_without_tensors("CirandaBarrier", &compute<CIRANDA_BARRIER, Outputs::kNone>, false),
            register_without_tensors("CirandaJoin", &compute<CIRANDA_JOIN, Outputs::kValue>, true),
-           register_place(),
+           register_rank_info(),
            register_look(),
        }) {
     if (!problem.empty()) return problem;

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "bindings/tensorflow/attributes.hpp"
-#include "bindings/tensorflow/place.hpp"
+#include "bindings/tensorflow/rank_info.hpp"
 
 namespace ciranda::tensorflow {
 namespace {
@@ -128,12 +128,12 @@ void run_collective(void* outputs, const void** in, const char* opaque, std::siz
   fail(what, out, status, std::string(ciranda_status_name(ended)) + ": " + native::failure_of(operation));
 }
 
-void run_place(void* outputs, const void** /*in*/, const char* opaque, std::size_t opaque_len, CallStatus* status) {
+void run_rank_info(void* outputs, const void** /*in*/, const char* opaque, std::size_t opaque_len, CallStatus* status) {
   auto** const out = static_cast<void**>(outputs);
   Words words({opaque, opaque_len});
-  const auto place = words.number<std::int64_t>();
+  const auto what = words.number<std::int64_t>();
   const auto process_set = words.number<std::uint32_t>();
-  const Found found = find_place(static_cast<Place>(place), process_set);
+  const Found found = find_rank_info(static_cast<RankInfo>(what), process_set);
   std::memset(out[0], 0, sizeof(std::int32_t));
   std::memcpy(out[1], &found.number, sizeof found.number);
   if (!found.problem.empty()) *status = found.problem;
@@ -187,7 +187,7 @@ std::string register_xla_calls(const std::string& version) {
   if (!problem.empty()) return problem;
   if (!has_expected_status(xla)) return "framework TensorFlow (XLA) version " + version + " has another call status";
   enter(xla, "ciranda_collective", &run_collective);
-  enter(xla, "ciranda_place", &run_place);
+  enter(xla, "ciranda_place", &run_rank_info);
   enter(xla, "ciranda_look", &run_look);
   return "";
 }

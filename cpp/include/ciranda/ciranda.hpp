@@ -140,7 +140,7 @@ class Handle {
 // The ranks of a collective (a process set, 0 for all ranks), and the lane, which does not wait for other lanes. With
 // needs_all, which must be the same on all ranks, the call fails if a rank of the set has joined. A handle saves the
 // look-up of the name.
-struct Place {
+struct Scope {
   std::uint32_t process_set = 0;
   std::uint32_t lane = 0;
   bool needs_all = false;
@@ -158,7 +158,7 @@ struct ReduceOptions {
   bool divide_by_all = false;         // an average counts ranks that have joined too
   bool deferrable = false;            // may be held back to be fused with others; wait for it
   std::int32_t priority = 0;          // ready calls start in descending order
-  Place at = {};
+  Scope at = {};
 };
 
 struct ScanOptions {
@@ -167,20 +167,20 @@ struct ScanOptions {
   double prescale = 1.0;
   double postscale = 1.0;
   bool divide_by_all = false;  // as in ReduceOptions, of the ranks up to this one
-  Place at = {};
+  Scope at = {};
 };
 
 struct BroadcastOptions {
   std::string name = {};
   std::int32_t root = 0;
-  Place at = {};
+  Scope at = {};
 };
 
 // row_shape is the shape of one element along dimension 0: {3} for an input of n x 3, empty for a vector.
 struct GatherOptions {
   std::string name = {};
   std::vector<std::int64_t> row_shape = {};
-  Place at = {};
+  Scope at = {};
 };
 
 struct ReducescatterOptions {
@@ -190,14 +190,14 @@ struct ReducescatterOptions {
   double postscale = 1.0;
   bool divide_by_all = false;  // as in ReduceOptions
   std::vector<std::int64_t> row_shape = {};
-  Place at = {};
+  Scope at = {};
 };
 
 struct AlltoallOptions {
   std::string name = {};
   std::vector<std::int64_t> splits = {};  // rows for each rank; empty: equal parts
   std::vector<std::int64_t> row_shape = {};
-  Place at = {};
+  Scope at = {};
 };
 
 struct RootedReduceOptions {
@@ -207,14 +207,14 @@ struct RootedReduceOptions {
   double prescale = 1.0;
   double postscale = 1.0;
   bool divide_by_all = false;  // as in ReduceOptions
-  Place at = {};
+  Scope at = {};
 };
 
 struct RootedGatherOptions {
   std::string name = {};
   std::int32_t root = 0;
   std::vector<std::int64_t> row_shape = {};
-  Place at = {};
+  Scope at = {};
 };
 
 struct ScatterOptions {
@@ -222,7 +222,7 @@ struct ScatterOptions {
   std::int32_t root = 0;
   std::vector<std::int64_t> splits = {};  // the root's: rows for each rank; empty: equal parts, the rest in front
   std::vector<std::int64_t> row_shape = {};
-  Place at = {};
+  Scope at = {};
 };
 
 struct GroupOptions {
@@ -235,7 +235,7 @@ struct GroupOptions {
   bool divide_by_all = false;  // as in ReduceOptions
   bool deferrable = false;
   std::int32_t priority = 0;  // as in ReduceOptions
-  Place at = {};
+  Scope at = {};
 };
 
 // The tensors of one grouped request, of any types: all complete or all fail.
@@ -639,8 +639,8 @@ class Context {
 
   // --- without tensors
 
-  [[nodiscard]] Operation barrier_async(const Place& at = {}) { return submit(request_at(CIRANDA_BARRIER, at)); }
-  void barrier(const Place& at = {}) { run(request_at(CIRANDA_BARRIER, at)); }
+  [[nodiscard]] Operation barrier_async(const Scope& at = {}) { return submit(request_at(CIRANDA_BARRIER, at)); }
+  void barrier(const Scope& at = {}) { run(request_at(CIRANDA_BARRIER, at)); }
 
   // This rank contributes nothing until all ranks of the set have joined: see CIRANDA_JOIN. Pass the operation to
   // last_to_join().
@@ -813,17 +813,17 @@ class Context {
     return {0, shape_of_rows(n_values, row_shape)};
   }
 
-  std::size_t n_ranks_at(const Place& place) const noexcept {
-    if (place.process_set == 0) return static_cast<std::size_t>(size());
-    return ciranda_process_set_ranks(context_.get(), place.process_set, nullptr, 0);
+  std::size_t n_ranks_at(const Scope& scope) const noexcept {
+    if (scope.process_set == 0) return static_cast<std::size_t>(size());
+    return ciranda_process_set_ranks(context_.get(), scope.process_set, nullptr, 0);
   }
 
   // The number of rows that this rank gets from a reducescatter.
-  std::size_t n_own_of(std::size_t n_rows, const Place& place) const {
-    const std::size_t n_ranks = n_ranks_at(place);
+  std::size_t n_own_of(std::size_t n_rows, const Scope& scope) const {
+    const std::size_t n_ranks = n_ranks_at(scope);
     auto self = static_cast<std::size_t>(rank());
-    if (place.process_set != 0) {
-      const std::vector<std::int32_t> ranks = ranks_of(place.process_set);
+    if (scope.process_set != 0) {
+      const std::vector<std::int32_t> ranks = ranks_of(scope.process_set);
       self = static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
     }
     return n_ranks == 0 ? 0 : n_rows / n_ranks + (self < n_rows % n_ranks ? 1 : 0);
@@ -850,13 +850,13 @@ class Context {
     return request;
   }
 
-  static ciranda_request request_at(ciranda_collective collective, const Place& place) noexcept {
+  static ciranda_request request_at(ciranda_collective collective, const Scope& scope) noexcept {
     ciranda_request request = CIRANDA_REQUEST_INIT;
     request.collective = collective;
-    request.process_set = place.process_set;
-    request.lane = place.lane;
-    if (place.needs_all) request.flags |= CIRANDA_REQUEST_NEEDS_ALL;
-    if (place.handle != nullptr) request.handle = place.handle->get();
+    request.process_set = scope.process_set;
+    request.lane = scope.lane;
+    if (scope.needs_all) request.flags |= CIRANDA_REQUEST_NEEDS_ALL;
+    if (scope.handle != nullptr) request.handle = scope.handle->get();
     return request;
   }
 

@@ -257,11 +257,11 @@ class Agent:
         n_ranks = len(spec.rank_env)
         if spec.bind_to == "none" or n_ranks == 1:
             return [set() for _ in spec.rank_env]
-        places = cores.usable_places()
+        cpus = cores.usable_cpus()
         if spec.bind_to == "numa":
-            shares, why_not = cores.spread(cores.nodes_of(places), n_ranks), "there is one NUMA node"
+            shares, why_not = cores.spread(cores.nodes_of(cpus), n_ranks), "there is one NUMA node"
         else:
-            shares, why_not = cores.shares(cores.cores_of(places), n_ranks), "too few"
+            shares, why_not = cores.shares(cores.cores_of(cpus), n_ranks), "too few"
         bound = "; ".join(f"{rank} to {sorted(cpus)}" for (rank, _), cpus in zip(spec.rank_env, shares, strict=True))
         text = f"ranks are bound to cores: {bound}" if all(shares) else f"ranks are not bound to cores: {why_not}"
         self._outbox.send({"t": "note", "text": text, "warning": False})

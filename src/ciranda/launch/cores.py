@@ -13,7 +13,7 @@ _NODE = re.compile(r"node(\d+)")
 Core = Sequence[int]  # the CPUs, as the system counts them, that are threads of one core
 
 
-class Place(NamedTuple):
+class CpuTopology(NamedTuple):
     """The position of a CPU, by the system's numbers; -1 if the system does not report one."""
 
     node: int  # of memory that is near
@@ -49,28 +49,28 @@ def spread(nodes: Sequence[Collection[int]], n_ranks: int) -> list[set[int]]:
     return [set(by_cpu[(2 * rank + 1) * len(by_cpu) // (2 * n_ranks)]) for rank in range(n_ranks)]
 
 
-def usable_places(root: str = _CPUS, cpus: Iterable[int] | None = None) -> dict[int, Place]:
+def usable_cpus(root: str = _CPUS, cpus: Iterable[int] | None = None) -> dict[int, CpuTopology]:
     """Where the CPUs are that this process may use."""
-    return {cpu: _place(f"{root}/cpu{cpu}") for cpu in sorted(os.sched_getaffinity(0) if cpus is None else cpus)}
+    return {cpu: _topology(f"{root}/cpu{cpu}") for cpu in sorted(os.sched_getaffinity(0) if cpus is None else cpus)}
 
 
-def cores_of(places: Mapping[int, Place]) -> list[list[int]]:
+def cores_of(cpus: Mapping[int, CpuTopology]) -> list[list[int]]:
     """Put the CPUs of one core together, those of one node and of one package next to each other.
 
     A CPU whose core the system does not report is a core by itself.
     """
     cores: dict[tuple[int, int, int], list[int]] = {}
-    for cpu in sorted(places):
-        place = places[cpu]
-        cores.setdefault((place.package, place.core, cpu if place.core < 0 else -1), []).append(cpu)
-    return sorted(cores.values(), key=lambda core: (places[core[0]][:2], core[0]))
+    for cpu in sorted(cpus):
+        at = cpus[cpu]
+        cores.setdefault((at.package, at.core, cpu if at.core < 0 else -1), []).append(cpu)
+    return sorted(cores.values(), key=lambda core: (cpus[core[0]][:2], core[0]))
 
 
-def nodes_of(places: Mapping[int, Place]) -> list[list[int]]:
+def nodes_of(cpus: Mapping[int, CpuTopology]) -> list[list[int]]:
     """Group the CPUs by node; those whose node the system does not report count as one node."""
     nodes: dict[int, list[int]] = {}
-    for cpu in sorted(places):
-        nodes.setdefault(places[cpu].node, []).append(cpu)
+    for cpu in sorted(cpus):
+        nodes.setdefault(cpus[cpu].node, []).append(cpu)
     return [nodes[node] for node in sorted(nodes)]
 
 
@@ -79,9 +79,9 @@ def _parts(units: Sequence[Collection[int]], n_ranks: int) -> list[Sequence[Coll
     return [units[rank * n // n_ranks : (rank + 1) * n // n_ranks] for rank in range(n_ranks)]
 
 
-def _place(folder: str) -> Place:
+def _topology(folder: str) -> CpuTopology:
     topology = f"{folder}/topology"
-    return Place(_node(folder), _number(f"{topology}/physical_package_id"), _number(f"{topology}/core_id"))
+    return CpuTopology(_node(folder), _number(f"{topology}/physical_package_id"), _number(f"{topology}/core_id"))
 
 
 def _node(folder: str) -> int:

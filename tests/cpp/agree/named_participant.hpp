@@ -16,7 +16,7 @@ struct OwnOps {
 
 class NamedParticipant : private OwnOps, public Participant {
  public:
-  explicit NamedParticipant(int rank, RoundPlaces places = {0, 0}) : Participant(rank, 0, *OwnOps::ops, places) {}
+  explicit NamedParticipant(int rank, RoundRooms rooms = {0, 0}) : Participant(rank, 0, *OwnOps::ops, rooms) {}
 
   PersistentOp& op(const std::string& name) const { return OwnOps::ops->find_or_make(0, name); }
 

@@ -358,7 +358,7 @@ TEST(Participant, PassesItsRoundsOnWithTheCacheId) {
   const auto of_b = participant.come(Direct::kInMemory, request("b", allreduce({4})), 3);
   ASSERT_TRUE(of_b);
   EXPECT_EQ(of_b->number, of_a->number + 2) << "one was closed";
-  EXPECT_EQ(of_b->place.number, of_a->place.number);
+  EXPECT_EQ(of_b->room.number, of_a->room.number);
 }
 
 // Others may go on to a round that fails, without this rank.

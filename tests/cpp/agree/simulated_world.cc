@@ -295,7 +295,7 @@ bool SimulatedWorld::has_pending(const Rank& rank, const std::string& name) cons
 // --- rounds, as Lane does it
 
 Arrivals SimulatedWorld::word(const DirectRound& round) const {
-  return {words_[round.place.number], static_cast<int>(ranks_.size())};
+  return {words_[round.room.number], static_cast<int>(ranks_.size())};
 }
 
 bool SimulatedWorld::has_news_of_rounds(const Rank& rank) const {
@@ -376,7 +376,7 @@ void SimulatedWorld::look_at_rounds(Rank& rank, bool closes) {
       ++rank.n_met;
       const auto& first_dims = round.first_dims;
       settle(rank, ticket,
-             {true, kMetAt + round.number * kPlaces + round.place.number, {}, first_dims ? *first_dims : FirstDims{}});
+             {true, kMetAt + round.number * kRooms + round.room.number, {}, first_dims ? *first_dims : FirstDims{}});
     } else if (is_met || closes || word(round).is_closed(round.number)) {
       report_missed(rank, *round.op);
       if (rank.is_waiting) report(rank, WaitingMessage{});

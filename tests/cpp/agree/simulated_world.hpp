@@ -151,7 +151,7 @@ class SimulatedWorld {
     // `n_by_messages`: the ranks that it hears; none where no inputs are sent.
     Rank(int rank, std::size_t n_by_messages)
         : at(static_cast<std::size_t>(rank)),
-          participant(rank, {kPlaces, 1 << 20}),
+          participant(rank, {kRooms, 1 << 20}),
           by_messages(rank, static_cast<int>(n_by_messages)),
           incoming(n_by_messages) {}
     std::size_t at;
@@ -179,7 +179,7 @@ class SimulatedWorld {
     bool has_ended = false;  // it knows that the lane has
   };
 
-  static constexpr std::size_t kPlaces = 64;
+  static constexpr std::size_t kRooms = 64;
   static constexpr std::size_t kMetAt = std::size_t{1} << 40;  // instead of an entry of the log
 
   bool goes_by_messages() const { return options_.coordinator.direct == Direct::kByMessages; }
@@ -245,7 +245,7 @@ class SimulatedWorld {
   Coordinator coordinator_;
   std::optional<RelayTree> tree_;
   std::deque<Rank> ranks_;
-  mutable std::array<std::atomic<std::uint64_t>, kPlaces> words_{};
+  mutable std::array<std::atomic<std::uint64_t>, kRooms> words_{};
   std::map<std::uint64_t, std::map<std::size_t, std::uint32_t>> tags_;  // of calls without a name; by round and rank
   std::vector<LogEntry> log_;
   std::vector<std::uint64_t> names_in_entry_;  // of the log, as in Footprint

@@ -6,11 +6,11 @@
 #include <string_view>
 #include <vector>
 
-#include "backend/backend.hpp"
+#include "backend/native.hpp"
 
 namespace ciranda::testing {
 
-inline std::string_view chosen(const Backend& backend, Collective collective, std::size_t n_bytes) {
+inline std::string_view chosen(const NativeBackend& backend, Collective collective, std::size_t n_bytes) {
   const std::vector<Candidate> all = backend.candidates(collective, n_bytes);
   const auto found = std::find_if(all.begin(), all.end(), [](const Candidate& each) { return each.is_chosen; });
   return found == all.end() ? "none" : found->name;

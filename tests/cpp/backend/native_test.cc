@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/chosen.hpp"
+#include "transport/lane_mesh.hpp"
 #include "transport/loopback_fabric.hpp"
 
 namespace ciranda {
@@ -437,6 +438,40 @@ TEST(NativeBackendTest, WhatIsEmptyOnlyHereIsNotDone) {
     EXPECT_EQ(received[0], sent);
     EXPECT_EQ(received[1], sent);
   }
+}
+
+// In the middle of a transfer: what the channel has not taken is not read any more, and other lanes use the channel.
+TEST(NativeBackendTest, AnAbortEndsItsTransfers) {
+  LoopbackFabric fabric(2, fabric_options(false));
+  const std::array meshes{fabric.take_mesh(0), fabric.take_mesh(1)};
+  std::array muxes{LaneMux(*meshes[0]), LaneMux(*meshes[1])};
+  LaneMesh given_up(*meshes[0], muxes[0], 1, {0, 1}, nullptr);
+  NativeBackend backend(given_up, {});
+  std::vector<float> values(1 << 20, 1.0F);
+  Plan plan = allreduce_plan(values);
+  plan.collective = Collective::kBroadcast;
+  plan.root = 0;
+  auto running = backend.start(plan);
+  while (running->step() != Progress::kStuck) {
+  }
+  backend.abort();
+  running.reset();
+  values = {};
+
+  std::array others{LaneMesh(*meshes[0], muxes[0], 2, {0, 1}, nullptr),
+                    LaneMesh(*meshes[1], muxes[1], 2, {0, 1}, nullptr)};
+  std::array backends{NativeBackend(others[0], {}), NativeBackend(others[1], {})};
+  std::array numbers{std::vector<float>{1, 2}, std::vector<float>{3, 4}};
+  const std::array plans{allreduce_plan(numbers[0]), allreduce_plan(numbers[1])};
+  std::array collectives{backends[0].start(plans[0]), backends[1].start(plans[1])};
+  for (int i = 0; i < 1000 && (collectives[0] || collectives[1]); ++i) {
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      muxes[rank].flush();
+      if (collectives[rank] && collectives[rank]->step() == Progress::kDone) collectives[rank].reset();
+    }
+  }
+  EXPECT_EQ(numbers[0], (std::vector<float>{12, 18})) << "three times the sum";
+  EXPECT_EQ(numbers[1], numbers[0]);
 }
 
 }  // namespace

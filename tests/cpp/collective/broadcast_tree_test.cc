@@ -10,11 +10,11 @@ namespace ciranda {
 namespace {
 
 struct Tree {
-  std::vector<TreePlace> places;
+  std::vector<TreePosition> positions;
   std::vector<int> host_of;
   int root;
 
-  const TreePlace& at(int rank) const { return places[static_cast<std::size_t>(rank)]; }
+  const TreePosition& at(int rank) const { return positions[static_cast<std::size_t>(rank)]; }
   int host(int rank) const { return host_of[static_cast<std::size_t>(rank)]; }
   int depth(int rank) const { return rank == root ? 0 : 1 + depth(at(rank).parent); }
 };
@@ -22,7 +22,7 @@ struct Tree {
 Tree tree(TreeShape shape, const std::vector<int>& host_of, int root) {
   Tree made{{}, host_of, root};
   for (int rank = 0; rank < static_cast<int>(host_of.size()); ++rank) {
-    made.places.push_back(place_in_tree(shape, host_of, root, rank));
+    made.positions.push_back(position_in_tree(shape, host_of, root, rank));
   }
   return made;
 }
@@ -34,19 +34,19 @@ std::size_t ceil_log2(std::size_t n) {
 }
 
 void expect_tree(const Tree& tree, std::size_t most_children, std::size_t most_depth) {
-  const auto n = static_cast<int>(tree.places.size());
+  const auto n = static_cast<int>(tree.positions.size());
   for (int rank = 0; rank < n; ++rank) {
-    const TreePlace& place = tree.at(rank);
-    EXPECT_EQ(place.parent < 0, rank == tree.root);
-    EXPECT_LE(place.children.size(), most_children);
-    for (const int child : place.children) EXPECT_EQ(tree.at(child).parent, rank);
+    const TreePosition& position = tree.at(rank);
+    EXPECT_EQ(position.parent < 0, rank == tree.root);
+    EXPECT_LE(position.children.size(), most_children);
+    for (const int child : position.children) EXPECT_EQ(tree.at(child).parent, rank);
     if (rank == tree.root) continue;
-    const auto& siblings = tree.at(place.parent).children;
+    const auto& siblings = tree.at(position.parent).children;
     EXPECT_EQ(std::count(siblings.begin(), siblings.end(), rank), 1);
     ASSERT_LE(static_cast<std::size_t>(tree.depth(rank)), most_depth);
   }
   // Each host is entered once.
-  std::vector<int> entered(tree.places.size(), 0);
+  std::vector<int> entered(tree.positions.size(), 0);
   for (int rank = 0; rank < n; ++rank) {
     const int parent = tree.at(rank).parent;
     if (parent >= 0 && tree.host(parent) != tree.host(rank)) ++entered[static_cast<std::size_t>(tree.host(rank))];

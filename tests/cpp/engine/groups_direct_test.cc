@@ -85,7 +85,7 @@ Values expected(Collective collective, const Tensor& tensor, int n_ranks, int se
   }
 }
 
-enum class Place : std::uint8_t { kIn, kApart };
+enum class Output : std::uint8_t { kIn, kApart };
 
 bool allocates(Collective collective) {
   return collective == Collective::kAllgather || collective == Collective::kReducescatter;
@@ -94,8 +94,8 @@ bool allocates(Collective collective) {
 // A call of a group, which it makes once.
 class Call {
  public:
-  Call(Collective collective, Group group, Place place)
-      : group_(std::move(group)), collective_(collective), place_(place) {}
+  Call(Collective collective, Group group, Output output)
+      : group_(std::move(group)), collective_(collective), output_(output) {}
 
   void make(Engine& engine, int step) {
     Request request;
@@ -107,11 +107,11 @@ class Call {
     std::vector<Bytes> outputs;
     for (const Tensor& tensor : group_) {
       inputs.push_back(bytes_of(tensor.dtype, tensor.values_of(engine.rank(), step)));
-      outputs.push_back(Bytes(place_ == Place::kIn ? 0 : inputs.back().size()));
+      outputs.push_back(Bytes(output_ == Output::kIn ? 0 : inputs.back().size()));
       request.signature.tensors.push_back({tensor.dtype, {tensor.n_rows, kWidth}});
     }
     for (std::size_t i = 0; i < group_.size(); ++i) {
-      std::byte* output = place_ == Place::kIn ? inputs[i].data() : outputs[i].data();
+      std::byte* output = output_ == Output::kIn ? inputs[i].data() : outputs[i].data();
       request.memory.push_back({inputs[i].data(), allocates(collective_) ? nullptr : output});
     }
     const Engine::OperationPtr operation = submit_request(engine, awaited(std::move(request)));
@@ -119,7 +119,7 @@ class Call {
     ASSERT_TRUE(status.ok()) << status.message();
     for (std::size_t i = 0; i < group_.size(); ++i) {
       const Values wanted = expected(collective_, group_[i], engine.size(), engine.rank(), step);
-      const Bytes& given = place_ == Place::kIn ? inputs[i] : outputs[i];
+      const Bytes& given = output_ == Output::kIn ? inputs[i] : outputs[i];
       const Bytes got = allocates(collective_) ? output_of(*operation, i) : given;
       EXPECT_TRUE(got == bytes_of(group_[i].dtype, wanted)) << "tensor " << i << " of step " << step;
     }
@@ -133,25 +133,26 @@ class Call {
 
   Group group_;
   Collective collective_;
-  Place place_;
+  Output output_;
 };
 
 constexpr auto kCollectives = {Collective::kAllreduce, Collective::kBroadcast, Collective::kAllgather,
                                Collective::kReducescatter, Collective::kAlltoall};
 
 // How many of so many further calls of the group were carried out by direct rounds.
-std::uint64_t n_met_of(Engine& engine, Collective collective, const Group& group, Place place, std::uint64_t n_calls) {
-  Call call(collective, group, place);
+std::uint64_t n_met_of(Engine& engine, Collective collective, const Group& group, Output output,
+                       std::uint64_t n_calls) {
+  Call call(collective, group, output);
   call.make(engine, 0);
   return meet(engine, n_calls, [&](int step) { call.make(engine, step + 1); });
 }
 
 void expect_met(int n_ranks, const Group& group, std::uint64_t n_calls = 12) {
   for (const Collective collective : kCollectives) {
-    for (const Place place : {Place::kIn, Place::kApart}) {
-      SCOPED_TRACE(std::string(to_string(collective)) + (place == Place::kIn ? " in place" : ""));
+    for (const Output output : {Output::kIn, Output::kApart}) {
+      SCOPED_TRACE(std::string(to_string(collective)) + (output == Output::kIn ? " in place" : ""));
       World world(n_ranks, patient());
-      world.run([&](Engine& engine) { EXPECT_EQ(n_met_of(engine, collective, group, place, n_calls), n_calls); });
+      world.run([&](Engine& engine) { EXPECT_EQ(n_met_of(engine, collective, group, output, n_calls), n_calls); });
     }
   }
 }

@@ -123,8 +123,7 @@ PagedDevice& paged_device() {
 }
 
 std::span<const BackendRow> backends_with_paged() {
-  static const std::array rows{
-      all_backends().front(),
+  static constexpr std::array rows{
       BackendRow{.memory = PagedDevice::kType, .name = "paged", .device = []() -> Device* { return &paged_device(); }},
   };
   return rows;

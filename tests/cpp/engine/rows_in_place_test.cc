@@ -33,15 +33,15 @@ constexpr int kMany = 300'000;  // rows: too many to meet with
 enum class Way : std::uint8_t { kCalls, kRequests, kMixed };
 
 // Where input and output are.
-enum class Place : std::uint8_t { kEqual, kOwnRows };
+enum class Given : std::uint8_t { kEqual, kOwnRows };
 
 struct Kind {
   Collective collective;
-  Place place;
+  Given given;
 };
-constexpr std::array kKinds{Kind{Collective::kAllgather, Place::kEqual}, Kind{Collective::kAllgather, Place::kOwnRows},
-                            Kind{Collective::kAlltoall, Place::kEqual},
-                            Kind{Collective::kReducescatter, Place::kOwnRows}};
+constexpr std::array kKinds{Kind{Collective::kAllgather, Given::kEqual}, Kind{Collective::kAllgather, Given::kOwnRows},
+                            Kind{Collective::kAlltoall, Given::kEqual},
+                            Kind{Collective::kReducescatter, Given::kOwnRows}};
 
 struct Member {
   int rank;
@@ -59,7 +59,7 @@ class InPlace {
   InPlace(Kind kind, Member self, int step, std::int64_t n_rows)
       : kind_(kind), self_(self), step_(step), n_rows_(n_rows), shape_(is_gather() ? n_rows : n_rows * self.n_ranks) {
     values_.assign(static_cast<std::size_t>(n_rows * self.n_ranks), -1);
-    const auto input = values_.begin() + (is_gather() && kind.place == Place::kOwnRows ? own() : 0);
+    const auto input = values_.begin() + (is_gather() && kind.given == Given::kOwnRows ? own() : 0);
     for (std::int64_t row = 0; row < shape_; ++row) input[row] = value_at(self.rank, step, row);
     call_.collective = kind.collective;
     call_.tensor.dtype = DataType::kInt32;
@@ -129,7 +129,7 @@ void run(World& world, Kind kind, Way way, std::int64_t n_rows, bool until_met =
       InPlace x(kind, {engine.rank(), world.size()}, step, n_rows);
       perform(engine, x.call(), way == Way::kRequests || (way == Way::kMixed && random() % 2 == 0));
       EXPECT_EQ(x.n_wrong(), 0) << to_string(kind.collective)
-                                << (kind.place == Place::kEqual ? ", equal" : ", own rows") << ", way "
+                                << (kind.given == Given::kEqual ? ", equal" : ", own rows") << ", way "
                                 << static_cast<int>(way) << ", " << n_rows << " rows, rank " << engine.rank() << " of "
                                 << world.size() << ", step " << step;
     }

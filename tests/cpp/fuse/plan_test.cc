@@ -151,5 +151,28 @@ TEST_F(Plans, OfGatherKnowWhatTheOthersHaveWithoutMemoryForIt) {
   expect_pieces(plan.output_by_rank[2], {});
 }
 
+TEST_F(Plans, AreForTheMemoryOfTheirTensors) {
+  constexpr DeviceType kDevice{200};
+  const auto on_device = [&](Collective collective) {
+    Request made = request(collective, {{DataType::kFloat32, {2}}});
+    made.memory.front().place = {kDevice, 1, nullptr};
+    return made;
+  };
+  const std::array outputs{output(0)};
+  const Request reduced = on_device(Collective::kAllreduce);
+  const Request scattered = on_device(Collective::kReducescatter);
+  const Request sent = on_device(Collective::kBroadcast);
+  const Request gathered = on_device(Collective::kAllgather);
+  const Request exchanged = on_device(Collective::kAlltoall);
+  for (const Plan& plan : {plan_reduction(std::array{&reduced}).front(), plan_broadcast(sent),
+                           plan_reducescatter(scattered, 2, 0, outputs).front(), plan_gather(gathered, {{2}}, outputs),
+                           plan_exchange(exchanged, {{2}}, {{2}}, outputs, 8)}) {
+    EXPECT_EQ(plan.place.type, kDevice) << to_string(plan.collective);
+    EXPECT_EQ(plan.place.index, 1);
+  }
+  const Request on_host = request(Collective::kAllreduce, {{DataType::kFloat32, {2}}});
+  EXPECT_TRUE(plan_reduction(std::array{&on_host}).front().place.is_host());
+}
+
 }  // namespace
 }  // namespace ciranda

@@ -86,7 +86,7 @@ TEST(SegmentLayout, EachPageIsForOneMemberToAllocateAndEachPartForItsOwn) {
       };
       const SharedArena arena = layout.arena(memory, 0);
       for (int member = 0; member < n; ++member) {
-        expect_owner(arena.places(member).data(), arena.places(member).size_bytes(), member);
+        expect_owner(arena.ranges(member).data(), arena.ranges(member).size_bytes(), member);
         expect_owner(arena.stage(member).data(), arena.stage(member).size(), member);
         if (slot_bytes == 0) continue;
         for (std::uint64_t chunk = 0; chunk < 2; ++chunk) {

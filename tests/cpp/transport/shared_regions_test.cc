@@ -43,26 +43,26 @@ TEST(SharedRegions, GiveOutPlacesOfAnySize) {
   SharedRegions regions;
   EXPECT_FALSE(regions.take(1));
   const Region region = add(regions, kMiB);
-  std::vector<RegionPlace> places;
+  std::vector<RegionRange> ranges;
   for (const std::size_t n_bytes : {0U, 1U, 5000U, 300'000U, 40U}) {
-    const auto place = regions.take(n_bytes);
-    ASSERT_TRUE(place);
-    EXPECT_EQ(place->n_bytes, n_bytes);
-    for (const RegionPlace& other : places) {
-      EXPECT_TRUE(place->offset >= other.offset + std::max<std::size_t>(other.n_bytes, 1) ||
-                  other.offset >= place->offset + std::max<std::size_t>(n_bytes, 1));
+    const auto range = regions.take(n_bytes);
+    ASSERT_TRUE(range);
+    EXPECT_EQ(range->n_bytes, n_bytes);
+    for (const RegionRange& other : ranges) {
+      EXPECT_TRUE(range->offset >= other.offset + std::max<std::size_t>(other.n_bytes, 1) ||
+                  other.offset >= range->offset + std::max<std::size_t>(n_bytes, 1));
     }
-    places.push_back(*place);
+    ranges.push_back(*range);
   }
   EXPECT_FALSE(regions.take(kMiB));
-  for (const RegionPlace& place : places) regions.give_back(place);
+  for (const RegionRange& range : ranges) regions.give_back(range);
   EXPECT_TRUE(regions.take(kMiB));
 }
 
 TEST(SharedRegions, DropWhatIsMoreThanToBeKept) {
   SharedRegions regions;
   constexpr std::size_t kSize = SharedRegions::kMostKept / 2 + kMiB;
-  std::vector<RegionPlace> places;
+  std::vector<RegionRange> ranges;
   std::vector<UniqueFd> files;
   for (int i = 0; i < 2; ++i) {
     // Not all of it is allocated: that would be much.
@@ -70,18 +70,18 @@ TEST(SharedRegions, DropWhatIsMoreThanToBeKept) {
         std::make_shared<ShmSegment>(ShmSegment::create_part(kSize, std::array{ShmExtent{0, 4 * kMiB}}).value());
     files.emplace_back(dup(segment->descriptor()));
     regions.use(regions.add_own(std::move(segment)));
-    places.push_back(*regions.take(kSize));
+    ranges.push_back(*regions.take(kSize));
   }
-  regions.give_back(places[0]);
+  regions.give_back(ranges[0]);
   EXPECT_TRUE(regions.take_dropped(9).empty());
   EXPECT_GE(allocated_bytes(files[0]), 4 * kMiB);
-  regions.give_back(places[1]);
-  EXPECT_EQ(regions.take_dropped(9), std::vector<std::uint64_t>{places[1].region});
+  regions.give_back(ranges[1]);
+  EXPECT_EQ(regions.take_dropped(9), std::vector<std::uint64_t>{ranges[1].region});
   EXPECT_TRUE(regions.take_dropped(9).empty());
   EXPECT_EQ(allocated_bytes(files[1]), 0U) << "though somebody has it still";
   EXPECT_EQ(regions.n_own_bytes(), kSize);
   regions.drop_kept();
-  EXPECT_EQ(regions.take_dropped(9), std::vector<std::uint64_t>{places[0].region});
+  EXPECT_EQ(regions.take_dropped(9), std::vector<std::uint64_t>{ranges[0].region});
   EXPECT_EQ(regions.n_own_bytes(), 0U);
   EXPECT_FALSE(regions.take(1));
 }
@@ -100,7 +100,7 @@ TEST(SharedRegions, MadePrivateAreOutOfReachAtTheSameAddress) {
   const Region region = add(regions, 8 * kMiB);
   const auto theirs = ShmSegment::open(region.segment->path(), 8 * kMiB);
   region.segment->release_name();
-  const RegionPlace place = *regions.take(5 * kMiB);
+  const RegionRange range = *regions.take(5 * kMiB);
   const std::span<std::byte> mine = region.segment->memory();
   const std::byte* data = mine.data();
   std::memset(mine.data(), 1, mine.size());
@@ -115,7 +115,7 @@ TEST(SharedRegions, MadePrivateAreOutOfReachAtTheSameAddress) {
   std::memset(mine.data(), 3, mine.size());
   EXPECT_EQ(theirs.value().memory()[0], std::byte{2});
   EXPECT_TRUE(regions.make_private().ok()) << "once more";
-  regions.give_back(place);
+  regions.give_back(range);
   EXPECT_EQ(*mine.data(), std::byte{3});
 }
 

@@ -22,8 +22,8 @@ import torch.distributed
 from torch.distributed.rendezvous import rendezvous
 
 from ciranda import _core
+from ciranda._local_ranks import Claim, local_ranks
 from ciranda._loopback import loopback_address
-from ciranda._places import Claim, places
 from ciranda.errors import InvalidArgumentError, TimeoutError
 from ciranda.launch.shared_file import SharedFile
 from ciranda.launch.store import candidates
@@ -149,8 +149,8 @@ def _answers(claims: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         server = _core.StoreServer(["0.0.0.0"], 0, secret, len(claims), job)
     _met.server = server
     common = {"store": candidates([address], server.port), "job": job, "secret": secret}
-    placed = places([Claim(claim["host"], claim["local_rank"]) for claim in claims])
-    return [{**common, **asdict(place)} for place in placed]
+    numbered = local_ranks([Claim(claim["host"], claim["local_rank"]) for claim in claims])
+    return [{**common, **asdict(numbers)} for numbers in numbered]
 
 
 def _wait(seat: _Seat, ranks: Sequence[int], what: str, limit: timedelta) -> None:

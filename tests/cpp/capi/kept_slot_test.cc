@@ -1,5 +1,5 @@
-// A place that a process keeps is taken for programs that it starts, and for nobody else.
-#include "capi/kept_place.hpp"
+// A slot that a process keeps is taken for programs that it starts, and for nobody else.
+#include "capi/kept_slot.hpp"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -17,8 +17,8 @@ namespace {
 
 using Environment = std::map<std::string, std::string>;
 
-std::string place_in(const Environment& environment) {
-  return place_of([&](const std::string& variable) {
+std::string slot_in(const Environment& environment) {
+  return slot_of([&](const std::string& variable) {
     const auto found = environment.find(variable);
     return found == environment.end() ? std::nullopt : std::optional(found->second);
   });
@@ -32,16 +32,16 @@ Environment launched(const std::string& changed = "", const std::string& value =
 }
 
 TEST(PlaceOf, DiffersByRankJobAndSize) {
-  const std::set<std::string> places{place_in(launched()), place_in(launched("CIRANDA_JOB", "b")),
-                                     place_in(launched("CIRANDA_RANK", "1")), place_in(launched("CIRANDA_SIZE", "1")),
-                                     place_in(launched("CIRANDA_STORE", "127.0.0.1:2"))};
-  EXPECT_EQ(places.size(), 5U);
-  EXPECT_EQ(place_in(launched("PATH", "/bin")), place_in(launched()));
+  const std::set<std::string> slots{slot_in(launched()), slot_in(launched("CIRANDA_JOB", "b")),
+                                    slot_in(launched("CIRANDA_RANK", "1")), slot_in(launched("CIRANDA_SIZE", "1")),
+                                    slot_in(launched("CIRANDA_STORE", "127.0.0.1:2"))};
+  EXPECT_EQ(slots.size(), 5U);
+  EXPECT_EQ(slot_in(launched("PATH", "/bin")), slot_in(launched()));
 }
 
 TEST(PlaceOf, IsNoneWithoutARendezvous) {
-  EXPECT_EQ(place_in({}), "");
-  EXPECT_EQ(place_in({{"CIRANDA_SIZE", "1"}, {"CIRANDA_RANK", "0"}}), "");
+  EXPECT_EQ(slot_in({}), "");
+  EXPECT_EQ(slot_in({{"CIRANDA_SIZE", "1"}, {"CIRANDA_RANK", "0"}}), "");
 }
 
 bool is_so_in_a_child(const std::function<bool()>& what) {
@@ -51,9 +51,9 @@ bool is_so_in_a_child(const std::function<bool()>& what) {
   return waitpid(child, &status, 0) == child && status == 0;
 }
 
-TEST(KeptPlace, IsTakenForChildrenUntilItIsReleased) {
+TEST(KeptSlot, IsTakenForChildrenUntilItIsReleased) {
   const std::string me = std::to_string(getpid());
-  KeptPlace kept = KeptPlace(3, "here");
+  KeptSlot kept = KeptSlot(3, "here");
   EXPECT_EQ(why_taken("here"), "");  // who keeps it may join again
   EXPECT_TRUE(is_so_in_a_child([&] {
     const std::string told = "this program was started by rank 3 (process " + me + "), which is in the world itself";
@@ -64,8 +64,8 @@ TEST(KeptPlace, IsTakenForChildrenUntilItIsReleased) {
 }
 
 // As where a program's parent has left its environment to it, and then the world.
-TEST(KeptPlace, IsFreeOnceTheFileIsGoneOrAnother) {
-  KeptPlace kept(0, "here");
+TEST(KeptSlot, IsFreeOnceTheFileIsGoneOrAnother) {
+  KeptSlot kept(0, "here");
   const std::string path = kept.path();
   kept.release();
   for (const std::string& said : {path, path + "0", std::string("/proc/1/nothing"), std::string("/etc/passwd")}) {
@@ -76,10 +76,10 @@ TEST(KeptPlace, IsFreeOnceTheFileIsGoneOrAnother) {
 }
 
 // Whoever has set the variable since means something by it.
-TEST(KeptPlace, TakesBackOnlyWhatItHasSaid) {
-  KeptPlace kept(0, "here");
+TEST(KeptSlot, TakesBackOnlyWhatItHasSaid) {
+  KeptSlot kept(0, "here");
   setenv("CIRANDA_TAKEN_BY", "another", 1);
-  kept = KeptPlace();
+  kept = KeptSlot();
   EXPECT_STREQ(getenv("CIRANDA_TAKEN_BY"), "another");
   unsetenv("CIRANDA_TAKEN_BY");
 }

@@ -1,4 +1,4 @@
-#include "bindings/tensorflow/place.hpp"
+#include "bindings/tensorflow/rank_info.hpp"
 
 #include <algorithm>
 #include <ciranda/native/context.hpp>
@@ -13,29 +13,29 @@ std::vector<std::int32_t> ranks_of(const ciranda_context* context, std::uint32_t
   return ranks;
 }
 
-std::int32_t number_of(Place place, const ciranda_context* context, const std::vector<std::int32_t>& members) {
+std::int32_t number_of(RankInfo what, const ciranda_context* context, const std::vector<std::int32_t>& members) {
   const std::int32_t rank = ciranda_rank(context);
   const auto mine = std::find(members.begin(), members.end(), rank);
   const bool is_member = mine != members.end();
-  switch (place) {
-    case Place::kRank: return rank;
-    case Place::kSize: return static_cast<std::int32_t>(members.size());
-    case Place::kLocalRank: return ciranda_local_rank(context);
-    case Place::kLocalSize: return ciranda_local_size(context);
-    case Place::kIsIncluded: return is_member ? 1 : 0;
-    case Place::kRankInSet: break;
+  switch (what) {
+    case RankInfo::kRank: return rank;
+    case RankInfo::kSize: return static_cast<std::int32_t>(members.size());
+    case RankInfo::kLocalRank: return ciranda_local_rank(context);
+    case RankInfo::kLocalSize: return ciranda_local_size(context);
+    case RankInfo::kIsIncluded: return is_member ? 1 : 0;
+    case RankInfo::kRankInSet: break;
   }
   return is_member ? static_cast<std::int32_t>(mine - members.begin()) : -1;
 }
 
 }  // namespace
 
-Found find_place(Place place, std::uint32_t process_set) {
+Found find_rank_info(RankInfo what, std::uint32_t process_set) {
   const native::Context world;
   if (!world) return {0, std::string("InvalidArgument: ") + native::kNotInitialized};
   const std::vector<std::int32_t> members = ranks_of(world.get(), process_set);
   if (members.empty()) return {0, "InvalidArgument: there is no process set " + std::to_string(process_set)};
-  return {number_of(place, world.get(), members), ""};
+  return {number_of(what, world.get(), members), ""};
 }
 
 }  // namespace ciranda::tensorflow

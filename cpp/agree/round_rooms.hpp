@@ -1,6 +1,6 @@
-// RoundPlaces: which names of a lane may use direct rounds in memory (transport/arrivals.hpp), without the coordinator,
-// and where in shared memory these take place. Every member assigns places in the order of the log, so all agree on
-// them without communication. Places are never freed; a cache id that is reassigned keeps its place. Pure.
+// RoundRooms: which names of a lane may use direct rounds in memory (transport/arrivals.hpp), without the coordinator,
+// and where in shared memory these take place. Every member reserves room in the order of the log, so all agree on
+// them without communication. Room is never freed; a cache id that is reassigned keeps its room. Pure.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct Room {
   std::size_t most_bytes() const { return is_exact() ? n_exact_bytes : n_bytes; }
 };
 
-struct RoundPlace : Room {
+struct ReservedRoom : Room {
   std::uint32_t number = 0;
   std::size_t offset = 0;  // in a member's area, of its contribution to even rounds; the one to odd rounds follows
 };
@@ -146,33 +146,33 @@ inline std::optional<Room> room_for(const Signature& signature, const FirstDims*
   return room;
 }
 
-// Whether this call's contribution fits into the place. REQUIRES: the place belongs to the call's name.
-inline bool fits(const Request& request, const RoundPlace& place) {
+// Whether this call's contribution fits into the room. REQUIRES: the room belongs to the call's name.
+inline bool fits(const Request& request, const ReservedRoom& room) {
   if (!has_own_splits(request.signature)) return true;
   if (!request.refusal.ok()) return false;
   const auto& splits = request.splits;
   const auto n_bytes = sum_of_lines(
       splits.size(), [&](std::size_t i) { return bytes_of_rows(splits[i], request.signature.tensors[i]); });
-  return n_bytes && bytes_of_splits(splits.size(), splits.front().size()) + *n_bytes <= place.n_bytes;
+  return n_bytes && bytes_of_splits(splits.size(), splits.front().size()) + *n_bytes <= room.n_bytes;
 }
 
-class RoundPlaces {
+class RoundRooms {
  public:
-  // Equal on all members: places, bytes in each member's area, and whether members have buffers to exchange.
-  RoundPlaces(std::size_t n_places, std::size_t area_bytes, bool has_buffers = false)
-      : n_places_(n_places), area_bytes_(area_bytes), has_buffers_(has_buffers) {}
+  // Equal on all members: names with room, bytes in each member's area, and whether members have buffers to exchange.
+  RoundRooms(std::size_t n_rooms, std::size_t area_bytes, bool has_buffers = false)
+      : n_rooms_(n_rooms), area_bytes_(area_bytes), has_buffers_(has_buffers) {}
 
   bool has_buffers() const { return has_buffers_; }
 
-  std::optional<RoundPlace> take(const Room& room) {
-    if (n_taken_ == n_places_ || area_bytes_ - offset_ < 2 * room.n_bytes) return std::nullopt;
-    const RoundPlace place{room, static_cast<std::uint32_t>(n_taken_++), offset_};
+  std::optional<ReservedRoom> take(const Room& room) {
+    if (n_taken_ == n_rooms_ || area_bytes_ - offset_ < 2 * room.n_bytes) return std::nullopt;
+    const ReservedRoom reserved{room, static_cast<std::uint32_t>(n_taken_++), offset_};
     offset_ += 2 * room.n_bytes;
-    return place;
+    return reserved;
   }
 
  private:
-  std::size_t n_places_;
+  std::size_t n_rooms_;
   std::size_t area_bytes_;
   bool has_buffers_;
   std::size_t n_taken_ = 0;

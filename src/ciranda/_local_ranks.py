@@ -15,8 +15,8 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a rank is, in the words of CIRANDA_LOCAL_RANK and its like."""
+class LocalRanks:
+    """A rank's local and cross rank, with their sizes, in the words of CIRANDA_LOCAL_RANK and its like."""
 
     local_rank: int
     local_size: int
@@ -24,8 +24,8 @@ class Place:
     cross_size: int
 
 
-def places(claims: Sequence[Claim]) -> list[Place]:
-    """Give each rank its place. `claims` are in the order of ranks, hosts count in the order of their lowest ranks.
+def local_ranks(claims: Sequence[Claim]) -> list[LocalRanks]:
+    """Number each rank. `claims` are in the order of ranks, hosts count in the order of their lowest ranks.
 
     Within a host, ranks go in the order of the numbers that they claim, then of ranks.
     """
@@ -34,11 +34,11 @@ def places(claims: Sequence[Claim]) -> list[Place]:
         on_host.setdefault(claim.host, []).append(rank)
     for ranks in on_host.values():
         ranks.sort(key=lambda rank: (claims[rank].local_rank or 0, rank))
-    place_of: dict[int, Place] = {}
+    of_rank: dict[int, LocalRanks] = {}
     sizes = [len(ranks) for ranks in on_host.values()]
     for index, ranks in enumerate(on_host.values()):
         for local_rank, rank in enumerate(ranks):
             cross_rank = sum(size > local_rank for size in sizes[:index])
             cross_size = sum(size > local_rank for size in sizes)
-            place_of[rank] = Place(local_rank, len(ranks), cross_rank, cross_size)
-    return [place_of[rank] for rank in range(len(claims))]
+            of_rank[rank] = LocalRanks(local_rank, len(ranks), cross_rank, cross_size)
+    return [of_rank[rank] for rank in range(len(claims))]

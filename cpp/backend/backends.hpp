@@ -1,0 +1,47 @@
+// Backends: those of one lane: the native one, for host memory, and one for each type of device whose row makes one.
+//
+// One thread (the holder of the progress lock).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+
+#include "backend/native.hpp"
+#include "backend/registry.hpp"
+#include "base/config.hpp"
+#include "transport/mesh.hpp"
+
+namespace ciranda {
+
+class Backends {
+ public:
+  // For the ranks of `mesh`, which outlives this.
+  Backends(Mesh& mesh, const Config& config, std::span<const BackendRow> rows) : native_(mesh, native_options(config)) {
+    for (const BackendRow& row : rows) {
+      if (row.make != nullptr) of_devices_.emplace(row.memory, row.make(mesh, config));
+    }
+  }
+
+  // By its own interface, for what no other backend can do.
+  NativeBackend& native() { return native_; }
+  const NativeBackend& native() const { return native_; }
+
+  // The one for memory at this place. REQUIRES: host memory, or a device whose row makes a backend.
+  Backend& at(const Place& place) {
+    const auto found = of_devices_.find(place.type);
+    return found == of_devices_.end() ? native_ : *found->second;
+  }
+
+  // See Backend::abort(): that of each.
+  void abort() {
+    native_.abort();
+    for (const auto& [memory, backend] : of_devices_) backend->abort();
+  }
+
+ private:
+  NativeBackend native_;
+  std::map<DeviceType, std::unique_ptr<Backend>> of_devices_;
+};
+
+}  // namespace ciranda
