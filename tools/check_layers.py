@@ -25,9 +25,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "observe": frozenset({"base", "call", "ciranda"}),
     "membership": frozenset({"base", "transport"}),
     "progress": frozenset({"base", "transport"}),
-    "execute": frozenset(
-        {"base", "call", "agree", "fuse", "kernels", "transport", "collective", "backend", "observe", "membership"}
-    ),
+    "execute": frozenset({"base", "call", "agree", "fuse", "kernels", "transport", "collective", "backend", "observe"}),
     "engine": frozenset(
         {"base", "call", "agree", "kernels", "transport", "backend", "observe", "membership", "progress", "execute"}
     ),
