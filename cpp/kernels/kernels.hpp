@@ -18,31 +18,19 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <string_view>
 
 #include "base/dtype.hpp"
-#include "base/reduce_op.hpp"
+#include "kernels/reduction.hpp"
+#include "kernels/simd_level.hpp"
 
 namespace ciranda::kernels {
 
-// Instruction sets that the reduction kernels are compiled for, weakest first.
-enum class SimdLevel : std::uint8_t { kBaseline = 0, kAvx2 = 1, kAvx512 = 2 };
 std::string_view to_string(SimdLevel level);
 SimdLevel best_simd_level();           // what this CPU can do
 SimdLevel active_simd_level();         // what the kernels use now
 void set_simd_level(SimdLevel level);  // clamped to best_simd_level(); for tests and CIRANDA_SIMD
-
-struct Reduction {
-  DataType dtype = DataType::kFloat32;
-  ReduceOp op = ReduceOp::kSum;  // Average divides by n_average
-  double prescale = 1.0;         // applied to each input
-  double postscale = 1.0;        // applied to the result, of an average to what the division gives
-  int n_average = 1;             // the divisor of Average: the number of ranks that took part
-  // Of a sum: for each input, in their order, what its prescale is multiplied by; empty for none.
-  std::span<const double> weights = {};
-};
 
 // out[i] = postscale * op(prescale * inputs[0][i], prescale * inputs[1][i], ...) for i in [0, count), with
 // prescale * weights[k] for input k where there are weights. One pass over memory, whatever the factors are.

@@ -57,6 +57,24 @@ def test_a_private_header_is_named(tmp_path: Path) -> None:
     assert "1 offences" in done.stdout
 
 
+def test_a_circle_of_includes_within_a_folder_is_named(tmp_path: Path) -> None:
+    write(tmp_path, "agree/a.hpp", '// What it is.\n#include "agree/b.hpp"\n')
+    write(tmp_path, "agree/a.cc", '#include "agree/a.hpp"\n#include "agree/c.hpp"\n')
+    write(tmp_path, "agree/b.cc", '#include "agree/b.hpp"\n#include "agree/c.hpp"\n')
+    write(tmp_path, "include/ciranda/one.h", '#include "ciranda/two.h"\n')
+    done = run_tool("check_layers.py", tmp_path)
+    assert (done.returncode, done.stdout) == (0, "check_layers: 0 offences\n")
+    write(tmp_path, "agree/c.cc", '#include "agree/c.hpp"\n#include "agree/a.hpp"\n')
+    write(tmp_path, "include/ciranda/two.h", '#include "ciranda/one.h"\n')
+    done = run_tool("check_layers.py", tmp_path)
+    assert done.returncode == 1
+    circles = [line.partition(" a circle: ")[2] for line in done.stdout.splitlines()[:-1]]
+    assert len(circles) == 2
+    for concept, circle in (("agree/a", circles[0]), ("agree/c", circles[0]), ("ciranda/one", circles[1])):
+        assert f"{concept} includes " in circle
+        assert circle.split(" includes ")[0] == circle.split(" includes ")[-1]
+
+
 def test_a_file_more_for_a_collective_is_counted_and_a_switch_named(tmp_path: Path) -> None:
     (tmp_path / "CONTRIBUTING.md").write_text(
         "| a collective | 1 | |\n| an element type | 0 | |\n| an algorithm | 1 | |\n", encoding="utf-8"
