@@ -141,6 +141,48 @@ def test_a_c_header_must_be_c(tmp_path: Path) -> None:
     assert "bad.h" in done.stdout
 
 
+GUARDED = """// What it is.
+#include "base/thread_annotations.hpp"
+#include "progress/progress_lock.hpp"
+namespace ciranda {
+struct Counted {
+  void add() REQUIRES(progress_lock) { ++n; }
+  int n GUARDED_BY(progress_lock) = 0;
+};
+template <typename Run>
+void with_lock(ProgressLock& lock, Run run) {
+  if (!lock.try_take()) return;
+  run();
+  lock.give_back();
+}
+inline void well(ProgressLock& lock, Counted& counted) {
+  with_lock(lock, [&]() REQUIRES(progress_lock) { counted.add(); });
+}
+"""
+UNGUARDED = """
+inline void reads(Counted& counted) { counted.n = 1; }
+inline void calls(Counted& counted) { counted.add(); }
+inline void keeps(ProgressLock& lock) { lock.take(); }
+inline void tries(ProgressLock& lock, Counted& counted) { lock.try_take(); counted.add(); }
+inline void passes(ProgressLock& lock, Counted& counted) { with_lock(lock, [&] { counted.add(); }); }
+"""
+
+
+def test_a_missing_lock_is_named(tmp_path: Path) -> None:
+    for header in ("base/thread_annotations.hpp", "progress/progress_lock.hpp"):
+        write(tmp_path, header, (ROOT / "cpp" / header).read_text(encoding="utf-8"))
+    write(tmp_path, "engine/a.cc", GUARDED + "}\n")
+    done = run_tool("check_threads.py", tmp_path)
+    assert (done.returncode, done.stdout) == (0, "check_threads: 1 sources, 0 batches bad\n")
+    write(tmp_path, "engine/a.cc", GUARDED + UNGUARDED + "}\n")
+    done = run_tool("check_threads.py", tmp_path)
+    assert done.returncode == 1
+    first = GUARDED.count("\n") + 2
+    for line in range(first, first + UNGUARDED.count("\n") - 1):
+        assert f"{tmp_path / 'cpp' / 'engine' / 'a.cc'}:{line}:" in done.stdout
+    assert "requires holding progress lock 'progress_lock' exclusively" in done.stdout
+
+
 def test_a_world_of_imports_is_told(tmp_path: Path) -> None:
     package = tmp_path / "package"
     package.mkdir()
