@@ -75,20 +75,29 @@ def test_a_circle_of_includes_within_a_folder_is_named(tmp_path: Path) -> None:
         assert circle.split(" includes ")[0] == circle.split(" includes ")[-1]
 
 
-def test_a_file_more_for_a_collective_is_counted_and_a_switch_named(tmp_path: Path) -> None:
-    (tmp_path / "CONTRIBUTING.md").write_text(
-        "| a collective | 1 | |\n| an element type | 0 | |\n| an algorithm | 1 | |\n", encoding="utf-8"
-    )
+def test_a_file_more_than_claimed_is_counted_and_a_switch_named(tmp_path: Path) -> None:
+    claims = {"a collective": 1, "an algorithm": 1, "an element type": 0, "a transport": 1, "a device": 2}
+    rows = "".join(f"| {change} | {number}, as some |\n" for change, number in claims.items())
+    (tmp_path / "CONTRIBUTING.md").write_text(f"{rows}| a channel of jobs | 0 |\n", encoding="utf-8")
     write(tmp_path, "call/a.hpp", "kScan = 14,\n")
-    write(tmp_path, "backend/a.cc", "kDirectDoubling\n")
+    write(tmp_path, "backend/a.cc", "kDirectDoubling  // as the Loopback, unlike StripedChannel\n")
     write(tmp_path, "bindings/python/a.cc", "kScan, kInt16\n")
+    write(tmp_path, "../tests/cpp/transport/a.hpp", "class LoopbackFabric {};\n")
+    write(tmp_path, "../tests/cpp/engine/a.hpp", "LoopbackFabric fabric; PagedDevice device;\n")
+    write(tmp_path, "../tests/cpp/engine/homes.hpp", "enum class Homes { kHost, kPaged };\n")
+    write(tmp_path, "../tests/cpp/engine/a_test.cc", "paged_home(0);\n")
     assert run_tool("check_touched.py", tmp_path).returncode == 0
     write(tmp_path, "engine/a.cc", "switch (collective) {\n  case Collective::kScan: return scan_work();\n}\n")
+    write(tmp_path, "engine/b.cc", "if (dynamic_cast<LoopbackMesh*>(&mesh)) return PagedDevice::kType;\n")
+    write(tmp_path, "execute/a.cc", "switch (type) {\n  case DeviceType::kHost: return copy();\n}\n")
     done = run_tool("check_touched.py", tmp_path)
     assert done.returncode == 1
     assert "CONTRIBUTING.md says 1 of a collective, but it is 2" in done.stdout
+    assert "CONTRIBUTING.md says 1 of a transport, but it is 2" in done.stdout
+    assert "CONTRIBUTING.md says 2 of a device, but it is 3" in done.stdout
     assert "cpp/engine/a.cc:2: case Collective::kScan" in done.stdout
-    assert "2 offences" in done.stdout
+    assert "cpp/execute/a.cc:2: case DeviceType::kHost" in done.stdout
+    assert "5 offences" in done.stdout
 
 
 def test_allowed_arrows_pass(tmp_path: Path) -> None:
