@@ -39,12 +39,14 @@ inline std::string to_string(Homes homes) {
   return kNames[static_cast<std::size_t>(homes)];
 }
 
-// The registry of tests, with a row for each device.
+// The registry of tests: that of the build, with a row for each device that only tests have.
 inline std::span<const BackendRow> backends_of_homes() {
-  static const std::array rows{
-      all_backends().front(),
-      BackendRow{.memory = PagedDevice::kType, .name = "paged", .device = []() -> Device* { return &paged_device(); }},
-  };
+  static const std::vector<BackendRow> rows = [] {
+    std::vector<BackendRow> all(all_backends().begin(), all_backends().end());
+    all.push_back(
+        {.memory = PagedDevice::kType, .name = "paged", .device = []() -> Device* { return &paged_device(); }});
+    return all;
+  }();
   return rows;
 }
 
