@@ -306,7 +306,7 @@ coverage: build/coverage/build.ninja $(VENV)/.coverage-tools  ## fail if tests r
 
 # --- tidiness ---------------------------------------------------------------------------------------------------
 
-lint: lint-python lint-cpp  ## check format, types, layers, headers and common faults
+lint: lint-python lint-cpp  ## check format, types, layers, headers, locks and common faults
 
 lint-python: $(VENV)/.installed-test $(VENV)/.installed-horovod
 	$(BIN)/ruff check $(PY_CHECKED)
@@ -320,6 +320,7 @@ lint-cpp: build/release/build.ninja
 	$(BIN)/python tools/check_layers.py
 	$(BIN)/python tools/check_touched.py
 	$(BIN)/python tools/check_headers.py
+	$(BIN)/python tools/check_threads.py
 	printf '%s\n' $(BENCHMARKS) | xargs -n 1 -P $(JOBS) $${CXX:-c++} -std=c++20 -fsyntax-only -Wall -Wextra -Werror \
 	  -Icpp -Icpp/include -Itests/cpp '-DCIRANDA_PEERS_VERSION=""'
 	clang-format --dry-run -Werror $(CPP_FORMATTED)

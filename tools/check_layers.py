@@ -1,8 +1,9 @@
 """Check who includes whom under cpp/, and that no CMakeLists.txt links what its folder may not use.
 
 ALLOWED is the architecture: the folders stand in the order of a tensor's way, each with the folders that it may use
-directly; FACES says which headers of a folder others see, where not all. `python tools/check_layers.py [ROOT]` prints
-every offending line and exits 1 if there is one.
+directly; FACES says which headers of a folder others see, where not all. Within a folder, no concept may need another
+that needs it: a header and its source count as one concept. `python tools/check_layers.py [ROOT]` prints every
+offending line and exits 1 if there is one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 ALLOWED: dict[str, frozenset[str]] = {
@@ -25,9 +27,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "observe": frozenset({"base", "call", "ciranda"}),
     "membership": frozenset({"base", "transport"}),
     "progress": frozenset({"base", "transport"}),
-    "execute": frozenset(
-        {"base", "call", "agree", "fuse", "kernels", "transport", "collective", "backend", "observe", "membership"}
-    ),
+    "execute": frozenset({"base", "call", "agree", "fuse", "kernels", "transport", "collective", "backend", "observe"}),
     "engine": frozenset(
         {"base", "call", "agree", "kernels", "transport", "backend", "observe", "membership", "progress", "execute"}
     ),
@@ -68,6 +68,12 @@ def folder_of(path: Path) -> str:
     return "ciranda" if path.parts[0] == "include" else path.parts[0]
 
 
+def concept_of(path: Path) -> str:
+    """Return what a header and its source share: their path as it is included, without the end of the name."""
+    parts = path.with_suffix("").parts
+    return "/".join(parts[1:] if parts[0] == "include" else parts[2:] if parts[:2] == ("bindings", "native") else parts)
+
+
 def judge(user: str, used: str, what: str) -> str | None:
     """Say what is wrong with folder `user` using folder `used` by way of `what`, or return None if it may."""
     if user not in ALLOWED:
@@ -80,17 +86,21 @@ def judge(user: str, used: str, what: str) -> str | None:
     return None
 
 
+def includes_of(cpp: Path) -> Iterator[tuple[Path, int, Path]]:
+    """Yield each quoted include under the folder `cpp`: the file, the number of the line, and the header it names."""
+    for path in sorted(p for p in cpp.rglob("*") if p.suffix in {".hpp", ".cc", ".h", ".c"}):
+        for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+            if match := _INCLUDE.match(text):
+                yield path, number, Path(match[1])
+
+
 def check_includes(cpp: Path) -> Iterator[Offence]:
     """Yield an offence for each quoted include under the folder `cpp` that the table does not allow."""
-    for path in sorted(p for p in cpp.rglob("*") if p.suffix in {".hpp", ".cc", ".h", ".c"}):
+    for path, number, header in includes_of(cpp):
         user = folder_of(path.relative_to(cpp))
-        for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-            match = _INCLUDE.match(text)
-            if match is None:
-                continue
-            what = f'#include "{match[1]}"'
-            if message := judge(user, Path(match[1]).parts[0], what) or judge_face(user, Path(match[1]), what):
-                yield Offence(path, number, message)
+        what = f'#include "{header}"'
+        if message := judge(user, header.parts[0], what) or judge_face(user, header, what):
+            yield Offence(path, number, message)
 
 
 def judge_face(user: str, header: Path, what: str) -> str | None:
@@ -100,6 +110,22 @@ def judge_face(user: str, header: Path, what: str) -> str | None:
     if face is None or used == user or str(header.relative_to(used)) in face:
         return None
     return f"{what}: {used} shows {user} only {', '.join(sorted(face))}"
+
+
+def check_circles(cpp: Path) -> Iterator[Offence]:
+    """Yield an offence for a circle of includes in each folder of `cpp`; a header and its source count as one."""
+    folders: dict[str, dict[str, dict[str, tuple[Path, int]]]] = {}
+    for path, number, header in includes_of(cpp):
+        user, used = concept_of(path.relative_to(cpp)), concept_of(header)
+        if user != used:
+            graph = folders.setdefault(folder_of(path.relative_to(cpp)), {})
+            graph.setdefault(user, {}).setdefault(used, (path, number))
+    for graph in folders.values():
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            circle = error.args[1][::-1]
+            yield Offence(*graph[circle[0]][circle[1]], "a circle: " + " includes ".join(circle))
 
 
 def check_links(cpp: Path) -> Iterator[Offence]:
@@ -130,7 +156,7 @@ def main(arguments: list[str]) -> int:
     """Check the repository at arguments[0] (default: the one of this file); return the exit status."""
     root = Path(arguments[0]) if arguments else Path(__file__).resolve().parent.parent
     cpp = root / "cpp"
-    offences = [*check_includes(cpp), *check_links(cpp)]
+    offences = [*check_includes(cpp), *check_circles(cpp), *check_links(cpp)]
     for offence in offences:
         print(offence)
     print(f"check_layers: {len(offences)} offences")

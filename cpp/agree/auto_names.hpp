@@ -17,6 +17,7 @@
 #include "agree/persistent_ops.hpp"
 #include "agree/process_sets.hpp"
 #include "agree/unnamed.hpp"
+#include "base/thread_annotations.hpp"
 #include "call/request.hpp"
 
 namespace ciranda {
@@ -66,16 +67,16 @@ class AutoNames {
 // The names of this rank's requests.
 struct Names {
   PersistentOps ops{};
-  AutoNames automatic{};
+  AutoNames automatic GUARDED_BY(progress_lock){};
 
   // Gives a request its number, and takes the operation of its name. REQUIRES: as for AutoNames::number().
-  PersistentOp* number(Request& request) {
+  PersistentOp* number(Request& request) REQUIRES(progress_lock) {
     automatic.number(request);
     return ops.take(lane_id(request.process_set, request.lane), request.name);
   }
 
   // Drops the state of a lane that has ended. REQUIRES: no reference from n_unnamed(lane) is in use any more.
-  void remove_lane(LaneId lane) {
+  void remove_lane(LaneId lane) REQUIRES(progress_lock) {
     ops.remove_lane(lane);
     automatic.remove_lane(lane);
   }

@@ -24,6 +24,7 @@
 #include "agree/round_rooms.hpp"
 #include "agree/unnamed_rounds.hpp"
 #include "base/status.hpp"
+#include "base/thread_annotations.hpp"
 #include "call/request.hpp"
 
 namespace ciranda {
@@ -100,19 +101,19 @@ class Participant {
 
   // After a failure, or a duplicate call of this rank, the coordinator must see which ranks have continued since. It
   // does not see rounds in memory, so the next call of each name uses the log. Returns the rounds to close.
-  std::vector<DirectRound> close_rounds_in_memory();
+  std::vector<DirectRound> close_rounds_in_memory() REQUIRES(progress_lock);
 
   // An Internal error means that the log contradicts what this rank reported: the world is broken.
-  Result<Action> apply(const LogEntry& entry);
+  Result<Action> apply(const LogEntry& entry) REQUIRES(progress_lock);
 
  private:
-  Result<Action> execute(const ExecuteEntry& entry);
-  Result<Action> execute(const ExecuteGroupsEntry& entry);
-  Result<Ready> execute(const ExecuteItem& item, std::vector<DirectRound>& to_close);
-  Ready stand_in(const ExecuteItem& item);
+  Result<Action> execute(const ExecuteEntry& entry) REQUIRES(progress_lock);
+  Result<Action> execute(const ExecuteGroupsEntry& entry) REQUIRES(progress_lock);
+  Result<Ready> execute(const ExecuteItem& item, std::vector<DirectRound>& to_close) REQUIRES(progress_lock);
+  Ready stand_in(const ExecuteItem& item) REQUIRES(progress_lock);
   Ready take(PersistentOp& op);
   void open_rounds(const ExecuteItem& item, PersistentOp& op, std::vector<DirectRound>& to_close);
-  Result<Action> fail(const FailEntry& entry);
+  Result<Action> fail(const FailEntry& entry) REQUIRES(progress_lock);
   Result<Action> end_join(const JoinedEntry& entry);
   Result<Action> plan(const PlanEntry& entry);
   Result<Action> cancel(const CancelEntry& entry);

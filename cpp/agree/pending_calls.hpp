@@ -12,6 +12,7 @@
 #include "agree/messages.hpp"
 #include "agree/persistent_op.hpp"
 #include "agree/persistent_ops.hpp"
+#include "base/thread_annotations.hpp"
 
 namespace ciranda {
 
@@ -49,7 +50,7 @@ class PendingCalls {
   // waits. So callers run this scan at intervals longer than an answer takes. Returns the name of a call that is still
   // pending at scan number kMostSweeps: it will never be answered. `counts_deferrable`: scan deferrable calls, too.
   static constexpr int kMostSweeps = 3;
-  std::optional<std::string> sweep(bool counts_deferrable);
+  std::optional<std::string> sweep(bool counts_deferrable) REQUIRES(progress_lock);
   // A join waits for as long as the other ranks work. It may be repeated, and must be repeated at the same intervals.
   std::optional<JoinMessage> join_again() const {
     return has_joined() ? std::optional(JoinMessage{n_joins_}) : std::nullopt;

@@ -2,8 +2,7 @@
 // in use, has a pending call, or has a cache id. To remove it, it is taken and never released: the owner of a handle
 // then fails to take it, and looks the name up.
 //
-// Any thread may call take() and take_known(). All else is for one thread (the holder of the progress lock); only that
-// thread removes operations.
+// Any thread, except where a function requires the progress lock: only its holder removes operations.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +15,7 @@
 
 #include "agree/messages.hpp"
 #include "agree/persistent_op.hpp"
+#include "base/thread_annotations.hpp"
 
 namespace ciranda {
 
@@ -30,17 +30,18 @@ class PersistentOps {
   PersistentOp* take_known(LaneId lane, std::string_view name, OpHandle* handle = nullptr);
 
   // Null if there is no operation of the name. If found by the handle, the operation may have been removed.
-  PersistentOp* find(LaneId lane, std::string_view name, const OpHandle* handle = nullptr) const;
-  PersistentOp& find_or_make(LaneId lane, std::string_view name);
+  PersistentOp* find(LaneId lane, std::string_view name, const OpHandle* handle = nullptr) const
+      REQUIRES(progress_lock);
+  PersistentOp& find_or_make(LaneId lane, std::string_view name) REQUIRES(progress_lock);
 
   // After each of these two functions, `op` may be destroyed.
-  static void release(PersistentOp& op);
-  static void remove_if_unused(PersistentOp& op);
+  static void release(PersistentOp& op) REQUIRES(progress_lock);
+  static void remove_if_unused(PersistentOp& op) REQUIRES(progress_lock);
 
   // The lane has ended: forgets its operations. Those in use are removed when they are released.
-  void remove_lane(LaneId lane);
+  void remove_lane(LaneId lane) REQUIRES(progress_lock);
 
-  void for_each(LaneId lane, const std::function<void(PersistentOp&)>& visit) const;
+  void for_each(LaneId lane, const std::function<void(PersistentOp&)>& visit) const REQUIRES(progress_lock);
 
   // The number of look-ups by name so far.
   std::uint64_t n_lookups() const {
@@ -68,13 +69,13 @@ class PersistentOps {
   // REQUIRES, here and below: the mutex.
   auto look_up(LaneId lane, std::string_view name) const { return ++n_lookups_, ops_.find({lane, name}); }
   const std::shared_ptr<PersistentOp>& made(LaneId lane, std::string_view name);
-  void erase(PersistentOp& op);
+  void erase(PersistentOp& op) REQUIRES(progress_lock);
 
   mutable std::mutex mutex_;
   std::unordered_map<Key, std::shared_ptr<PersistentOp>, HashKey> ops_;
   mutable std::uint64_t n_lookups_ = 0;
-  // The last result of find(), for callers that repeat a name without a handle. One thread uses it, without the mutex.
-  mutable PersistentOp* last_found_ = nullptr;
+  // The last result of find(), for callers that repeat a name without a handle.
+  mutable PersistentOp* last_found_ GUARDED_BY(progress_lock) = nullptr;
 };
 
 }  // namespace ciranda

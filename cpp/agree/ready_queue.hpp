@@ -14,7 +14,7 @@
 
 #include "agree/coordinator_options.hpp"
 #include "agree/learned_order.hpp"
-#include "agree/planned_groups.hpp"
+#include "agree/planned_group.hpp"
 #include "agree/round.hpp"
 
 namespace ciranda {

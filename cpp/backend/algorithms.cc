@@ -4,7 +4,6 @@
 #include <array>
 #include <bit>
 
-#include "backend/policy.hpp"
 #include "collective/aligned_blocks.hpp"
 
 namespace ciranda {
@@ -96,22 +95,21 @@ Cost chain_cost(const CostTerms& t) {
 
 // --- conditions
 
-bool fits_a_slot(const Policy& policy, std::size_t n_bytes) { return n_bytes <= policy.slot_bytes; }
+bool fits_a_slot(const Conditions& c, std::size_t n_bytes) { return n_bytes <= c.slot_bytes; }
 
 // Rounding must apply to the inputs. If it applies to sums of hosts, every algorithm must form these sums first.
-bool rounds_inputs(const Policy& policy, std::size_t /*n_bytes*/) {
-  return !policy.rounding.is_on() || policy.rounding.is_of_inputs();
+bool rounds_inputs(const Conditions& c, std::size_t /*n_bytes*/) {
+  return !c.rounding.is_on() || c.rounding.is_of_inputs();
 }
 
-bool hosts_can_combine(const Policy& policy, std::size_t /*n_bytes*/) {
-  return policy.combines_in_parts && policy.hosts_combine && !policy.rounding.is_of_inputs();
+bool hosts_can_combine(const Conditions& c, std::size_t /*n_bytes*/) {
+  return c.combines_in_parts && c.hosts_combine && !c.rounding.is_of_inputs();
 }
 
 // With two ranks it would equal one shot. If one_shot_bytes limits that, larger calls use algorithms that divide the
 // work.
-bool can_double(const Policy& policy, std::size_t /*n_bytes*/) {
-  return policy.combines_in_parts && policy.n_ranks > 2 &&
-         (!policy.options.one_shot_bytes || !policy.options.algorithm.empty());
+bool can_double(const Conditions& c, std::size_t /*n_bytes*/) {
+  return c.combines_in_parts && c.n_ranks > 2 && (!c.options.one_shot_bytes || !c.options.algorithm.empty());
 }
 
 constexpr auto kArena = Memory::kArena;

@@ -9,12 +9,12 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/native_options.hpp"
 #include "call/op_table.hpp"
 #include "collective/launch.hpp"
+#include "collective/rounding.hpp"
 
 namespace ciranda {
-
-struct Policy;
 
 // The memory that is available or needed; each value includes those before it.
 enum class Memory : std::uint8_t {
@@ -66,6 +66,16 @@ enum class Segments : std::uint8_t {
   kPassedOn,  // a piece that is passed on from rank to rank
 };
 
+// What decides whether an algorithm is possible for a call, besides the memory that is available.
+struct Conditions {
+  const NativeOptions& options;
+  int n_ranks;
+  std::size_t slot_bytes;
+  bool combines_in_parts;  // of the plan (combines_in_parts())
+  bool hosts_combine;      // some hosts can combine inputs of their own ranks first (host_parts.hpp)
+  Rounding rounding;
+};
+
 struct AlgorithmRow {
   Collective collective;
   Memory needs;
@@ -75,7 +85,7 @@ struct AlgorithmRow {
   Cost (*cost)(const CostTerms&) = nullptr;
   Segments segments = Segments::kNone;
   // A further condition besides the needed memory. Null: none.
-  bool (*is_possible)(const Policy&, std::size_t n_bytes) = nullptr;
+  bool (*is_possible)(const Conditions&, std::size_t n_bytes) = nullptr;
   // The cost if all ranks' tensors lie in memory that all have mapped. Null: the same cost.
   Cost (*cost_in_place)(const CostTerms&) = nullptr;
   bool is_one_shot = false;  // NativeOptions::one_shot_bytes applies to it

@@ -91,7 +91,7 @@ Policy NativeBackend::policy(bool combines_in_parts, const Rounding& rounding) c
                                                           : Memory::kSharedSlots;
   const std::size_t slot_bytes = session_ ? session_->slot_bytes() : 0;
   const bool hosts_combine = host_parts_.hosts.size() > 1 && host_parts_.are_fewer();
-  return {costs_, options_, mesh_.size(), available, slot_bytes, combines_in_parts, hosts_combine, rounding};
+  return {{options_, mesh_.size(), slot_bytes, combines_in_parts, hosts_combine, rounding}, costs_, available};
 }
 
 void NativeBackend::combine(const Plan& plan, std::span<const std::byte*> inputs) const {

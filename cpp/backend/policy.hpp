@@ -8,23 +8,15 @@
 
 #include "backend/algorithms.hpp"
 #include "backend/cost_model.hpp"
-#include "backend/native_options.hpp"
-#include "collective/rounding.hpp"
 
 namespace ciranda {
 
 // The middle of a class: sizes above a power of two, up to the next, are one class.
 std::size_t middle_of_class(std::size_t n_bytes);
 
-struct Policy {
+struct Policy : Conditions {
   const CostModel& costs;
-  const NativeOptions& options;
-  int n_ranks;
   Memory available;
-  std::size_t slot_bytes;
-  bool combines_in_parts;  // of the plan (combines_in_parts())
-  bool hosts_combine;      // some hosts can combine inputs of their own ranks first (host_parts.hpp)
-  Rounding rounding;
 
   // Never fails: each collective has an algorithm that needs only channels and is always possible.
   Pick best(Collective collective, std::size_t n_bytes) const;

@@ -8,6 +8,7 @@
 
 #include <optional>
 
+#include "base/thread_annotations.hpp"
 #include "engine/lane_parts.hpp"
 #include "engine/liveness_probe.hpp"
 
@@ -23,11 +24,11 @@ class AnswerWatch {
   // The lane is moving data.
   void note_busy() { was_busy_ = true; }
   // Returns an error if there will be no answer.
-  Status look(TimePoint now);
+  Status look(TimePoint now) REQUIRES(progress_lock);
   std::optional<TimePoint> due() const;
 
  private:
-  Status sweep(TimePoint now);
+  Status sweep(TimePoint now) REQUIRES(progress_lock);
 
   const LaneParts lane_;
   LivenessProbe probe_;

@@ -11,6 +11,7 @@
 
 #include "agree/frames.hpp"
 #include "base/status.hpp"
+#include "base/thread_annotations.hpp"
 #include "transport/mesh.hpp"
 
 namespace ciranda {
@@ -29,7 +30,7 @@ class LaneMessages {
  public:
   virtual ~LaneMessages() = default;
   // An error breaks the world.
-  virtual Status on_message(int peer, LaneId lane, Message message, TimePoint now) = 0;
+  virtual Status on_message(int peer, LaneId lane, Message message, TimePoint now) REQUIRES(progress_lock) = 0;
 };
 
 class ControlPlane {
@@ -46,7 +47,7 @@ class ControlPlane {
   void ask(int peer);
 
   // receive() and send() return whether any bytes moved. An error breaks the world.
-  Result<bool> receive(LaneMessages& lanes, TimePoint now);
+  Result<bool> receive(LaneMessages& lanes, TimePoint now) REQUIRES(progress_lock);
   bool send();
   // Returns RanksLost if a peer's connection has closed without a goodbye.
   Status check_closed_peers();
@@ -79,8 +80,8 @@ class ControlPlane {
   };
 
   bool send(int peer);
-  Result<bool> receive(int peer, LaneMessages& lanes, TimePoint now);
-  Status handle(int peer, Envelope envelope, LaneMessages& lanes, TimePoint now);
+  Result<bool> receive(int peer, LaneMessages& lanes, TimePoint now) REQUIRES(progress_lock);
+  Status handle(int peer, Envelope envelope, LaneMessages& lanes, TimePoint now) REQUIRES(progress_lock);
 
   Mesh& mesh_;
   std::vector<Peer> peers_;

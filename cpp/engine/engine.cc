@@ -110,12 +110,14 @@ std::shared_ptr<SharedRegions> Engine::shared_regions() const {
   return arena != nullptr ? arena->shared_regions() : nullptr;
 }
 std::vector<Candidate> Engine::candidates(Collective collective, std::size_t n_bytes) const {
-  return parts_->progress.held(
-      [&](const ProgressLoop& loop) { return loop.first_lane().data().candidates(collective, n_bytes); });
+  return parts_->progress.held([&](const ProgressLoop& loop) REQUIRES(progress_lock) {
+    return loop.first_lane().data().candidates(collective, n_bytes);
+  });
 }
 std::string_view Engine::agreement(Collective collective, std::size_t n_bytes) const {
-  return parts_->progress.held(
-      [&](const ProgressLoop& loop) { return loop.first_lane().agreement(collective, n_bytes); });
+  return parts_->progress.held([&](const ProgressLoop& loop) REQUIRES(progress_lock) {
+    return loop.first_lane().agreement(collective, n_bytes);
+  });
 }
 
 std::uint64_t Engine::n_bytes_in_place() const {
@@ -199,7 +201,7 @@ std::optional<Engine::OperationPtr> Engine::repeat(const Call& call, OpHandle* h
   const bool is_recorded = parts_->recorder->is_on();
   if (is_recorded) stages.note(Stage::kSubmitted);
   std::optional<OperationPtr> repeated;
-  parts_->progress.at_once([&](ProgressLoop& loop, int n_looks) {
+  parts_->progress.at_once([&](ProgressLoop& loop, int n_looks) REQUIRES(progress_lock) {
     repeated = loop.repeat(call, handle, is_recorded ? &stages : nullptr, n_looks);
   });
   return repeated;

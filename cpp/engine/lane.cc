@@ -46,7 +46,7 @@ bool is_like_blocking(const Submission& submission, const InFlight& in_flight) {
 }
 
 // If the entry adds or removes sets or lanes, does so, and leaves it empty, since it moves no data.
-void change_sets(Participant::Execute& entry, const ChangeSets& change, InFlight& in_flight) {
+void change_sets(Participant::Execute& entry, const ChangeSets& change, InFlight& in_flight) REQUIRES(progress_lock) {
   if (entry.requests.empty()) return;
   const Ticket ticket = entry.requests.front().ticket;
   const Subject subject = info(in_flight.at(ticket).request->signature.collective).subject;
@@ -273,13 +273,13 @@ Result<bool> Lane::execute(TimePoint now) {
     stall_detector_.moved();
     return stepped;
   }
-  const auto awaited = [this] {
+  const auto awaited = [this]() REQUIRES(progress_lock) {
     std::vector<int> ranks = data_.awaited();
     for (int& rank : ranks) rank = mesh_.peer(rank).rank;
     return ranks;
   };
   const Status status = stall_detector_.stuck(
-      now, [this] { return data_.describe_current(); }, awaited);
+      now, [this]() REQUIRES(progress_lock) { return data_.describe_current(); }, awaited);
   if (!status.ok()) return status;
   return false;
 }

@@ -1,7 +1,5 @@
 // Lane: a communicator: some ranks, their ordered log, and its execution. The world has one or more lanes, and so has
 // each process set. Lanes are independent and progress concurrently.
-//
-// One thread (the holder of the progress lock).
 #pragma once
 
 #include <atomic>
@@ -13,6 +11,7 @@
 
 #include "agree/participant.hpp"
 #include "agree/process_sets.hpp"
+#include "base/thread_annotations.hpp"
 #include "engine/answer_watch.hpp"
 #include "engine/control_plane.hpp"
 #include "engine/lane_log.hpp"
@@ -41,83 +40,87 @@ class Lane {
 
   LaneId id() const { return id_; }
   // The log has ended, and all of its entries are executed.
-  bool is_over() const { return has_ended_ && data_.is_idle(); }
+  bool is_over() const REQUIRES(progress_lock) { return has_ended_ && data_.is_idle(); }
   // The rank (of the world) that ended the set by leaving it; none if the set was removed. REQUIRES: is_over().
-  std::optional<int> leaver() const { return leaver_; }
-  bool has_pending() const { return !in_flight_.empty(); }
+  std::optional<int> leaver() const REQUIRES(progress_lock) { return leaver_; }
+  bool has_pending() const REQUIRES(progress_lock) { return !in_flight_.empty(); }
   // This rank has joined, and as far as it knows not all ranks have.
-  bool has_joined() const { return participant_.calls().has_joined(); }
-  RoundsInMemory& rounds() { return in_memory_; }
-  const DataPlane& data() const { return data_; }
+  bool has_joined() const REQUIRES(progress_lock) { return participant_.calls().has_joined(); }
+  RoundsInMemory& rounds() REQUIRES(progress_lock) { return in_memory_; }
+  const DataPlane& data() const REQUIRES(progress_lock) { return data_; }
 
-  void submit(Submission&& submission, TimePoint now);
-  RoundsInMemory::Outcome repeat(const Call& call, OpHandle* handle, Stages* stages, int n_looks);
+  void submit(Submission&& submission, TimePoint now) REQUIRES(progress_lock);
+  RoundsInMemory::Outcome repeat(const Call& call, OpHandle* handle, Stages* stages, int n_looks)
+      REQUIRES(progress_lock);
   // The submission's request is empty if this lane joins because the first lane of its set does. REQUIRES: no join is
   // pending in this lane.
-  void join(Submission&& submission, TimePoint now);
-  Status on_message(int world_rank, Message message, TimePoint now);
+  void join(Submission&& submission, TimePoint now) REQUIRES(progress_lock);
+  Status on_message(int world_rank, Message message, TimePoint now) REQUIRES(progress_lock);
 
   // agree() advances the agreement, execute() the data, each by one step. Both return whether anything moved. An error
   // breaks the world.
-  Result<bool> agree(TimePoint now);
-  Result<bool> execute(TimePoint now);
+  Result<bool> agree(TimePoint now) REQUIRES(progress_lock);
+  Result<bool> execute(TimePoint now) REQUIRES(progress_lock);
 
   // See RoundsByMessages.
-  bool awaits_inputs() const { return !by_messages_.empty(); }
+  bool awaits_inputs() const REQUIRES(progress_lock) { return !by_messages_.empty(); }
 
   // A thread of this rank waits, so nothing may be held back. Returns whether this was reported to the coordinator now.
-  bool expect_no_more() { return in_flight_.has_deferrable() && reports_.say_waiting(); }
+  bool expect_no_more() REQUIRES(progress_lock) { return in_flight_.has_deferrable() && reports_.say_waiting(); }
   // Whether this lane may be waiting for messages that are sent lazily: data of an entry in execution, or a report.
-  bool awaits_lazy_news() const { return !data_.is_idle() || log_.awaits_reports(in_flight_.has_undeferrable()); }
+  bool awaits_lazy_news() const REQUIRES(progress_lock) {
+    return !data_.is_idle() || log_.awaits_reports(in_flight_.has_undeferrable());
+  }
 
   // The message by which this rank could report a standstill, if all of its threads wait for answers of this lane. None
   // if it has joined, if the lane is ending, or if a call is being executed or is at a direct round in memory.
-  std::optional<StandingMessage> standing() const;
-  void say(const StandingMessage& standing, TimePoint now);
+  std::optional<StandingMessage> standing() const REQUIRES(progress_lock);
+  void say(const StandingMessage& standing, TimePoint now) REQUIRES(progress_lock);
 
   // A rank has left. If it is a member, entries that it has executed are still executed here; nothing later can be.
-  void heed(const Departure& departure);
+  void heed(const Departure& departure) REQUIRES(progress_lock);
   // Fails the pending calls that can no longer be agreed on.
-  void fail_what_cannot_come();
+  void fail_what_cannot_come() REQUIRES(progress_lock);
   // Fails all calls at once.
-  void give_up(const Status& why);
+  void give_up(const Status& why) REQUIRES(progress_lock);
   // Takes the lane down: agreed calls are executed, all others fail with `why`.
-  void end(const Status& why);
+  void end(const Status& why) REQUIRES(progress_lock);
   // This rank leaves the lane's set. Its pending calls are still executed if the other members make them; then the lane
   // ends for all members. New calls fail with `why`. REQUIRES: the set is formed.
-  void leave(const Status& why);
+  void leave(const Status& why) REQUIRES(progress_lock);
 
   // See Engine.
-  std::string_view agreement(Collective collective, std::size_t n_bytes) const;
+  std::string_view agreement(Collective collective, std::size_t n_bytes) const REQUIRES(progress_lock);
 
-  std::optional<TimePoint> next_deadline() const;
+  std::optional<TimePoint> next_deadline() const REQUIRES(progress_lock);
 
  private:
-  std::optional<Ticket> take_in(Submission&& submission, TimePoint now);
-  Status apply(const LogMessage& log, TimePoint now);
-  Status apply(Participant::Action action, TimePoint now);
+  std::optional<Ticket> take_in(Submission&& submission, TimePoint now) REQUIRES(progress_lock);
+  Status apply(const LogMessage& log, TimePoint now) REQUIRES(progress_lock);
+  Status apply(Participant::Action action, TimePoint now) REQUIRES(progress_lock);
 
   LaneId id_;
   std::atomic<bool>& has_failed_;
   const ChangeSets change_sets_;
   LaneMesh mesh_;
-  InFlight in_flight_;
-  Participant participant_;
-  LaneLog log_;
-  Reports reports_;
-  DataPlane data_;
+  InFlight in_flight_ GUARDED_BY(progress_lock);
+  Participant participant_ GUARDED_BY(progress_lock);
+  LaneLog log_ GUARDED_BY(progress_lock);
+  Reports reports_ GUARDED_BY(progress_lock);
+  DataPlane data_ GUARDED_BY(progress_lock);
   const LaneParts parts_;
-  RoundsInMemory in_memory_;
-  RoundsByMessages by_messages_;
-  AnswerWatch answers_;
-  StallDetector stall_detector_;
-  std::uint64_t n_logged_ = 0;
-  std::uint64_t log_came_ = 0;     // when the newest part of the log arrived, in ticks; 0 if that is not recorded
-  std::uint64_t log_end_;          // entries from this index on are not executed
-  std::optional<Status> parting_;  // set when nothing new can be agreed on: why
-  bool is_leaving_ = false;        // this rank leaves the set, and has yet to report it
-  bool has_ended_ = false;
-  std::optional<int> leaver_;
+  RoundsInMemory in_memory_ GUARDED_BY(progress_lock);
+  RoundsByMessages by_messages_ GUARDED_BY(progress_lock);
+  AnswerWatch answers_ GUARDED_BY(progress_lock);
+  StallDetector stall_detector_ GUARDED_BY(progress_lock);
+  std::uint64_t n_logged_ GUARDED_BY(progress_lock) = 0;
+  // When the newest part of the log arrived, in ticks; 0 if that is not recorded.
+  std::uint64_t log_came_ GUARDED_BY(progress_lock) = 0;
+  std::uint64_t log_end_ GUARDED_BY(progress_lock);          // entries from this index on are not executed
+  std::optional<Status> parting_ GUARDED_BY(progress_lock);  // set when nothing new can be agreed on: why
+  bool is_leaving_ GUARDED_BY(progress_lock) = false;        // this rank leaves the set, and has yet to report it
+  bool has_ended_ GUARDED_BY(progress_lock) = false;
+  std::optional<int> leaver_ GUARDED_BY(progress_lock);
 };
 
 }  // namespace ciranda

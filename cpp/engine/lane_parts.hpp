@@ -6,6 +6,7 @@
 
 #include "agree/auto_names.hpp"
 #include "agree/participant.hpp"
+#include "base/thread_annotations.hpp"
 #include "engine/control_plane.hpp"
 #include "engine/lane_log.hpp"
 #include "engine/reports.hpp"
@@ -16,8 +17,10 @@
 namespace ciranda {
 
 struct LaneParts {
-  // Only the holder of the progress lock writes this counter, so it needs no atomic increment.
-  void count_met() const { n_met.store(n_met.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
+  // One thread at a time writes this counter, so it needs no atomic increment.
+  void count_met() const REQUIRES(progress_lock) {
+    n_met.store(n_met.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
 
   LaneId id;
   LaneMesh& mesh;

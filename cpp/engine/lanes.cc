@@ -44,7 +44,7 @@ Lane* Lanes::find(LaneId id) const {
 }
 
 Lane* Lanes::find_only_pending() const {
-  const auto is_pending = [](const auto& lane) { return lane->has_pending(); };
+  const auto is_pending = [](const auto& lane) REQUIRES(progress_lock) { return lane->has_pending(); };
   const auto first = std::find_if(lanes_.begin(), lanes_.end(), is_pending);
   if (first == lanes_.end() || !kept_.empty() || std::any_of(first + 1, lanes_.end(), is_pending)) return nullptr;
   return first->get();
@@ -70,7 +70,7 @@ Lane* Lanes::find_or_make(LaneId id) {
 
 Lane& Lanes::make(LaneId id, const std::vector<int>& ranks) {
   SharedArena* arena = id == 0 ? world_.mesh.arena() : nullptr;
-  const auto change = [this](const Request& request, std::int64_t& result) { return change_sets(request, result); };
+  const ChangeSets change = std::bind_front(&Lanes::change_sets, this);
   lanes_.push_back(std::make_unique<Lane>(id, ranks, arena, world_, change));
   Lane& lane = *lanes_.back();
   by_id_[id] = &lane;
@@ -89,7 +89,7 @@ void Lanes::remove_those_that_are_over() {
   for (const auto& lane : lanes_) {
     if (lane->is_over() && lane->leaver()) world_.sets.end(set_of(lane->id()), *lane->leaver());
   }
-  remove_if([](const Lane& lane) { return lane.is_over(); });
+  remove_if([](const Lane& lane) REQUIRES(progress_lock) { return lane.is_over(); });
 }
 
 // Also frees the memory that these lanes share with other ranks.
@@ -100,8 +100,8 @@ void Lanes::remove_all_but_first() {
 template <typename Predicate>
 void Lanes::remove_if(Predicate is) {
   // With iterators, since Clang 14 cannot compile the standard library's ranges.
-  const auto removed =
-      std::stable_partition(lanes_.begin(), lanes_.end(), [&](const auto& lane) { return !is(*lane); });
+  const auto removed = std::stable_partition(lanes_.begin(), lanes_.end(),
+                                             [&](const auto& lane) REQUIRES(progress_lock) { return !is(*lane); });
   std::vector<LaneId> ids;
   for (auto lane = removed; lane != lanes_.end(); ++lane) ids.push_back((*lane)->id());
   lanes_.erase(removed, lanes_.end());

@@ -109,7 +109,7 @@ void ProgressLoop::heed_departures() {
 }
 
 bool ProgressLoop::is_at_round() const {
-  return lanes_.has_any([](Lane& lane) { return !lane.rounds().empty(); });
+  return lanes_.has_any([](Lane& lane) REQUIRES(progress_lock) { return !lane.rounds().empty(); });
 }
 
 // --- before this rank sleeps
@@ -126,14 +126,16 @@ Sleeper ProgressLoop::stop_looking(bool is_any_waiting) {
   if (is_any_waiting) expect_no_more();
   for (const auto& lane : lanes_.all()) lane->rounds().leave();  // also the rounds of calls that were just taken in
   if (is_any_waiting && std::exchange(has_lazy_news_, false)) mesh_.notify(Urgency::kUrgent);
-  const bool awaits_lazy_news = is_any_waiting || world_.mux.has_unsent() || world_.control.has_unsent() ||
-                                lanes_.has_any([](const Lane& lane) { return lane.awaits_lazy_news(); });
+  const bool awaits_lazy_news =
+      is_any_waiting || world_.mux.has_unsent() || world_.control.has_unsent() ||
+      lanes_.has_any([](const Lane& lane) REQUIRES(progress_lock) { return lane.awaits_lazy_news(); });
   if (awaits_lazy_news) return Sleeper::kAwaits;
   return has_work() ? Sleeper::kIdle : Sleeper::kResting;
 }
 
 bool ProgressLoop::has_work() const {
-  return !submissions_.is_empty() || lanes_.has_any([](const Lane& lane) { return lane.has_pending(); });
+  return !submissions_.is_empty() ||
+         lanes_.has_any([](const Lane& lane) REQUIRES(progress_lock) { return lane.has_pending(); });
 }
 
 std::optional<TimePoint> ProgressLoop::next_deadline() const {
@@ -200,7 +202,8 @@ void ProgressLoop::say_bye() {
     for (const std::uint32_t id : world_.sets.ended()) ends.push_back({lane_id(id, 0), kAll});
     world_.control.say_bye(std::move(ends));
   }
-  const bool is_cut_short = lanes_.has_any([](const Lane& lane) { return !lane.data().is_idle(); });
+  const bool is_cut_short =
+      lanes_.has_any([](const Lane& lane) REQUIRES(progress_lock) { return !lane.data().is_idle(); });
   if (is_cut_short) keep_own_memory();
   lanes_.give_up(Status::aborted("rank " + std::to_string(mesh_.rank()) + " shut down before this was done."));
   run();

@@ -106,7 +106,7 @@ bool ProgressThreads::has_to_look() {
 
 void ProgressThreads::look_again() {
   while (is_something_unseen() && !has_ended_.load()) {
-    if (!with_lock([this] { iterate(); })) return;
+    if (!with_lock([this]() REQUIRES(progress_lock) { iterate(); })) return;
   }
 }
 
@@ -121,7 +121,7 @@ void ProgressThreads::submit(Submission&& submission) {
   bool is_taken = false;
   bool is_at_round = false;
   if (request.is_awaited) {
-    at_once([&](ProgressLoop& loop, int n_looks) {
+    at_once([&](ProgressLoop& loop, int n_looks) REQUIRES(progress_lock) {
       is_taken = true;
       is_at_round = loop.submit(std::move(submission), waits_now ? n_looks : 0);
     });
@@ -138,7 +138,7 @@ void ProgressThreads::submit(Submission&& submission) {
 }
 
 void ProgressThreads::run_in_passing(bool is_waited_for) {
-  const auto run = [&] {
+  const auto run = [&]() REQUIRES(progress_lock) {
     if (is_waited_for) loop_.expect_no_more();
     for (int i = 0; i < kIterationsInPassing && iterate(); ++i) {
     }
@@ -161,7 +161,7 @@ bool ProgressThreads::run_until_done(const Operation& operation, const std::opti
   n_runners_.fetch_add(1);
   bool goes_on = true;
   while (goes_on && !operation.is_done()) {
-    const bool had_lock = with_lock([&] {
+    const bool had_lock = with_lock([&]() REQUIRES(progress_lock) {
       n_waiters_running_.fetch_add(1);
       loop_.expect_no_more(&operation);
       while (goes_on && !operation.is_done() && !has_ended_.load()) goes_on = goes_on_after(iterate());
@@ -183,9 +183,9 @@ void ProgressThreads::look_whether_all_wait() {
   if (!may_others_call_) return;
   const LongWaits::Seen seen = long_waits_.see();
   bool is_news = false;
-  at_once([&](ProgressLoop& loop, int) { is_news = loop.has_to_stand(); });
+  at_once([&](ProgressLoop& loop, int) REQUIRES(progress_lock) { is_news = loop.has_to_stand(); });
   if (!is_news || !callbacks_.are_idle() || may_others_call_(seen.threads, Asked::kAtFirst)) return;
-  with_lock([&] {
+  with_lock([&]() REQUIRES(progress_lock) {
     const bool is_so = loop_.submissions().is_empty() && callbacks_.are_idle() && long_waits_.are_still(seen);
     if (!is_so || !loop_.has_to_stand() || may_others_call_(seen.threads, Asked::kWithLock)) return;
     loop_.say_standing();
@@ -197,7 +197,7 @@ void ProgressThreads::wait_no_longer() {
   {
     lock_.take();
     const Holder holder(*this);
-    run_and_arm([&] { loop_.say_moving(); });
+    run_and_arm([&]() REQUIRES(progress_lock) { loop_.say_moving(); });
   }
   see_what_came_late();
 }
@@ -256,7 +256,7 @@ void ProgressThreads::run_until_nothing_moves() {
 // progress loop, which takes them in too.
 void ProgressThreads::watch_burst() {
   const auto take_in = [this] {
-    with_lock([this] {
+    with_lock([this]() REQUIRES(progress_lock) {
       while (iterate()) {
       }
     });

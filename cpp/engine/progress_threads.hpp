@@ -16,6 +16,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/thread_annotations.hpp"
 #include "call/callback_threads.hpp"
 #include "call/operation.hpp"
 #include "engine/progress_loop.hpp"
@@ -91,10 +92,10 @@ class ProgressThreads {
 
  private:
   // At the end of its scope, releases the lock and wakes a thread for the callbacks of the operations that this thread
-  // has completed. REQUIRES: the lock.
-  struct Holder {
-    explicit Holder(ProgressThreads& of) : threads(of) {}
-    ~Holder() {
+  // has completed.
+  struct SCOPED_CAPABILITY Holder {
+    explicit Holder(ProgressThreads& of) REQUIRES(progress_lock) : threads(of) {}
+    ~Holder() RELEASE() {
       threads.lock_.give_back();
       threads.callbacks_.flush();
     }
@@ -113,17 +114,15 @@ class ProgressThreads {
 
   template <typename Run>
   bool with_lock(Run run);
-  // REQUIRES: the lock.
   template <typename Run>
-  void run_and_arm(Run run);
-  // REQUIRES: the lock.
-  bool iterate();
-  bool arm_when_nothing_moves();
-  bool comes_before_background_wakes(std::optional<TimePoint> deadline);
-  std::optional<TimePoint> next_deadline();
+  void run_and_arm(Run run) REQUIRES(progress_lock);
+  bool iterate() REQUIRES(progress_lock);
+  bool arm_when_nothing_moves() REQUIRES(progress_lock);
+  bool comes_before_background_wakes(std::optional<TimePoint> deadline) REQUIRES(progress_lock);
+  std::optional<TimePoint> next_deadline() REQUIRES(progress_lock);
   // True if look_at_ has passed and work is pending. Resets look_at_ if it has passed.
-  bool has_to_look();
-  void run_until_nothing_moves();
+  bool has_to_look() REQUIRES(progress_lock);
+  void run_until_nothing_moves() REQUIRES(progress_lock);
 
   void run_background();
   bool run_in_background();
@@ -149,8 +148,7 @@ class ProgressThreads {
   static constexpr TimePoint kNever = TimePoint::max();
   std::atomic<TimePoint> deadline_{kNever};
   // When the background thread next calls look_whether_all_wait(): if all calls end by callback, no other thread does.
-  // Guarded by the lock.
-  TimePoint look_at_ = kNever;
+  TimePoint look_at_ GUARDED_BY(progress_lock) = kNever;
   std::thread background_;
 };
 

@@ -11,6 +11,7 @@
 
 #include "agree/sent_inputs.hpp"
 #include "base/agreement_limits.hpp"
+#include "base/thread_annotations.hpp"
 #include "engine/lane_parts.hpp"
 #include "engine/liveness_probe.hpp"
 
@@ -28,9 +29,9 @@ class RoundsByMessages {
   void forget(Ticket ticket) {
     if (!inputs_.empty()) inputs_.forget(ticket);
   }
-  Status hear(int from, InputMessage message, TimePoint now);
+  Status hear(int from, InputMessage message, TimePoint now) REQUIRES(progress_lock);
   // Executes the rounds for which all inputs have arrived.
-  Status carry_out(TimePoint now);
+  Status carry_out(TimePoint now) REQUIRES(progress_lock);
 
   // False if this rank has sent an input and waits for the inputs of other members.
   bool empty() const { return inputs_.empty(); }
@@ -44,7 +45,7 @@ class RoundsByMessages {
   // to a round then knows that it will not arrive.
   void say_no_more();
   // Fails the calls that lack an input that will not arrive.
-  void fail_lost(const Status& why);
+  void fail_lost(const Status& why) REQUIRES(progress_lock);
   void clear() { inputs_.clear(); }
 
   // The input that travels along with the report of a request. Empty unless it is small and a thread waits for the

@@ -131,7 +131,7 @@ bool RoundsInMemory::look(bool closes, TimePoint now) {
   SharedArena& arena = *lane_.data.arena();
   std::vector<PersistentOp*> met;
   std::vector<PersistentOp*> missed;
-  std::erase_if(pending_, [&](const DirectRound& pending) {
+  std::erase_if(pending_, [&](const DirectRound& pending) REQUIRES(progress_lock) {
     Arrivals place = at(arena, pending);
     const std::uint64_t number = pending.number;
     const bool is_met = place.is_met(number) || (closes && !close_for_all(place, number, 1));

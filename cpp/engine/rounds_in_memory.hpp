@@ -35,7 +35,7 @@ class RoundsInMemory {
 
   // Returns whether the call is handled here: it is done, or pending at a round, or reported because the round is
   // closed. If it returns false, it has closed the round of this name at which other ranks may arrive.
-  bool come(PersistentOp& op, Ticket ticket, TimePoint now);
+  bool come(PersistentOp& op, Ticket ticket, TimePoint now) REQUIRES(progress_lock);
 
   // Tries a repeated blocking call, which all ranks have agreed on before, with a name or without (agree/unnamed.hpp).
   // If all ranks arrive at the same time, it needs no request, and no operation if the caller has given memory for the
@@ -45,7 +45,7 @@ class RoundsInMemory {
   using Outcome = std::optional<std::shared_ptr<Operation>>;
   // Polls the round up to `n_looks` times. `stages`: null if they are not recorded. REQUIRES: the lane has an arena,
   // this rank has not joined, and the call may be repeated.
-  Outcome repeat(PersistentOp& op, const Call& call, Stages* stages, int n_looks);
+  Outcome repeat(PersistentOp& op, const Call& call, Stages* stages, int n_looks) REQUIRES(progress_lock);
 
   // Closes a round because this rank does not take part. REQUIRES: it has not arrived at the round.
   void close(const DirectRound& round);
@@ -57,28 +57,29 @@ class RoundsInMemory {
   bool holds(const Operation& operation) const;
   // Executes the calls at which all members have arrived, and reports those whose round is closed. Returns whether
   // there were any of either.
-  bool meet(TimePoint now) { return !pending_.empty() && look(false, now); }
+  bool meet(TimePoint now) REQUIRES(progress_lock) { return !pending_.empty() && look(false, now); }
   // No thread of this rank polls any longer. Closes all incomplete rounds and reports their calls.
-  void leave() {
+  void leave() REQUIRES(progress_lock) {
     if (!pending_.empty()) look(true, std::chrono::steady_clock::now());
   }
 
  private:
   std::optional<DirectRound> round_for(const SharedArena& arena, PersistentOp& op, Ticket ticket) const;
   std::optional<DirectRound> round_for(const SharedArena& arena, PersistentOp& op, const Call& call) const;
-  void avoid(PersistentOp& op, const Request& request);
+  void avoid(PersistentOp& op, const Request& request) REQUIRES(progress_lock);
   bool close_for_all(Arrivals place, std::uint64_t round, int n_own);
-  bool look(bool closes, TimePoint now);
+  bool look(bool closes, TimePoint now) REQUIRES(progress_lock);
   void report_missed(PersistentOp& op, TimePoint now);
 
   int root_of(const Terms& terms) const;
   RoundCall call_of(const Submission& entry, std::span<const DirectTensor> tensors) const;
   bool enter(SharedArena& arena, const DirectRound& round, const RoundCall& call, Stages* stages);
   void gather(const SharedArena& arena, const DirectRound& round, const RoundCall& call);
-  void note_done(const SharedArena& arena, const DirectRound& round);
-  Status carry_out(const SharedArena& arena, const DirectRound& pending);
+  void note_done(const SharedArena& arena, const DirectRound& round) REQUIRES(progress_lock);
+  Status carry_out(const SharedArena& arena, const DirectRound& pending) REQUIRES(progress_lock);
 
-  std::shared_ptr<Operation> wait_at(const DirectRound& round, const Call& call, const Stages* stages);
+  std::shared_ptr<Operation> wait_at(const DirectRound& round, const Call& call, const Stages* stages)
+      REQUIRES(progress_lock);
   void record(const Call& call, Stages& stages);
 
   const LaneParts lane_;

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/fill_random.hpp"
 #include "base/round_up.hpp"
 #include "engine/engine.hpp"
-#include "membership/secret.hpp"
 #include "transport/shared_regions.hpp"
 #include "transport/shm_segment.hpp"
 

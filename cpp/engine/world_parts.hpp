@@ -1,6 +1,6 @@
 // WorldParts: the objects that all lanes of a world share. It outlives the lanes and the progress loop.
 //
-// Threads: the holder of the progress lock; any thread for the members that say so.
+// Threads: any, except where a member is guarded.
 #pragma once
 
 #include <atomic>
@@ -12,6 +12,7 @@
 #include "backend/registry.hpp"
 #include "base/config.hpp"
 #include "base/log.hpp"
+#include "base/thread_annotations.hpp"
 #include "call/output_memory.hpp"
 #include "engine/control_plane.hpp"
 #include "observe/recorder.hpp"
@@ -27,16 +28,15 @@ struct WorldParts {
   Recorder& recorder;
   const std::span<const BackendRow> backends;
 
-  // For any thread, as the types of these members say.
   const Logger logger{mesh.rank(), log_level_from(config.log_level)};
-  Names names{};  // except automatic names: only the holder of the progress lock
+  Names names{};
   ProcessSets sets{mesh.size()};
   const OutputMemory output_memory{};
   std::atomic<std::uint64_t> n_met{0};  // calls executed by direct rounds
   std::atomic<bool> has_failed{false};  // see Engine::has_failed
 
-  LaneMux mux{mesh};
-  ControlPlane control{mesh};
+  LaneMux mux GUARDED_BY(progress_lock){mesh};
+  ControlPlane control GUARDED_BY(progress_lock){mesh};
 };
 
 }  // namespace ciranda

@@ -13,6 +13,7 @@
 
 #include "agree/participant.hpp"
 #include "backend/backends.hpp"
+#include "base/thread_annotations.hpp"
 #include "execute/consistency.hpp"
 #include "execute/in_flight.hpp"
 #include "execute/lane_arena.hpp"
@@ -45,7 +46,7 @@ class DataPlane {
 
   // Executes one step. Returns whether anything moved. On an error (no memory for an output) this rank cannot continue,
   // so the world breaks.
-  Result<bool> step();
+  Result<bool> step() REQUIRES(progress_lock);
 
   // The next entry waits for inputs from a device of this rank. The device wakes this rank when they arrive.
   bool awaits_device() const { return !queue_.empty() && !has_begun_; }
@@ -60,22 +61,22 @@ class DataPlane {
 
   // Entries from log_index on will not be executed: their requests fail with `status`. If one of them may have begun,
   // all backends are aborted, so that other lanes proceed.
-  void give_up_from(std::uint64_t log_index, const Status& status);
+  void give_up_from(std::uint64_t log_index, const Status& status) REQUIRES(progress_lock);
 
   // Describes the entry in execution for a message: "allreduce 'a' and 3 more". REQUIRES: !is_idle().
   std::string describe_current() const { return describe(queue_.front()); }
   std::vector<int> awaited() const;
 
  private:
-  Result<bool> has_inputs() const;
+  Result<bool> has_inputs() const REQUIRES(progress_lock);
   Result<Work> begin();
-  Result<bool> start_next();
+  Result<bool> start_next() REQUIRES(progress_lock);
   void take(Work work);
   std::string describe(const Participant::Execute& entry) const;
   bool begin_check();
   bool begin_telling();
   void leave_out_absent();
-  void finish();
+  void finish() REQUIRES(progress_lock);
 
   Mesh& mesh_;
   InFlight& in_flight_;

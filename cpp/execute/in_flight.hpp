@@ -9,6 +9,7 @@
 
 #include "agree/persistent_op.hpp"
 #include "agree/persistent_ops.hpp"
+#include "base/thread_annotations.hpp"
 #include "call/operation.hpp"
 #include "call/request.hpp"
 #include "execute/submission.hpp"
@@ -52,7 +53,7 @@ class InFlight {
     entries_[ticket].stages.note(Stage::kAgreed, when);
   }
 
-  void complete(Ticket ticket, const Status& status) {
+  void complete(Ticket ticket, const Status& status) REQUIRES(progress_lock) {
     Submission& done = entries_[ticket];
     if (done.request->is_deferrable && !done.is_executing) --n_deferrable_;
     if (recorder_.is_on()) record(done, status.kind());
@@ -67,7 +68,7 @@ class InFlight {
   }
 
   // Completes all requests, or only those that are not executing.
-  void complete_all(const Status& status, bool also_executing) {
+  void complete_all(const Status& status, bool also_executing) REQUIRES(progress_lock) {
     for (Ticket ticket = 0; ticket < entries_.size(); ++ticket) {
       const Submission& entry = entries_[ticket];
       if (entry.operation && (also_executing || !entry.is_executing)) complete(ticket, status);

@@ -6,8 +6,8 @@
 #include <span>
 #include <utility>
 
+#include "base/fill_random.hpp"
 #include "execute/tell_all.hpp"
-#include "membership/secret.hpp"
 
 namespace ciranda {
 namespace {

@@ -17,6 +17,7 @@
 #include "backend/device.hpp"
 #include "backend/registry.hpp"
 #include "base/status.hpp"
+#include "base/thread_annotations.hpp"
 #include "call/operation.hpp"
 #include "call/request.hpp"
 #include "transport/mesh.hpp"
@@ -51,16 +52,14 @@ class Staged {
   static Result<std::unique_ptr<Staged>> make(Request& request, std::span<const BackendRow> backends,
                                               const ProcessSets& sets, int rank, std::shared_ptr<Wake> wake);
 
-  // Only the holder of the progress lock calls these three.
-
   // True if all copies of inputs have ended; status() has their result. The end of the last copy wakes the progress
   // loop.
-  bool is_here() const { return arrivals_->n_missing.load(std::memory_order_acquire) == 0; }
+  bool is_here() const REQUIRES(progress_lock) { return arrivals_->n_missing.load(std::memory_order_acquire) == 0; }
   // REQUIRES: is_here(). An error means that the device has failed.
-  Status status() const { return arrivals_->status; }
+  Status status() const REQUIRES(progress_lock) { return arrivals_->status; }
   // Puts the copies of the result into the tensors' queues, and sets outputs on the device in the operation. Returns an
   // error if there is no memory for them. REQUIRES: the request is executed.
-  Status end(Operation& operation) const;
+  Status end(Operation& operation) const REQUIRES(progress_lock);
 
  private:
   struct Tensor {

@@ -10,6 +10,7 @@
 
 #include "agree/persistent_ops.hpp"
 #include "base/status.hpp"
+#include "base/thread_annotations.hpp"
 #include "call/operation.hpp"
 #include "call/request.hpp"
 #include "execute/staged.hpp"
@@ -30,13 +31,13 @@ struct Submission {
   Status outcome = Status::ok_status();     // of its execution
   std::shared_ptr<std::byte> scratch = {};  // memory for unneeded results, for instance of a rank that has joined
 
-  // Before it is in flight. Only the holder of the progress lock calls this.
-  void fail(const Status& why) const {
+  // Before it is in flight.
+  void fail(const Status& why) const REQUIRES(progress_lock) {
     if (op != nullptr) PersistentOps::release(*op);
     operation->complete(why);
   }
   // Completes a request that concerns this rank alone, without an error.
-  void succeed() const { fail(Status::ok_status()); }
+  void succeed() const REQUIRES(progress_lock) { fail(Status::ok_status()); }
 };
 
 class SubmissionQueue {

@@ -1,6 +1,7 @@
 #include "kernels/bfloat16_wire.hpp"
 
 #include "kernels/cpu.hpp"
+#include "kernels/kernels.hpp"
 
 namespace ciranda::kernels {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "kernels/kernels.hpp"
 #include "kernels/level.hpp"
+#include "kernels/simd_level.hpp"
 
 namespace ciranda::kernels {
 

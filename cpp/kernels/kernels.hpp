@@ -19,31 +19,19 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <string_view>
 
 #include "base/dtype.hpp"
-#include "base/reduce_op.hpp"
+#include "kernels/reduction.hpp"
+#include "kernels/simd_level.hpp"
 
 namespace ciranda::kernels {
 
-// Instruction sets that the reduction kernels are compiled for, weakest first.
-enum class SimdLevel : std::uint8_t { kBaseline = 0, kAvx2 = 1, kAvx512 = 2 };
 std::string_view to_string(SimdLevel level);
 SimdLevel best_simd_level();           // the highest that this CPU supports
 SimdLevel active_simd_level();         // the level that the kernels use now
 void set_simd_level(SimdLevel level);  // clamped to best_simd_level(); for tests and CIRANDA_SIMD
-
-struct Reduction {
-  DataType dtype = DataType::kFloat32;
-  ReduceOp op = ReduceOp::kSum;  // Average divides by n_average
-  double prescale = 1.0;         // applied to each input
-  double postscale = 1.0;        // applied to the result, of an average after the division
-  int n_average = 1;             // the divisor of Average: the number of ranks that took part
-  // For a sum only: the weight of each input, in their order, by which its prescale is multiplied; empty if none.
-  std::span<const double> weights = {};
-};
 
 // out[i] = postscale * op(prescale * inputs[0][i], prescale * inputs[1][i], ...) for i in [0, count). With weights, the
 // factor of input k is prescale * weights[k]. One pass over memory, whatever the factors are.

@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <span>
 
-#include "kernels/kernels.hpp"
+#include "kernels/reduction.hpp"
 
 namespace ciranda::kernels {
 

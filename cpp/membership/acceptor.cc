@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/earliest.hpp"
+#include "base/fill_random.hpp"
 #include "transport/socket.hpp"
 #include "transport/tcp_channel.hpp"
 

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/fill_random.hpp"
 #include "transport/socket.hpp"
 #include "transport/tcp_channel.hpp"
 

@@ -1,7 +1,6 @@
 #include "membership/secret.hpp"
 
 #include <fcntl.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -49,15 +48,6 @@ Result<Secret> read_secret(const std::string& path) {
   auto secret = parse_secret({text.data(), n_bytes});
   if (!secret.ok()) return Status::invalid_argument(path + ": " + secret.status().message());
   return secret;
-}
-
-Status fill_random(std::span<std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = getrandom(bytes.data(), bytes.size(), 0);
-    if (n < 0 && errno != EINTR) return Status::from_errno("cannot get random bytes");
-    bytes = bytes.subspan(n > 0 ? static_cast<std::size_t>(n) : 0);
-  }
-  return {};
 }
 
 }  // namespace ciranda

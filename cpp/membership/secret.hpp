@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstddef>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -20,8 +19,5 @@ Result<Secret> parse_secret(std::string_view text);
 
 // Reads the secret from a file, or from /dev/fd/N. Refuses a regular file that users other than its owner may read.
 Result<Secret> read_secret(const std::string& path);
-
-// Random bytes from the operating system.
-Status fill_random(std::span<std::byte> bytes);
 
 }  // namespace ciranda

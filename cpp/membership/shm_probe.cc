@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/fill_random.hpp"
 #include "membership/blocking_io.hpp"
 #include "membership/bootstrap_messages.hpp"
 

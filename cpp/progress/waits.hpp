@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/thread_annotations.hpp"
+
 namespace ciranda {
 
 class Waits {
@@ -14,7 +16,7 @@ class Waits {
   bool are_any() const { return n_waiting_.load() > 0; }
 
   // The holder of the lock has noticed all waits that have begun by now.
-  void heed() { n_heeded_.store(n_begun_.load()); }
+  void heed() REQUIRES(progress_lock) { n_heeded_.store(n_begun_.load()); }
   // True if no wait has begun since the last heed().
   bool are_heeded() const { return n_begun_.load() == n_heeded_.load(); }
 

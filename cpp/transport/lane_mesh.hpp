@@ -43,10 +43,10 @@ class LaneMesh final : public Mesh {
   Channel& data(int peer) override { return *channels_[static_cast<std::size_t>(peer)]; }
   SharedArena* arena() override { return arena_; }
   void abandon() override { mux_.abandon(lane_); }
-  void poll_events() override { world_.poll_events(); }
+  void poll_events() override REQUIRES(progress_lock) { world_.poll_events(); }
   void notify(Urgency urgency) override { world_.notify(urgency); }
-  void arm(Sleeper sleeper) override { world_.arm(sleeper); }
-  void disarm() override { world_.disarm(); }
+  void arm(Sleeper sleeper) override REQUIRES(progress_lock) { world_.arm(sleeper); }
+  void disarm() override REQUIRES(progress_lock) { world_.disarm(); }
   void sleep(std::optional<std::chrono::nanoseconds> at_most) override { world_.sleep(at_most); }
   void kick() override { world_.kick(); }
   const std::vector<int>& closed_peers() const override { return world_.closed_peers(); }

@@ -15,6 +15,7 @@
 
 #include "base/host_costs.hpp"
 #include "base/pair_costs.hpp"
+#include "base/thread_annotations.hpp"
 #include "transport/arena.hpp"
 #include "transport/channel.hpp"
 
@@ -71,7 +72,7 @@ class Mesh {
 
   // Takes in socket events, and detects dead peers. Cheap if nothing happened: at most every few calls make a system
   // call.
-  virtual void poll_events() = 0;
+  virtual void poll_events() REQUIRES(progress_lock) = 0;
 
   // Wakes every sleeping peer that may have new data to read (after channel writes or arena counter updates). Lazy news
   // wakes only peers whose sleeper awaits it; peers reached by a network wake in any case.
@@ -80,8 +81,8 @@ class Mesh {
   // Sleep protocol of the background thread: arm(); check once more for work; if there is none, sleep(); disarm().
   // A peer that writes after arm() wakes the sleeper. sleep() returns on any peer activity, on kick(), at the deadline,
   // or spuriously. After disarm(), while some thread reads from the mesh, peers do not wake the sleeper.
-  virtual void arm(Sleeper sleeper = Sleeper::kAwaits) = 0;
-  virtual void disarm() = 0;
+  virtual void arm(Sleeper sleeper = Sleeper::kAwaits) REQUIRES(progress_lock) = 0;
+  virtual void disarm() REQUIRES(progress_lock) = 0;
   virtual void sleep(std::optional<std::chrono::nanoseconds> at_most) = 0;
   virtual void kick() = 0;
 

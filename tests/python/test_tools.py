@@ -57,20 +57,47 @@ def test_a_private_header_is_named(tmp_path: Path) -> None:
     assert "1 offences" in done.stdout
 
 
-def test_a_file_more_for_a_collective_is_counted_and_a_switch_named(tmp_path: Path) -> None:
-    (tmp_path / "CONTRIBUTING.md").write_text(
-        "| a collective | 1 | |\n| an element type | 0 | |\n| an algorithm | 1 | |\n", encoding="utf-8"
-    )
+def test_a_circle_of_includes_within_a_folder_is_named(tmp_path: Path) -> None:
+    write(tmp_path, "agree/a.hpp", '// What it is.\n#include "agree/b.hpp"\n')
+    write(tmp_path, "agree/a.cc", '#include "agree/a.hpp"\n#include "agree/c.hpp"\n')
+    write(tmp_path, "agree/b.cc", '#include "agree/b.hpp"\n#include "agree/c.hpp"\n')
+    write(tmp_path, "include/ciranda/one.h", '#include "ciranda/two.h"\n')
+    done = run_tool("check_layers.py", tmp_path)
+    assert (done.returncode, done.stdout) == (0, "check_layers: 0 offences\n")
+    write(tmp_path, "agree/c.cc", '#include "agree/c.hpp"\n#include "agree/a.hpp"\n')
+    write(tmp_path, "include/ciranda/two.h", '#include "ciranda/one.h"\n')
+    done = run_tool("check_layers.py", tmp_path)
+    assert done.returncode == 1
+    circles = [line.partition(" a circle: ")[2] for line in done.stdout.splitlines()[:-1]]
+    assert len(circles) == 2
+    for concept, circle in (("agree/a", circles[0]), ("agree/c", circles[0]), ("ciranda/one", circles[1])):
+        assert f"{concept} includes " in circle
+        assert circle.split(" includes ")[0] == circle.split(" includes ")[-1]
+
+
+def test_a_file_more_than_claimed_is_counted_and_a_switch_named(tmp_path: Path) -> None:
+    claims = {"a collective": 1, "an algorithm": 1, "an element type": 0, "a transport": 1, "a device": 2}
+    rows = "".join(f"| {change} | {number}, as some |\n" for change, number in claims.items())
+    (tmp_path / "CONTRIBUTING.md").write_text(f"{rows}| a channel of jobs | 0 |\n", encoding="utf-8")
     write(tmp_path, "call/a.hpp", "kScan = 14,\n")
-    write(tmp_path, "backend/a.cc", "kDirectDoubling\n")
+    write(tmp_path, "backend/a.cc", "kDirectDoubling  // as the Loopback, unlike StripedChannel\n")
     write(tmp_path, "bindings/python/a.cc", "kScan, kInt16\n")
+    write(tmp_path, "../tests/cpp/transport/a.hpp", "class LoopbackFabric {};\n")
+    write(tmp_path, "../tests/cpp/engine/a.hpp", "LoopbackFabric fabric; PagedDevice device;\n")
+    write(tmp_path, "../tests/cpp/engine/homes.hpp", "enum class Homes { kHost, kPaged };\n")
+    write(tmp_path, "../tests/cpp/engine/a_test.cc", "paged_home(0);\n")
     assert run_tool("check_touched.py", tmp_path).returncode == 0
     write(tmp_path, "engine/a.cc", "switch (collective) {\n  case Collective::kScan: return scan_work();\n}\n")
+    write(tmp_path, "engine/b.cc", "if (dynamic_cast<LoopbackMesh*>(&mesh)) return PagedDevice::kType;\n")
+    write(tmp_path, "execute/a.cc", "switch (type) {\n  case DeviceType::kHost: return copy();\n}\n")
     done = run_tool("check_touched.py", tmp_path)
     assert done.returncode == 1
     assert "CONTRIBUTING.md says 1 of a collective, but it is 2" in done.stdout
+    assert "CONTRIBUTING.md says 1 of a transport, but it is 2" in done.stdout
+    assert "CONTRIBUTING.md says 2 of a device, but it is 3" in done.stdout
     assert "cpp/engine/a.cc:2: case Collective::kScan" in done.stdout
-    assert "2 offences" in done.stdout
+    assert "cpp/execute/a.cc:2: case DeviceType::kHost" in done.stdout
+    assert "5 offences" in done.stdout
 
 
 def test_allowed_arrows_pass(tmp_path: Path) -> None:
@@ -121,6 +148,48 @@ def test_a_c_header_must_be_c(tmp_path: Path) -> None:
     done = run_tool("check_headers.py", tmp_path)
     assert done.returncode == 1
     assert "bad.h" in done.stdout
+
+
+GUARDED = """// What it is.
+#include "base/thread_annotations.hpp"
+#include "progress/progress_lock.hpp"
+namespace ciranda {
+struct Counted {
+  void add() REQUIRES(progress_lock) { ++n; }
+  int n GUARDED_BY(progress_lock) = 0;
+};
+template <typename Run>
+void with_lock(ProgressLock& lock, Run run) {
+  if (!lock.try_take()) return;
+  run();
+  lock.give_back();
+}
+inline void well(ProgressLock& lock, Counted& counted) {
+  with_lock(lock, [&]() REQUIRES(progress_lock) { counted.add(); });
+}
+"""
+UNGUARDED = """
+inline void reads(Counted& counted) { counted.n = 1; }
+inline void calls(Counted& counted) { counted.add(); }
+inline void keeps(ProgressLock& lock) { lock.take(); }
+inline void tries(ProgressLock& lock, Counted& counted) { lock.try_take(); counted.add(); }
+inline void passes(ProgressLock& lock, Counted& counted) { with_lock(lock, [&] { counted.add(); }); }
+"""
+
+
+def test_a_missing_lock_is_named(tmp_path: Path) -> None:
+    for header in ("base/thread_annotations.hpp", "progress/progress_lock.hpp"):
+        write(tmp_path, header, (ROOT / "cpp" / header).read_text(encoding="utf-8"))
+    write(tmp_path, "engine/a.cc", GUARDED + "}\n")
+    done = run_tool("check_threads.py", tmp_path)
+    assert (done.returncode, done.stdout) == (0, "check_threads: 1 sources, 0 batches bad\n")
+    write(tmp_path, "engine/a.cc", GUARDED + UNGUARDED + "}\n")
+    done = run_tool("check_threads.py", tmp_path)
+    assert done.returncode == 1
+    first = GUARDED.count("\n") + 2
+    for line in range(first, first + UNGUARDED.count("\n") - 1):
+        assert f"{tmp_path / 'cpp' / 'engine' / 'a.cc'}:{line}:" in done.stdout
+    assert "requires holding progress lock 'progress_lock' exclusively" in done.stdout
 
 
 def test_a_world_of_imports_is_told(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ std::size_t segment_of(std::string_view algorithm, const World& world) {
   options.segment_bytes = world.prescribed;
   const auto n_ranks = static_cast<std::uint64_t>(world.n_ranks);
   const CostModel costs(of_links(world.one_way_ns), {n_ranks, world.n_hosts, n_ranks / world.n_hosts});
-  const Policy policy{costs, options, world.n_ranks, Memory::kChannels, 512 << 10, true, true, {}};
+  const Policy policy{{options, world.n_ranks, 512 << 10, true, true, {}}, costs, Memory::kChannels};
   const std::vector<Pick> all = policy.all(Collective::kAllreduce, 16 << 20);
   const auto found = std::ranges::find(all, algorithm, [](const Pick& each) { return each.row->name; });
   return found == all.end() ? 0 : found->segment_bytes;

@@ -102,16 +102,16 @@ inline constexpr std::array kTypesBySize{DataType::kUInt8, DataType::kFloat16, D
 
 // On devices: every type for two ranks; one of each size in worlds of others, and beside ranks in host memory.
 inline const auto kEveryTypeOnDevice =
-    ::testing::Combine(::testing::Values(2), ::testing::ValuesIn(all_types()), ::testing::Values(Homes::kPaged));
+    ::testing::Combine(::testing::Values(2), ::testing::ValuesIn(all_types()), ::testing::ValuesIn(kHomesOnDevice));
 inline const auto kEverySizeOnDevice =
-    ::testing::Combine(::testing::Values(1, 3), ::testing::ValuesIn(kTypesBySize), ::testing::Values(Homes::kPaged));
-inline const auto kMixedWithHost = ::testing::Combine(
-    ::testing::Values(2, 3), ::testing::Values(DataType::kFloat16, DataType::kInt64), ::testing::Values(Homes::kMixed));
+    ::testing::Combine(::testing::Values(1, 3), ::testing::ValuesIn(kTypesBySize), ::testing::ValuesIn(kHomesOnDevice));
+inline const auto kMixedWithHost =
+    ::testing::Combine(::testing::Values(2, 3), ::testing::Values(DataType::kFloat16, DataType::kInt64),
+                       ::testing::ValuesIn(kHomesBesideHost));
 
 // Of groups, which have every type.
 using GroupCase = std::tuple<int, Homes>;
-inline const auto kGroupCases =
-    ::testing::Combine(::testing::Values(1, 2, 4, 7), ::testing::Values(Homes::kHost, Homes::kPaged, Homes::kMixed));
+inline const auto kGroupCases = ::testing::Combine(::testing::Values(1, 2, 4, 7), ::testing::ValuesIn(kHomes));
 inline std::string name_of_group(const ::testing::TestParamInfo<GroupCase>& test) {
   const auto& [size, homes] = test.param;
   return std::to_string(size) + "ranks" + (homes == Homes::kHost ? "" : to_string(homes));

@@ -2,6 +2,7 @@
 // devices: one that is new adds a row here, and is run through the conformance suites.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/registry.hpp"
 #include "call/output_memory.hpp"
 #include "engine/paged_device.hpp"
 
@@ -27,9 +29,25 @@ enum class Homes : std::uint8_t {
   kMixed,  // every second rank in host memory
 };
 
+// For the conformance suites: all, those with all ranks on a device, and those with a device beside host memory.
+inline constexpr std::array kHomes{Homes::kHost, Homes::kPaged, Homes::kMixed};
+inline constexpr std::array kHomesOnDevice{Homes::kPaged};
+inline constexpr std::array kHomesBesideHost{Homes::kMixed};
+
 inline std::string to_string(Homes homes) {
   constexpr const char* kNames[] = {"Host", "Paged", "Mixed"};
   return kNames[static_cast<std::size_t>(homes)];
+}
+
+// The registry of tests: that of the build, with a row for each device that only tests have.
+inline std::span<const BackendRow> backends_of_homes() {
+  static const std::vector<BackendRow> rows = [] {
+    std::vector<BackendRow> all(all_backends().begin(), all_backends().end());
+    all.push_back(
+        {.memory = PagedDevice::kType, .name = "paged", .device = []() -> Device* { return &paged_device(); }});
+    return all;
+  }();
+  return rows;
 }
 
 inline Home paged_home(int rank) {

@@ -2,7 +2,6 @@
 
 #include <sys/mman.h>
 
-#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <future>
@@ -120,13 +119,6 @@ void PagedDevice::put(const Place& place, std::byte* to, const std::byte* from_h
 PagedDevice& paged_device() {
   static PagedDevice device;
   return device;
-}
-
-std::span<const BackendRow> backends_with_paged() {
-  static constexpr std::array rows{
-      BackendRow{.memory = PagedDevice::kType, .name = "paged", .device = []() -> Device* { return &paged_device(); }},
-  };
-  return rows;
 }
 
 }  // namespace ciranda::testing

@@ -12,10 +12,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <thread>
 
-#include "backend/registry.hpp"
+#include "backend/device.hpp"
 
 namespace ciranda::testing {
 
@@ -75,8 +74,7 @@ class PagedDevice final : public Device {
   std::atomic<bool> fails_{false};
 };
 
-// Of the process: its one device, and the registry in which it has a row.
+// The one of the process.
 PagedDevice& paged_device();
-std::span<const BackendRow> backends_with_paged();
 
 }  // namespace ciranda::testing

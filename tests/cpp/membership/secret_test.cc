@@ -50,15 +50,6 @@ TEST(Secret, OthersMayNotReadTheFile) {
   }
 }
 
-TEST(Random, IsAnotherEachTime) {
-  Secret first{};
-  Secret second{};
-  ASSERT_TRUE(fill_random(first).ok());
-  ASSERT_TRUE(fill_random(second).ok());
-  EXPECT_NE(first, second);
-  EXPECT_NE(first, Secret{});
-}
-
 TEST(Secret, MalformedIsRefusedAndNotShown) {
   for (const std::string& text : {std::string(), kDigits.substr(1), kDigits + "0", kDigits.substr(1) + "g",
                                   kDigits + kDigits + kDigits, std::string(64, ' ')}) {

@@ -1,0 +1,13 @@
+// fill_random: random bytes from the operating system, for secrets and nonces. Any thread.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "base/status.hpp"
+
+namespace ciranda {
+
+Status fill_random(std::span<std::byte> bytes);
+
+}  // namespace ciranda
