@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ciranda._api import *  # noqa: F403 (what it exports is the package)
-    from ciranda._api import __all__ as __all__
+    from ciranda._core import __version__ as __version__
 
 
 def __getattr__(name: str) -> object:
@@ -37,4 +37,4 @@ def __getattr__(name: str) -> object:
 def __dir__() -> list[str]:
     from ciranda import _api
 
-    return sorted(_api.__all__)
+    return sorted(vars(_api)["__all__"])

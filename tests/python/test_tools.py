@@ -59,18 +59,25 @@ def test_a_private_header_is_named(tmp_path: Path) -> None:
 
 def test_a_file_more_for_a_collective_is_counted_and_a_switch_named(tmp_path: Path) -> None:
     (tmp_path / "CONTRIBUTING.md").write_text(
-        "| a collective | 1 | |\n| an element type | 0 | |\n| an algorithm | 1 | |\n", encoding="utf-8"
+        "| a collective | 1, and 1 in `src/ciranda` | |\n| an element type | 0 | |\n| an algorithm | 1 | |\n",
+        encoding="utf-8",
     )
     write(tmp_path, "call/a.hpp", "kScan = 14,\n")
     write(tmp_path, "backend/a.cc", "kDirectDoubling\n")
     write(tmp_path, "bindings/python/a.cc", "kScan, kInt16\n")
+    package = tmp_path / "src" / "ciranda"
+    package.mkdir(parents=True)
+    (package / "scans.py").write_text("def scan_async(): ...\n", encoding="utf-8")
+    (package / "ops.pyi").write_text("# Written by tools/x.py\nscan_async = 1\n", encoding="utf-8")
     assert run_tool("check_touched.py", tmp_path).returncode == 0
+    (package / "torch.py").write_text('__all__ = ["scan"]\n', encoding="utf-8")
     write(tmp_path, "engine/a.cc", "switch (collective) {\n  case Collective::kScan: return scan_work();\n}\n")
     done = run_tool("check_touched.py", tmp_path)
     assert done.returncode == 1
     assert "CONTRIBUTING.md says 1 of a collective, but it is 2" in done.stdout
+    assert "CONTRIBUTING.md says 1 of a collective in Python, but it is 2" in done.stdout
     assert "cpp/engine/a.cc:2: case Collective::kScan" in done.stdout
-    assert "2 offences" in done.stdout
+    assert "3 offences" in done.stdout
 
 
 def test_allowed_arrows_pass(tmp_path: Path) -> None:
@@ -138,6 +145,16 @@ def test_a_world_of_imports_is_told(tmp_path: Path) -> None:
     assert done.returncode == 1
     for name in "abc":
         assert f"package.{name} imports package." in done.stdout
+
+
+def test_a_stub_that_lacks_a_collective_is_named(tmp_path: Path) -> None:
+    assert run_tool("make_stubs.py", tmp_path).returncode == 0
+    assert run_tool("make_stubs.py", "--check", tmp_path).returncode == 0
+    stub = tmp_path / "torch" / "ops.pyi"
+    stub.write_text(stub.read_text(encoding="utf-8").replace("scan = collectives.scan\n", ""), encoding="utf-8")
+    done = run_tool("make_stubs.py", "--check", tmp_path)
+    assert done.returncode == 1
+    assert f"{stub} is not up to date" in done.stdout
 
 
 def test_what_the_tests_start_hears_of_hang_ups_and_ctrl_c_under_nohup() -> None:

@@ -36,6 +36,22 @@ from ciranda.mxnet.arrays import Splits
 from ciranda.mxnet.failures import raises_mxnet_errors
 from ciranda.process_sets import ProcessSet, global_process_set
 
+__all__ = [
+    "allgather",
+    "allreduce",
+    "allreduce_",
+    "alltoall",
+    "broadcast",
+    "broadcast_",
+    "grouped_allgather",
+    "grouped_allreduce",
+    "grouped_allreduce_",
+    "grouped_reducescatter",
+    "join",
+    "reducescatter",
+    "shutdown",
+]
+
 #: The longest wait for calls before this process leaves the world.
 _FINISHING_SECONDS = 2.0
 
