@@ -24,7 +24,7 @@ def __getattr__(name: str) -> object:
     # Only what is public, and never the name under which the import below would look for itself.
     if name.startswith("_") and name not in ("__all__", "__version__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from ciranda import _api
+    from ciranda import _api  # at first use: see above
 
     try:
         value: object = getattr(_api, name)
@@ -35,6 +35,6 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    from ciranda import _api
+    from ciranda import _api  # at first use: see above
 
     return sorted(vars(_api)["__all__"])

@@ -135,16 +135,30 @@ def test_a_world_of_imports_is_told(tmp_path: Path) -> None:
     package.mkdir()
     (package / "__init__.py").write_text("")
     (package / "a.py").write_text("try:\n    from package import b\nexcept ImportError:\n    b = None\n")
-    (package / "b.py").write_text(
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import package.a\n\ndef f():\n    import package.a\n"
-    )
+    only_for_types = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import package.a\n"
+    (package / "b.py").write_text(only_for_types)
     assert run_tool("check_imports.py", tmp_path).returncode == 0
+    (package / "b.py").write_text(only_for_types + "def f():\n    import package.a  # late\n")
+    assert "package.b imports package.a" in run_tool("check_imports.py", tmp_path).stdout
     (package / "b.py").write_text("class B:\n    import package.c\n")
     (package / "c.py").write_text("from package.a import b\n")
     done = run_tool("check_imports.py", tmp_path)
     assert done.returncode == 1
     for name in "abc":
         assert f"package.{name} imports package." in done.stdout
+
+
+def test_a_late_import_without_a_reason_is_named(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "a.py").write_text("import os\n")
+    (package / "b.py").write_text("def f():\n    import json\n    from package import a  # which takes long\n")
+    assert run_tool("check_imports.py", tmp_path).returncode == 0
+    (package / "b.py").write_text("class B:\n    def f(self):\n        if self:\n            import package.a\n")
+    done = run_tool("check_imports.py", tmp_path)
+    assert done.returncode == 1
+    assert f"{package / 'b.py'}:4: package.a is imported inside of a function: a comment must say why" in done.stdout
 
 
 def test_a_stub_that_lacks_a_collective_is_named(tmp_path: Path) -> None:

@@ -4,13 +4,11 @@ from ciranda import errors
 from ciranda._basics import (
     cross_rank,
     cross_size,
-    init,
     is_homogeneous,
     is_initialized,
     local_rank,
     local_size,
     rank,
-    shutdown,
     size,
 )
 from ciranda._builds import (
@@ -26,6 +24,7 @@ from ciranda._builds import (
     rocm_built,
 )
 from ciranda._core import __version__
+from ciranda._init import init, shutdown
 from ciranda._ops import Adasum, Average, Max, Min, Product, Sum
 from ciranda._timeline import start_timeline, stop_timeline
 from ciranda.errors import HorovodInternalError

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
-from ciranda import _basics
+from ciranda import _basics, _init
 from ciranda.elastic import run_fn
 from ciranda.errors import HorovodInternalError
 
@@ -16,8 +16,8 @@ Result = TypeVar("Result")
 def reset() -> None:
     """Leave the world, and form a new one of the same processes."""
     ended = _basics.world.engine
-    _basics.shutdown()
-    _basics.init(num_lanes=None if ended is None else ended.num_lanes)
+    _init.shutdown()
+    _init.init(num_lanes=None if ended is None else ended.num_lanes)
 
 
 def run(

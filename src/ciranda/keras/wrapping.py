@@ -78,13 +78,13 @@ def _taken_over(optimizer: Any, derived: Any) -> Any:
 def _wrapped(optimizer: Any, options: Options, make_combiner: Callable[[], GradientCombiner], when: When) -> Any:
     attributes: dict[str, Any] = {"_make_combiner": staticmethod(make_combiner)}
     if hasattr(optimizer, "_backend_apply_gradients"):
-        from ciranda.keras.optimizer import added_for
+        from ciranda.keras.optimizer import added_for  # of Keras 3 alone
 
         added: type = added_for(options.op)
         scale = 1.0 if options.averages_passes or options.passes == 1 else float(options.passes)
         attributes |= {"_passes": options.passes, "_scale": scale}
     else:
-        from ciranda.keras import optimizer_2
+        from ciranda.keras import optimizer_2  # of Keras 2 alone
 
         if options.op == Adasum:
             raise NotSupportedError("op=Adasum is not available for the optimizers of Keras 2")

@@ -12,6 +12,7 @@ from mxnet.base import MXNetError, register_error
 from mxnet.ndarray import NDArray
 
 from ciranda import errors
+from ciranda.mxnet._plugin import failure_of, last_failure, note_failure, note_raised
 
 # In the order of the engine's status codes, from 1.
 _KINDS: tuple[type[errors.CirandaError], ...] = (
@@ -66,7 +67,7 @@ def _reading(own: Callable[[NDArray], Any]) -> Callable[[NDArray], Any]:
         try:
             result = own(self)
         except MXNetCollectiveError as error:
-            _note_raised(self, error.text)
+            note_raised(self, error.text)
             raise
         if _failures.any:
             _raise_again(self)
@@ -83,21 +84,13 @@ def _waiting(own: Callable[[], None]) -> Callable[[], None]:
         try:
             own()
         except MXNetCollectiveError:
-            _note_raised()
+            note_raised()
             raise
 
     return waitall
 
 
-def _note_raised(array: NDArray | None = None, text: str = "") -> None:
-    from ciranda.mxnet._plugin import note_raised  # imported late: _plugin imports this module
-
-    note_raised(array, text)
-
-
 def _raise_again(array: NDArray) -> None:
-    from ciranda.mxnet._plugin import failure_of  # as above
-
     if message := failure_of(array):
         raise of_message(message)
 
@@ -159,8 +152,6 @@ def raises_mxnet_errors(function: Function) -> Function:
 
 
 def _note(error: errors.CirandaError) -> None:
-    from ciranda.mxnet._plugin import note_failure  # as above
-
     note_failure(_KINDS.index(type(error)) + 1, str(error))
 
 
@@ -170,8 +161,6 @@ def last_error() -> errors.CirandaError | None:
     MXNet's engine passes an error on to all arrays that are computed from failed ones, and raises it once, at the first
     wait for one of them. This returns it afterwards.
     """
-    from ciranda.mxnet._plugin import last_failure  # as above
-
     status, message = last_failure()
     return _KINDS[status - 1](message) if 1 <= status <= len(_KINDS) else None
 

@@ -28,7 +28,7 @@ class _CombiningTape:
 
     def register_local_source(self, source: Any) -> None:
         """Keep the gradient with regard to `source` local: it is not combined. The same on all ranks."""
-        from ciranda.keras.loss_scale import share_overflow
+        from ciranda.keras.loss_scale import share_overflow  # Keras is optional
 
         self._combiner.keep_local(source)
         self._generic.keep_local_for_others(source)
