@@ -12,18 +12,8 @@ from mxnet.base import MXNetError, register_error
 from mxnet.ndarray import NDArray
 
 from ciranda import errors
+from ciranda._frameworks.error_classes import OF_STATUS
 from ciranda.mxnet._plugin import failure_of, last_failure, note_failure, note_raised
-
-# In the order of the engine's status codes, from 1.
-_KINDS: tuple[type[errors.CirandaError], ...] = (
-    errors.InvalidArgumentError,
-    errors.MismatchError,
-    errors.RanksLostError,
-    errors.TimeoutError,
-    errors.AbortedError,
-    errors.InternalError,
-)
-
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -110,7 +100,7 @@ def _make(kind: type[errors.CirandaError]) -> type[MXNetCollectiveError]:
         return _by_kind[kind]
     members = {"__doc__": kind.__doc__, "__module__": __name__, "_kind": kind}
     made = _by_kind[kind] = type(kind.__name__, (MXNetCollectiveError, kind), members)
-    if kind in _KINDS:
+    if kind in OF_STATUS:
         # MXNet finds the class by the word before a message's first colon: cpp/bindings/mxnet/tables.hpp.
         register_error(_word(kind), made)
     return made
@@ -124,7 +114,7 @@ def _word(kind: type[errors.CirandaError]) -> str:
     return "Ciranda" + kind.__name__.removesuffix("Error")
 
 
-_MADE = {_word(kind): _make(kind) for kind in _KINDS}
+_MADE = {_word(kind): _make(kind) for kind in OF_STATUS}
 _MESSAGE = re.compile(rf"\b({'|'.join(_MADE)}): (.*)", re.DOTALL)
 
 
@@ -144,7 +134,7 @@ def raises_mxnet_errors(function: Function) -> Function:
         except errors.CirandaError as error:
             if isinstance(error, MXNetError):
                 raise
-            if type(error) in _KINDS and isinstance(error, errors.HorovodInternalError):
+            if type(error) in OF_STATUS and isinstance(error, errors.HorovodInternalError):
                 _note(error)
             raise _make(type(error))(str(error)).with_traceback(error.__traceback__) from None
 
@@ -152,7 +142,7 @@ def raises_mxnet_errors(function: Function) -> Function:
 
 
 def _note(error: errors.CirandaError) -> None:
-    note_failure(_KINDS.index(type(error)) + 1, str(error))
+    note_failure(OF_STATUS.index(type(error)) + 1, str(error))
 
 
 def last_error() -> errors.CirandaError | None:
@@ -162,7 +152,7 @@ def last_error() -> errors.CirandaError | None:
     wait for one of them. This returns it afterwards.
     """
     status, message = last_failure()
-    return _KINDS[status - 1](message) if 1 <= status <= len(_KINDS) else None
+    return OF_STATUS[status - 1](message) if 1 <= status <= len(OF_STATUS) else None
 
 
 def as_ciranda_error(error: BaseException) -> errors.CirandaError | None:
@@ -170,4 +160,4 @@ def as_ciranda_error(error: BaseException) -> errors.CirandaError | None:
     if isinstance(error, errors.CirandaError):
         return error
     found = _MESSAGE.search(str(error)) if isinstance(error, MXNetError) else None
-    return _KINDS[list(_MADE).index(found[1])](found[2]) if found else None
+    return OF_STATUS[list(_MADE).index(found[1])](found[2]) if found else None
