@@ -201,22 +201,8 @@ def PartialDistributedOptimizer(  # noqa: N802 (Horovod's name)
     """Return a DistributedOptimizer that leaves the gradients of some layers to each rank.
 
     Args:
-        optimizer: as for DistributedOptimizer, as all that follow but `local_layers`.
-        name: see `optimizer`.
-        device_dense: see `optimizer`.
-        device_sparse: see `optimizer`.
-        compression: see `optimizer`.
-        sparse_as_dense: see `optimizer`.
-        gradient_predivide_factor: see `optimizer`.
-        op: see `optimizer`.
-        backward_passes_per_step: see `optimizer`.
-        average_aggregated_gradients: see `optimizer`.
-        groups: see `optimizer`.
-        process_set: see `optimizer`.
+        optimizer: as for DistributedOptimizer, like every argument but `local_layers`.
         local_layers: a layer or several, which have been built, whose gradients are not combined.
-        scale_local_gradients: see `optimizer`.
-        combine_when: see `optimizer`.
-        divisor: see `optimizer`.
 
     Raises:
         InvalidArgumentError: also for a local layer that is not a layer, or has not been built.
