@@ -1,9 +1,9 @@
 """Check what CONTRIBUTING.md says of how many files a change touches, by counting those of one such change.
 
 Each row of its table names an example: a collective, an element type, ... whose identifiers are TRACED here. The number
-in the table must be that of the files under cpp/ (bindings aside) in which they occur; for a collective also that of
-the files of the Python package, apart from the stubs that tools/make_stubs.py writes. So that it stays small, no file
-may switch over collectives: what one does is in the tables. `python tools/check_touched.py [ROOT]` prints the files of
+in the table must be that of the files in which they occur: under cpp/, bindings aside; or in the Python package, apart
+from the stubs that tools/make_stubs.py writes. So that it stays small, no file may switch over collectives: what one
+does is in the tables. `python tools/check_touched.py [ROOT]` prints the files of
 each example and what is wrong, and exits 1 if anything is.
 """
 
@@ -20,11 +20,11 @@ TRACED: dict[str, re.Pattern[str]] = {
     "an element type": re.compile(r"\b(kInt16|CIRANDA_INT16)\b"),
     "an algorithm": re.compile(r"\b(kDirectDoubling|direct_allreduce_doubling)\b"),
 }
-#: The same in Python, for "a collective".
-TRACED_IN_PYTHON = re.compile(r'\b(SCAN|Scans|(grouped_)?scan_async|grouped_scan)\b|"scan"')
-_ROW = re.compile(
-    r"^\| (?P<change>[a-z ]+) \| (?P<number>\d+)(?:.*[Aa]nd (?P<python>\d+) in `src/ciranda`)?", re.MULTILINE
-)
+#: The same for files of the Python package.
+TRACED_IN_PACKAGE: dict[str, re.Pattern[str]] = {
+    "a collective in the package": re.compile(r'\b(SCAN|Scans|(grouped_)?scan_async|grouped_scan)\b|"scan"'),
+}
+_ROW = re.compile(r"^\| (?P<change>[a-z ]+) \| (?P<number>\d+)", re.MULTILINE)
 _WRITTEN = "# Written by tools/"
 _SWITCH = re.compile(r"\bcase Collective::k\w+")
 
@@ -41,21 +41,15 @@ def python_sources(package: Path) -> dict[Path, str]:
     return {path: text for path, text in texts.items() if not text.startswith(_WRITTEN)}
 
 
-def miscount(change: str, claimed: str | None, texts: dict[Path, str], traced: re.Pattern[str]) -> Iterator[str]:
-    """Print the files in which an example occurs, and yield what is wrong if their number is not the one claimed."""
-    files = [str(path) for path, text in texts.items() if traced.search(text)]
-    print(f"{change}: {len(files)} files: {', '.join(files)}")
-    if claimed is None or int(claimed) != len(files):
-        yield f"CONTRIBUTING.md says {claimed} of {change}, but it is {len(files)}"
-
-
-def offences(contributing: str, texts: dict[Path, str], of_python: dict[Path, str]) -> Iterator[str]:
+def offences(contributing: str, texts: dict[Path, str], package: dict[Path, str]) -> Iterator[str]:
     """Yield what is wrong, and print the files of each example."""
-    rows = {row["change"]: row for row in _ROW.finditer(contributing)}
-    for change, identifiers in TRACED.items():
-        yield from miscount(change, rows[change]["number"] if change in rows else None, texts, identifiers)
-    in_python = rows["a collective"]["python"] if "a collective" in rows else None
-    yield from miscount("a collective in Python", in_python, of_python, TRACED_IN_PYTHON)
+    claimed = {row["change"]: int(row["number"]) for row in _ROW.finditer(contributing)}
+    examples = [(*each, texts) for each in TRACED.items()] + [(*each, package) for each in TRACED_IN_PACKAGE.items()]
+    for change, identifiers, searched in examples:
+        files = [str(path) for path, text in searched.items() if identifiers.search(text)]
+        print(f"{change}: {len(files)} files: {', '.join(files)}")
+        if claimed.get(change) != len(files):
+            yield f"CONTRIBUTING.md says {claimed.get(change)} of {change}, but it is {len(files)}"
     for path, text in texts.items():
         if match := _SWITCH.search(text):
             line = text.count("\n", 0, match.start()) + 1

@@ -59,7 +59,8 @@ def test_a_private_header_is_named(tmp_path: Path) -> None:
 
 def test_a_file_more_for_a_collective_is_counted_and_a_switch_named(tmp_path: Path) -> None:
     (tmp_path / "CONTRIBUTING.md").write_text(
-        "| a collective | 1, and 1 in `src/ciranda` | |\n| an element type | 0 | |\n| an algorithm | 1 | |\n",
+        "| a collective | 1 | |\n| a collective in the package | 1 | |\n"
+        "| an element type | 0 | |\n| an algorithm | 1 | |\n",
         encoding="utf-8",
     )
     write(tmp_path, "call/a.hpp", "kScan = 14,\n")
@@ -75,7 +76,7 @@ def test_a_file_more_for_a_collective_is_counted_and_a_switch_named(tmp_path: Pa
     done = run_tool("check_touched.py", tmp_path)
     assert done.returncode == 1
     assert "CONTRIBUTING.md says 1 of a collective, but it is 2" in done.stdout
-    assert "CONTRIBUTING.md says 1 of a collective in Python, but it is 2" in done.stdout
+    assert "CONTRIBUTING.md says 1 of a collective in the package, but it is 2" in done.stdout
     assert "cpp/engine/a.cc:2: case Collective::kScan" in done.stdout
     assert "3 offences" in done.stdout
 
