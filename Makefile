@@ -313,6 +313,7 @@ lint-python: $(VENV)/.installed-test $(VENV)/.installed-horovod
 	$(BIN)/ruff format --check $(PY_CHECKED)
 	$(BIN)/mypy
 	$(BIN)/python tools/make_reference.py --check
+	$(BIN)/python tools/make_stubs.py --check
 	$(BIN)/python tools/check_imports.py
 	$(BIN)/python tools/check_prose.py
 

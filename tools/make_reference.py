@@ -16,6 +16,8 @@ from pathlib import Path
 
 import ciranda
 from ciranda import _core
+from ciranda._collectives.names import names_of
+from ciranda._frameworks import common
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "collectives.md"
 
@@ -119,14 +121,13 @@ def mark(condition: bool) -> str:
 
 
 def torch_names() -> frozenset[str]:
-    """What ciranda.torch exports, read from its source: torch itself need not be there."""
+    """What ciranda.torch exports of the collectives, read from its source: torch itself need not be there."""
     spec = find_spec("ciranda.torch")
     assert spec is not None
     assert spec.origin is not None
-    for node in ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return frozenset(ast.literal_eval(node.value))
-    raise SystemExit("ciranda.torch has no __all__")
+    body = ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body
+    imported = {str(alias.asname) for node in body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    return frozenset([*common.__all__, *names_of("torch")]) | imported
 
 
 def variants(collective: str, has: Callable[[str], bool]) -> str:

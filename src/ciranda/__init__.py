@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ciranda._api import *  # noqa: F403 (what it exports is the package)
-    from ciranda._api import __all__ as __all__
+    from ciranda._core import __version__ as __version__
 
 
 def __getattr__(name: str) -> object:
     # Only what is public, and never the name under which the import below would look for itself.
     if name.startswith("_") and name not in ("__all__", "__version__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from ciranda import _api
+    from ciranda import _api  # at first use: see above
 
     try:
         value: object = getattr(_api, name)
@@ -35,6 +35,6 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    from ciranda import _api
+    from ciranda import _api  # at first use: see above
 
-    return sorted(_api.__all__)
+    return sorted(vars(_api)["__all__"])

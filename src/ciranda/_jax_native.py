@@ -7,15 +7,15 @@ import sys
 from contextlib import suppress
 
 import ciranda
-from ciranda import _basics
+from ciranda._init import ending
 
 
 def join() -> int | str:
     """Join the world of JAX's processes; return the address of the engine's functions, or the reason of a failure."""
     try:
         ciranda.init()
-        _basics.ending.leave_first()  # because JAX's coordinator waits for all processes
-        _basics.ending.finish_first(_wait_for_programs)
+        ending.leave_first()  # because JAX's coordinator waits for all processes
+        ending.finish_first(_wait_for_programs)
         problem = _difference()
     except Exception as error:  # jaxlib reports it as its own error: an exception raised here would be lost
         return str(error)

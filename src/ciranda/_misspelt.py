@@ -49,7 +49,7 @@ def misspelt(given: Iterable[str], settings: Iterable[str]) -> dict[str, str]:
 @cache
 def warn() -> None:
     """Warn of names in the environment of this process, once, on rank 0."""
-    from ciranda import _core
+    from ciranda import _core  # the launcher needs the rest of this module, and not the engine
 
     if next((os.environ[name] for name in _RANKS if os.environ.get(name)), "0") == "0":
         new = set(os.environ).difference(os.environ.get(TOLD, "").split(","))

@@ -12,12 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ciranda import _core
-
-if TYPE_CHECKING:
-    from ciranda.process_sets import ProcessSet
+from ciranda.process_sets import ProcessSet, added_sets
 
 _GATHERED = _core.Terms(_core.COLLECTIVES["allgather"], _core.REDUCE_OPS["sum"], -1, 1.0, 1.0, False)
 
@@ -37,8 +34,6 @@ def is_due(engine: _core.Engine) -> bool:
 
 def leave(engine: _core.Engine, end: Callable[[], None]) -> Left:
     """Leave the world by `end`."""
-    from ciranda.process_sets import added_sets  # which needs the module that needs this one
-
     left = Left(engine.num_lanes, added_sets())
     end()
     return left

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import pickle
 import subprocess
@@ -20,6 +21,7 @@ from ciranda.numpy import arrays
 from ciranda.numpy import ops as numpy_ops
 
 ROOT = Path(__file__).parents[2]
+FRAMEWORKS = ("jax", "keras", "mxnet", "paddle", "tensorflow", "torch")
 PUBLIC = [name for name in dir(Collectives) if not name.startswith("_")]
 
 
@@ -47,6 +49,21 @@ def test_a_framework_exports_every_collective_with_its_own_types(framework: Modu
         assert "Given" not in written
         assert len(typing.get_type_hints(function)) == len(inspect.signature(function).parameters) + 1
         assert pickle.loads(pickle.dumps(function)) == function
+
+
+@pytest.mark.parametrize("package", ["_api", *(f"{name}/__init__" for name in FRAMEWORKS)])
+def test_type_checkers_see_what_a_package_exports(package: str) -> None:
+    """They read the imports: `from m import *` and `import name as name`; Python's `__all__` is hidden from them."""
+    body = ast.parse((ROOT / "src" / "ciranda" / f"{package}.py").read_text(encoding="utf-8"))
+    imports = [node for node in ast.walk(body) if isinstance(node, ast.ImportFrom)]
+    reexported = {alias.asname for node in imports for alias in node.names if alias.asname == alias.name}
+    starred = {str(node.module).rpartition(".")[2] for node in imports if node.names[0].name == "*"}
+    assigned = [node for node in ast.walk(body) if isinstance(node, ast.Assign)]
+    names = next(node.value for node in assigned if ast.unparse(node.targets[0]) == "__all__")
+    assert isinstance(names, ast.List)
+    assert {each.value for each in names.elts if isinstance(each, ast.Constant)} == reexported
+    joined = {node.value.id.lstrip("_") for node in ast.walk(names) if isinstance(node, ast.Attribute)}
+    assert joined == starred
 
 
 def test_annotations_are_the_frameworks() -> None:

@@ -77,6 +77,7 @@ def test_a_circle_of_includes_within_a_folder_is_named(tmp_path: Path) -> None:
 
 def test_a_file_more_than_claimed_is_counted_and_a_switch_named(tmp_path: Path) -> None:
     claims = {"a collective": 1, "an algorithm": 1, "an element type": 0, "a transport": 1, "a device": 2}
+    claims |= {"a collective in the package": 1}
     rows = "".join(f"| {change} | {number}, as some |\n" for change, number in claims.items())
     (tmp_path / "CONTRIBUTING.md").write_text(f"{rows}| a channel of jobs | 0 |\n", encoding="utf-8")
     write(tmp_path, "call/a.hpp", "kScan = 14,\n")
@@ -86,7 +87,12 @@ def test_a_file_more_than_claimed_is_counted_and_a_switch_named(tmp_path: Path) 
     write(tmp_path, "../tests/cpp/engine/a.hpp", "LoopbackFabric fabric; PagedDevice device;\n")
     write(tmp_path, "../tests/cpp/engine/homes.hpp", "enum class Homes { kHost, kPaged };\n")
     write(tmp_path, "../tests/cpp/engine/a_test.cc", "paged_home(0);\n")
+    package = tmp_path / "src" / "ciranda"
+    package.mkdir(parents=True)
+    (package / "scans.py").write_text("def scan_async(): ...\n", encoding="utf-8")
+    (package / "ops.pyi").write_text("# Written by tools/x.py\nscan_async = 1\n", encoding="utf-8")
     assert run_tool("check_touched.py", tmp_path).returncode == 0
+    (package / "torch.py").write_text('__all__ = ["scan"]\n', encoding="utf-8")
     write(tmp_path, "engine/a.cc", "switch (collective) {\n  case Collective::kScan: return scan_work();\n}\n")
     write(tmp_path, "engine/b.cc", "if (dynamic_cast<LoopbackMesh*>(&mesh)) return PagedDevice::kType;\n")
     write(tmp_path, "execute/a.cc", "switch (type) {\n  case DeviceType::kHost: return copy();\n}\n")
@@ -97,7 +103,8 @@ def test_a_file_more_than_claimed_is_counted_and_a_switch_named(tmp_path: Path) 
     assert "CONTRIBUTING.md says 2 of a device, but it is 3" in done.stdout
     assert "cpp/engine/a.cc:2: case Collective::kScan" in done.stdout
     assert "cpp/execute/a.cc:2: case DeviceType::kHost" in done.stdout
-    assert "5 offences" in done.stdout
+    assert "CONTRIBUTING.md says 1 of a collective in the package, but it is 2" in done.stdout
+    assert "6 offences" in done.stdout
 
 
 def test_allowed_arrows_pass(tmp_path: Path) -> None:
@@ -197,10 +204,11 @@ def test_a_world_of_imports_is_told(tmp_path: Path) -> None:
     package.mkdir()
     (package / "__init__.py").write_text("")
     (package / "a.py").write_text("try:\n    from package import b\nexcept ImportError:\n    b = None\n")
-    (package / "b.py").write_text(
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import package.a\n\ndef f():\n    import package.a\n"
-    )
+    only_for_types = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import package.a\n"
+    (package / "b.py").write_text(only_for_types)
     assert run_tool("check_imports.py", tmp_path).returncode == 0
+    (package / "b.py").write_text(only_for_types + "def f():\n    import package.a  # late\n")
+    assert "package.b imports package.a" in run_tool("check_imports.py", tmp_path).stdout
     (package / "b.py").write_text("class B:\n    import package.c\n")
     (package / "c.py").write_text("from package.a import b\n")
     done = run_tool("check_imports.py", tmp_path)
@@ -251,6 +259,29 @@ def test_prose_that_git_ignores_is_not_read(tmp_path: Path) -> None:
     done = run_tool("check_prose.py", tmp_path)
     assert f"{tmp_path / 'docs' / 'page.md'}:1: 124 characters" in done.stdout
     assert "check_prose: 1 offences" in done.stdout
+
+
+def test_a_late_import_without_a_reason_is_named(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "a.py").write_text("import os\n")
+    (package / "b.py").write_text("def f():\n    import json\n    from package import a  # which takes long\n")
+    assert run_tool("check_imports.py", tmp_path).returncode == 0
+    (package / "b.py").write_text("class B:\n    def f(self):\n        if self:\n            import package.a\n")
+    done = run_tool("check_imports.py", tmp_path)
+    assert done.returncode == 1
+    assert f"{package / 'b.py'}:4: package.a is imported inside of a function: a comment must say why" in done.stdout
+
+
+def test_a_stub_that_lacks_a_collective_is_named(tmp_path: Path) -> None:
+    assert run_tool("make_stubs.py", tmp_path).returncode == 0
+    assert run_tool("make_stubs.py", "--check", tmp_path).returncode == 0
+    stub = tmp_path / "torch" / "ops.pyi"
+    stub.write_text(stub.read_text(encoding="utf-8").replace("scan = collectives.scan\n", ""), encoding="utf-8")
+    done = run_tool("make_stubs.py", "--check", tmp_path)
+    assert done.returncode == 1
+    assert f"{stub} is not up to date" in done.stdout
 
 
 def test_what_the_tests_start_hears_of_hang_ups_and_ctrl_c_under_nohup() -> None:

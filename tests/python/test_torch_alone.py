@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import ciranda.torch as hvd  # noqa: E402
-from ciranda._frameworks import elastic  # noqa: E402
+from ciranda._frameworks import restarts  # noqa: E402
 from ciranda.errors import InvalidArgumentError  # noqa: E402
 from ciranda.torch import tensors  # noqa: E402
 
@@ -318,7 +318,7 @@ def test_what_horovod_has_not_comes_last(name: str) -> None:
 def test_the_number_of_lanes_outlives_an_elastic_reset() -> None:
     hvd.shutdown()
     hvd.init(num_lanes=3)
-    elastic.reset()
+    restarts.reset()
     lane = hvd.global_process_set.lane(2)
     assert torch.equal(hvd.allreduce(torch.ones(2), process_set=lane), torch.ones(2))
     with pytest.raises(ValueError, match="which has 3"):

@@ -18,6 +18,8 @@ from ciranda.bench import plot as plots
 from ciranda.bench import ranks, table
 from ciranda.bench.plan import COLLECTIVES, DTYPES, OPS, Plan, Results, parse_size
 from ciranda.bench.systems import CANNOT, PEERS
+from ciranda.launch.api import RunOptions
+from ciranda.launch.api import run as launch
 from ciranda.launch.num_proc import NUM_PROC, PER_HOST, CommandWithRanks
 
 # The kernel counts in ticks of 4 or 10 ms, of which this has enough to tell a tenth.
@@ -107,9 +109,6 @@ def make_plan(*, minimum: str, maximum: str, peers: str, **rest: Any) -> Plan:
 
 def run(plan: Plan) -> Results:
     """Start the ranks, let them measure, and return what they found. Prints the table as it grows."""
-    from ciranda.launch.api import RunOptions
-    from ciranda.launch.api import run as launch
-
     meta = describe(plan)
     warning = table.warning(_load_of_others_percent())
     if warning:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+import ciranda
 from ciranda.bench.plan import Array, Case
 
 Call = Callable[[], Array]
@@ -29,8 +30,6 @@ class Ciranda:
 
     def bind(self, case: Case, buffer: Array) -> Call:
         """See System."""
-        import ciranda
-
         name = case.name
         if case.collective == "broadcast":
             return lambda: ciranda.broadcast_(buffer, 0, name=name)

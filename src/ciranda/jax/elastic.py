@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ciranda import _basics
-from ciranda._frameworks import elastic
+from ciranda._frameworks import restarts
 from ciranda._frameworks.objects import allgather_object, broadcast_object
 from ciranda._frameworks.sampler import ElasticIndices
 from ciranda._frameworks.states import HandledState, SamplerStateHandler, StateHandler
@@ -40,7 +40,7 @@ def run(func: Callable[..., Result]) -> Callable[..., Result]:
     Before each call all ranks receive rank 0's state. Between calls, all ranks restore their last `state.commit()` and
     form a new world, of the same processes. Compiled programs run in that world, too. See `ciranda.elastic`.
     """
-    return elastic.run(func, as_ciranda_error)
+    return restarts.run(func, as_ciranda_error)
 
 
 class ElasticSampler(ElasticIndices):

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ciranda import _basics, _consistency, _ops, errors
+from ciranda._frameworks.error_classes import OF_STATUS, converted
 from ciranda._frameworks.objects import allgather_object, broadcast_object
 from ciranda._ops import Handle
 from ciranda.jax import arrays
@@ -31,14 +32,8 @@ __all__ = [
 ]
 
 #: The message of a program's error begins with the name of its status.
-_CLASSES: dict[str, type[errors.CirandaError]] = {
-    "INVALID_ARGUMENT": errors.InvalidArgumentError,
-    "FAILED_PRECONDITION": errors.MismatchError,
-    "UNAVAILABLE": errors.RanksLostError,
-    "DEADLINE_EXCEEDED": errors.TimeoutError,
-    "ABORTED": errors.AbortedError,
-    "INTERNAL": errors.InternalError,
-}
+_STATUSES = ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED", "INTERNAL")
+_CLASSES = dict(zip(_STATUSES, OF_STATUS, strict=True))
 _OURS = "ciranda.jax: "
 
 
@@ -138,13 +133,8 @@ def ciranda_errors() -> Iterator[None]:
         @ciranda.jax.ciranda_errors()
         def train(state): ...
     """
-    try:
+    with converted(as_ciranda_error):
         yield
-    except jax.errors.JaxRuntimeError as error:
-        stands_for = as_ciranda_error(error)
-        if stands_for is None:
-            raise
-        raise stands_for from error
 
 
 def join_async(process_set: ProcessSet = global_process_set) -> Handle[int]:

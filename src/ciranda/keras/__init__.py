@@ -10,6 +10,8 @@ model.fit(batches, shuffle=False, callbacks=[hvd.callbacks.BroadcastGlobalVariab
 
 # ruff: noqa: E402 (a missing Keras is reported before it is imported)
 
+from typing import TYPE_CHECKING
+
 from ciranda._frameworks import require
 
 require("keras", __name__)
@@ -18,103 +20,35 @@ from ciranda.keras import _versions
 
 _versions.check()
 
-from ciranda import errors
-from ciranda._basics import (
-    cross_rank,
-    cross_size,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    rank,
-    shutdown,
-    size,
-)
-from ciranda._builds import (
-    ccl_built,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rocm_built,
-)
-from ciranda._core import __version__
-from ciranda._frameworks.objects import allgather_object, broadcast_object
-from ciranda._ops import Adasum, Average, Max, Min, Product, Sum, barrier, join
-from ciranda._timeline import start_timeline, stop_timeline
-from ciranda.errors import HorovodInternalError
-from ciranda.keras import callbacks, elastic
-from ciranda.keras.compression import Compression, Compressor
-from ciranda.keras.data import GlobalBatches
-from ciranda.keras.functions import (
-    allgather,
-    allreduce,
-    broadcast,
-    broadcast_global_variables,
-    broadcast_variables,
-    load_model,
-    reducescatter,
-)
-from ciranda.keras.wrapping import DistributedOptimizer, PartialDistributedOptimizer
-from ciranda.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+from ciranda._frameworks import common as _common
+from ciranda._frameworks.common import *
+from ciranda._frameworks.objects import allgather_object as allgather_object
+from ciranda._frameworks.objects import broadcast_object as broadcast_object
+from ciranda._ops import barrier as barrier
+from ciranda._ops import join as join
+from ciranda.keras import callbacks as callbacks
+from ciranda.keras import elastic as elastic
+from ciranda.keras import functions
+from ciranda.keras.compression import Compression as Compression
+from ciranda.keras.compression import Compressor as Compressor
+from ciranda.keras.data import GlobalBatches as GlobalBatches
+from ciranda.keras.functions import *
+from ciranda.keras.wrapping import DistributedOptimizer as DistributedOptimizer
+from ciranda.keras.wrapping import PartialDistributedOptimizer as PartialDistributedOptimizer
 
-__all__ = [
-    "Adasum",
-    "Average",
-    "Compression",
-    "Compressor",
-    "DistributedOptimizer",
-    "GlobalBatches",
-    "HorovodInternalError",
-    "Max",
-    "Min",
-    "PartialDistributedOptimizer",
-    "ProcessSet",
-    "Product",
-    "Sum",
-    "__version__",
-    "add_process_set",
-    "allgather",
-    "allgather_object",
-    "allreduce",
-    "barrier",
-    "broadcast",
-    "broadcast_global_variables",
-    "broadcast_object",
-    "broadcast_variables",
-    "callbacks",
-    "ccl_built",
-    "cross_rank",
-    "cross_size",
-    "cuda_built",
-    "ddl_built",
-    "elastic",
-    "errors",
-    "global_process_set",
-    "gloo_built",
-    "gloo_enabled",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
-    "join",
-    "load_model",
-    "local_rank",
-    "local_size",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_threads_supported",
-    "nccl_built",
-    "rank",
-    "reducescatter",
-    "remove_process_set",
-    "rocm_built",
-    "shutdown",
-    "size",
-    "start_timeline",
-    "stop_timeline",
-]
+if not TYPE_CHECKING:  # type checkers take them from the imports
+    __all__ = [
+        *_common.__all__,
+        *functions.__all__,
+        "Compression",
+        "Compressor",
+        "DistributedOptimizer",
+        "GlobalBatches",
+        "PartialDistributedOptimizer",
+        "allgather_object",
+        "barrier",
+        "broadcast_object",
+        "callbacks",
+        "elastic",
+        "join",
+    ]

@@ -54,7 +54,7 @@ def tensor_of(array: Any) -> Any:
     """Return a tensor of the backend."""
     if is_keras_3():
         return keras.ops.convert_to_tensor(array)
-    import tensorflow
+    import tensorflow  # which Keras 3 may do without
 
     return tensorflow.convert_to_tensor(array)
 
@@ -64,7 +64,7 @@ def make_combiner(name: str, options: Options, groups: Groups) -> GradientCombin
     comparing = import_module(f"{MODULES[backend()]}.comparing")
     check = comparing.make_check(name, options)
     if backend() == "tensorflow":
-        from ciranda.tensorflow import combining
+        from ciranda.tensorflow import combining  # other backends do without TensorFlow
 
         return combining.make_combiner(name, options, groups, after=combining.after, check=check)
     return GradientCombiner(operations, name, options, groups, after=_after, check=check, compare=comparing.compare)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import keras
 import numpy as np
 
-from ciranda._frameworks import elastic
+from ciranda._frameworks import restarts
 from ciranda._frameworks.states import HandledState, StateHandler
 from ciranda.elastic import State
 from ciranda.errors import InvalidArgumentError
@@ -155,4 +155,4 @@ def run(func: Callable[..., Result]) -> Callable[..., Result]:
     Before each call all ranks receive rank 0's state. Between calls, all ranks restore their last `state.commit()` and
     form a new world, of the same processes. See `ciranda.elastic`.
     """
-    return elastic.run(func, backends.as_ciranda_error)
+    return restarts.run(func, backends.as_ciranda_error)

@@ -17,6 +17,16 @@ from ciranda.keras.wrapping import DistributedOptimizer
 from ciranda.numpy import ops
 from ciranda.process_sets import ProcessSet, global_process_set
 
+__all__ = [
+    "allgather",
+    "allreduce",
+    "broadcast",
+    "broadcast_global_variables",
+    "broadcast_variables",
+    "load_model",
+    "reducescatter",
+]
+
 Array = np.ndarray[Any, Any]
 
 

@@ -81,7 +81,7 @@ def _apply_gradients(original: Original, scaler: Any, grads_and_vars: Any, *args
             return original(scaler, inner._with_overflow_of_all(pairs), *args, **kwargs)
     combiner = combiner_that_keeps(variable for _, variable in pairs)
     if combiner is not None:
-        from ciranda.keras.overflow import with_overflow_of_all
+        from ciranda.keras.overflow import with_overflow_of_all  # TensorFlow's, for Keras 2
 
         pairs = with_overflow_of_all(combiner, pairs, combiner.is_local)
     return original(scaler, pairs, *args, **kwargs)

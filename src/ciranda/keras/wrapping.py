@@ -78,13 +78,13 @@ def _taken_over(optimizer: Any, derived: Any) -> Any:
 def _wrapped(optimizer: Any, options: Options, make_combiner: Callable[[], GradientCombiner], when: When) -> Any:
     attributes: dict[str, Any] = {"_make_combiner": staticmethod(make_combiner)}
     if hasattr(optimizer, "_backend_apply_gradients"):
-        from ciranda.keras.optimizer import added_for
+        from ciranda.keras.optimizer import added_for  # of Keras 3 alone
 
         added: type = added_for(options.op)
         scale = 1.0 if options.averages_passes or options.passes == 1 else float(options.passes)
         attributes |= {"_passes": options.passes, "_scale": scale}
     else:
-        from ciranda.keras import optimizer_2
+        from ciranda.keras import optimizer_2  # of Keras 2 alone
 
         if options.op == Adasum:
             raise NotSupportedError("op=Adasum is not available for the optimizers of Keras 2")
@@ -201,22 +201,8 @@ def PartialDistributedOptimizer(  # noqa: N802 (Horovod's name)
     """Return a DistributedOptimizer that leaves the gradients of some layers to each rank.
 
     Args:
-        optimizer: as for DistributedOptimizer, as all that follow but `local_layers`.
-        name: see `optimizer`.
-        device_dense: see `optimizer`.
-        device_sparse: see `optimizer`.
-        compression: see `optimizer`.
-        sparse_as_dense: see `optimizer`.
-        gradient_predivide_factor: see `optimizer`.
-        op: see `optimizer`.
-        backward_passes_per_step: see `optimizer`.
-        average_aggregated_gradients: see `optimizer`.
-        groups: see `optimizer`.
-        process_set: see `optimizer`.
+        optimizer: as for DistributedOptimizer, like every argument but `local_layers`.
         local_layers: a layer or several, which have been built, whose gradients are not combined.
-        scale_local_gradients: see `optimizer`.
-        combine_when: see `optimizer`.
-        divisor: see `optimizer`.
 
     Raises:
         InvalidArgumentError: also for a local layer that is not a layer, or has not been built.

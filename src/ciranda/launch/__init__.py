@@ -16,11 +16,11 @@ __all__ = ["HostsError", "LaunchError", "run"]
 
 def __getattr__(name: str) -> object:
     if name == "run":
-        from ciranda.launch import api
+        from ciranda.launch import api  # at first use: see above
 
         return api.run
     if name in ("HostsError", "LaunchError"):
-        from ciranda.launch import errors
+        from ciranda.launch import errors  # as above
 
         return getattr(errors, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

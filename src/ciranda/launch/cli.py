@@ -9,7 +9,9 @@ from typing import Annotated
 
 import typer
 
-from ciranda.launch.api import chosen_hosts
+import ciranda
+from ciranda.launch.api import RunOptions, chosen_hosts
+from ciranda.launch.api import run as launch_function
 from ciranda.launch.errors import HostsError, LaunchError
 from ciranda.launch.hosts import assign
 from ciranda.launch.job import Job, Show, default_binding
@@ -48,8 +50,6 @@ _JOB = "The job"
 
 def _version(wanted: bool) -> None:
     if wanted:
-        import ciranda
-
         print(f"ciranda {ciranda.__version__}")
         raise typer.Exit
 
@@ -225,7 +225,7 @@ def _pairs(entries: list[str]) -> dict[str, str]:
 )
 def _bench(context: typer.Context) -> None:
     try:
-        from ciranda.bench.cli import app as bench
+        from ciranda.bench.cli import app as bench  # with NumPy and the engine, which the launcher does without
     except ImportError as error:
         raise LaunchError(f"ciranda bench cannot be loaded: {error}") from None
     bench(args=context.args, prog_name="ciranda bench")
@@ -247,9 +247,7 @@ def _tune(
     ] = None,
 ) -> None:  # fmt: skip
     """Measure the costs that choose the algorithms, in 50 ms, and store them in each user's cache folder."""
-    from ciranda.bench.tune import defaults, main
-    from ciranda.launch.api import RunOptions
-    from ciranda.launch.api import run as launch_function
+    from ciranda.bench.tune import defaults, main  # as above
 
     if num_proc != 2:
         raise LaunchError(
@@ -271,7 +269,7 @@ def _doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
     """Check this machine: print what works, and a remedy for each problem."""
-    from ciranda.doctor import examine, show, to_json
+    from ciranda.doctor import examine, show, to_json  # no other command needs it
 
     findings = examine()
     print(to_json(findings)) if as_json else show(findings)

@@ -432,7 +432,7 @@ class _Run:
     def tell_of_misspelt_names(self) -> None:
         """Warn of what is set for the ranks and looks like a setting, but is none; they need not warn again."""
         try:
-            from ciranda._core import settings
+            from ciranda._core import settings  # the launcher runs without the engine, too
         except ImportError:  # which matters only to those who use the engine
             return
         inherited = environment.forwarded(os.environb, remote=False, exclude=self._job.exclude_env)

@@ -34,7 +34,7 @@ def engine_store(bind: list[str], port: int, secret: str, size: int, job: str) -
         OSError, RuntimeError, ValueError: the store cannot listen there.
     """
     try:
-        from ciranda._core import StoreServer
+        from ciranda._core import StoreServer  # on hosts that only start ranks there may be no engine
     except ImportError as error:
         raise LaunchError(
             f"the engine cannot be loaded, so ranks cannot find each other: {error}\n"

@@ -24,7 +24,7 @@ from ciranda._ops import (
 )
 from ciranda.errors import InvalidArgumentError
 from ciranda.mxnet import arrays
-from ciranda.mxnet._plugin import push
+from ciranda.mxnet._pushing import push
 from ciranda.process_sets import ProcessSet, id_of
 
 _unnamed = Numbering()

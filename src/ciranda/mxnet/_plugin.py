@@ -1,4 +1,4 @@
-"""The native plugin: collectives as operations of MXNet's engine."""
+"""The native plugin, which makes collectives operations of MXNet's engine (`_pushing`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ciranda import _basics
 from ciranda._frameworks import plugin
 from ciranda.errors import AbortedError, InternalError, InvalidArgumentError
 from ciranda.mxnet import _versions
@@ -19,9 +18,7 @@ _VERSION = _versions.check()
 import numpy as np  # noqa: E402 (once it is known that MXNet can be imported)
 from mxnet.base import _LIB, NDArrayHandle  # noqa: E402
 
-from ciranda.mxnet import failures  # noqa: E402
-
-_MESSAGE_BYTES = 4096
+MESSAGE_BYTES = 4096
 
 
 class _Buffer(threading.local):
@@ -31,11 +28,11 @@ class _Buffer(threading.local):
     """
 
     def __init__(self) -> None:
-        self.message = ctypes.create_string_buffer(_MESSAGE_BYTES)
+        self.message = ctypes.create_string_buffer(MESSAGE_BYTES)
         self.given_back = (ctypes.c_void_p * 64)()
 
 
-_buffer = _Buffer()
+buffer = _Buffer()
 
 
 library = plugin.opened("mxnet", _VERSION)
@@ -44,8 +41,7 @@ if os.environ.get("MXNET_ENGINE_TYPE") == "NaiveEngine":
     # Each call blocks until it is done: ranks with different orders of calls would deadlock.
     os.environ.setdefault("CIRANDA_FAIL_OTHER_ORDERS", "1")
 
-_push = library.ciranda_mxnet_push
-_push.argtypes = [
+library.ciranda_mxnet_push.argtypes = [
     ctypes.c_int32,
     ctypes.c_void_p,
     ctypes.c_void_p,
@@ -62,7 +58,7 @@ _push.argtypes = [
     ctypes.c_char_p,
     ctypes.c_size_t,
 ]
-_push.restype = ctypes.c_int32
+library.ciranda_mxnet_push.restype = ctypes.c_int32
 library.ciranda_mxnet_hold.argtypes = [
     *(ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t)
 ]
@@ -86,73 +82,6 @@ library.ciranda_mxnet_fetch_given_back.argtypes = [ctypes.c_void_p, ctypes.c_siz
 library.ciranda_mxnet_fetch_given_back.restype = ctypes.c_size_t
 
 
-def push(
-    collective: int,
-    inputs: Sequence[Any],
-    outputs: Sequence[Any],
-    name: str,
-    process_set: int,
-    *,
-    op: int = 0,
-    root: int = -1,
-    prescale: float = 1.0,
-    postscale: float = 1.0,
-    divides_by_all: bool = False,
-    priority: int = 0,
-    carrier: Any = None,
-    is_chained: bool = False,
-) -> None:
-    """Push a collective to MXNet's engine, which runs it when `inputs` are ready and `outputs` may be written.
-
-    Returns at once, except with MXNet's NaiveEngine. An array that is both input and output is reduced in place.
-
-    Args:
-        collective: one whose outputs' shapes are known beforehand.
-        inputs: arrays of MXNet.
-        outputs: the same number of arrays.
-        name: the same on all ranks.
-        process_set: the number from `id_of()`.
-        op: of a reduction.
-        root: of a broadcast.
-        prescale: multiplies inputs.
-        postscale: multiplies results.
-        divides_by_all: whether an average divides by the number of all ranks.
-        priority: in MXNet's engine and in Ciranda's.
-        carrier: on the root of a broadcast, an array that gets the error; the sent array is then only read.
-        is_chained: the name may be in use: dependencies of other arrays order this call after the previous one.
-
-    Raises:
-        InvalidArgumentError: the call is invalid, whatever the other ranks do.
-    """
-    _basics.engine()
-    count = len(inputs)
-    handles = ctypes.c_void_p * count
-    message = _buffer.message
-    given = handles(*[array.handle.value for array in inputs])
-    ended = _push(
-        collective,
-        given,
-        given if inputs is outputs else handles(*[array.handle.value for array in outputs]),
-        count,
-        name.encode(),
-        op,
-        root,
-        prescale,
-        postscale,
-        process_set,
-        divides_by_all | is_chained << 1,
-        priority,
-        None if carrier is None else carrier.handle,
-        message,
-        _MESSAGE_BYTES,
-    )
-    if ended:
-        text = message.value.decode(errors="replace")
-        if ended == 2:
-            raise failures.of_message(text)
-        raise (InvalidArgumentError if ended == 1 else InternalError)(f"ciranda.mxnet: {name!r}: {text}")
-
-
 @contextmanager
 def held(arrays: Sequence[Any]) -> Iterator[list[int]]:
     """Wait for arrays, and protect them from writes while their memory is read. Yields their addresses.
@@ -163,8 +92,8 @@ def held(arrays: Sequence[Any]) -> Iterator[list[int]]:
     count = len(arrays)
     addresses, holder = (ctypes.c_void_p * count)(), ctypes.c_void_p()
     handles = (ctypes.c_void_p * count)(*[array.handle.value for array in arrays])
-    message = _buffer.message
-    ended = library.ciranda_mxnet_hold(handles, count, addresses, ctypes.byref(holder), message, _MESSAGE_BYTES)
+    message = buffer.message
+    ended = library.ciranda_mxnet_hold(handles, count, addresses, ctypes.byref(holder), message, MESSAGE_BYTES)
     if ended == 1:
         raise InternalError(f"ciranda.mxnet: {message.value.decode(errors='replace')}")
     if ended:
@@ -184,8 +113,8 @@ def note_failure(status: int, message: str) -> None:
 
 def last_failure() -> tuple[int, str]:
     """Return the status and the message of the call that failed last; status 0 if none has."""
-    message = ctypes.create_string_buffer(_MESSAGE_BYTES)
-    status = int(library.ciranda_mxnet_last_error(message, _MESSAGE_BYTES))
+    message = ctypes.create_string_buffer(MESSAGE_BYTES)
+    status = int(library.ciranda_mxnet_last_error(message, MESSAGE_BYTES))
     return status, message.value.decode(errors="replace")
 
 
@@ -204,7 +133,7 @@ def lend(array: np.ndarray[Any, Any], dtype: int) -> ctypes.c_void_p | None:
     MXNet releases it on its own threads, and perhaps when the process exits.
     """
     owner = ctypes.py_object(array)
-    given_back = _buffer.given_back
+    given_back = buffer.given_back
     while n := library.ciranda_mxnet_fetch_given_back(given_back, len(given_back)):
         for address in filter(None, given_back[:n]):
             ctypes.pythonapi.Py_DecRef(ctypes.cast(address, ctypes.py_object))
@@ -224,8 +153,8 @@ def note_raised(array: Any = None, text: str = "") -> None:
 
 def failure_of(array: Any) -> str:
     """Return the error of an array that nothing writes; "" if it has not failed."""
-    message = _buffer.message
-    has_failed = library.ciranda_mxnet_failure_of(array.handle, message, _MESSAGE_BYTES)
+    message = buffer.message
+    has_failed = library.ciranda_mxnet_failure_of(array.handle, message, MESSAGE_BYTES)
     return message.value.decode(errors="replace") if has_failed else ""
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import mxnet as mx
 from mxnet.gluon import ParameterDict, Trainer
 
-from ciranda._frameworks import elastic
+from ciranda._frameworks import restarts
 from ciranda._frameworks.objects import broadcast_object
 from ciranda._frameworks.sampler import ElasticIndices
 from ciranda._frameworks.states import HandledState, SamplerStateHandler, StateHandler
@@ -26,7 +26,7 @@ def run(func: Callable[..., Result]) -> Callable[..., Result]:
     Before each call all ranks receive rank 0's state. Between calls, all ranks restore their last `state.commit()` and
     form a new world, of the same processes. See `ciranda.elastic`.
     """
-    return elastic.run(func, as_ciranda_error)
+    return restarts.run(func, as_ciranda_error)
 
 
 class ParametersHandler(StateHandler):

@@ -12,17 +12,8 @@ from mxnet.base import MXNetError, register_error
 from mxnet.ndarray import NDArray
 
 from ciranda import errors
-
-# In the order of the engine's status codes, from 1.
-_KINDS: tuple[type[errors.CirandaError], ...] = (
-    errors.InvalidArgumentError,
-    errors.MismatchError,
-    errors.RanksLostError,
-    errors.TimeoutError,
-    errors.AbortedError,
-    errors.InternalError,
-)
-
+from ciranda._frameworks.error_classes import OF_STATUS
+from ciranda.mxnet._plugin import failure_of, last_failure, note_failure, note_raised
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -66,7 +57,7 @@ def _reading(own: Callable[[NDArray], Any]) -> Callable[[NDArray], Any]:
         try:
             result = own(self)
         except MXNetCollectiveError as error:
-            _note_raised(self, error.text)
+            note_raised(self, error.text)
             raise
         if _failures.any:
             _raise_again(self)
@@ -83,21 +74,13 @@ def _waiting(own: Callable[[], None]) -> Callable[[], None]:
         try:
             own()
         except MXNetCollectiveError:
-            _note_raised()
+            note_raised()
             raise
 
     return waitall
 
 
-def _note_raised(array: NDArray | None = None, text: str = "") -> None:
-    from ciranda.mxnet._plugin import note_raised  # imported late: _plugin imports this module
-
-    note_raised(array, text)
-
-
 def _raise_again(array: NDArray) -> None:
-    from ciranda.mxnet._plugin import failure_of  # as above
-
     if message := failure_of(array):
         raise of_message(message)
 
@@ -117,7 +100,7 @@ def _make(kind: type[errors.CirandaError]) -> type[MXNetCollectiveError]:
         return _by_kind[kind]
     members = {"__doc__": kind.__doc__, "__module__": __name__, "_kind": kind}
     made = _by_kind[kind] = type(kind.__name__, (MXNetCollectiveError, kind), members)
-    if kind in _KINDS:
+    if kind in OF_STATUS:
         # MXNet finds the class by the word before a message's first colon: cpp/bindings/mxnet/tables.hpp.
         register_error(_word(kind), made)
     return made
@@ -131,7 +114,7 @@ def _word(kind: type[errors.CirandaError]) -> str:
     return "Ciranda" + kind.__name__.removesuffix("Error")
 
 
-_MADE = {_word(kind): _make(kind) for kind in _KINDS}
+_MADE = {_word(kind): _make(kind) for kind in OF_STATUS}
 _MESSAGE = re.compile(rf"\b({'|'.join(_MADE)}): (.*)", re.DOTALL)
 
 
@@ -151,7 +134,7 @@ def raises_mxnet_errors(function: Function) -> Function:
         except errors.CirandaError as error:
             if isinstance(error, MXNetError):
                 raise
-            if type(error) in _KINDS and isinstance(error, errors.HorovodInternalError):
+            if type(error) in OF_STATUS and isinstance(error, errors.HorovodInternalError):
                 _note(error)
             raise _make(type(error))(str(error)).with_traceback(error.__traceback__) from None
 
@@ -159,9 +142,7 @@ def raises_mxnet_errors(function: Function) -> Function:
 
 
 def _note(error: errors.CirandaError) -> None:
-    from ciranda.mxnet._plugin import note_failure  # as above
-
-    note_failure(_KINDS.index(type(error)) + 1, str(error))
+    note_failure(OF_STATUS.index(type(error)) + 1, str(error))
 
 
 def last_error() -> errors.CirandaError | None:
@@ -170,10 +151,8 @@ def last_error() -> errors.CirandaError | None:
     MXNet's engine passes an error on to all arrays that are computed from failed ones, and raises it once, at the first
     wait for one of them. This returns it afterwards.
     """
-    from ciranda.mxnet._plugin import last_failure  # as above
-
     status, message = last_failure()
-    return _KINDS[status - 1](message) if 1 <= status <= len(_KINDS) else None
+    return OF_STATUS[status - 1](message) if 1 <= status <= len(OF_STATUS) else None
 
 
 def as_ciranda_error(error: BaseException) -> errors.CirandaError | None:
@@ -181,4 +160,4 @@ def as_ciranda_error(error: BaseException) -> errors.CirandaError | None:
     if isinstance(error, errors.CirandaError):
         return error
     found = _MESSAGE.search(str(error)) if isinstance(error, MXNetError) else None
-    return _KINDS[list(_MADE).index(found[1])](found[2]) if found else None
+    return OF_STATUS[list(_MADE).index(found[1])](found[2]) if found else None

@@ -28,13 +28,29 @@ from typing import Any
 import mxnet as mx
 from mxnet.ndarray import NDArray
 
-from ciranda import _basics, _ops
+from ciranda import _basics, _init, _ops
 from ciranda._ops import Average, Divisor
 from ciranda.mxnet import _calls, _gradients, arrays
 from ciranda.mxnet._plugin import pushed_names
 from ciranda.mxnet.arrays import Splits
 from ciranda.mxnet.failures import raises_mxnet_errors
 from ciranda.process_sets import ProcessSet, global_process_set
+
+__all__ = [
+    "allgather",
+    "allreduce",
+    "allreduce_",
+    "alltoall",
+    "broadcast",
+    "broadcast_",
+    "grouped_allgather",
+    "grouped_allreduce",
+    "grouped_allreduce_",
+    "grouped_reducescatter",
+    "join",
+    "reducescatter",
+    "shutdown",
+]
 
 #: The longest wait for calls before this process leaves the world.
 _FINISHING_SECONDS = 2.0
@@ -282,7 +298,7 @@ def finish_pushed() -> None:
 
 
 # Where a program ends without shutdown(), MXNet would raise the errors of calls that this process has left.
-_basics.ending.finish_first(finish_pushed)
+_init.ending.finish_first(finish_pushed)
 
 
 def shutdown() -> None:
@@ -292,4 +308,4 @@ def shutdown() -> None:
     two seconds, because other ranks never make them, fail with AbortedError.
     """
     finish_pushed()
-    _basics.shutdown()
+    _init.shutdown()

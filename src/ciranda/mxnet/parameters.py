@@ -17,7 +17,7 @@ from ciranda._numbering import Numbering
 from ciranda._ops import BROADCAST
 from ciranda.errors import InvalidArgumentError, MismatchError
 from ciranda.mxnet import arrays
-from ciranda.mxnet._plugin import push
+from ciranda.mxnet._pushing import push
 from ciranda.mxnet.failures import raises_mxnet_errors
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 

@@ -9,277 +9,50 @@ optimizer.minimize(loss)
 
 # ruff: noqa: E402 (require() reports a missing Paddle before the imports)
 
+from typing import TYPE_CHECKING
+
 from ciranda._frameworks import require
 
 require("paddle", __name__)
 
 import numpy.random  # noqa: F401 (the oldest Paddle fails where this comes after it)
 
-from ciranda import errors
-from ciranda._basics import (
-    cross_rank,
-    cross_size,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    rank,
-    shutdown,
-    size,
-)
-from ciranda._builds import (
-    ccl_built,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rocm_built,
-)
-from ciranda._core import __version__
-from ciranda._ops import (
-    Adasum,
-    Average,
-    BitwiseAnd,
-    BitwiseOr,
-    BitwiseXor,
-    Handle,
-    LogicalAnd,
-    LogicalOr,
-    LogicalXor,
-    Max,
-    Min,
-    Product,
-    Sum,
-    barrier,
-    barrier_async,
-    join,
-    join_async,
-    poll,
-    synchronize,
-)
-from ciranda._timeline import start_timeline, stop_timeline
-from ciranda.errors import HorovodInternalError
-from ciranda.paddle.compression import (
-    Compression,
-    Compressor,
-)
-from ciranda.paddle.failures import (
-    ciranda_errors,
-)
-from ciranda.paddle.functions import (
-    allgather_object,
-    broadcast_object,
-    broadcast_optimizer_state,
-    broadcast_parameters,
-    check_consistency,
-)
-from ciranda.paddle.operators import (
-    allgather,
-    allreduce_max,
-    allreduce_min,
-    allreduce_prod,
-    allreduce_start,
-    allreduce_sum,
-    broadcast,
-    reducescatter,
-    sync_comm,
-)
-from ciranda.paddle.ops import (
-    allgather_async,
-    allreduce,
-    allreduce_,
-    allreduce_async,
-    allreduce_async_,
-    alltoall,
-    alltoall_,
-    alltoall_async,
-    alltoall_async_,
-    broadcast_,
-    broadcast_async,
-    broadcast_async_,
-    gather,
-    gather_async,
-    grouped_allgather,
-    grouped_allgather_async,
-    grouped_allreduce,
-    grouped_allreduce_,
-    grouped_allreduce_async,
-    grouped_allreduce_async_,
-    grouped_alltoall,
-    grouped_alltoall_,
-    grouped_alltoall_async,
-    grouped_alltoall_async_,
-    grouped_broadcast,
-    grouped_broadcast_,
-    grouped_broadcast_async,
-    grouped_broadcast_async_,
-    grouped_gather,
-    grouped_gather_async,
-    grouped_recv,
-    grouped_recv_async,
-    grouped_reduce,
-    grouped_reduce_,
-    grouped_reduce_async,
-    grouped_reduce_async_,
-    grouped_reducescatter,
-    grouped_reducescatter_async,
-    grouped_scatter,
-    grouped_scatter_async,
-    grouped_send,
-    grouped_send_async,
-    recv,
-    recv_async,
-    reduce,
-    reduce_,
-    reduce_async,
-    reduce_async_,
-    reducescatter_async,
-    scatter,
-    scatter_async,
-    send,
-    send_async,
-)
-from ciranda.paddle.optimizer import (
-    DistributedOptimizer,
-)
-from ciranda.paddle.transpiler import (
-    GradAllReduce,
-    LocalSGD,
-)
-from ciranda.process_sets import (
-    ProcessSet,
-    add_process_set,
-    get_process_set_ids_and_ranks,
-    global_process_set,
-    remove_process_set,
-)
+from ciranda._frameworks import common as _common
+from ciranda._frameworks import with_handles as _with_handles
+from ciranda._frameworks.common import *
+from ciranda._frameworks.with_handles import *
+from ciranda._ops import barrier as barrier
+from ciranda._ops import barrier_async as barrier_async
+from ciranda._ops import join as join
+from ciranda._ops import join_async as join_async
+from ciranda.paddle import functions, operators, ops
+from ciranda.paddle.compression import Compression as Compression
+from ciranda.paddle.compression import Compressor as Compressor
+from ciranda.paddle.failures import ciranda_errors as ciranda_errors
+from ciranda.paddle.functions import *
+from ciranda.paddle.operators import *
+from ciranda.paddle.ops import *  # type: ignore[assignment]  # three are operators: see below
+from ciranda.paddle.optimizer import DistributedOptimizer as DistributedOptimizer
+from ciranda.paddle.transpiler import GradAllReduce as GradAllReduce
+from ciranda.paddle.transpiler import LocalSGD as LocalSGD
 
-__all__ = [
-    "Adasum",
-    "Average",
-    "BitwiseAnd",
-    "BitwiseOr",
-    "BitwiseXor",
-    "Compression",
-    "Compressor",
-    "DistributedOptimizer",
-    "GradAllReduce",
-    "Handle",
-    "HorovodInternalError",
-    "LocalSGD",
-    "LogicalAnd",
-    "LogicalOr",
-    "LogicalXor",
-    "Max",
-    "Min",
-    "ProcessSet",
-    "Product",
-    "Sum",
-    "__version__",
-    "add_process_set",
-    "allgather",
-    "allgather_async",
-    "allgather_object",
-    "allreduce",
-    "allreduce_",
-    "allreduce_async",
-    "allreduce_async_",
-    "allreduce_max",
-    "allreduce_min",
-    "allreduce_prod",
-    "allreduce_start",
-    "allreduce_sum",
-    "alltoall",
-    "alltoall_",
-    "alltoall_async",
-    "alltoall_async_",
-    "barrier",
-    "barrier_async",
-    "broadcast",
-    "broadcast_",
-    "broadcast_async",
-    "broadcast_async_",
-    "broadcast_object",
-    "broadcast_optimizer_state",
-    "broadcast_parameters",
-    "ccl_built",
-    "check_consistency",
-    "ciranda_errors",
-    "cross_rank",
-    "cross_size",
-    "cuda_built",
-    "ddl_built",
-    "errors",
-    "gather",
-    "gather_async",
-    "get_process_set_ids_and_ranks",
-    "global_process_set",
-    "gloo_built",
-    "gloo_enabled",
-    "grouped_allgather",
-    "grouped_allgather_async",
-    "grouped_allreduce",
-    "grouped_allreduce_",
-    "grouped_allreduce_async",
-    "grouped_allreduce_async_",
-    "grouped_alltoall",
-    "grouped_alltoall_",
-    "grouped_alltoall_async",
-    "grouped_alltoall_async_",
-    "grouped_broadcast",
-    "grouped_broadcast_",
-    "grouped_broadcast_async",
-    "grouped_broadcast_async_",
-    "grouped_gather",
-    "grouped_gather_async",
-    "grouped_recv",
-    "grouped_recv_async",
-    "grouped_reduce",
-    "grouped_reduce_",
-    "grouped_reduce_async",
-    "grouped_reduce_async_",
-    "grouped_reducescatter",
-    "grouped_reducescatter_async",
-    "grouped_scatter",
-    "grouped_scatter_async",
-    "grouped_send",
-    "grouped_send_async",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
-    "join",
-    "join_async",
-    "local_rank",
-    "local_size",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_threads_supported",
-    "nccl_built",
-    "poll",
-    "rank",
-    "recv",
-    "recv_async",
-    "reduce",
-    "reduce_",
-    "reduce_async",
-    "reduce_async_",
-    "reducescatter",
-    "reducescatter_async",
-    "remove_process_set",
-    "rocm_built",
-    "scatter",
-    "scatter_async",
-    "send",
-    "send_async",
-    "shutdown",
-    "size",
-    "start_timeline",
-    "stop_timeline",
-    "sync_comm",
-    "synchronize",
-]
+# The package has the operators of these names, and not Horovod's functions.
+allgather, broadcast, reducescatter = operators.allgather, operators.broadcast, operators.reducescatter
+
+if not TYPE_CHECKING:  # type checkers take them from the imports
+    __all__ = [
+        *_common.__all__,
+        *_with_handles.__all__,
+        *functions.__all__,
+        *{*operators.__all__, *ops.__all__},
+        "Compression",
+        "Compressor",
+        "DistributedOptimizer",
+        "GradAllReduce",
+        "LocalSGD",
+        "barrier",
+        "barrier_async",
+        "ciranda_errors",
+        "join",
+        "join_async",
+    ]

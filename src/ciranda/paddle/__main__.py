@@ -10,6 +10,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from ciranda.errors import CirandaError
+
 
 def main(arguments: list[str]) -> int:
     """Run the command of the command line; return the exit status."""
@@ -27,16 +29,15 @@ def main(arguments: list[str]) -> int:
 
 
 def _build() -> int:
-    from ciranda.paddle import _plugin
+    from ciranda.paddle import _plugin  # --help takes no Paddle
 
     print(_plugin.describe())
     return 0
 
 
 def _draw(model: str, output: Path | None) -> int:
-    import ciranda.paddle  # noqa: F401 (before Paddle)
-    from ciranda.errors import CirandaError
-    from ciranda.paddle import drawing
+    import ciranda.paddle  # noqa: F401 (before Paddle, which --help does not need)
+    from ciranda.paddle import drawing  # as above
 
     try:
         rows = drawing.rows_of(drawing.saved_program(model))

@@ -22,7 +22,7 @@ from ciranda._ops import Max, Min, Product, Sum
 from ciranda.errors import InvalidArgumentError, NotSupportedError
 from ciranda.paddle import _plugin, ops, programs
 from ciranda.paddle.autograd import Autograd
-from ciranda.paddle.tensors import is_tensor
+from ciranda.paddle.tensors import collectives, is_tensor
 from ciranda.process_sets import ProcessSet, global_process_set
 
 #: A tensor of dygraph, or of a program.
@@ -65,7 +65,7 @@ def _allreduce(kind: str, op: int, x: Tensor, ring_id: int, name: str | None) ->
         return _in_program(kind, x, name, ring_id)
     call = rules.Reduction(op, 1.0, 1.0, _ring(ring_id), None, "contributors")
     rule = rules.Allreduce if op == Sum else _NotDifferentiable
-    return _recorded(rule(ops.collectives, name, call), x)
+    return _recorded(rule(collectives, name, call), x)
 
 
 def allreduce_sum(x: Tensor, ring_id: int = 0, name: str | None = None) -> Tensor:
@@ -117,7 +117,7 @@ def allgather(x: Tensor, ring_id: int = 0, name: str | None = None) -> Tensor:
     if not is_tensor(x):
         _check_rows("allgather", x)
         return _in_program("allgather", x, name, ring_id)
-    return _recorded(_Allgather(ops.collectives, name, _ring(ring_id)), x)
+    return _recorded(_Allgather(collectives, name, _ring(ring_id)), x)
 
 
 def reducescatter(x: Tensor, ring_id: int = 0, name: str | None = None) -> Tensor:
@@ -126,7 +126,7 @@ def reducescatter(x: Tensor, ring_id: int = 0, name: str | None = None) -> Tenso
         _check_rows("reducescatter", x)
         return _in_program("reducescatter", x, name, ring_id)
     call = rules.Reduction(Sum, 1.0, 1.0, _ring(ring_id), None, "contributors")
-    return _recorded(_Reducescatter(ops.collectives, name, call), x)
+    return _recorded(_Reducescatter(collectives, name, call), x)
 
 
 def broadcast(x: Tensor, root: int = 0, ring_id: int = 0, name: str | None = None) -> Tensor:
@@ -136,7 +136,7 @@ def broadcast(x: Tensor, root: int = 0, ring_id: int = 0, name: str | None = Non
     if not is_tensor(x):
         return _in_program("broadcast", x, name, ring_id, root=root)
     _basics.require_rank(root)
-    return _recorded(_Broadcast(ops.collectives, root, name, _ring(ring_id)), x)
+    return _recorded(_Broadcast(collectives, root, name, _ring(ring_id)), x)
 
 
 def shard_labels(

@@ -14,7 +14,8 @@ from ciranda.errors import InvalidArgumentError
 from ciranda.paddle.comparing import compare_in
 from ciranda.paddle.compression import BF16Compressor, Compressor, FP16Compressor, NoneCompressor
 from ciranda.paddle.eager import EagerGradients, flat
-from ciranda.paddle.rewriting import BUCKET_MB, LAZY, Combining, Pair, combine, is_own, lazy_error, open_program
+from ciranda.paddle.opening import open_program
+from ciranda.paddle.rewriting import BUCKET_MB, LAZY, Combining, Pair, combine, is_own, lazy_error
 
 _WIRES: dict[type[Compressor], Any] = {
     NoneCompressor: None,

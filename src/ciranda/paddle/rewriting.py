@@ -19,7 +19,6 @@ from ciranda._frameworks.objects import allgather_object
 from ciranda._frameworks.planner import Bucket, Plan, Sync, Tensor, plan
 from ciranda._ops import Average
 from ciranda.errors import InvalidArgumentError, MismatchError
-from ciranda.paddle import _plugin, programs
 from ciranda.paddle.passages import Key, Operator
 
 _NAME_OF = {number: name for name, number in REDUCE_OPS.items()}
@@ -143,18 +142,6 @@ class Rewritable(Protocol):
 
     def begin_snapshots(self, startup: Any, names: Sequence[str]) -> None:
         """Initialize the snapshots of these parameters at the end of the startup program."""
-
-
-def open_program(program: Any) -> Rewritable:
-    """Return a program of either IR, to be rewritten."""
-    _plugin.require_operators("rewriting a program", is_pir=not programs.is_old(program))
-    if programs.is_old(program):
-        from ciranda.paddle._old_ir import OldProgram
-
-        return OldProgram(program)
-    from ciranda.paddle._pir import PirProgram
-
-    return PirProgram(program)
 
 
 def require_optimizer(pairs: Mapping[str, Pair]) -> list[Pair]:

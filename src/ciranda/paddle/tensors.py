@@ -11,7 +11,7 @@ import numpy as np
 import paddle
 
 from ciranda import _core
-from ciranda._collectives import Adapter
+from ciranda._collectives import Adapter, CompressedCollectives
 from ciranda.errors import InvalidArgumentError
 from ciranda.paddle.autograd import Autograd
 
@@ -120,3 +120,4 @@ ADAPTER: Adapter[Tensor, Tensor, Splits] = Adapter(
     counts=_counts,
     gradients=Autograd(),
 )
+collectives = CompressedCollectives(ADAPTER)

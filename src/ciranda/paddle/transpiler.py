@@ -11,13 +11,15 @@ import paddle
 from ciranda import _basics
 from ciranda._frameworks.interval import Interval, Progress
 from ciranda._frameworks.planner import Plan
+from ciranda._init import init
 from ciranda.errors import InvalidArgumentError
 from ciranda.numpy.ops import allreduce as allreduce_numpy
 from ciranda.paddle import _plugin, differences, programs
 from ciranda.paddle.comparing import compare_in
 from ciranda.paddle.differences import FLAG
+from ciranda.paddle.opening import open_program
 from ciranda.paddle.passages import check_combined
-from ciranda.paddle.rewriting import BUCKET_MB, Combining, Rewritable, check_names, combine, is_own, open_program
+from ciranda.paddle.rewriting import BUCKET_MB, Combining, Rewritable, check_names, combine, is_own
 
 
 class _Transpiler:
@@ -55,7 +57,7 @@ class _Transpiler:
                 transpiled already; an argument is out of range.
             MismatchError: the ranks have different programs.
         """
-        _basics.init()
+        init()
         _check_place(rank, endpoints, current_endpoint)
         main = main_program or paddle.static.default_main_program()
         startup = startup_program or paddle.static.default_startup_program()

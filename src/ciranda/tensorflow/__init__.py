@@ -8,211 +8,44 @@ total = hvd.allreduce(tf.constant([1.0]), op=hvd.Sum)
 
 # ruff: noqa: E402 (require() reports a missing TensorFlow before the imports)
 
+from typing import TYPE_CHECKING
+
 from ciranda._frameworks import require
 
 require("tensorflow", __name__)
 
-from ciranda import errors
-from ciranda._basics import (
-    cross_rank,
-    cross_size,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    rank,
-    shutdown,
-    size,
-)
-from ciranda._builds import (
-    ccl_built,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rocm_built,
-)
-from ciranda._core import __version__
-from ciranda._ops import (
-    Adasum,
-    Average,
-    BitwiseAnd,
-    BitwiseOr,
-    BitwiseXor,
-    Handle,
-    LogicalAnd,
-    LogicalOr,
-    LogicalXor,
-    Max,
-    Min,
-    Product,
-    Sum,
-    poll,
-    synchronize,
-)
-from ciranda._timeline import start_timeline, stop_timeline
-from ciranda.errors import HorovodInternalError
-from ciranda.process_sets import (
-    ProcessSet,
-    add_process_set,
-    get_process_set_ids_and_ranks,
-    global_process_set,
-    remove_process_set,
-)
-from ciranda.tensorflow import elastic
-from ciranda.tensorflow.at_once import (
-    gather,
-    gather_async,
-    grouped_gather,
-    grouped_gather_async,
-    grouped_recv,
-    grouped_recv_async,
-    grouped_reduce,
-    grouped_reduce_async,
-    grouped_scatter,
-    grouped_scatter_async,
-    grouped_send,
-    grouped_send_async,
-    recv,
-    recv_async,
-    reduce,
-    reduce_async,
-    scatter,
-    scatter_async,
-    send,
-    send_async,
-)
-from ciranda.tensorflow.compression import Compression, Compressor
-from ciranda.tensorflow.failures import as_ciranda_error
-from ciranda.tensorflow.functions import (
-    BroadcastGlobalVariablesHook,
-    allgather_object,
-    broadcast_global_variables,
-    broadcast_object,
-    broadcast_object_fn,
-    broadcast_variables,
-)
-from ciranda.tensorflow.ops import (
-    allgather,
-    allreduce,
-    alltoall,
-    barrier,
-    broadcast,
-    broadcast_,
-    grouped_allgather,
-    grouped_allreduce,
-    grouped_alltoall,
-    grouped_broadcast,
-    grouped_reducescatter,
-    join,
-    reducescatter,
-)
-from ciranda.tensorflow.optimizer import DistributedOptimizer
-from ciranda.tensorflow.places import local_rank_op, local_size_op, process_set_included_op, rank_op, size_op
-from ciranda.tensorflow.sync_batch_norm import SyncBatchNormalization
-from ciranda.tensorflow.tape import DistributedGradientTape, PartialDistributedGradientTape
+from ciranda._frameworks import common as _common
+from ciranda._frameworks import with_handles as _with_handles
+from ciranda._frameworks.common import *
+from ciranda._frameworks.with_handles import *
+from ciranda.tensorflow import at_once, functions, ops, places
+from ciranda.tensorflow import elastic as elastic
+from ciranda.tensorflow.at_once import *
+from ciranda.tensorflow.compression import Compression as Compression
+from ciranda.tensorflow.compression import Compressor as Compressor
+from ciranda.tensorflow.failures import as_ciranda_error as as_ciranda_error
+from ciranda.tensorflow.functions import *
+from ciranda.tensorflow.ops import *
+from ciranda.tensorflow.optimizer import DistributedOptimizer as DistributedOptimizer
+from ciranda.tensorflow.places import *
+from ciranda.tensorflow.sync_batch_norm import SyncBatchNormalization as SyncBatchNormalization
+from ciranda.tensorflow.tape import DistributedGradientTape as DistributedGradientTape
+from ciranda.tensorflow.tape import PartialDistributedGradientTape as PartialDistributedGradientTape
 
-__all__ = [
-    "Adasum",
-    "Average",
-    "BitwiseAnd",
-    "BitwiseOr",
-    "BitwiseXor",
-    "BroadcastGlobalVariablesHook",
-    "Compression",
-    "Compressor",
-    "DistributedGradientTape",
-    "DistributedOptimizer",
-    "Handle",
-    "HorovodInternalError",
-    "LogicalAnd",
-    "LogicalOr",
-    "LogicalXor",
-    "Max",
-    "Min",
-    "PartialDistributedGradientTape",
-    "ProcessSet",
-    "Product",
-    "Sum",
-    "SyncBatchNormalization",
-    "__version__",
-    "add_process_set",
-    "allgather",
-    "allgather_object",
-    "allreduce",
-    "alltoall",
-    "as_ciranda_error",
-    "barrier",
-    "broadcast",
-    "broadcast_",
-    "broadcast_global_variables",
-    "broadcast_object",
-    "broadcast_object_fn",
-    "broadcast_variables",
-    "ccl_built",
-    "cross_rank",
-    "cross_size",
-    "cuda_built",
-    "ddl_built",
-    "elastic",
-    "errors",
-    "gather",
-    "gather_async",
-    "get_process_set_ids_and_ranks",
-    "global_process_set",
-    "gloo_built",
-    "gloo_enabled",
-    "grouped_allgather",
-    "grouped_allreduce",
-    "grouped_alltoall",
-    "grouped_broadcast",
-    "grouped_gather",
-    "grouped_gather_async",
-    "grouped_recv",
-    "grouped_recv_async",
-    "grouped_reduce",
-    "grouped_reduce_async",
-    "grouped_reducescatter",
-    "grouped_scatter",
-    "grouped_scatter_async",
-    "grouped_send",
-    "grouped_send_async",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
-    "join",
-    "local_rank",
-    "local_rank_op",
-    "local_size",
-    "local_size_op",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_threads_supported",
-    "nccl_built",
-    "poll",
-    "process_set_included_op",
-    "rank",
-    "rank_op",
-    "recv",
-    "recv_async",
-    "reduce",
-    "reduce_async",
-    "reducescatter",
-    "remove_process_set",
-    "rocm_built",
-    "scatter",
-    "scatter_async",
-    "send",
-    "send_async",
-    "shutdown",
-    "size",
-    "size_op",
-    "start_timeline",
-    "stop_timeline",
-    "synchronize",
-]
+if not TYPE_CHECKING:  # type checkers take them from the imports
+    __all__ = [
+        *_common.__all__,
+        *_with_handles.__all__,
+        *at_once.__all__,
+        *functions.__all__,
+        *ops.__all__,
+        *places.__all__,
+        "Compression",
+        "Compressor",
+        "DistributedGradientTape",
+        "DistributedOptimizer",
+        "PartialDistributedGradientTape",
+        "SyncBatchNormalization",
+        "as_ciranda_error",
+        "elastic",
+    ]

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import tensorflow as tf
 
 from ciranda import _basics
-from ciranda._frameworks import elastic
+from ciranda._frameworks import restarts
 from ciranda._frameworks.objects import broadcast_object
 from ciranda.elastic import ObjectState
 from ciranda.keras.elastic import KerasState
@@ -26,7 +26,7 @@ def run(func: Callable[..., Result]) -> Callable[..., Result]:
     Before each call all ranks receive rank 0's state. Between calls, all ranks restore their last `state.commit()` and
     form a new world, of the same processes. See `ciranda.elastic`.
     """
-    return elastic.run(func, as_ciranda_error)
+    return restarts.run(func, as_ciranda_error)
 
 
 class TensorFlowState(ObjectState):

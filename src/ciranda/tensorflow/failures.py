@@ -7,17 +7,10 @@ import re
 import tensorflow as tf
 
 from ciranda import errors
+from ciranda._frameworks.error_classes import BY_WORD
 
-_BY_NAME: dict[str, type[errors.CirandaError]] = {
-    "InvalidArgument": errors.InvalidArgumentError,
-    "Mismatch": errors.MismatchError,
-    "RanksLost": errors.RanksLostError,
-    "Timeout": errors.TimeoutError,
-    "Aborted": errors.AbortedError,
-    "Internal": errors.InternalError,
-}
 # The plugin's message, without the op that TensorFlow adds.
-_MESSAGE = re.compile(rf"\b({'|'.join(_BY_NAME)}): (.*?)(?:\n?\s+\[(?:Op:|\[).*)?$", re.DOTALL)
+_MESSAGE = re.compile(rf"\b({'|'.join(BY_WORD)}): (.*?)(?:\n?\s+\[(?:Op:|\[).*)?$", re.DOTALL)
 
 
 def as_ciranda_error(error: BaseException) -> errors.CirandaError | None:
@@ -27,4 +20,4 @@ def as_ciranda_error(error: BaseException) -> errors.CirandaError | None:
     if not isinstance(error, tf.errors.OpError):
         return None
     found = _MESSAGE.search(error.message)
-    return _BY_NAME[found[1]](found[2]) if found else None
+    return BY_WORD[found[1]](found[2]) if found else None

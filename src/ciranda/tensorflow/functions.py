@@ -13,6 +13,15 @@ from ciranda.errors import NotSupportedError
 from ciranda.process_sets import ProcessSet, global_process_set
 from ciranda.tensorflow import ops
 
+__all__ = [
+    "BroadcastGlobalVariablesHook",
+    "allgather_object",
+    "broadcast_global_variables",
+    "broadcast_object",
+    "broadcast_object_fn",
+    "broadcast_variables",
+]
+
 
 def broadcast_variables(
     variables: Iterable[Any], root_rank: int, process_set: ProcessSet = global_process_set, inplace: bool = False

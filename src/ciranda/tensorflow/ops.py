@@ -34,6 +34,22 @@ from ciranda.tensorflow import sparse, weighted
 from ciranda.tensorflow._autograph import unconverted
 from ciranda.tensorflow._execution import Call, is_building_graph, is_building_session_graph, run
 
+__all__ = [
+    "allgather",
+    "allreduce",
+    "alltoall",
+    "barrier",
+    "broadcast",
+    "broadcast_",
+    "grouped_allgather",
+    "grouped_allreduce",
+    "grouped_alltoall",
+    "grouped_broadcast",
+    "grouped_reducescatter",
+    "join",
+    "reducescatter",
+]
+
 #: A tensor, or what `tf.convert_to_tensor` takes.
 Tensor = Any
 

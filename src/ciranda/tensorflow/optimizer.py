@@ -189,7 +189,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     if isinstance(optimizer, _Wrapping):
         raise InvalidArgumentError("the optimizer is a DistributedOptimizer already")
     if not isinstance(optimizer, tf.compat.v1.train.Optimizer):
-        from ciranda import keras
+        from ciranda import keras  # which is optional
 
         return keras.DistributedOptimizer(
             optimizer,

@@ -8,6 +8,14 @@ from ciranda.tensorflow import _xla
 from ciranda.tensorflow._autograph import unconverted
 from ciranda.tensorflow._execution import is_building_graph, perform
 
+__all__ = [
+    "local_rank_op",
+    "local_size_op",
+    "process_set_included_op",
+    "rank_op",
+    "size_op",
+]
+
 _RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE, _IS_INCLUDED, _RANK_IN_SET = range(6)
 
 

@@ -28,7 +28,7 @@ class _CombiningTape:
 
     def register_local_source(self, source: Any) -> None:
         """Keep the gradient with regard to `source` local: it is not combined. The same on all ranks."""
-        from ciranda.keras.loss_scale import share_overflow
+        from ciranda.keras.loss_scale import share_overflow  # Keras is optional
 
         self._combiner.keep_local(source)
         self._generic.keep_local_for_others(source)
@@ -155,19 +155,8 @@ def PartialDistributedGradientTape(  # noqa: N802 (Horovod's name)
     """Return a DistributedGradientTape that leaves the gradients of some layers to each rank.
 
     Args:
-        gradtape: as for DistributedGradientTape, as all that follow but `local_layers`.
-        device_dense: see `gradtape`.
-        device_sparse: see `gradtape`.
-        compression: see `gradtape`.
-        sparse_as_dense: see `gradtape`.
-        op: see `gradtape`.
-        gradient_predivide_factor: see `gradtape`.
-        num_groups: see `gradtape`.
-        groups: see `gradtape`.
-        process_set: see `gradtape`.
+        gradtape: as for DistributedGradientTape, like every argument but `local_layers`.
         local_layers: a layer of Keras or several, whose gradients are not combined.
-        scale_local_gradients: see `gradtape`.
-        divisor: see `gradtape`.
     """
     variables = local_variables(local_layers)
     tape = DistributedGradientTape(

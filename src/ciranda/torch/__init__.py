@@ -10,274 +10,57 @@ hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 
 # ruff: noqa: E402 (a missing torch is reported before it is imported)
 
+from typing import TYPE_CHECKING
+
 from ciranda._frameworks import require
 
 require("torch", __name__)
 
-from ciranda import errors
-from ciranda._basics import (
-    cross_rank,
-    cross_size,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    rank,
-    shutdown,
-    size,
-)
-from ciranda._builds import (
-    ccl_built,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rocm_built,
-)
-from ciranda._core import __version__
-from ciranda._ops import (
-    Adasum,
-    Average,
-    BitwiseAnd,
-    BitwiseOr,
-    BitwiseXor,
-    Handle,
-    LogicalAnd,
-    LogicalOr,
-    LogicalXor,
-    Max,
-    Min,
-    Product,
-    Sum,
-    barrier,
-    barrier_async,
-    join,
-    join_async,
-    poll,
-    synchronize,
-)
-from ciranda._timeline import start_timeline, stop_timeline
-from ciranda.errors import HorovodInternalError
-from ciranda.process_sets import (
-    ProcessSet,
-    add_process_set,
-    get_process_set_ids_and_ranks,
-    global_process_set,
-    remove_process_set,
-)
-from ciranda.torch import elastic
+from ciranda._frameworks import common as _common
+from ciranda._frameworks import with_handles as _with_handles
+from ciranda._frameworks.common import *
+from ciranda._frameworks.with_handles import *
+from ciranda._ops import barrier as barrier
+from ciranda._ops import barrier_async as barrier_async
+from ciranda._ops import join as join
+from ciranda._ops import join_async as join_async
+from ciranda.torch import elastic as elastic
+from ciranda.torch import functions, ops
 from ciranda.torch.adasum import AdasumOptimizer
-from ciranda.torch.compression import Compression, Compressor
-from ciranda.torch.functions import (
-    allgather_object,
-    broadcast_object,
-    broadcast_optimizer_state,
-    broadcast_parameters,
-    check_consistency,
-    empty,
-)
+from ciranda.torch.compression import Compression as Compression
+from ciranda.torch.compression import Compressor as Compressor
+from ciranda.torch.functions import *
 from ciranda.torch.gradient_optimizer import GradientOptimizer
 from ciranda.torch.gradients import GradientGroup
-from ciranda.torch.local_sgd import LocalOptimizer, LocalSGD
-from ciranda.torch.ops import (
-    allgather,
-    allgather_async,
-    allreduce,
-    allreduce_,
-    allreduce_async,
-    allreduce_async_,
-    alltoall,
-    alltoall_,
-    alltoall_async,
-    alltoall_async_,
-    broadcast,
-    broadcast_,
-    broadcast_async,
-    broadcast_async_,
-    gather,
-    gather_async,
-    grouped_allgather,
-    grouped_allgather_async,
-    grouped_allreduce,
-    grouped_allreduce_,
-    grouped_allreduce_async,
-    grouped_allreduce_async_,
-    grouped_alltoall,
-    grouped_alltoall_,
-    grouped_alltoall_async,
-    grouped_alltoall_async_,
-    grouped_broadcast,
-    grouped_broadcast_,
-    grouped_broadcast_async,
-    grouped_broadcast_async_,
-    grouped_gather,
-    grouped_gather_async,
-    grouped_recv,
-    grouped_recv_async,
-    grouped_reduce,
-    grouped_reduce_,
-    grouped_reduce_async,
-    grouped_reduce_async_,
-    grouped_reducescatter,
-    grouped_reducescatter_async,
-    grouped_scan,
-    grouped_scan_async,
-    grouped_scatter,
-    grouped_scatter_async,
-    grouped_send,
-    grouped_send_async,
-    recv,
-    recv_async,
-    reduce,
-    reduce_,
-    reduce_async,
-    reduce_async_,
-    reducescatter,
-    reducescatter_async,
-    scan,
-    scan_async,
-    scatter,
-    scatter_async,
-    send,
-    send_async,
-)
-from ciranda.torch.optimizer import DistributedOptimizer
+from ciranda.torch.local_sgd import LocalOptimizer
+from ciranda.torch.local_sgd import LocalSGD as LocalSGD
+from ciranda.torch.ops import *
+from ciranda.torch.optimizer import DistributedOptimizer as DistributedOptimizer
 from ciranda.torch.overlapping_optimizer import OverlappingOptimizer
-from ciranda.torch.sparse import sparse_allreduce_async
-from ciranda.torch.sync_batch_norm import SyncBatchNorm
+from ciranda.torch.sparse import sparse_allreduce_async as sparse_allreduce_async
+from ciranda.torch.sync_batch_norm import SyncBatchNorm as SyncBatchNorm
 from ciranda.torch.uncompiled import leave_uncompiled
 
-__all__ = [
-    "Adasum",
-    "Average",
-    "BitwiseAnd",
-    "BitwiseOr",
-    "BitwiseXor",
-    "Compression",
-    "Compressor",
-    "DistributedOptimizer",
-    "Handle",
-    "HorovodInternalError",
-    "LocalSGD",
-    "LogicalAnd",
-    "LogicalOr",
-    "LogicalXor",
-    "Max",
-    "Min",
-    "ProcessSet",
-    "Product",
-    "Sum",
-    "SyncBatchNorm",
-    "__version__",
-    "add_process_set",
-    "allgather",
-    "allgather_async",
-    "allgather_object",
-    "allreduce",
-    "allreduce_",
-    "allreduce_async",
-    "allreduce_async_",
-    "alltoall",
-    "alltoall_",
-    "alltoall_async",
-    "alltoall_async_",
-    "barrier",
-    "barrier_async",
-    "broadcast",
-    "broadcast_",
-    "broadcast_async",
-    "broadcast_async_",
-    "broadcast_object",
-    "broadcast_optimizer_state",
-    "broadcast_parameters",
-    "ccl_built",
-    "check_consistency",
-    "cross_rank",
-    "cross_size",
-    "cuda_built",
-    "ddl_built",
-    "elastic",
-    "empty",
-    "errors",
-    "gather",
-    "gather_async",
-    "get_process_set_ids_and_ranks",
-    "global_process_set",
-    "gloo_built",
-    "gloo_enabled",
-    "grouped_allgather",
-    "grouped_allgather_async",
-    "grouped_allreduce",
-    "grouped_allreduce_",
-    "grouped_allreduce_async",
-    "grouped_allreduce_async_",
-    "grouped_alltoall",
-    "grouped_alltoall_",
-    "grouped_alltoall_async",
-    "grouped_alltoall_async_",
-    "grouped_broadcast",
-    "grouped_broadcast_",
-    "grouped_broadcast_async",
-    "grouped_broadcast_async_",
-    "grouped_gather",
-    "grouped_gather_async",
-    "grouped_recv",
-    "grouped_recv_async",
-    "grouped_reduce",
-    "grouped_reduce_",
-    "grouped_reduce_async",
-    "grouped_reduce_async_",
-    "grouped_reducescatter",
-    "grouped_reducescatter_async",
-    "grouped_scan",
-    "grouped_scan_async",
-    "grouped_scatter",
-    "grouped_scatter_async",
-    "grouped_send",
-    "grouped_send_async",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
-    "join",
-    "join_async",
-    "local_rank",
-    "local_size",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_threads_supported",
-    "nccl_built",
-    "poll",
-    "rank",
-    "recv",
-    "recv_async",
-    "reduce",
-    "reduce_",
-    "reduce_async",
-    "reduce_async_",
-    "reducescatter",
-    "reducescatter_async",
-    "remove_process_set",
-    "rocm_built",
-    "scan",
-    "scan_async",
-    "scatter",
-    "scatter_async",
-    "send",
-    "send_async",
-    "shutdown",
-    "size",
-    "sparse_allreduce_async",
-    "start_timeline",
-    "stop_timeline",
-    "synchronize",
-]
+if not TYPE_CHECKING:  # type checkers take them from the imports
+    __all__ = [
+        *_common.__all__,
+        *_with_handles.__all__,
+        *functions.__all__,
+        *ops.__all__,
+        "Compression",
+        "Compressor",
+        "DistributedOptimizer",
+        "LocalSGD",
+        "SyncBatchNorm",
+        "barrier",
+        "barrier_async",
+        "elastic",
+        "join",
+        "join_async",
+        "sparse_allreduce_async",
+    ]
+    leave_uncompiled(globals()[name] for name in __all__)
 
-leave_uncompiled(globals()[name] for name in __all__)
 leave_uncompiled(
     method
     for kind in (GradientGroup, GradientOptimizer, OverlappingOptimizer, AdasumOptimizer, LocalOptimizer)

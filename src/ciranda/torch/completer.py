@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Callable
 
-from ciranda import _basics, _core
+from ciranda import _core, _init
 
 #: Threads that wait for what is done next, when there is nothing to call. One would do; so a second need not be started
 #: whenever the first has something to call.
@@ -90,7 +90,7 @@ def _begin_again_after_fork() -> None:
 
 def _end() -> None:
     """At exit: what is pending fails, and is called for, while there is still Python to run."""
-    _basics.shutdown()
+    _init.shutdown()
     _shared.stop()
 
 

@@ -11,7 +11,7 @@ import torch
 
 from ciranda import _core
 from ciranda._basics import engine
-from ciranda._collectives import Adapter
+from ciranda._collectives import Adapter, CompressedCollectives
 from ciranda._frameworks.parameters import Contents
 from ciranda.errors import InvalidArgumentError
 from ciranda.torch.autograd import Autograd
@@ -242,3 +242,4 @@ ADAPTER: Adapter[torch.Tensor, torch.Tensor, Splits] = Adapter(
     all_for_moving=all_for_moving,
     all_brought_back=bring_all_back,
 )
+collectives = CompressedCollectives(ADAPTER)

@@ -11,7 +11,7 @@ import torch.distributed
 
 from ciranda import _core
 from ciranda._basics import engine, world
-from ciranda._basics import shutdown as shutdown_world
+from ciranda._init import shutdown as shutdown_world
 from ciranda._ops import (
     ALLGATHER,
     ALLREDUCE,

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlparse
 import torch.distributed
 from torch.distributed.constants import default_pg_timeout
 
-from ciranda import _basics
+from ciranda import _basics, _init
 from ciranda._loopback import loopback_address
 from ciranda.errors import InvalidArgumentError
 from ciranda.torch.distributed import formed_sets
@@ -84,7 +84,7 @@ def _store_of_launcher(timeout: timedelta) -> Store:
 
 def _store_of_world(timeout: timedelta) -> Store:
     """Torch's store, which rank 0 of the world hosts at the address by which its peers know it."""
-    _basics.init()
+    _init.init()
     timeout = max(timeout, start_timeout())  # of groups whose collectives may take less
     if _basics.rank() == 0:
         return _host_store(timeout)
@@ -114,8 +114,8 @@ def _join_world(options: Any, timeout: timedelta) -> None:
                 f"new_group() of {options.group_size} of {dist.get_world_size()} ranks: its members alone cannot join "
                 "the world of all; call ciranda.init() on every rank first"
             )
-        _basics.meet_at(meet(options.store, options.group_rank, options.group_size, timeout))
-    _basics.init()
+        _init.meet_at(meet(options.store, options.group_rank, options.group_size, timeout))
+    _init.init()
 
 
 def _check_default_group(rank: int, size: int) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from ciranda._frameworks import elastic
+from ciranda._frameworks import restarts
 from ciranda.torch.elastic.sampler import ElasticSampler
 from ciranda.torch.elastic.state import TorchState
 
@@ -31,4 +31,4 @@ def run(func: Callable[..., Result]) -> Callable[..., Result]:
     Before each call all ranks receive rank 0's state. Between calls, all ranks restore their last `state.commit()` and
     form a new world, of the same processes. See `ciranda.elastic`.
     """
-    return elastic.run(func)
+    return restarts.run(func)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
-from ciranda import _basics
+from ciranda import _basics, _init
+from ciranda._frameworks.error_classes import converted
 from ciranda.elastic import run_fn
 from ciranda.errors import HorovodInternalError
 
@@ -16,8 +17,8 @@ Result = TypeVar("Result")
 def reset() -> None:
     """Leave the world, and form a new one of the same processes."""
     ended = _basics.world.engine
-    _basics.shutdown()
-    _basics.init(num_lanes=None if ended is None else ended.num_lanes)
+    _init.shutdown()
+    _init.init(num_lanes=None if ended is None else ended.num_lanes)
 
 
 def run(
@@ -32,14 +33,7 @@ def run(
 
     @wraps(func)
     def translated(*args: Any, **kwargs: Any) -> Result:
-        try:
+        with converted(lambda error: None if isinstance(error, HorovodInternalError) else as_ciranda_error(error)):
             return func(*args, **kwargs)
-        except HorovodInternalError:
-            raise
-        except Exception as error:
-            stands_for = as_ciranda_error(error)
-            if stands_for is None:
-                raise
-            raise stands_for from error
 
     return run_fn(translated, reset)
