@@ -27,20 +27,20 @@ using testing::World;
 using Bytes = std::vector<std::byte>;
 using Values = std::vector<std::int64_t>;
 
-constexpr std::int64_t kWidth = 3;
+constexpr std::int64_t kGroupWidth = 3;
 
-struct Tensor {
+struct GroupTensor {
   DataType dtype;
   std::int64_t n_rows;
   Values values_of(int rank, int step) const {
-    Values values(static_cast<std::size_t>(n_rows * kWidth));
+    Values values(static_cast<std::size_t>(n_rows * kGroupWidth));
     for (std::size_t i = 0; i < values.size(); ++i) {
       values[i] = static_cast<std::int64_t>(i % 97) + 100 * rank + 7 * (step % 13);
     }
     return values;
   }
 };
-using Group = std::vector<Tensor>;
+using Group = std::vector<GroupTensor>;
 
 template <typename T>
 Bytes bytes_of(const Values& values) {
@@ -55,13 +55,13 @@ Bytes bytes_of(DataType dtype, const Values& values) {
 }
 
 Values rows(const Values& values, std::int64_t first, std::int64_t n) {
-  return {values.begin() + first * kWidth, values.begin() + (first + n) * kWidth};
+  return {values.begin() + first * kGroupWidth, values.begin() + (first + n) * kGroupWidth};
 }
 void append(Values& to, const Values& more) { to.insert(to.end(), more.begin(), more.end()); }
 
 // What rank `self` gets of a tensor.
-Values expected(Collective collective, const Tensor& tensor, int n_ranks, int self, int step) {
-  Values sum(static_cast<std::size_t>(tensor.n_rows * kWidth));
+Values expected(Collective collective, const GroupTensor& tensor, int n_ranks, int self, int step) {
+  Values sum(static_cast<std::size_t>(tensor.n_rows * kGroupWidth));
   Values all;
   Values exchanged;
   for (int rank = 0; rank < n_ranks; ++rank) {
@@ -85,16 +85,16 @@ Values expected(Collective collective, const Tensor& tensor, int n_ranks, int se
   }
 }
 
-enum class Place : std::uint8_t { kIn, kApart };
+enum class Output : std::uint8_t { kIn, kApart };
 
 bool allocates(Collective collective) {
   return collective == Collective::kAllgather || collective == Collective::kReducescatter;
 }
 
 // A call of a group, which it makes once.
-class Call {
+class GroupCall {
  public:
-  Call(Collective collective, Group group, Place place)
+  GroupCall(Collective collective, Group group, Output place)
       : group_(std::move(group)), collective_(collective), place_(place) {}
 
   void make(Engine& engine, int step) {
@@ -105,13 +105,13 @@ class Call {
     request.has_room_for_all = collective_ == Collective::kAlltoall;
     std::vector<Bytes> inputs;
     std::vector<Bytes> outputs;
-    for (const Tensor& tensor : group_) {
+    for (const GroupTensor& tensor : group_) {
       inputs.push_back(bytes_of(tensor.dtype, tensor.values_of(engine.rank(), step)));
-      outputs.push_back(Bytes(place_ == Place::kIn ? 0 : inputs.back().size()));
-      request.signature.tensors.push_back({tensor.dtype, {tensor.n_rows, kWidth}});
+      outputs.push_back(Bytes(place_ == Output::kIn ? 0 : inputs.back().size()));
+      request.signature.tensors.push_back({tensor.dtype, {tensor.n_rows, kGroupWidth}});
     }
     for (std::size_t i = 0; i < group_.size(); ++i) {
-      std::byte* output = place_ == Place::kIn ? inputs[i].data() : outputs[i].data();
+      std::byte* output = place_ == Output::kIn ? inputs[i].data() : outputs[i].data();
       request.memory.push_back({inputs[i].data(), allocates(collective_) ? nullptr : output});
     }
     const Engine::OperationPtr operation = submit_request(engine, awaited(std::move(request)));
@@ -119,7 +119,7 @@ class Call {
     ASSERT_TRUE(status.ok()) << status.message();
     for (std::size_t i = 0; i < group_.size(); ++i) {
       const Values wanted = expected(collective_, group_[i], engine.size(), engine.rank(), step);
-      const Bytes& given = place_ == Place::kIn ? inputs[i] : outputs[i];
+      const Bytes& given = place_ == Output::kIn ? inputs[i] : outputs[i];
       const Bytes got = allocates(collective_) ? output_of(*operation, i) : given;
       EXPECT_TRUE(got == bytes_of(group_[i].dtype, wanted)) << "tensor " << i << " of step " << step;
     }
@@ -133,23 +133,23 @@ class Call {
 
   Group group_;
   Collective collective_;
-  Place place_;
+  Output place_;
 };
 
 constexpr auto kCollectives = {Collective::kAllreduce, Collective::kBroadcast, Collective::kAllgather,
                                Collective::kReducescatter, Collective::kAlltoall};
 
 // How many of so many further calls of the group were carried out by direct rounds.
-std::uint64_t n_met_of(Engine& engine, Collective collective, const Group& group, Place place, std::uint64_t n_calls) {
-  Call call(collective, group, place);
+std::uint64_t n_met_of(Engine& engine, Collective collective, const Group& group, Output place, std::uint64_t n_calls) {
+  GroupCall call(collective, group, place);
   call.make(engine, 0);
   return meet(engine, n_calls, [&](int step) { call.make(engine, step + 1); });
 }
 
 void expect_met(int n_ranks, const Group& group, std::uint64_t n_calls = 12) {
   for (const Collective collective : kCollectives) {
-    for (const Place place : {Place::kIn, Place::kApart}) {
-      SCOPED_TRACE(std::string(to_string(collective)) + (place == Place::kIn ? " in place" : ""));
+    for (const Output place : {Output::kIn, Output::kApart}) {
+      SCOPED_TRACE(std::string(to_string(collective)) + (place == Output::kIn ? " in place" : ""));
       World world(n_ranks, patient());
       world.run([&](Engine& engine) { EXPECT_EQ(n_met_of(engine, collective, group, place, n_calls), n_calls); });
     }
