@@ -38,9 +38,9 @@ function(ciranda_resolve_deps output)
   set(${output} ${resolved} PARENT_SCOPE)
 endfunction()
 
-# Most of the time that a layer's file compiles goes into the headers that all of them include, so eight files are
-# compiled as one, which lets functions be inlined across them too. Two that give one name to different things (the
-# compiler says so) are kept apart by SKIP_UNITY_BUILD_INCLUSION.
+# Most of the time that a file of a layer or of its tests compiles goes into the headers that all of them include, so
+# eight files are compiled as one, which lets functions be inlined across them too. Two that give one name to different
+# things (the compiler says so) are kept apart by SKIP_UNITY_BUILD_INCLUSION.
 function(ciranda_compile_together target)
   if(NOT CIRANDA_COMPILE_TOGETHER)
     return()

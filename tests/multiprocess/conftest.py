@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import signal
 import sys
 from collections.abc import Iterator
@@ -40,7 +41,8 @@ class Worlds:
             world.close(expect_clean=False)
             world = None
         if world is None:
-            world = self._worlds[n_ranks] = Ranks(n_ranks, env={"CIRANDA_AUTOTUNE": "0"})
+            has_torch = importlib.util.find_spec("torch") is not None
+            world = self._worlds[n_ranks] = Ranks(n_ranks, env={"CIRANDA_AUTOTUNE": "0"}, with_torch=has_torch)
         return world
 
     def close(self) -> None:

@@ -2,14 +2,18 @@
 
 Started as `python rank_main.py FD`, where FD is one end of a socket pair. Messages are a length (8 bytes) and a pickle.
 Having received a function, and with it imported what it needs, a rank says so; it begins at once, or when it is told.
+
+Started as `python rank_main.py FD MODULE...`: imports the modules and forks ranks, as forked.py asks for.
 """
 
 from __future__ import annotations
 
 import atexit
 import faulthandler
+import importlib
 import os
 import pickle
+import random
 import signal
 import socket
 import struct
@@ -53,10 +57,11 @@ def _answer(function: Any, arguments: tuple[Any, ...]) -> tuple[Any, BaseExcepti
         return None, error, text
 
 
-def main() -> None:
+def serve(descriptor: int) -> None:
+    """Run the functions that come, until the other side closes."""
     # The parent asks for this when a rank has not answered in time.
     faulthandler.register(signal.SIGUSR1, all_threads=True)
-    with socket.socket(fileno=int(sys.argv[1])) as connection:
+    with socket.socket(fileno=descriptor) as connection:
         while True:
             try:
                 function, arguments, waits = receive(connection)
@@ -75,6 +80,72 @@ def _leave() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
+
+
+def fork_ranks(descriptor: int) -> None:
+    """Fork a rank whenever the other side asks for one, and tell how they ended, until it closes."""
+    interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for ranks, and for who started this process
+    with socket.socket(fileno=descriptor) as connection:
+        while True:
+            try:
+                what, value = receive(connection)
+            except EOFError:
+                return
+            if what == "reap":
+                send(connection, os.waitstatus_to_exitcode(os.waitpid(value, 0)[1]))
+                continue
+            _, (theirs, *outputs), _, _ = socket.recv_fds(connection, 1, 3)
+            pid = os.fork()
+            if pid == 0:
+                connection.close()
+                signal.signal(signal.SIGINT, interrupt)
+                _become_rank(*value, outputs)
+                _run_forked(theirs)
+            for inherited in (theirs, *outputs):
+                os.close(inherited)
+            send(connection, pid)
+
+
+def _become_rank(env: dict[str, str], folder: str, outputs: list[int]) -> None:
+    """Take on what a process is started with, and draw anew what it draws as it starts."""
+    os.environ.clear()
+    os.environ.update(env)
+    os.chdir(folder)
+    for standard, output in enumerate(outputs, start=1):
+        os.dup2(output, standard)
+        os.close(output)
+    random.seed()
+    if "torch" in sys.modules:
+        sys.modules["torch"].seed()
+
+
+def _run_forked(descriptor: int) -> None:
+    """Serve, and end the process in any case: it must not return to what its parent does."""
+    code = 1
+    try:
+        serve(descriptor)
+        _leave()
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def main() -> None:
+    descriptor, modules = int(sys.argv[1]), sys.argv[2:]
+    if not modules:
+        serve(descriptor)
+        return
+    for module in modules:
+        importlib.import_module(module)
+    n_threads = len(os.listdir("/proc/self/task"))
+    assert n_threads == 1, f"{modules} started {n_threads - 1} threads, which a forked rank would not have"
+    fork_ranks(descriptor)
 
 
 if __name__ == "__main__":

@@ -23,9 +23,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 import cloudpickle
+import forked
 from link import Hosts, address
 from rank_main import receive, send
 
@@ -55,6 +56,10 @@ def _initialize() -> None:
     ciranda.init()
 
 
+def _environment(of_rank: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(_PREFIXES)} | dict(of_rank)
+
+
 class Ranks:
     """n processes that form a world."""
 
@@ -65,8 +70,13 @@ class Ranks:
         env_of: Callable[[int], Mapping[str, str]] = lambda rank: {},
         initialize: bool = True,
         hosts: Hosts | None = None,
+        with_torch: bool = False,
     ) -> None:
-        """Start them. With two hosts, the first half of the ranks is on the first."""
+        """Start them. With two hosts, the first half of the ranks is on the first.
+
+        `with_torch` is for functions that use it: ranks are then forked, if they can be, from processes that have
+        imported it. What is about the start or the end of a process, its signals or its costs, needs one of its own.
+        """
         self.n_ranks = n_ranks
         self.is_broken = False
         self._folder = tempfile.TemporaryDirectory(prefix="ciranda-test-")
@@ -83,7 +93,7 @@ class Ranks:
             return _core.StoreServer([store_address], 0, secret, n_ranks, job)
 
         self.store = hosts.on_first(start_store) if hosts else start_store()
-        self.processes: list[subprocess.Popen[bytes]] = []
+        self.processes: list[subprocess.Popen[bytes] | forked.ForkedProcess] = []
         self._connections: list[socket.socket] = []
         self._loading: set[int] = set()  # those that have not said that they have loaded their function
         self._errors: list[Path] = []
@@ -95,8 +105,10 @@ class Ranks:
             "OMP_NUM_THREADS": "1",
             **(env or {}),
         }
-        for rank in range(n_ranks):
-            self._start(rank, {**common, **self._identity(rank), **env_of(rank)})
+        all_env = [_environment({**common, **self._identity(rank), **env_of(rank)}) for rank in range(n_ranks)]
+        is_forked = with_torch and hosts is None and all(forked.prepare(env, n_ranks) for env in all_env)
+        for rank, env in enumerate(all_env):
+            self._start(rank, env, is_forked)
         if initialize:
             self.run(_initialize)
 
@@ -111,22 +123,29 @@ class Ranks:
     def _host_of(self, rank: int) -> int:
         return 2 * rank // self.n_ranks
 
-    def _start(self, rank: int, env: Mapping[str, str]) -> None:
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(_PREFIXES)}
-        enter = self._hosts.enter(self._host_of(rank)) if self._hosts else []
+    def _start(self, rank: int, env: Mapping[str, str], is_forked: bool) -> None:
         ours, theirs = socket.socketpair()
         errors = Path(self._folder.name) / f"stderr.{rank}"
         with theirs, errors.open("wb") as stderr:
-            process = subprocess.Popen(
-                [*enter, sys.executable, str(_MAIN), str(theirs.fileno())],
-                env={**inherited, **env},
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stderr=stderr,
-            )
+            if is_forked:
+                process = forked.fork(rank, env, theirs.fileno(), stderr.fileno())
+            else:
+                process = self._started(rank, env, theirs.fileno(), stderr)
         self.processes.append(process)
         self._connections.append(ours)
         self._errors.append(errors)
+
+    def _started(
+        self, rank: int, env: Mapping[str, str], connection: int, stderr: IO[bytes]
+    ) -> subprocess.Popen[bytes]:
+        enter = self._hosts.enter(self._host_of(rank)) if self._hosts else []
+        return subprocess.Popen(
+            [*enter, sys.executable, str(_MAIN), str(connection)],
+            env=env,
+            pass_fds=[connection],
+            stdin=subprocess.DEVNULL,
+            stderr=stderr,
+        )
 
     # --- running functions ---
 

@@ -316,5 +316,5 @@ def _without_the_check() -> int:
 
 def test_the_setting_leaves_it_out() -> None:
     """On one rank, as on all."""
-    with Ranks(2, env_of=lambda rank: {"CIRANDA_CHECK_PARAMETERS": str(rank)}) as ranks:
+    with Ranks(2, env_of=lambda rank: {"CIRANDA_CHECK_PARAMETERS": str(rank)}, with_torch=True) as ranks:
         assert ranks.run(_without_the_check) == [3, 3]

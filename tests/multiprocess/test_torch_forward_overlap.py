@@ -213,7 +213,7 @@ def _load_after_a_loss() -> bool:
 
 def test_a_checkpoint_is_loaded_as_it_is(worlds: Any) -> None:
     assert worlds.of(2).run(_load_after_a_step, False) == [True] * 2
-    with Ranks(2) as ranks:
+    with Ranks(2, with_torch=True) as ranks:
         assert ranks.run(_load_after_a_loss) == [True] * 2
 
 

@@ -107,7 +107,7 @@ def test_like_one_process(worlds: Any, n_ranks: int, make: str, passes: int, opt
 
 
 def test_like_one_process_over_tcp() -> None:
-    with Ranks(2, env={"CIRANDA_SHARED_MEMORY": "0"}) as ranks:
+    with Ranks(2, env={"CIRANDA_SHARED_MEMORY": "0"}, with_torch=True) as ranks:
         _assert_close(ranks.run(_distributed, "SGD", 1, {}), _alone("SGD", 1))
 
 
@@ -194,7 +194,7 @@ def _train_in_buckets() -> tuple[list[float], list[int], int]:
 def test_gradients_in_shared_memory_are_not_copied(worlds: Any, n_ranks: int) -> None:
     (alone, _, _), *_ = worlds.of(1).run(_train_in_buckets)
     # Where ranks share cores the cost model would take one shot for these, which copies.
-    with Ranks(n_ranks, env={"CIRANDA_ONE_SHOT_BYTES": "4096"}) as world:
+    with Ranks(n_ranks, env={"CIRANDA_ONE_SHOT_BYTES": "4096"}, with_torch=True) as world:
         results = world.run(_train_in_buckets)
     for parameters, in_place, n_bytes in results:
         assert parameters == pytest.approx(alone, rel=1e-6, abs=1e-7)

@@ -311,11 +311,6 @@ TEST_F(Forgetting, GoesOnForEver) {
 
 // --- inputs that travel along
 
-std::vector<std::byte> bytes_of(const std::string& text) {
-  const auto* data = reinterpret_cast<const std::byte*>(text.data());
-  return {data, data + text.size()};
-}
-
 class Inputs : public ::testing::Test {
  protected:
   Inputs() {

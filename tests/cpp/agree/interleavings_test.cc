@@ -125,9 +125,9 @@ class Search {
   std::string found_;
 };
 
-Call call(std::string name, Signature signature) { return {std::move(name), std::move(signature)}; }
-Call call(std::string name) { return call(std::move(name), allreduce({4})); }
-Call made_up(std::string name) { return {std::move(name), allreduce({4}), true, false}; }
+ScriptedCall call(std::string name, Signature signature) { return {std::move(name), std::move(signature)}; }
+ScriptedCall call(std::string name) { return call(std::move(name), allreduce({4})); }
+ScriptedCall made_up(std::string name) { return {std::move(name), allreduce({4}), true, false}; }
 
 struct Scenario {
   std::string name;
@@ -143,9 +143,9 @@ struct Scenario {
 std::vector<Scenario> two_ranks() {
   const Wait wait;
   const Join join;
-  const Call a = call("a");
-  const Call b = call("b");
-  const Call longer = call("a", allreduce({5}));
+  const ScriptedCall a = call("a");
+  const ScriptedCall b = call("b");
+  const ScriptedCall longer = call("a", allreduce({5}));
   const auto gather = [](std::int64_t n) { return call("g", allgather({n, 2})); };
   return {
       {"EqualCalls", {{a, b}, {a, b}}, 2},
@@ -188,9 +188,9 @@ std::vector<Scenario> two_ranks() {
 std::vector<Scenario> three_ranks() {
   const Wait wait;
   const Join join;
-  const Call a = call("a");
-  const Call b = call("b");
-  const Call longer = call("a", allreduce({5}));
+  const ScriptedCall a = call("a");
+  const ScriptedCall b = call("b");
+  const ScriptedCall longer = call("a", allreduce({5}));
   return {
       {"EqualCalls", {{a, b}, {a, b}, {a, b}}, 2, true},
       {"MixedOrders", {{a, b}, {b, a}, {a, b}}, 2, true},
@@ -210,10 +210,10 @@ std::vector<Scenario> three_ranks() {
 std::vector<Scenario> taken_down() {
   const Wait wait;
   const Join join;
-  const Call a = call("a");
-  const Call b = call("b");
-  const Call c = call("c");
-  const Call longer = call("a", allreduce({5}));
+  const ScriptedCall a = call("a");
+  const ScriptedCall b = call("b");
+  const ScriptedCall c = call("c");
+  const ScriptedCall longer = call("a", allreduce({5}));
   std::vector<Scenario> scenarios{
       {"TwoCall", {{a, b}, {b, a}}, 0, true},
       {"TwoCallAgain", {{a, wait, a}, {a, wait, a}}, 0, true},
@@ -234,10 +234,10 @@ std::vector<Scenario> leaving() {
   const Wait wait;
   const Join join;
   const Leave leave;
-  const Call a = call("a");
-  const Call b = call("b");
-  const Call c = call("c");
-  const Call longer = call("a", allreduce({5}));
+  const ScriptedCall a = call("a");
+  const ScriptedCall b = call("b");
+  const ScriptedCall c = call("c");
+  const ScriptedCall longer = call("a", allreduce({5}));
   const std::vector<std::string> pair{"x", "y", "y"};
   return {
       {"OneOfTwo", {{a, b, wait, a}, {a, b, leave}}, 0, true},
@@ -267,11 +267,11 @@ TEST_P(Interleavings, KeepTheAgreement) {
   RecordProperty("orders", static_cast<int>(search.n_orders()));
 }
 
-std::string name_of(const ::testing::TestParamInfo<Scenario>& scenario) { return scenario.param.name; }
-INSTANTIATE_TEST_SUITE_P(TwoRanks, Interleavings, ::testing::ValuesIn(two_ranks()), name_of);
-INSTANTIATE_TEST_SUITE_P(ThreeRanks, Interleavings, ::testing::ValuesIn(three_ranks()), name_of);
-INSTANTIATE_TEST_SUITE_P(TakenDown, Interleavings, ::testing::ValuesIn(taken_down()), name_of);
-INSTANTIATE_TEST_SUITE_P(Leaving, Interleavings, ::testing::ValuesIn(leaving()), name_of);
+std::string scenario_name(const ::testing::TestParamInfo<Scenario>& scenario) { return scenario.param.name; }
+INSTANTIATE_TEST_SUITE_P(TwoRanks, Interleavings, ::testing::ValuesIn(two_ranks()), scenario_name);
+INSTANTIATE_TEST_SUITE_P(ThreeRanks, Interleavings, ::testing::ValuesIn(three_ranks()), scenario_name);
+INSTANTIATE_TEST_SUITE_P(TakenDown, Interleavings, ::testing::ValuesIn(taken_down()), scenario_name);
+INSTANTIATE_TEST_SUITE_P(Leaving, Interleavings, ::testing::ValuesIn(leaving()), scenario_name);
 
 // --- when a and b are a planned group
 
@@ -279,14 +279,14 @@ INSTANTIATE_TEST_SUITE_P(Leaving, Interleavings, ::testing::ValuesIn(leaving()),
 // seen in the next two; the plan comes in the fourth.)
 constexpr std::size_t kPlanned = 15;
 
-Call deferrable(const std::string& name, Signature signature = allreduce({4})) {
+ScriptedCall deferrable_call(const std::string& name, Signature signature = allreduce({4})) {
   return {name, std::move(signature), true};
 }
 
 Script after_planning(const Script& rest) {
   const Wait wait;
-  const Call a = deferrable("a");
-  const Call b = deferrable("b");
+  const ScriptedCall a = deferrable_call("a");
+  const ScriptedCall b = deferrable_call("b");
   Script script;
   while (script.size() < kPlanned) script.insert(script.end(), {a, b, wait});
   script.insert(script.end(), rest.begin(), rest.end());
@@ -297,10 +297,10 @@ Script after_planning(const Script& rest) {
 std::vector<Scenario> two_ranks_with_groups() {
   const Wait wait;
   const Join join;
-  const Call a = deferrable("a");
-  const Call b = deferrable("b");
-  const Call c = deferrable("c");
-  const Call longer = deferrable("b", allreduce({5}));
+  const ScriptedCall a = deferrable_call("a");
+  const ScriptedCall b = deferrable_call("b");
+  const ScriptedCall c = deferrable_call("c");
+  const ScriptedCall longer = deferrable_call("b", allreduce({5}));
   return {
       {"EqualCalls", {{a, b}, {a, b}}, 12},
       {"EqualCallsTwice", {{a, b, wait, a, b}, {a, b, wait, a, b}}, 14, true},
@@ -322,9 +322,9 @@ std::vector<Scenario> two_ranks_with_groups() {
 std::vector<Scenario> three_ranks_with_groups() {
   const Wait wait;
   const Join join;
-  const Call a = deferrable("a");
-  const Call b = deferrable("b");
-  const Call longer = deferrable("b", allreduce({5}));
+  const ScriptedCall a = deferrable_call("a");
+  const ScriptedCall b = deferrable_call("b");
+  const ScriptedCall longer = deferrable_call("b", allreduce({5}));
   return {
       {"EqualCalls", {{a, b}, {a, b}, {a, b}}, 12, true},
       {"OneWaitsInBetween", {{a, b}, {a, wait, b}, {b, a}}, 12, true},
@@ -338,9 +338,9 @@ std::vector<Scenario> three_ranks_with_groups() {
 std::vector<Scenario> with_relays() {
   const Wait wait;
   const Join join;
-  const Call a = deferrable("a");
-  const Call b = deferrable("b");
-  const Call longer = deferrable("b", allreduce({5}));
+  const ScriptedCall a = deferrable_call("a");
+  const ScriptedCall b = deferrable_call("b");
+  const ScriptedCall longer = deferrable_call("b", allreduce({5}));
   const std::vector<std::string> two{"x", "y"};
   const std::vector<std::string> pair{"x", "y", "y"};
   return {
@@ -378,9 +378,10 @@ TEST_P(InterleavingsOfGroups, KeepTheAgreement) {
   RecordProperty("orders", static_cast<int>(search.n_orders()));
 }
 
-INSTANTIATE_TEST_SUITE_P(TwoRanks, InterleavingsOfGroups, ::testing::ValuesIn(two_ranks_with_groups()), name_of);
-INSTANTIATE_TEST_SUITE_P(Relays, InterleavingsOfGroups, ::testing::ValuesIn(with_relays()), name_of);
-INSTANTIATE_TEST_SUITE_P(ThreeRanks, InterleavingsOfGroups, ::testing::ValuesIn(three_ranks_with_groups()), name_of);
+INSTANTIATE_TEST_SUITE_P(TwoRanks, InterleavingsOfGroups, ::testing::ValuesIn(two_ranks_with_groups()), scenario_name);
+INSTANTIATE_TEST_SUITE_P(Relays, InterleavingsOfGroups, ::testing::ValuesIn(with_relays()), scenario_name);
+INSTANTIATE_TEST_SUITE_P(ThreeRanks, InterleavingsOfGroups, ::testing::ValuesIn(three_ranks_with_groups()),
+                         scenario_name);
 
 // --- when ranks meet for a and b
 
@@ -396,10 +397,10 @@ std::vector<Scenario> two_ranks_that_meet() {
   const Wait wait;
   const Join join;
   const Leave leave;
-  const Call a = call("a");
-  const Call b = call("b");
-  const Call longer = call("a", allreduce({5}));
-  Call deferrable = a;
+  const ScriptedCall a = call("a");
+  const ScriptedCall b = call("b");
+  const ScriptedCall longer = call("a", allreduce({5}));
+  ScriptedCall deferrable = a;
   deferrable.is_deferrable = true;
   std::vector<Scenario> scenarios{
       {"Twice", {{a, wait, a}, {a, wait, a}}, 4},
@@ -424,9 +425,9 @@ std::vector<Scenario> two_ranks_that_meet() {
 
 std::vector<Scenario> three_ranks_that_meet() {
   const Join join;
-  const Call a = call("a");
-  const Call b = call("b");
-  const Call longer = call("a", allreduce({5}));
+  const ScriptedCall a = call("a");
+  const ScriptedCall b = call("b");
+  const ScriptedCall longer = call("a", allreduce({5}));
   return {
       {"Once", {{a}, {a}, {a}}, 3, true},
       {"OneChanges", {{a}, {longer}, {a}}, 2, true},
@@ -453,9 +454,10 @@ TEST_P(InterleavingsOfRoundsInMemory, KeepTheAgreement) {
   RecordProperty("orders", static_cast<int>(search.n_orders()));
 }
 
-INSTANTIATE_TEST_SUITE_P(TwoRanks, InterleavingsOfRoundsInMemory, ::testing::ValuesIn(two_ranks_that_meet()), name_of);
+INSTANTIATE_TEST_SUITE_P(TwoRanks, InterleavingsOfRoundsInMemory, ::testing::ValuesIn(two_ranks_that_meet()),
+                         scenario_name);
 INSTANTIATE_TEST_SUITE_P(ThreeRanks, InterleavingsOfRoundsInMemory, ::testing::ValuesIn(three_ranks_that_meet()),
-                         name_of);
+                         scenario_name);
 
 // --- when ranks send each other what they contribute to a and b
 
@@ -463,12 +465,12 @@ std::vector<Scenario> two_ranks_by_messages() {
   const Wait wait;
   const Join join;
   const Leave leave;
-  const Call a = call("a");
-  const Call b = call("b");
-  const Call longer = call("a", allreduce({5}));
-  Call deferrable = a;
+  const ScriptedCall a = call("a");
+  const ScriptedCall b = call("b");
+  const ScriptedCall longer = call("a", allreduce({5}));
+  ScriptedCall deferrable = a;
   deferrable.is_deferrable = true;
-  Call all = a;
+  ScriptedCall all = a;
   all.signature.needs_all = true;
   return {
       {"Twice", {{a, wait, a}, {a, wait, a}}, 4},
@@ -500,9 +502,9 @@ std::vector<Scenario> three_ranks_by_messages() {
   const Wait wait;
   const Join join;
   const Leave leave;
-  const Call a = call("a");
-  const Call b = call("b");
-  const Call longer = call("a", allreduce({5}));
+  const ScriptedCall a = call("a");
+  const ScriptedCall b = call("b");
+  const ScriptedCall longer = call("a", allreduce({5}));
   return {
       {"Once", {{a}, {a}, {a}}, 3, true},
       {"TwoHurryOn", {{a, wait, a}, {a, wait, a}, {a}}, 3, true},
@@ -522,10 +524,10 @@ std::vector<Scenario> three_ranks_by_messages() {
 std::vector<Scenario> rounds_that_are_cancelled() {
   const Wait wait;
   const Join join;
-  const Call a = call("a");
-  Call unawaited = a;
+  const ScriptedCall a = call("a");
+  ScriptedCall unawaited = a;
   unawaited.is_awaited = false;
-  const Call longer = call("a", allreduce({5}));
+  const ScriptedCall longer = call("a", allreduce({5}));
   std::vector<Scenario> scenarios{
       {"OfTwo", {{a, wait, a}, {a, wait, a}}, 2, true},
       {"OneNeverCalls", {{a, wait, a}, {}}, 2, true},
@@ -563,15 +565,15 @@ class InterleavingsOfRoundsByMessages : public ::testing::TestWithParam<Scenario
 
 TEST_P(InterleavingsOfRoundsByMessages, KeepTheAgreement) { expect_agreement(GetParam(), 0); }
 INSTANTIATE_TEST_SUITE_P(TwoRanks, InterleavingsOfRoundsByMessages, ::testing::ValuesIn(two_ranks_by_messages()),
-                         name_of);
+                         scenario_name);
 INSTANTIATE_TEST_SUITE_P(ThreeRanks, InterleavingsOfRoundsByMessages, ::testing::ValuesIn(three_ranks_by_messages()),
-                         name_of);
+                         scenario_name);
 
 class InterleavingsOfCancellations : public InterleavingsOfRoundsByMessages {};
 
 TEST_P(InterleavingsOfCancellations, KeepTheAgreement) { expect_agreement(GetParam(), GetParam().n_stalls); }
 INSTANTIATE_TEST_SUITE_P(RoundsByMessages, InterleavingsOfCancellations,
-                         ::testing::ValuesIn(rounds_that_are_cancelled()), name_of);
+                         ::testing::ValuesIn(rounds_that_are_cancelled()), scenario_name);
 
 // The search itself: two ranks with one call each, heard and written at once, can only be heard in two orders.
 TEST(Search, VisitsEveryOrderThatDiffers) {
@@ -589,7 +591,7 @@ std::vector<Scenario> two_ranks_that_meet_for_rows() {
   const Join join;
   const auto gather = [](std::int64_t n) { return call("g", allgather({n, 2})); };
   const auto exchange = [](std::int64_t n) { return call("x", even_alltoall(n)); };
-  Call deferrable = gather(1);
+  ScriptedCall deferrable = gather(1);
   deferrable.is_deferrable = true;
   std::vector<Scenario> scenarios{
       {"Twice", {{gather(1), wait, gather(1)}, {gather(3), wait, gather(3)}}, 4},
@@ -626,7 +628,7 @@ TEST_P(InterleavingsOfRoundsForRows, KeepTheAgreement) {
 }
 
 INSTANTIATE_TEST_SUITE_P(TwoRanks, InterleavingsOfRoundsForRows, ::testing::ValuesIn(two_ranks_that_meet_for_rows()),
-                         name_of);
+                         scenario_name);
 
 }  // namespace
 }  // namespace ciranda::testing

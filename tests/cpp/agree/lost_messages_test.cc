@@ -34,13 +34,13 @@ Script repeated(std::size_t n_times, const Script& steps) {
 std::vector<Case> cases() {
   const Wait wait;
   const Join join;
-  const Call a{"a", allreduce({4})};
-  const Call b{"b", allreduce({4})};
-  const Call c{"c", allreduce({3})};
-  const Call g{"g", allgather({2, 2})};
-  const Call longer{"a", allreduce({5})};
-  const Call later_a{"a", allreduce({4}), true};
-  const Call later_b{"b", allreduce({4}), true};
+  const ScriptedCall a{"a", allreduce({4})};
+  const ScriptedCall b{"b", allreduce({4})};
+  const ScriptedCall c{"c", allreduce({3})};
+  const ScriptedCall g{"g", allgather({2, 2})};
+  const ScriptedCall longer{"a", allreduce({5})};
+  const ScriptedCall later_a{"a", allreduce({4}), true};
+  const ScriptedCall later_b{"b", allreduce({4}), true};
   const Script calls = repeated(3, {a, g, wait});
   const Script more = repeated(3, {a, b, wait, g, c, wait});
   const Script grouped = repeated(8, {later_a, later_b, wait});

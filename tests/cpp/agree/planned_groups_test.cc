@@ -22,7 +22,7 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr TimePoint kNow = TimePoint{} + seconds(1000);
+constexpr TimePoint kMade = TimePoint{} + seconds(1000);
 
 CoordinatorOptions with_groups(int size) {
   CoordinatorOptions options;
@@ -37,8 +37,8 @@ class Planned {
   explicit Planned(CoordinatorOptions options, const Signature& a = allreduce({4}), const Signature& b = allreduce({4}))
       : size_(options.size), coordinator_(std::move(options)) {
     for (int rank = 0; rank < size_; ++rank) {
-      must(coordinator_.on_request(rank, {"a", a, true, true}, kNow));
-      must(coordinator_.on_request(rank, {"b", b, true, true}, kNow));
+      must(coordinator_.on_request(rank, {"a", a, true, true}, kMade));
+      must(coordinator_.on_request(rank, {"b", b, true, true}, kMade));
     }
     coordinator_.take_entries(true);
     for (int step = 0; step < 3; ++step) step_by_cache_ids();
@@ -58,12 +58,12 @@ class Planned {
   Status ready(int rank, const std::vector<std::uint32_t>& cache_ids) {
     ReadyMessage message;
     for (const std::uint32_t cache_id : cache_ids) message.items.push_back({cache_id, true});
-    return coordinator_.on_ready(rank, message, kNow);
+    return coordinator_.on_ready(rank, message, kMade);
   }
-  Status group(int rank, std::uint32_t number, std::uint32_t plan = 1, TimePoint now = kNow) {
+  Status group(int rank, std::uint32_t number, std::uint32_t plan = 1, TimePoint now = kMade) {
     return coordinator_.on_message(rank, GroupsMessage{plan, {number}}, now);
   }
-  Status know(int rank, std::uint32_t plan) { return coordinator_.on_message(rank, GroupsMessage{plan, {}}, kNow); }
+  Status know(int rank, std::uint32_t plan) { return coordinator_.on_message(rank, GroupsMessage{plan, {}}, kMade); }
   void group_by_all(std::uint32_t number) {
     for (int rank = 0; rank < size_; ++rank) must(group(rank, number));
   }
@@ -108,10 +108,10 @@ TEST(PlannedGroups, AreNotMadeKnownUnlessAsked) {
   CoordinatorOptions options = with_groups(1);
   options.reports_groups = false;
   Coordinator coordinator(options);
-  Planned::must(coordinator.on_request(0, {"a", allreduce({4}), true, true}, kNow));
+  Planned::must(coordinator.on_request(0, {"a", allreduce({4}), true, true}, kMade));
   coordinator.take_entries(true);
   for (int step = 0; step < 4; ++step) {
-    Planned::must(coordinator.on_ready(0, {{{0, true}}}, kNow));
+    Planned::must(coordinator.on_ready(0, {{{0, true}}}, kMade));
     EXPECT_EQ(coordinator.take_entries(true).size(), 1U);
   }
 }
@@ -171,7 +171,7 @@ TEST(PlannedGroups, MeetAChangedSignature) {
   Planned desk(with_groups(2));
   Planned::must(desk.group(0, 0));
   Planned::must(desk.ready(1, {0}));
-  Planned::must(desk->on_request(1, {"b", allreduce({5}), true, true}, kNow));
+  Planned::must(desk->on_request(1, {"b", allreduce({5}), true, true}, kMade));
   desk->on_waiting(1);
   EXPECT_EQ(desk.taken(), (Texts{"!b 0 1", "0"}));
 }
@@ -180,7 +180,7 @@ TEST(PlannedGroups, MeetAChangedSignature) {
 TEST(PlannedGroups, MeetADuplicateWhileReady) {
   Planned desk(with_groups(2), allreduce({4}), allreduce({4}));
   desk.group_by_all(0);
-  Planned::must(desk->on_message(1, DuplicateMessage{"a"}, kNow));
+  Planned::must(desk->on_message(1, DuplicateMessage{"a"}, kMade));
   desk->on_waiting(0);
   EXPECT_EQ(desk.taken(), (Texts{"!a 0 1 1", "1"}));
 }
@@ -190,7 +190,7 @@ TEST(PlannedGroups, FallApartWhenTheirKindsDo) {
   Planned desk(with_groups(2));
   for (int rank = 0; rank < 2; ++rank) {
     Planned::must(desk.ready(rank, {0}));
-    Planned::must(desk->on_request(rank, {"b", allreduce({4}, DataType::kFloat16), true, true}, kNow));
+    Planned::must(desk->on_request(rank, {"b", allreduce({4}, DataType::kFloat16), true, true}, kMade));
   }
   EXPECT_EQ(desk.taken(), (Texts{"0", "1"}));
   desk.group_by_all(0);
@@ -203,8 +203,8 @@ TEST(PlannedGroups, AreOfWhatNamesStandForNow) {
   const auto step = [&coordinator](const std::optional<Signature>& in_full) {
     for (int rank = 0; rank < 2; ++rank) {
       for (const std::uint32_t cache_id : {0U, 1U}) {
-        Planned::must(in_full ? coordinator.on_request(rank, {cache_id == 0 ? "a" : "b", *in_full, true, true}, kNow)
-                              : coordinator.on_ready(rank, {{{cache_id, true}}}, kNow));
+        Planned::must(in_full ? coordinator.on_request(rank, {cache_id == 0 ? "a" : "b", *in_full, true, true}, kMade)
+                              : coordinator.on_ready(rank, {{{cache_id, true}}}, kMade));
       }
     }
     std::size_t n_plans = 0;
@@ -246,17 +246,17 @@ TEST(PlannedGroups, StallByName) {
   options.stall.shutdown = seconds(30);
   Planned desk(options);
   Planned::must(desk.group(1, 0));
-  EXPECT_EQ(desk->next_stall_check(), kNow + seconds(10));
-  EXPECT_TRUE(desk->check_stalls(kNow + seconds(9)).empty());
-  auto reports = desk->check_stalls(kNow + seconds(10));
+  EXPECT_EQ(desk->next_stall_check(), kMade + seconds(10));
+  EXPECT_TRUE(desk->check_stalls(kMade + seconds(9)).empty());
+  auto reports = desk->check_stalls(kMade + seconds(10));
   ASSERT_EQ(reports.size(), 2U);
   for (const StallReport& report : reports) {
     EXPECT_EQ(report.missing, std::vector<int>{0});
     EXPECT_NE(report.text.find("has waited 10.0 s for rank 0, which last submitted 'b' 10.0 s ago"), std::string::npos)
         << report.text;
   }
-  EXPECT_EQ(desk->next_stall_check(), kNow + seconds(20));
-  desk->check_stalls(kNow + seconds(30));
+  EXPECT_EQ(desk->next_stall_check(), kMade + seconds(20));
+  desk->check_stalls(kMade + seconds(30));
   auto failed = desk.taken();
   std::sort(failed.begin(), failed.end());
   EXPECT_EQ(failed, (Texts{"!a 1", "!b 1"}));
@@ -268,7 +268,7 @@ TEST(PlannedGroups, AreNoStallOnceReady) {
   options.stall.warning = seconds(10);
   Planned desk(options);
   desk.group_by_all(0);
-  EXPECT_TRUE(desk->check_stalls(kNow + seconds(100)).empty());
+  EXPECT_TRUE(desk->check_stalls(kMade + seconds(100)).empty());
   EXPECT_EQ(desk.taken(), Texts{"group 0"});
   EXPECT_FALSE(desk->next_stall_check());
 }
@@ -302,7 +302,7 @@ TEST(PlannedGroups, AreRefusedWhenThereAreNone) {
 
 TEST(PlannedGroups, ChangeWhenAllKnowTheLast) {
   Planned desk(with_groups(2));
-  const auto add_c = [&](int rank) { Planned::must(desk->on_request(rank, {"c", allreduce({4}), true, true}, kNow)); };
+  const auto add_c = [&](int rank) { Planned::must(desk->on_request(rank, {"c", allreduce({4}), true, true}, kMade)); };
   const auto step = [&] {  // now with "c", cache id 2
     for (int rank = 0; rank < 2; ++rank) Planned::must(desk.ready(rank, {0, 1, 2}));
     return desk->take_entries(true);
@@ -333,46 +333,46 @@ RelayedMessage from(std::vector<std::int32_t> ranks, ReadyReport report) {
 TEST(RelayedGroups, OfAllAreReadyAtOnce) {
   Planned desk(with_groups(3));
   for (int step = 0; step < 3; ++step) {
-    Planned::must(desk->on_relayed(from({}, GroupsMessage{1, {0}}), kNow));
+    Planned::must(desk->on_relayed(from({}, GroupsMessage{1, {0}}), kMade));
     EXPECT_EQ(desk.taken(), Texts{"group 0"});
   }
 }
 
 TEST(RelayedGroups, OfAllFallApartToo) {
   Planned desk(with_groups(2));
-  Planned::must(desk->on_relayed(from({}, GroupsMessage{1, {0}}), kNow));
-  Planned::must(desk->on_relayed({{{{1}, DuplicateMessage{"b"}}}, true}, kNow));
+  Planned::must(desk->on_relayed(from({}, GroupsMessage{1, {0}}), kMade));
+  Planned::must(desk->on_relayed({{{{1}, DuplicateMessage{"b"}}}, true}, kMade));
   EXPECT_EQ(desk.taken(), (Texts{"!b 0 1 1", "0"}));
-  Planned::must(desk->on_relayed({{{{}, GroupsMessage{1, {0}}}}, true}, kNow));  // rank 0 owes "b"
+  Planned::must(desk->on_relayed({{{{}, GroupsMessage{1, {0}}}}, true}, kMade));  // rank 0 owes "b"
   EXPECT_EQ(desk.taken(), (Texts{"!b 0", "0"}));
 }
 
 TEST(RelayedGroups, OfSomeAreCounted) {
   Planned desk(with_groups(3));
-  Planned::must(desk->on_relayed(from({0, 2}, GroupsMessage{1, {0}}), kNow));
+  Planned::must(desk->on_relayed(from({0, 2}, GroupsMessage{1, {0}}), kMade));
   EXPECT_EQ(desk.taken(), Texts{});
-  Planned::must(desk->on_relayed(from({1}, GroupsMessage{1, {0}}), kNow));
+  Planned::must(desk->on_relayed(from({1}, GroupsMessage{1, {0}}), kMade));
   EXPECT_EQ(desk.taken(), Texts{"group 0"});
-  EXPECT_FALSE(desk->on_relayed(from({3}, GroupsMessage{1, {0}}), kNow).ok());
+  EXPECT_FALSE(desk->on_relayed(from({3}, GroupsMessage{1, {0}}), kMade).ok());
 }
 
 TEST(RelayedGroups, OfAllAreRefusedAfterThoseOfOne) {
   Planned desk(with_groups(3));
-  Planned::must(desk->on_relayed(from({1}, GroupsMessage{1, {0}}), kNow));
-  EXPECT_FALSE(desk->on_relayed(from({}, GroupsMessage{1, {0}}), kNow).ok());
+  Planned::must(desk->on_relayed(from({1}, GroupsMessage{1, {0}}), kMade));
+  EXPECT_FALSE(desk->on_relayed(from({}, GroupsMessage{1, {0}}), kMade).ok());
 }
 
 TEST(RelayedGroups, OfAllAreRefusedWhileOneHasJoined) {
   Planned desk(with_groups(3));
-  Planned::must(desk->on_relayed(from({1}, JoinMessage{}), kNow));
-  EXPECT_FALSE(desk->on_relayed(from({}, GroupsMessage{1, {0}}), kNow).ok());
+  Planned::must(desk->on_relayed(from({1}, JoinMessage{}), kMade));
+  EXPECT_FALSE(desk->on_relayed(from({}, GroupsMessage{1, {0}}), kMade).ok());
 }
 
 TEST(RelayedGroups, SayWhoWaits) {
   Planned desk(with_groups(2));
-  Planned::must(desk->on_relayed(from({0, 1}, ReadyMessage{{{0, true}}}), kNow));
+  Planned::must(desk->on_relayed(from({0, 1}, ReadyMessage{{{0, true}}}), kMade));
   EXPECT_EQ(desk.taken(), Texts{});  // for the rest of its group
-  Planned::must(desk->on_relayed({{}, true}, kNow));
+  Planned::must(desk->on_relayed({{}, true}, kMade));
   EXPECT_TRUE(desk->has_waiting_rank());
   EXPECT_EQ(desk.taken(), Texts{"0"});
 }

@@ -4,23 +4,16 @@
 
 #include <algorithm>
 #include <array>
-#include <random>
 #include <string>
 #include <vector>
 
+#include "agree/draws.hpp"
 #include "agree/signatures.hpp"
 #include "agree/simulated_world.hpp"
 #include "repetitions.hpp"
 
 namespace ciranda::testing {
 namespace {
-
-using Random = std::mt19937_64;
-
-int pick(Random& random, int low, int high) {
-  return low + static_cast<int>(random() % static_cast<std::uint64_t>(high - low + 1));
-}
-bool chance(Random& random, int percent) { return pick(random, 1, 100) <= percent; }
 
 struct Training {
   int n_ranks = 2;
@@ -81,8 +74,8 @@ void change_calls(const Training& training, Random& random, const std::vector<Te
 }
 
 // One rank's call of a tensor in one step.
-Call call_of(const Tensor& tensor, bool is_wrong, Random& random) {
-  Call call{tensor.name, tensor.signature, tensor.is_deferrable, tensor.is_cacheable};
+ScriptedCall call_of(const Tensor& tensor, bool is_wrong, Random& random) {
+  ScriptedCall call{tensor.name, tensor.signature, tensor.is_deferrable, tensor.is_cacheable};
   auto& tensors = call.signature.tensors;
   if (info(call.signature.collective).first_dim_may_differ && chance(random, 50)) {
     tensors.front().shape.front() = pick(random, 0, 5);
@@ -114,7 +107,7 @@ void add_step(const Training& training, const std::vector<Tensor>& tensors, Rand
     if (has_joined[rank]) continue;
     if (!repeats && chance(random, 50)) std::shuffle(order.begin(), order.end(), random);
     for (const std::size_t i : order) {
-      Call call = call_of(tensors[i], wrong_rank[i] == static_cast<int>(rank), random);
+      ScriptedCall call = call_of(tensors[i], wrong_rank[i] == static_cast<int>(rank), random);
       if (training.changes_its_mind && chance(random, 2)) call.is_deferrable = !call.is_deferrable;
       scripts[rank].emplace_back(std::move(call));
       if (repeats && chance(random, 10)) scripts[rank].emplace_back(Wait{});  // the same order: no deadlock
@@ -137,7 +130,8 @@ void add_calls_without_name(const Training& training, Random& random, const std:
       const bool is_wrong = wrong_rank == static_cast<int>(rank);
       Signature signature = is_wrong ? allreduce({7, 3}) : kind;
       if (differs && !is_wrong) signature.tensors.front().shape.front() = pick(random, 3, 4);
-      scripts[rank].emplace_back(Call{"noname." + std::to_string(n_made[rank]++), std::move(signature), false, false});
+      scripts[rank].emplace_back(
+          ScriptedCall{"noname." + std::to_string(n_made[rank]++), std::move(signature), false, false});
       if (chance(random, 70)) scripts[rank].emplace_back(Wait{});
     }
   }
@@ -178,7 +172,7 @@ std::vector<Script> make_scripts(const Training& training, Random& random) {
 }
 
 // What was seen of the ways round the ordinary one.
-struct Groups {
+struct GroupsSeen {
   std::size_t n_met = 0;
   std::size_t n_entries = 0;
   std::size_t n_of_all = 0;     // that the first relay reported as one
@@ -203,7 +197,7 @@ WorldOptions world_options(const Training& training, Random& random) {
   return options;
 }
 
-std::string verdict(const SimulatedWorld& world, Groups* groups) {
+std::string verdict(const SimulatedWorld& world, GroupsSeen* groups) {
   if (world.n_executed() == 0) return "nothing was executed";
   if (world.n_standstills() > 0) return "the coordinator took ranks that go on for ranks that stand";
   if (groups != nullptr) groups->n_met += world.n_met();
@@ -215,7 +209,7 @@ std::string verdict(const SimulatedWorld& world, Groups* groups) {
   return world.violation();
 }
 
-std::string run(const Training& training, std::uint64_t seed, Groups* groups = nullptr) {
+std::string run(const Training& training, std::uint64_t seed, GroupsSeen* groups = nullptr) {
   Random random(seed);
   const std::vector<Script> scripts = make_scripts(training, random);
   SimulatedWorld world(scripts, world_options(training, random));
@@ -252,9 +246,9 @@ TEST(RandomSchedules, WithoutLearnedOrder) {
 }
 
 // As the others, but steps are more alike, so that groups are learned, reported and disturbed.
-Groups expect_groups(Training training, std::uint64_t n_seeds) {
+GroupsSeen expect_groups(Training training, std::uint64_t n_seeds) {
   training.reports_groups = true;
-  Groups groups;
+  GroupsSeen groups;
   for (std::uint64_t seed = 1; seed <= repetitions(n_seeds); ++seed) {
     for (const bool has_errors : {false, true}) {
       training.n_steps = 14;
@@ -285,7 +279,8 @@ TEST(RandomSchedules, WithGroupsOfCallsThatChange) {
 TEST(RandomSchedules, WithRelays) {
   for (const auto& [n_ranks, ranks_per_host, fan_out] :
        std::vector<std::array<int, 3>>{{2, 1, 0}, {3, 2, 0}, {4, 2, 0}, {7, 2, 1}, {9, 3, 2}}) {
-    const Groups groups = expect_groups({.n_ranks = n_ranks, .ranks_per_host = ranks_per_host, .fan_out = fan_out}, 20);
+    const GroupsSeen groups =
+        expect_groups({.n_ranks = n_ranks, .ranks_per_host = ranks_per_host, .fan_out = fan_out}, 20);
     EXPECT_GT(groups.n_entries, 10U);
     EXPECT_GT(groups.n_of_all, 3U);
   }
@@ -299,7 +294,8 @@ TEST(RandomSchedules, ManyRanksWithRelays) {
 // What is called now so and now so, by some ranks or by all, is in groups and open to rounds in turns.
 TEST(RandomSchedules, WithGroupsAndDirectRounds) {
   for (const int n_ranks : {2, 3, 7}) {
-    const Groups seen = expect_groups({.n_ranks = n_ranks, .direct = Direct::kInMemory, .changes_its_mind = true}, 30);
+    const GroupsSeen seen =
+        expect_groups({.n_ranks = n_ranks, .direct = Direct::kInMemory, .changes_its_mind = true}, 30);
     EXPECT_GT(seen.n_entries, 5U);
     if (n_ranks < 7) {  // the more there are, the sooner one leaves
       EXPECT_GT(seen.n_met, repetitions(100));
@@ -309,7 +305,7 @@ TEST(RandomSchedules, WithGroupsAndDirectRounds) {
 
 // Ranks come to rounds in any order, and leave them when they like.
 TEST(RandomSchedules, RoundsInMemory) {
-  Groups seen;
+  GroupsSeen seen;
   for (const int n_ranks : {2, 3, 7}) {
     for (std::uint64_t seed = 1; seed <= repetitions(60); ++seed) {
       Training training{.n_ranks = n_ranks, .direct = Direct::kInMemory};
@@ -324,7 +320,7 @@ TEST(RandomSchedules, RoundsInMemory) {
 
 // Where most calls have no name, ranks meet for the next of them.
 TEST(RandomSchedules, DirectRoundsWithoutNames) {
-  Groups seen;
+  GroupsSeen seen;
   for (const int n_ranks : {2, 3, 5}) {
     for (std::uint64_t seed = 1; seed <= repetitions(25); ++seed) {
       Training training{.n_ranks = n_ranks, .n_names = 1, .n_steps = 30, .direct = Direct::kInMemory};
@@ -344,7 +340,7 @@ TEST(RandomSchedules, DirectRoundsWithoutNames) {
 // Messages between ranks overtake those to and from the coordinator, and the other way round.
 TEST(RandomSchedules, RoundsByMessages) {
   for (const int n_ranks : {2, 3, 5}) {
-    Groups seen;
+    GroupsSeen seen;
     for (std::uint64_t seed = 1; seed <= repetitions(60); ++seed) {
       Training training{.n_ranks = n_ranks, .direct = Direct::kByMessages};
       ASSERT_EQ(run(training, seed, &seen), "") << n_ranks << " ranks, seed " << seed;
@@ -391,7 +387,7 @@ TEST(RandomSchedules, SmallCache) {
 
 // Cache ids are taken back and given to other names all the time, whatever the ways round the log.
 TEST(RandomSchedules, SmallCacheAndWaysRoundTheLog) {
-  Groups seen;
+  GroupsSeen seen;
   for (const int n_ranks : {2, 3, 5}) {
     for (std::uint64_t seed = 1; seed <= repetitions(25); ++seed) {
       Training training{.n_ranks = n_ranks, .n_steps = 12, .cache_capacity = 2 + seed % 9};

@@ -13,11 +13,6 @@
 namespace ciranda::testing {
 namespace {
 
-std::vector<std::byte> bytes_of(const std::string& text) {
-  const auto* data = reinterpret_cast<const std::byte*>(text.data());
-  return {data, data + text.size()};
-}
-
 InputMessage message(std::uint32_t cache_id, std::uint64_t round, const std::string& input) {
   return {cache_id, round, Payload(bytes_of(input))};
 }

@@ -1,9 +1,11 @@
 // Short ways to write the signatures that tests need.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "call/request.hpp"
 
@@ -44,6 +46,11 @@ inline Request request(std::string name, Signature signature) {
   out.signature = std::move(signature);
   out.memory.resize(out.signature.tensors.size());
   return out;
+}
+
+inline std::vector<std::byte> bytes_of(const std::string& text) {
+  const auto* data = reinterpret_cast<const std::byte*>(text.data());
+  return {data, data + text.size()};
 }
 
 inline Signature barrier() {

@@ -24,7 +24,7 @@ bool is_for_first_rank(const Message& message) {
          std::holds_alternative<NoMoreInputsMessage>(message);
 }
 
-constexpr TimePoint kNow{};  // stalls have tests of their own
+constexpr TimePoint kAlways{};  // stalls have tests of their own
 constexpr Ticket kJoinTicket = kNoTicket - 1;
 
 CoordinatorOptions sized(CoordinatorOptions options, std::size_t size) {
@@ -201,7 +201,7 @@ Footprint SimulatedWorld::footprint(const Event& event) const {
   const Rank& rank = ranks_[at];
   const std::uint64_t rounds = options_.coordinator.direct == Direct::kInMemory ? kDirectRounds : 0;
   if (event.kind == Event::Kind::kStep) {
-    const auto* call = std::get_if<Call>(&(*scripts_)[at][rank.next_step]);
+    const auto* call = std::get_if<ScriptedCall>(&(*scripts_)[at][rank.next_step]);
     const bool is_alone = call != nullptr && !rank.participant.held().any();
     return {own | rounds, event.rank, is_alone ? bit_of(call->name) : kAllNames};
   }
@@ -262,7 +262,7 @@ void SimulatedWorld::step(Rank& rank) {
     report(rank, rank.participant.calls().join(kJoinTicket));
     return;
   }
-  const Call& call = std::get<Call>(next);
+  const ScriptedCall& call = std::get<ScriptedCall>(next);
   rank.said = {};
   if (rank.has_ended) return;  // it would be refused at once
   Request request;
@@ -423,7 +423,7 @@ void SimulatedWorld::deliver(int at) {
 
 void SimulatedWorld::be_heard(int at, Message message) {
   if (has_ended_) return;  // it crossed the end on its way
-  must(coordinator_.on_message(at, std::move(message), kNow));
+  must(coordinator_.on_message(at, std::move(message), kAlways));
   has_news_ = true;
   if (options_.takes_eagerly) take(true);
 }
@@ -435,7 +435,7 @@ void SimulatedWorld::pass_on(int at) {
   if (parent < 0 && has_ended_) return;
   if (parent >= 0) return must(ranks_[static_cast<std::size_t>(parent)].relay->hear(at, std::move(message)));
   for (const RelayedMessage::Item& item : message.items) n_groups_of_all_ += item.ranks.empty() ? 1 : 0;
-  must(coordinator_.on_relayed(message, kNow));
+  must(coordinator_.on_relayed(message, kAlways));
   has_news_ = true;
   if (options_.takes_eagerly) take(true);
 }

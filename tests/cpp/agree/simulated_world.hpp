@@ -32,7 +32,7 @@
 
 namespace ciranda::testing {
 
-struct Call {
+struct ScriptedCall {
   std::string name;
   Signature signature;
   bool is_deferrable = false;
@@ -42,7 +42,7 @@ struct Call {
 struct Wait {};   // for all of the rank's own calls so far
 struct Join {};   // and wait for it
 struct Leave {};  // the rank shuts down, without waiting for anything; a script's last step
-using Step = std::variant<Call, Wait, Join, Leave>;
+using Step = std::variant<ScriptedCall, Wait, Join, Leave>;
 using Script = std::vector<Step>;
 
 struct WorldOptions {

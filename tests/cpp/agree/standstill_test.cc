@@ -5,21 +5,22 @@
 
 #include <array>
 #include <cstdint>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "agree/coordinator.hpp"
+#include "agree/draws.hpp"
 #include "agree/signatures.hpp"
 #include "agree/simulated_world.hpp"
 #include "agree/targets.hpp"
 #include "repetitions.hpp"
+#include "text_matchers.hpp"
 
 namespace ciranda::testing {
 namespace {
 
-constexpr TimePoint kStart{};
+constexpr TimePoint kBegin{};
 
 // A coordinator, and the log that it has written.
 class Lane {
@@ -27,16 +28,16 @@ class Lane {
   explicit Lane(int n_ranks, Direct direct = Direct::kNot) : coordinator_(options(n_ranks, direct)) {}
 
   void request(int rank, const std::string& name) {
-    must(coordinator_.on_request(rank, {name, allreduce({4}), true, false}, kStart));
+    must(coordinator_.on_request(rank, {name, allreduce({4}), true, false}, kBegin));
   }
   void add_set(int rank, std::vector<std::int64_t> ranks) {
     Signature signature;
     signature.collective = Collective::kAddProcessSet;
     const std::string name = "add_process_set of " + std::to_string(ranks.front());
     signature.arguments = std::move(ranks);
-    must(coordinator_.on_request(rank, {name, std::move(signature), false, false}, kStart));
+    must(coordinator_.on_request(rank, {name, std::move(signature), false, false}, kBegin));
   }
-  void say(int rank, Message message) { must(coordinator_.on_message(rank, std::move(message), kStart)); }
+  void say(int rank, Message message) { must(coordinator_.on_message(rank, std::move(message), kBegin)); }
   // At the end of the log.
   void stand(int rank, std::uint32_t n_pending = 1) { say(rank, StandingMessage{n_entries_, n_pending}); }
   std::vector<LogEntry> take() {
@@ -60,7 +61,6 @@ class Lane {
 };
 
 std::string text_of(const LogEntry& entry) { return std::get<FailEntry>(entry).text; }
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST(Standstill, FailsWhatAllWaitFor) {
   for (const int n_ranks : {2, 3, 4, 7}) {
@@ -77,15 +77,15 @@ TEST(Standstill, FailsWhatAllWaitFor) {
       const auto& failure = std::get<FailEntry>(entry);
       EXPECT_EQ(failure.kind, ErrorKind::kMismatch);
       EXPECT_EQ(targets_of(failure).size(), failure.name == "metric" ? 1U : static_cast<std::size_t>(n_ranks - 1));
-      EXPECT_TRUE(has(failure.text, "'" + failure.name + "' can never be done, as ranks wait for each other"));
-      EXPECT_TRUE(has(failure.text, "rank 0 waits for 'metric'; rank")) << failure.text;
+      EXPECT_TRUE(contains(failure.text, "'" + failure.name + "' can never be done, as ranks wait for each other"));
+      EXPECT_TRUE(contains(failure.text, "rank 0 waits for 'metric'; rank")) << failure.text;
     }
     // What one rank has had an error of, another gets it of at its next call.
     for (int rank = 1; rank < n_ranks; ++rank) lane.request(rank, "metric");
     const auto owed = lane.take();
     ASSERT_EQ(owed.size(), 1U);
     EXPECT_EQ(targets_of(std::get<FailEntry>(owed.front())).size(), static_cast<std::size_t>(n_ranks - 1));
-    EXPECT_TRUE(has(text_of(owed.front()), "'metric' can never be done"));
+    EXPECT_TRUE(contains(text_of(owed.front()), "'metric' can never be done"));
   }
 }
 
@@ -101,7 +101,7 @@ TEST(Standstill, OfProcessSetsThatDifferOwesNothing) {
   ASSERT_EQ(entries.size(), 2U);
   for (const LogEntry& entry : entries) {
     EXPECT_EQ(std::get<FailEntry>(entry).kind, ErrorKind::kMismatch);
-    EXPECT_TRUE(has(text_of(entry), "must add and remove the same process sets, with the same ranks"));
+    EXPECT_TRUE(contains(text_of(entry), "must add and remove the same process sets, with the same ranks"));
   }
   for (const int set : {0, 1}) {
     for (int rank = 0; rank < 3; ++rank) lane.add_set(rank, {set});
@@ -124,7 +124,7 @@ TEST(Standstill, OfProcessSetsAndAnotherCallOwesAll) {
   lane.request(0, "metric");
   const auto owed = lane.take();
   ASSERT_EQ(owed.size(), 2U);
-  for (const LogEntry& entry : owed) EXPECT_TRUE(has(text_of(entry), "Each of these calls lacks a rank"));
+  for (const LogEntry& entry : owed) EXPECT_TRUE(contains(text_of(entry), "Each of these calls lacks a rank"));
 }
 
 TEST(Standstill, TellsWhatEachWaitsFor) {
@@ -137,9 +137,10 @@ TEST(Standstill, TellsWhatEachWaitsFor) {
   for (const int rank : {1, 2, 3, 4}) lane.stand(rank);
   const auto entries = lane.take();
   ASSERT_EQ(entries.size(), 7U);
-  EXPECT_TRUE(has(text_of(entries.front()),
-                  "rank 0 waits for 'a', 'b', 'c' and 2 more; ranks 1, 2, 4 wait for 'loss'; rank 3 waits for 'step'; "
-                  "ranks 5, 6 joined."))
+  EXPECT_TRUE(
+      contains(text_of(entries.front()),
+               "rank 0 waits for 'a', 'b', 'c' and 2 more; ranks 1, 2, 4 wait for 'loss'; rank 3 waits for 'step'; "
+               "ranks 5, 6 joined."))
       << text_of(entries.front());
 }
 
@@ -241,12 +242,6 @@ TEST(Standstill, CancelsDirectRoundsFirst) {
 
 // --- any order of events
 
-using Random = std::mt19937_64;
-int pick(Random& random, int low, int high) {
-  return low + static_cast<int>(random() % static_cast<std::uint64_t>(high - low + 1));
-}
-bool chance(Random& random, int percent) { return pick(random, 1, 100) <= percent; }
-
 struct Programs {
   int n_ranks = 2;
   Direct direct = Direct::kNot;
@@ -267,11 +262,11 @@ std::vector<Script> make_scripts(const Programs& programs, Random& random) {
       const bool waits = chance(random, 30);
       const bool is_deferrable = programs.direct == Direct::kNot ? chance(random, 70) : chance(random, 20);
       for (Script& script : scripts) {
-        const Call call{"t" + std::to_string(i), allreduce({i + 1}), is_deferrable};
+        const ScriptedCall call{"t" + std::to_string(i), allreduce({i + 1}), is_deferrable};
         if (is_like_all || !chance(random, 2)) script.emplace_back(call);
         if (waits != (!is_like_all && chance(random, 2))) script.emplace_back(Wait{});
         if (!is_like_all && chance(random, 1)) {
-          script.emplace_back(Call{"alone " + std::to_string(step * kNames + i), allreduce({2})});
+          script.emplace_back(ScriptedCall{"alone " + std::to_string(step * kNames + i), allreduce({2})});
         }
       }
     }
@@ -293,7 +288,7 @@ void perform_all(SimulatedWorld& world, Random& random) {
 }
 
 // How many standstills there were.
-std::size_t run(const Programs& programs, std::uint64_t n_seeds) {
+std::size_t run_programs(const Programs& programs, std::uint64_t n_seeds) {
   std::size_t n_found = 0;
   for (std::uint64_t seed = 1; seed <= repetitions(n_seeds); ++seed) {
     Random random(seed);
@@ -318,22 +313,23 @@ std::size_t run(const Programs& programs, std::uint64_t n_seeds) {
 }
 
 TEST(StandstillSchedules, FewRanks) {
-  for (const int n_ranks : {2, 3, 4, 7}) EXPECT_GT(run({.n_ranks = n_ranks}, 60), repetitions(20));
+  for (const int n_ranks : {2, 3, 4, 7}) EXPECT_GT(run_programs({.n_ranks = n_ranks}, 60), repetitions(20));
 }
 
 TEST(StandstillSchedules, WithGroups) {
-  for (const int n_ranks : {2, 3, 7}) EXPECT_GT(run({.n_ranks = n_ranks, .reports_groups = true}, 40), repetitions(10));
+  for (const int n_ranks : {2, 3, 7})
+    EXPECT_GT(run_programs({.n_ranks = n_ranks, .reports_groups = true}, 40), repetitions(10));
 }
 
 TEST(StandstillSchedules, RoundsInMemory) {
   for (const int n_ranks : {2, 3, 4}) {
-    EXPECT_GT(run({.n_ranks = n_ranks, .direct = Direct::kInMemory}, 60), repetitions(20));
+    EXPECT_GT(run_programs({.n_ranks = n_ranks, .direct = Direct::kInMemory}, 60), repetitions(20));
   }
 }
 
 TEST(StandstillSchedules, RoundsByMessages) {
   for (const int n_ranks : {2, 3, 4, 7}) {
-    EXPECT_GT(run({.n_ranks = n_ranks, .direct = Direct::kByMessages}, 60), repetitions(20));
+    EXPECT_GT(run_programs({.n_ranks = n_ranks, .direct = Direct::kByMessages}, 60), repetitions(20));
   }
 }
 
@@ -342,14 +338,14 @@ TEST(StandstillSchedules, WithRelays) {
        std::vector<std::array<int, 3>>{{3, 2, 0}, {4, 2, 0}, {7, 2, 1}}) {
     const Programs programs{
         .n_ranks = n_ranks, .reports_groups = true, .ranks_per_host = ranks_per_host, .fan_out = fan_out};
-    EXPECT_GT(run(programs, 40), repetitions(10));
+    EXPECT_GT(run_programs(programs, 40), repetitions(10));
   }
 }
 
 TEST(StandstillSchedules, Joining) {
   for (const int n_ranks : {2, 3, 7}) {
-    EXPECT_GT(run({.n_ranks = n_ranks, .join = true}, 60), repetitions(5));
-    EXPECT_GT(run({.n_ranks = n_ranks, .direct = Direct::kByMessages, .join = true}, 40), repetitions(5));
+    EXPECT_GT(run_programs({.n_ranks = n_ranks, .join = true}, 60), repetitions(5));
+    EXPECT_GT(run_programs({.n_ranks = n_ranks, .direct = Direct::kByMessages, .join = true}, 40), repetitions(5));
   }
 }
 

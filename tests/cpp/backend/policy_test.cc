@@ -23,7 +23,7 @@ HostCosts of_links(std::uint64_t one_way_ns) {
   return costs;
 }
 
-struct World {
+struct Hosts {
   int n_ranks;
   std::uint64_t one_way_ns;
   std::uint64_t n_hosts = static_cast<std::uint64_t>(n_ranks);
@@ -31,7 +31,7 @@ struct World {
 };
 
 // Of an allreduce of 16 MiB, where nothing was learned.
-std::size_t segment_of(std::string_view algorithm, const World& world) {
+std::size_t segment_of(std::string_view algorithm, const Hosts& world) {
   NativeOptions options;
   options.segment_bytes = world.prescribed;
   const auto n_ranks = static_cast<std::uint64_t>(world.n_ranks);

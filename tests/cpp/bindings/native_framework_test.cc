@@ -21,10 +21,10 @@ namespace {
 
 constexpr int kRanks = 2;
 constexpr int kChains = 60;
-constexpr int kLength = 3;  // calls in a chain, each of what the one before gave
+constexpr int kChainLength = 3;  // calls in a chain, each of what the one before gave
 constexpr int kThreads = 3;
 
-// Runs chains: tensor = sum over ranks of (tensor + 1), kLength times.
+// Runs chains: tensor = sum over ranks of (tensor + 1), kChainLength times.
 class Framework : public std::enable_shared_from_this<Framework> {
  public:
   Framework(ciranda_context* world, bool directly)
@@ -79,7 +79,7 @@ class Framework : public std::enable_shared_from_this<Framework> {
   void go_on(Node& node, bool is_well) {
     const float expected = static_cast<float>((2 << (node.place + 1)) - 2);  // x -> 2 (x + 1)
     for (const float value : node.values) n_wrong_ += is_well && value == expected ? 0 : 1;
-    if (node.place + 1 < kLength) return begin(node.chain, node.place + 1, std::move(node.values));
+    if (node.place + 1 < kChainLength) return begin(node.chain, node.place + 1, std::move(node.values));
     if (n_open_.fetch_sub(1) == 1) n_open_.notify_one();
   }
 

@@ -59,7 +59,7 @@ class RegionsTest : public ::testing::Test {
   std::vector<std::size_t> used_;
 };
 
-struct Case {
+struct SharedCase {
   std::vector<Plan> plans;                // by rank
   std::vector<Bytes> own;                 // memory of what is not in a region
   std::vector<Bytes> results;             // ... and for the results of what is staged
@@ -77,7 +77,7 @@ struct Case {
 class Cases : public RegionsTest {
  protected:
   // Pieces of whole elements, anywhere in memory; now and then the average is of some ranks only.
-  Case make(int n_ranks, std::mt19937_64& random, bool all_shared) {
+  SharedCase make(int n_ranks, std::mt19937_64& random, bool all_shared) {
     Plan common;
     common.collective = Collective::kAllreduce;
     common.dtype = random() % 2 == 0 ? DataType::kFloat32 : DataType::kBFloat16;
@@ -92,7 +92,7 @@ class Cases : public RegionsTest {
     const std::size_t count = std::accumulate(pieces.begin(), pieces.end(), std::size_t{0});
     common.n_bytes = count * element;
     const auto inputs = kernels::testing::make_inputs(common.dtype, static_cast<std::size_t>(n_ranks), count, random());
-    Case c;
+    SharedCase c;
     c.are_all_shared = !is_partial;
     for (int rank = 0; rank < n_ranks; ++rank) {
       const Bytes& input = inputs[static_cast<std::size_t>(rank)];
@@ -129,15 +129,15 @@ class Cases : public RegionsTest {
     for (int rank = 0; rank < n_ranks; ++rank) {
       std::fill_n(ranks.arena(0).slot(rank, 0), 2 * testing::kSlotBytes, kUntouched);
     }
-    std::vector<Case> cases;
+    std::vector<SharedCase> cases;
     for (int i = 0; i < 5; ++i) cases.push_back(make(n_ranks, random, all_shared));
-    for (const Case& c : cases) {
+    for (const SharedCase& c : cases) {
       for (int rank = 0; rank < n_ranks; ++rank) ranks.add(rank, two_shot(), c.plans[static_cast<std::size_t>(rank)]);
     }
     ASSERT_TRUE(ranks.run());
     for (int rank = 0; rank < n_ranks; ++rank) {
       std::uint64_t n_bytes_in_place = 0;
-      for (const Case& c : cases) {
+      for (const SharedCase& c : cases) {
         EXPECT_EQ(c.result(static_cast<std::size_t>(rank)), c.expected);
         if (c.are_all_shared) n_bytes_in_place += c.n_in_place[static_cast<std::size_t>(rank)];
       }

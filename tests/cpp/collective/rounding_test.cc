@@ -88,13 +88,13 @@ Plan plan_of(const Reduction& reduction, Bytes& values) {
   return plan;
 }
 
-struct Case {
+struct WorldCase {
   int n_ranks;
   std::size_t n_together;
   std::vector<const Algorithm*> algorithms;
 };
 
-class RoundingTest : public ::testing::TestWithParam<Case> {};
+class RoundingTest : public ::testing::TestWithParam<WorldCase> {};
 
 TEST_P(RoundingTest, IsTheSameByAnyAlgorithm) {
   const auto& [n_ranks, n_together, algorithms] = GetParam();
@@ -123,11 +123,11 @@ TEST_P(RoundingTest, IsTheSameByAnyAlgorithm) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RoundingTest,
-                         ::testing::Values(Case{2, 1, {&kOneShot, &kTwoShot}},
-                                           Case{3, 1, {&kOneShot, &kTwoShot, &kDoubling}},
-                                           Case{7, 1, {&kOneShot, &kTwoShot, &kDoubling}},
-                                           Case{4, kOnAHost, {&kOneShotOfHosts, &kByHosts, &kDoublingOfHosts}},
-                                           Case{6, kOnAHost, {&kOneShotOfHosts, &kByHosts, &kDoublingOfHosts}}),
+                         ::testing::Values(WorldCase{2, 1, {&kOneShot, &kTwoShot}},
+                                           WorldCase{3, 1, {&kOneShot, &kTwoShot, &kDoubling}},
+                                           WorldCase{7, 1, {&kOneShot, &kTwoShot, &kDoubling}},
+                                           WorldCase{4, kOnAHost, {&kOneShotOfHosts, &kByHosts, &kDoublingOfHosts}},
+                                           WorldCase{6, kOnAHost, {&kOneShotOfHosts, &kByHosts, &kDoublingOfHosts}}),
                          [](const auto& test) {
                            return std::to_string(test.param.n_ranks) +
                                   (test.param.n_together == 1 ? "ranks" : "ranksByHosts");

@@ -21,15 +21,15 @@ using testing::request;
 using testing::World;
 using testing::WorldOptions;
 
-constexpr std::int64_t kCount = 10'000;  // of 4 bytes
-constexpr std::size_t kBytes = kCount * sizeof(float);
+constexpr std::int64_t kTunedCount = 10'000;  // of 4 bytes
+constexpr std::size_t kTunedBytes = kTunedCount * sizeof(float);
 constexpr int kMostWays = 7;
 constexpr int kEnough =
     static_cast<int>(OnlineAutotuner::kFirstTrial + OnlineAutotuner::kTurns * OnlineAutotuner::kCallsATurn * kMostWays);
 
 // Whether a sum meets large values of the other sign early or late shows in every bit.
 std::vector<float> make_values(int rank) {
-  std::vector<float> values(kCount);
+  std::vector<float> values(kTunedCount);
   std::mt19937 random(static_cast<unsigned>(rank));
   std::uniform_real_distribution<float> small(-0.001F, 0.001F);
   for (float& value : values) value = random() % 3 == 0 ? (rank % 2 == 0 ? 0x1p40F : -0x1p40F) : small(random);
@@ -44,7 +44,7 @@ const std::vector<float>& values_of(int rank) {
 
 std::vector<float> sum(Engine& engine) {
   std::vector<float> values = values_of(engine.rank());
-  auto sum = request(Collective::kAllreduce, "x", DataType::kFloat32, {kCount}, values.data());
+  auto sum = request(Collective::kAllreduce, "x", DataType::kFloat32, {kTunedCount}, values.data());
   EXPECT_TRUE(engine.wait(submit_request(engine, std::move(sum))).ok());
   return values;
 }
@@ -56,7 +56,7 @@ void sum_many_times(Engine& engine) {
 }
 
 std::size_t n_tried(Engine& engine) {
-  const auto all = engine.candidates(Collective::kAllreduce, kBytes);
+  const auto all = engine.candidates(Collective::kAllreduce, kTunedBytes);
   return static_cast<std::size_t>(
       std::count_if(all.begin(), all.end(), [](const auto& each) { return each.taken_us; }));
 }
@@ -73,10 +73,10 @@ class AutotuneTest : public testing::WorldsTest {
 TEST_P(AutotuneTest, AllRanksTryTheSameAndGoOnWithTheSame) {
   World world(size(), options());
   world.run(sum_many_times);
-  const auto expected = world.engine(0).candidates(Collective::kAllreduce, kBytes);
+  const auto expected = world.engine(0).candidates(Collective::kAllreduce, kTunedBytes);
   EXPECT_GE(n_tried(world.engine(0)), 2U);
   for (int rank = 1; rank < size(); ++rank) {
-    const auto found = world.engine(rank).candidates(Collective::kAllreduce, kBytes);
+    const auto found = world.engine(rank).candidates(Collective::kAllreduce, kTunedBytes);
     ASSERT_EQ(found.size(), expected.size());
     for (std::size_t i = 0; i < found.size(); ++i) {
       EXPECT_EQ(found[i].taken_us, expected[i].taken_us) << found[i].name;

@@ -46,7 +46,7 @@ struct Pending {
 double value_of(int rank, std::int64_t i, int step) { return (rank + 1) * 3 + static_cast<double>(i % 7) + step % 5; }
 
 // Rank r gives r rows more to an allgather.
-std::int64_t count_of(const Wanted& terms, int rank) {
+std::int64_t count_on(const Wanted& terms, int rank) {
   return terms.count + (terms.collective == Collective::kAllgather ? rank : 0);
 }
 
@@ -54,7 +54,7 @@ std::vector<double> expected_of(const Wanted& terms, int n_ranks, int step) {
   std::vector<double> result;
   if (terms.collective == Collective::kAllgather) {
     for (int from = 0; from < n_ranks; ++from) {
-      for (std::int64_t i = 0; i < count_of(terms, from); ++i) result.push_back(value_of(from, i, step));
+      for (std::int64_t i = 0; i < count_on(terms, from); ++i) result.push_back(value_of(from, i, step));
     }
     return result;
   }
@@ -80,7 +80,7 @@ Wanted choose(std::mt19937& alike) {
 
 void make_call(Engine& engine, const Wanted& terms, int step, std::mt19937& own, Pending& pending) {
   const int rank = engine.rank();
-  const std::int64_t count = count_of(terms, rank);
+  const std::int64_t count = count_on(terms, rank);
   for (std::int64_t i = 0; i < count; ++i) pending.input.push_back(value_of(rank, i, step));
   pending.expected = expected_of(terms, engine.size(), step);
   testing::CallOfOne call({.collective = terms.collective}, terms.name, DataType::kFloat64);

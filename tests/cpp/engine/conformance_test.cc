@@ -201,7 +201,7 @@ TEST_P(GroupConformanceTest, Barrier) {
   }
 }
 
-struct Group {
+struct GroupOfTensors {
   Request request;
   std::vector<Operand> operands;
 };
@@ -218,8 +218,8 @@ std::vector<std::vector<Bytes>> group_inputs(int size, Collective collective) {
   return tensors;
 }
 
-Group make_group(Collective collective, int rank, const std::vector<std::vector<Bytes>>& tensors) {
-  Group group;
+GroupOfTensors make_group(Collective collective, int rank, const std::vector<std::vector<Bytes>>& tensors) {
+  GroupOfTensors group;
   group.request.name = "group";
   group.request.signature.collective = collective;
   group.operands.reserve(tensors.size());
@@ -242,7 +242,7 @@ TEST_P(GroupConformanceTest, AllreduceOfEveryTypeAtOnce) {
   const auto tensors = group_inputs(size(), Collective::kAllreduce);
   for (const Layout layout : kLayouts) {
     worlds_[layout].run([&](Engine& engine) {
-      Group group = make_group(Collective::kAllreduce, engine.rank(), tensors);
+      GroupOfTensors group = make_group(Collective::kAllreduce, engine.rank(), tensors);
       const std::vector<TensorSignature> signatures = group.request.signature.tensors;
       const Status status = engine.wait(submit(engine, std::move(group.request)));
       ASSERT_TRUE(status.ok()) << status.message();
@@ -260,7 +260,7 @@ TEST_P(GroupConformanceTest, BroadcastOfEveryTypeAtOnce) {
   for (const Layout layout : kLayouts) {
     worlds_[layout].run([&](Engine& engine) {
       const int root = size() - 1;
-      Group group = make_group(Collective::kBroadcast, engine.rank(), tensors);
+      GroupOfTensors group = make_group(Collective::kBroadcast, engine.rank(), tensors);
       group.request.signature.root = root;
       const Status status = engine.wait(submit(engine, std::move(group.request)));
       ASSERT_TRUE(status.ok()) << status.message();
@@ -276,7 +276,7 @@ TEST_P(GroupConformanceTest, AllgatherOfEveryTypeAtOnce) {
   const auto tensors = group_inputs(size(), Collective::kAllgather);
   for (const Layout layout : kLayouts) {
     worlds_[layout].run([&](Engine& engine) {
-      Group group = make_group(Collective::kAllgather, engine.rank(), tensors);
+      GroupOfTensors group = make_group(Collective::kAllgather, engine.rank(), tensors);
       for (TensorMemory& memory : group.request.memory) memory.output = nullptr;
       auto operation = submit(engine, std::move(group.request));
       ASSERT_TRUE(engine.wait(operation).ok());

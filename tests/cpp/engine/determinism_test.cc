@@ -49,7 +49,7 @@ struct ScopedStagingCopy {
 };
 
 // One tensor: what every rank contributes, and what is done with it.
-struct Tensor {
+struct DrawnTensor {
   DataType dtype;
   std::size_t count;
   ReduceOp op;
@@ -78,12 +78,12 @@ Bytes cancelling_values(DataType dtype, std::size_t count, unsigned seed) {
   return bytes;
 }
 
-std::vector<Tensor> make_tensors(int size) {
-  std::vector<Tensor> tensors;
+std::vector<DrawnTensor> make_tensors(int size) {
+  std::vector<DrawnTensor> tensors;
   for (const DataType dtype : kTypes) {
     for (std::size_t i = 0; i < kCounts.size(); ++i) {
       const ReduceOp op = i % 3 == 2 ? ReduceOp::kAverage : ReduceOp::kSum;
-      Tensor tensor{dtype, kCounts[i], op, i % 5 == 4 ? 0.3 : 1.0, {}};
+      DrawnTensor tensor{dtype, kCounts[i], op, i % 5 == 4 ? 0.3 : 1.0, {}};
       for (int rank = 0; rank < size; ++rank) {
         tensor.inputs.push_back(cancelling_values(dtype, kCounts[i], static_cast<unsigned>(rank)));
       }
@@ -109,7 +109,7 @@ struct Manner {
 };
 
 // The hash of all results of one rank, in the order of the tensors.
-std::uint64_t reduce_all(Engine& engine, const std::vector<Tensor>& tensors, const Manner& manner) {
+std::uint64_t reduce_all(Engine& engine, const std::vector<DrawnTensor>& tensors, const Manner& manner) {
   std::vector<std::size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   // One by one, ranks must agree on the order. In flight together they need not.
@@ -118,7 +118,7 @@ std::uint64_t reduce_all(Engine& engine, const std::vector<Tensor>& tensors, con
   std::vector<Bytes> results(tensors.size());
   std::vector<Engine::OperationPtr> operations;
   for (const std::size_t i : order) {
-    const Tensor& tensor = tensors[i];
+    const DrawnTensor& tensor = tensors[i];
     results[i] = tensor.inputs[static_cast<std::size_t>(engine.rank())];
     Request r = request(Collective::kAllreduce, "t" + std::to_string(i), tensor.dtype,
                         {static_cast<std::int64_t>(tensor.count)}, results[i].data());
@@ -138,9 +138,9 @@ std::uint64_t reduce_all(Engine& engine, const std::vector<Tensor>& tensors, con
 }
 
 // What the specification says, in rank order.
-std::uint64_t expected_hash(const std::vector<Tensor>& tensors, int size, bool rotated = false) {
+std::uint64_t expected_hash(const std::vector<DrawnTensor>& tensors, int size, bool rotated = false) {
   Hash hash;
-  for (const Tensor& tensor : tensors) {
+  for (const DrawnTensor& tensor : tensors) {
     auto inputs = tensor.inputs;
     if (rotated) std::rotate(inputs.begin(), inputs.begin() + 1, inputs.end());
     hash.add(kernels::testing::expected({tensor.dtype, tensor.op, tensor.prescale, 1, size}, inputs, tensor.count));
@@ -175,7 +175,7 @@ class DeterminismTest : public testing::WorldsTest {
 };
 
 TEST_P(DeterminismTest, TheBitsAreTheSameOnAllRanksAndInAllSettings) {
-  const std::vector<Tensor> tensors = make_tensors(size());
+  const std::vector<DrawnTensor> tensors = make_tensors(size());
   const std::uint64_t expected = expected_hash(tensors, size());
   for (const WorldOptions& options : variants()) {
     World world(size(), options);
@@ -203,7 +203,7 @@ TEST_P(DeterminismTest, TheBitsAreTheSameOnAllRanksAndInAllSettings) {
 // notice.
 TEST_P(DeterminismTest, AnotherOrderOfRanksWouldShow) {
   if (size() < 3) GTEST_SKIP() << "a sum of two is the same either way";
-  for (const Tensor& tensor : make_tensors(size())) {
+  for (const DrawnTensor& tensor : make_tensors(size())) {
     if (tensor.count < 100) continue;
     EXPECT_NE(expected_hash({tensor}, size()), expected_hash({tensor}, size(), true))
         << to_string(tensor.dtype) << " " << tensor.count;

@@ -43,9 +43,9 @@ using testing::WorldOptions;
 using Values = std::vector<std::int64_t>;
 
 // A tensor of some integers, at home.
-class Tensor {
+class DeviceTensor {
  public:
-  explicit Tensor(const Values& values)
+  explicit DeviceTensor(const Values& values)
       : n_(values.size()), memory_(std::as_bytes(std::span(values)), Guarded::kAligned) {}
 
   Request sum(const std::string& name) {
@@ -85,7 +85,7 @@ Status make(Engine& engine, Request request) { return engine.wait(submit_request
 TEST(DevicesDeathTest, TheHostCannotReadTheirMemory) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const AtHome at(paged_home(0));
-  Tensor tensor({1});
+  DeviceTensor tensor({1});
   EXPECT_DEATH(std::printf("%lld", static_cast<long long>(*reinterpret_cast<volatile std::int64_t*>(
                                        tensor.sum("").memory.front().output))),
                "");
@@ -97,7 +97,7 @@ TEST(DevicesDeathTest, ATensorThatIsTakenForTheHostsEndsTheProcess) {
   const auto lie = [] {
     World world(2, on(Homes::kPaged));
     world.run([](Engine& engine) {
-      Tensor tensor({1});
+      DeviceTensor tensor({1});
       Request r = tensor.sum("lie");
       r.memory.front().place = {};
       (void)make(engine, std::move(r));
@@ -111,7 +111,7 @@ TEST(DevicesDeathTest, ATensorThatIsTakenForTheHostsEndsTheProcess) {
 TEST(DevicesTest, ACallOnSeveralDevicesIsRefusedAndTheTensorNamed) {
   World world(1, on(Homes::kPaged));
   world.run([](Engine& engine) {
-    Tensor tensor({1});
+    DeviceTensor tensor({1});
     Request r = tensor.sum("mixed");
     for (const Place& place : {home().place, Place{}, Place{DeviceType{200}, 1, nullptr}}) {
       r.signature.tensors.push_back(r.signature.tensors.front());
@@ -131,7 +131,7 @@ TEST(DevicesTest, ACallOnSeveralDevicesIsRefusedAndTheTensorNamed) {
 TEST(DevicesTest, WhatHasNoBackendIsRefused) {
   World world(1, on(Homes::kPaged));
   world.run([](Engine& engine) {
-    Tensor tensor({1});
+    DeviceTensor tensor({1});
     Request r = tensor.sum("x");
     r.memory.front().place.type = DeviceType{77};
     const Status status = make(engine, std::move(r));
@@ -152,7 +152,7 @@ TEST(DevicesTest, ACallReadsWhatItsQueueHasMadeBeforeAndHoldsUpNobodyMeanwhile) 
   options.config.num_lanes = 2;  // from the start: lane 0 makes no other while it waits
   World world(2, options);
   world.run([&](Engine& engine) {
-    Tensor tensor({0});
+    DeviceTensor tensor({0});
     queue().launch([&, to = tensor.in_kernel()] {
       may_end.wait();
       *to = engine.rank() + 1;
@@ -177,7 +177,7 @@ TEST(DevicesTest, ACallIsCompleteOnceItsResultIsInTheQueue) {
   const Watchdog watchdog("a queue that stands still");
   World world(2, on(Homes::kPaged));
   world.run([&](Engine& engine) {
-    Tensor tensor({engine.rank() + 1});
+    DeviceTensor tensor({engine.rank() + 1});
     std::latch may_begin(1);
     std::latch may_go_on(1);
     std::latch has_come(1);
@@ -201,7 +201,7 @@ TEST(DevicesTest, ACallIsCompleteOnceItsResultIsInTheQueue) {
 TEST(DevicesTest, CallsOfAQueueFollowEachOther) {
   World world(2, on(Homes::kPaged));
   world.run([](Engine& engine) {
-    Tensor tensor({1});
+    DeviceTensor tensor({1});
     for (int i = 0; i < 20; ++i) {
       ASSERT_TRUE(make(engine, tensor.sum("x" + std::to_string(i % 3))).ok());
       queue().launch([to = tensor.in_kernel()] { *to += 1; });
@@ -219,7 +219,7 @@ TEST(DevicesTest, AQueueWakesWhoeverWaitsForIt) {
   options.config.spin_microseconds = 0;
   World world(2, options);
   world.run([](Engine& engine) {
-    Tensor tensor({1});
+    DeviceTensor tensor({1});
     for (int i = 0; i < 20; ++i) {
       queue().launch([] {
         const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1);
@@ -237,7 +237,7 @@ TEST(DevicesTest, CallsAreCompletedInTheOrderOfTheirQueue) {
   World world(2, on(Homes::kPaged));
   world.run([](Engine& engine) {
     constexpr std::size_t kCalls = 30;
-    std::vector<Tensor> tensors;
+    std::vector<DeviceTensor> tensors;
     for (std::size_t i = 0; i < kCalls; ++i) tensors.emplace_back(Values(1 + i % 7 * 1000));
     std::latch may_begin(1);
     queue().launch([&] { may_begin.wait(); });
@@ -280,7 +280,7 @@ TEST_P(DevicesInWorlds, CallsOfOneNameAreNowOnTheDeviceAndNowInHostMemory) {
     for (int i = 0; i < 60; ++i) {
       const bool is_at_home = (i / 4 + engine.rank() * (i / 20)) % 2 == 1;  // all the same for a while
       const AtHome at(is_at_home ? own : Home{});
-      Tensor tensor({i, engine.rank()});
+      DeviceTensor tensor({i, engine.rank()});
       const Shape shape{2};
       const Values expected{kSize * i, 3};
       const std::string name = i % 7 == 0 ? "y" : "x";
@@ -309,11 +309,11 @@ TEST_P(DevicesInWorlds, CallsThatTravelTogetherLieInSeveralPlaces) {
   world.run([](Engine& engine) {
     const Home own = home();
     for (int round = 0; round < 3; ++round) {
-      std::vector<std::pair<Home, Tensor>> tensors;
+      std::vector<std::pair<Home, DeviceTensor>> tensors;
       for (int i = 0; i < 40; ++i) {
         const Home where = (i + engine.rank()) % 3 == 0 ? Home{} : own;
         const AtHome at(where);
-        tensors.emplace_back(where, Tensor(Values(static_cast<std::size_t>(1 + i * 17), i)));
+        tensors.emplace_back(where, DeviceTensor(Values(static_cast<std::size_t>(1 + i * 17), i)));
       }
       std::vector<Engine::OperationPtr> operations;
       for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -367,11 +367,11 @@ TEST_P(DevicesInWorlds, GoOnWhileARankHasJoined) {
   world.run([](Engine& engine) {
     for (int round = 0; round < 3; ++round) {
       for (int i = 0; i < 3 + (engine.rank() + round) % kSize; ++i) {
-        Tensor sum({1, 1});
+        DeviceTensor sum({1, 1});
         ASSERT_TRUE(make(engine, sum.sum("sum" + std::to_string(i))).ok());
         const auto n_present = static_cast<std::int64_t>(std::min(kSize, kSize + 2 - std::max(i, 2)));
         EXPECT_EQ(sum.values(), Values(2, n_present));
-        Tensor rows({engine.rank()});
+        DeviceTensor rows({engine.rank()});
         Request gather = rows.sum("rows" + std::to_string(i));
         gather.signature.collective = Collective::kAllgather;
         gather.memory.front().output = nullptr;
@@ -401,7 +401,7 @@ TEST(DevicesTest, ADeviceThatFailsBreaksTheWorldWithItsReason) {
   const Watchdog watchdog("a copy that fails");
   World world(2, on(Homes::kMixed));
   world.run([](Engine& engine) {
-    Tensor tensor({1});
+    DeviceTensor tensor({1});
     if (engine.rank() == 0) paged_device().fail_fetches(true);
     const Status status = make(engine, tensor.sum("x"));
     EXPECT_NE(status.message().find("the copy of 8 bytes failed"), std::string::npos) << status.message();
@@ -414,7 +414,7 @@ TEST(DevicesTest, AWorldEndsWhileAQueueStandsStill) {
   const Watchdog watchdog("the end");
   const AtHome at(paged_home(0));
   std::latch may_end(1);
-  Tensor tensor({1});
+  DeviceTensor tensor({1});
   {
     World world(1, on(Homes::kPaged));
     queue().launch([&] { may_end.wait(); });

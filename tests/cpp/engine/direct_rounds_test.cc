@@ -32,7 +32,7 @@ using testing::Watchdog;
 using testing::World;
 using testing::WorldOptions;
 
-class DirectRounds : public ::testing::TestWithParam<Direct> {
+class DirectRoundsTest : public ::testing::TestWithParam<Direct> {
  protected:
   static bool is_in_memory() { return GetParam() == Direct::kInMemory; }
   static WorldOptions options() { return is_in_memory() ? patient() : options_for(Layout::kChannels, 0); }
@@ -61,7 +61,7 @@ class DirectRounds : public ::testing::TestWithParam<Direct> {
   }
 };
 
-TEST_P(DirectRounds, TakePlaceFromTheSecondCallOn) {
+TEST_P(DirectRoundsTest, TakePlaceFromTheSecondCallOn) {
   for (const int n_ranks : {2, 3, 4, 7}) {
     const Watchdog watchdog("direct rounds");
     World world(n_ranks, options());
@@ -75,20 +75,20 @@ TEST_P(DirectRounds, TakePlaceFromTheSecondCallOn) {
   }
 }
 
-TEST_P(DirectRounds, AreNotForWhatIsLargeOrIsNotWaitedFor) {
+TEST_P(DirectRoundsTest, AreNotForWhatIsLargeOrIsNotWaitedFor) {
   const std::size_t most_bytes = is_in_memory() ? 16 << 10 : AgreementLimits{}.message_bytes / 3;
   expect_none(options(), most_bytes / sizeof(float) + 1, true);
   expect_none(options(), 3, false);
 }
 
-TEST_P(DirectRounds, CanBeTurnedOff) {
+TEST_P(DirectRoundsTest, CanBeTurnedOff) {
   WorldOptions off = options();
   off.config.direct_rounds = false;
   expect_none(off, 3, true);
 }
 
 // The lowest rank says so, whatever others say.
-TEST_P(DirectRounds, AreForAsMuchAsIsSet) {
+TEST_P(DirectRoundsTest, AreForAsMuchAsIsSet) {
   for (const int n_ranks : {2, 3}) {
     const Watchdog watchdog("as much as is set");
     World world(n_ranks, [n_ranks](int rank) {
@@ -112,7 +112,7 @@ TEST_P(DirectRounds, AreForAsMuchAsIsSet) {
 }
 
 // Each rank decides for itself how it calls, and how long its tensor is; calls of several threads come to rounds.
-TEST_P(DirectRounds, MixWithOtherCalls) {
+TEST_P(DirectRoundsTest, MixWithOtherCalls) {
   for (const int n_ranks : {2, 3}) {
     const Watchdog watchdog("mixed calls");
     World world(n_ranks, options_for(is_in_memory() ? Layout::kArena : Layout::kChannels, 0));
@@ -136,7 +136,7 @@ TEST_P(DirectRounds, MixWithOtherCalls) {
 }
 
 // One rank changes its mind when the others rely on what was agreed.
-TEST_P(DirectRounds, ADifferenceIsAnErrorOnAllRanks) {
+TEST_P(DirectRoundsTest, ADifferenceIsAnErrorOnAllRanks) {
   const Watchdog watchdog("a difference");
   World world(3, options());
   world.run([](Engine& engine) {
@@ -150,7 +150,7 @@ TEST_P(DirectRounds, ADifferenceIsAnErrorOnAllRanks) {
 }
 
 // What one that leaves has taken part in is done for all; no call after that is, and nobody waits for it.
-TEST_P(DirectRounds, EndWhenARankLeaves) {
+TEST_P(DirectRoundsTest, EndWhenARankLeaves) {
   for (int leaver = 0; leaver < 3; ++leaver) {
     for (int n_calls = 1; n_calls < 4; ++n_calls) {
       const Watchdog watchdog("rank " + std::to_string(leaver) + " leaves");
@@ -170,7 +170,7 @@ TEST_P(DirectRounds, EndWhenARankLeaves) {
 }
 
 // Whoever gives up a wait does not take the call back: it is done when the others come.
-TEST_P(DirectRounds, AnInterruptedWaitLeavesTheCallToTheEngine) {
+TEST_P(DirectRoundsTest, AnInterruptedWaitLeavesTheCallToTheEngine) {
   const Watchdog watchdog("an interrupted wait");
   World world(2, options_for(is_in_memory() ? Layout::kArena : Layout::kChannels, 0));
   std::latch has_given_up(1);
@@ -193,7 +193,7 @@ TEST_P(DirectRounds, AnInterruptedWaitLeavesTheCallToTheEngine) {
 }
 
 // The first call may be done before the second is made; whatever becomes of the two is the same on all ranks.
-TEST_P(DirectRounds, ADuplicateIsAnErrorOnAllRanks) {
+TEST_P(DirectRoundsTest, ADuplicateIsAnErrorOnAllRanks) {
   const Watchdog watchdog("a duplicate");
   World world(3, options_for(is_in_memory() ? Layout::kArena : Layout::kChannels, 0));
   for (int round = 0; round < 20; ++round) {
@@ -218,9 +218,11 @@ TEST_P(DirectRounds, ADuplicateIsAnErrorOnAllRanks) {
   }
 }
 
-TEST_P(DirectRounds, AreRememberedWhenARankIsMissed) { expect_that_the_last_call_is_told_of_a_missed_rank(options()); }
+TEST_P(DirectRoundsTest, AreRememberedWhenARankIsMissed) {
+  expect_that_the_last_call_is_told_of_a_missed_rank(options());
+}
 
-INSTANTIATE_TEST_SUITE_P(Kinds, DirectRounds, ::testing::Values(Direct::kInMemory, Direct::kByMessages),
+INSTANTIATE_TEST_SUITE_P(Kinds, DirectRoundsTest, ::testing::Values(Direct::kInMemory, Direct::kByMessages),
                          [](const auto& kind) {
                            return std::string(kind.param == Direct::kInMemory ? "InMemory" : "ByMessages");
                          });

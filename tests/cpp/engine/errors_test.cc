@@ -21,8 +21,8 @@ using testing::request;
 using testing::Watchdog;
 using testing::World;
 
-// Memory large enough for every request of these tests.
-struct Memory {
+// Tensors large enough for every request of these tests.
+struct Tensors {
   std::array<std::array<double, 16>, 3> tensors{};
 
   Request one(Collective collective, const std::string& name) {
@@ -48,12 +48,12 @@ struct Memory {
 
 struct Mismatch {
   std::string label;
-  std::function<Request(Memory&)> common;
+  std::function<Request(Tensors&)> common;
   std::function<void(Request&)> change;  // what the odd rank does otherwise
   std::vector<std::string> property;     // all of these, the values included, must be in the text
 };
 
-Request allreduce(Memory& memory) { return memory.one(Collective::kAllreduce, "tensor"); }
+Request allreduce(Tensors& memory) { return memory.one(Collective::kAllreduce, "tensor"); }
 
 const std::vector<Mismatch>& mismatches() {
   static const std::vector<Mismatch> table{
@@ -72,7 +72,7 @@ const std::vector<Mismatch>& mismatches() {
       {"Prescale", allreduce, [](Request& r) { r.signature.prescale = 0.5; }, {"prescale_factor", "(1", "(0.5"}},
       {"Postscale", allreduce, [](Request& r) { r.signature.postscale = 2.5; }, {"postscale_factor", "2.5)", "1"}},
       {"TinyFactors",
-       [](Memory& memory) {
+       [](Tensors& memory) {
          Request r = allreduce(memory);
          r.signature.prescale = 1e-9;
          return r;
@@ -92,32 +92,32 @@ const std::vector<Mismatch>& mismatches() {
        },
        {"collective", "allreduce", "barrier"}},
       {"Root",
-       [](Memory& memory) { return memory.one(Collective::kBroadcast, "tensor"); },
+       [](Tensors& memory) { return memory.one(Collective::kBroadcast, "tensor"); },
        [](Request& r) { r.signature.root = 1; },
        {"root_rank", "0 on", "1 on"}},
       {"BroadcastShape",
-       [](Memory& memory) { return memory.one(Collective::kBroadcast, "tensor"); },
+       [](Tensors& memory) { return memory.one(Collective::kBroadcast, "tensor"); },
        [](Request& r) { r.signature.tensors[0].shape = {2}; },
        {"shape", "[2, 3]", "[2]"}},
       {"GatherSecondDimension",
-       [](Memory& memory) { return memory.one(Collective::kAllgather, "tensor"); },
+       [](Tensors& memory) { return memory.one(Collective::kAllgather, "tensor"); },
        [](Request& r) {
          r.signature.tensors[0].shape = {2, 4};
        },
        {"shape", "[2, 3]", "[2, 4]", "first dimension"}},
       {"NumberOfTensors",
-       [](Memory& memory) { return memory.group("tensor"); },
+       [](Tensors& memory) { return memory.group("tensor"); },
        [](Request& r) {
          r.signature.tensors.pop_back();
          r.memory.pop_back();
        },
        {"number of tensors", "3 on", "2 on"}},
       {"DtypeInGroup",
-       [](Memory& memory) { return memory.group("tensor"); },
+       [](Tensors& memory) { return memory.group("tensor"); },
        [](Request& r) { r.signature.tensors[1].dtype = DataType::kUInt64; },
        {"dtype", "tensor 1", "int64", "uint64"}},
       {"ShapeInGroup",
-       [](Memory& memory) { return memory.group("tensor"); },
+       [](Tensors& memory) { return memory.group("tensor"); },
        [](Request& r) { r.signature.tensors[2].shape = {5}; },
        {"shape", "tensor 2", "[4]", "[5]"}},
   };
@@ -148,7 +148,7 @@ TEST_P(MismatchTest, IsToldToEveryRankAlikeAndTheEngineGoesOn) {
     const int odd = round / 2;
     std::vector<std::string> texts(static_cast<std::size_t>(size()));
     world.run([&](Engine& engine) {
-      Memory memory;
+      Tensors memory;
       if (round % 2 == 1) {
         const Status status = engine.wait(submit_request(engine, mismatch().common(memory)));
         ASSERT_TRUE(status.ok()) << status.message();
@@ -159,7 +159,7 @@ TEST_P(MismatchTest, IsToldToEveryRankAlikeAndTheEngineGoesOn) {
       const Status status = engine.wait(submit_request(engine, std::move(wrong)));
       EXPECT_EQ(status.kind(), ErrorKind::kMismatch);
       texts[static_cast<std::size_t>(engine.rank())] = status.message();
-      EXPECT_EQ(memory.tensors, Memory{}.tensors) << "a tensor was touched though the request failed";
+      EXPECT_EQ(memory.tensors, Tensors{}.tensors) << "a tensor was touched though the request failed";
       ASSERT_TRUE(engine.wait(submit_request(engine, memory.one(Collective::kBarrier, "barrier"))).ok());
       const Status again = engine.wait(submit_request(engine, mismatch().common(memory)));
       EXPECT_TRUE(again.ok()) << again.message();
@@ -184,7 +184,7 @@ TEST_P(ErrorsTest, MismatchLeavesOtherNamesAlone) {
   const Watchdog watchdog("mismatch among others");
   World world(size(), options());
   world.run([&](Engine& engine) {
-    Memory memory;
+    Tensors memory;
     std::array<float, 3> values{1, 1, 1};
     auto before =
         submit_request(engine, request(Collective::kAllreduce, "before", DataType::kFloat32, {1}, &values[0]));
@@ -209,7 +209,7 @@ TEST_P(ErrorsTest, ADuplicateFailsAtOnceHereAndOnAllOthers) {
       std::latch others_have_submitted(size() > 2 ? size() - 2 : 0);
       const int last = culprit == 0 ? 1 : 0;  // keeps the name pending until the culprit has used it twice
       world.run([&](Engine& engine) {
-        Memory memory;
+        Tensors memory;
         const auto submit = [&] { return submit_request(engine, memory.one(Collective::kAllreduce, "twice")); };
         Status status;
         if (engine.rank() == culprit) {
@@ -247,7 +247,7 @@ TEST_P(ErrorsTest, ADuplicateOnEveryRankFailsOnEveryRank) {
   World world(size(), options());
   std::latch all_but_first(size() - 1);
   world.run([&](Engine& engine) {
-    Memory memory;
+    Tensors memory;
     // Nothing can succeed before rank 0 submits, and it does so when all others have been refused.
     if (engine.rank() == 0) all_but_first.wait();
     auto first = submit_request(engine, memory.one(Collective::kAllreduce, "twice"));
@@ -268,7 +268,7 @@ TEST_P(ErrorsTest, NamesMayBeOfAnyLength) {
     std::string characters;
     for (int i = 0; i < 1000; ++i) characters += "\xc3\xb6";
     std::vector<Engine::OperationPtr> operations;
-    std::array<Memory, 4> memory;
+    std::array<Tensors, 4> memory;
     const std::vector<std::string> names{beginning + "1", beginning + "2", characters, characters + "."};
     for (int step = 0; step < 2; ++step) {
       for (std::size_t i = 0; i < names.size(); ++i) {
@@ -341,7 +341,7 @@ TEST_P(ErrorsTest, AnInvalidCallFailsAtOnceAndIsSeenByNobodyElse) {
   const Watchdog watchdog("invalid calls");
   World world(size(), options());
   world.run([&](Engine& engine) {
-    Memory memory;
+    Tensors memory;
     if (engine.rank() == 0) {
       for (const auto& [part, change] : wrongs) {
         Request r = memory.one(Collective::kAllreduce, "x");

@@ -25,9 +25,9 @@ using testing::Watchdog;
 using testing::World;
 using testing::WorldOptions;
 
-constexpr int kSteps = 4;
+constexpr int kFaultSteps = 4;
 constexpr int kNever = std::numeric_limits<int>::max();
-constexpr std::array<std::int64_t, 6> kCounts{1, 700, 3000, 5, 20'000, 0};
+constexpr std::array<std::int64_t, 6> kFaultCounts{1, 700, 3000, 5, 20'000, 0};
 
 // Small slots and rings, so that there are many moments at which somebody can be lost.
 WorldOptions small_options(Layout layout, int size) {
@@ -47,7 +47,7 @@ class Step {
   // `on_done` is called when the third request completes, on whatever thread that happens: in the middle of it, if
   // `directly`.
   void submit(const std::function<void()>& on_done, bool directly) {
-    for (const std::int64_t count : kCounts) {
+    for (const std::int64_t count : kFaultCounts) {
       tensors_.emplace_back(static_cast<std::size_t>(count), engine_.rank() + 1 + step_);
       auto r = request(Collective::kAllreduce, "t" + std::to_string(tensors_.size()), DataType::kInt32, {count},
                        tensors_.back().data());
@@ -82,9 +82,9 @@ class Step {
  private:
   void check(std::size_t i) const {
     const int n = engine_.size();
-    if (i < kCounts.size()) {
+    if (i < kFaultCounts.size()) {
       for (const std::int32_t value : tensors_[i]) ASSERT_EQ(value, n * (n + 1) / 2 + n * step_) << i;
-    } else if (i == kCounts.size()) {
+    } else if (i == kFaultCounts.size()) {
       for (const std::int32_t value : tensors_[i]) ASSERT_EQ(value, root_);
     } else {
       const OutputBuffer& output = operations_[i]->outputs().front();
@@ -109,7 +109,7 @@ constexpr int kNumMoments = 4;
 // Runs the steps of one rank; calls `strike` at the step and moment asked for. Returns the first failure.
 Status run_steps(Engine& engine, int strike_step, Moment strike_moment, const std::function<void()>& strike,
                  bool directly = true) {
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kFaultSteps; ++step) {
     // By value: a callback may come after this function has returned its first failure.
     const auto at = [step, strike_step, strike_moment, strike](Moment moment) {
       if (step == strike_step && moment == strike_moment) strike();
@@ -143,7 +143,7 @@ TEST_P(FaultsTest, DeathAtAnyMomentIsNamedToEverySurvivor) {
     const Watchdog watchdog("death, seed " + std::to_string(seed));
     std::mt19937 random(seed);
     const auto dying = static_cast<int>(random() % static_cast<unsigned>(size()));
-    const auto step = static_cast<int>(random() % kSteps);
+    const auto step = static_cast<int>(random() % kFaultSteps);
     const auto moment = static_cast<Moment>(random() % kNumMoments);
     // Somebody else may be the one at whose moment it happens: kill() is not the victim's doing.
     const auto striker = static_cast<int>(random() % static_cast<unsigned>(size()));
@@ -227,7 +227,7 @@ TEST_P(FaultsTest, TwoDeathsAtOnceFailEverything) {
     const auto moment = static_cast<Moment>(seed % kNumMoments);
     world.run([&](Engine& engine) {
       const bool dies = engine.rank() < 2;
-      const int step = static_cast<int>(seed) % kSteps;
+      const int step = static_cast<int>(seed) % kFaultSteps;
       const Status status =
           run_steps(engine, dies ? step : kNever, moment, [&] { world.fabric().kill(engine.rank()); });
       EXPECT_EQ(submit_one_more(engine).kind(), ErrorKind::kRanksLost);
@@ -244,7 +244,7 @@ TEST_P(FaultsTest, CleanLeaveAtAnyMomentIsNamedToAllOthers) {
     const Watchdog watchdog("leave, seed " + std::to_string(seed));
     std::mt19937 random(seed);
     const auto leaver = static_cast<int>(random() % static_cast<unsigned>(size()));
-    const auto step = static_cast<int>(random() % kSteps);
+    const auto step = static_cast<int>(random() % kFaultSteps);
     auto moment = static_cast<Moment>(random() % kNumMoments);
     if (moment == Moment::kInCallback) moment = Moment::kAfterSubmit;  // a callback that shuts down may come too late
     World world(size(), options());
@@ -270,7 +270,7 @@ TEST_P(FaultsTest, AllLeaveAtDifferentMoments) {
     World world(size(), options());
     world.run([&](Engine& engine) {
       std::mt19937 random(seed * 100 + static_cast<unsigned>(engine.rank()));
-      const auto step = static_cast<int>(random() % kSteps);
+      const auto step = static_cast<int>(random() % kFaultSteps);
       const auto moment = static_cast<Moment>(random() % kNumMoments);
       const auto leave = [&engine] { engine.shutdown(); };
       const Status status = run_steps(engine, step, moment, leave, false);

@@ -27,20 +27,20 @@ using testing::World;
 using Bytes = std::vector<std::byte>;
 using Values = std::vector<std::int64_t>;
 
-constexpr std::int64_t kWidth = 3;
+constexpr std::int64_t kGroupWidth = 3;
 
-struct Tensor {
+struct GroupTensor {
   DataType dtype;
   std::int64_t n_rows;
   Values values_of(int rank, int step) const {
-    Values values(static_cast<std::size_t>(n_rows * kWidth));
+    Values values(static_cast<std::size_t>(n_rows * kGroupWidth));
     for (std::size_t i = 0; i < values.size(); ++i) {
       values[i] = static_cast<std::int64_t>(i % 97) + 100 * rank + 7 * (step % 13);
     }
     return values;
   }
 };
-using Group = std::vector<Tensor>;
+using Group = std::vector<GroupTensor>;
 
 template <typename T>
 Bytes bytes_of(const Values& values) {
@@ -55,13 +55,13 @@ Bytes bytes_of(DataType dtype, const Values& values) {
 }
 
 Values rows(const Values& values, std::int64_t first, std::int64_t n) {
-  return {values.begin() + first * kWidth, values.begin() + (first + n) * kWidth};
+  return {values.begin() + first * kGroupWidth, values.begin() + (first + n) * kGroupWidth};
 }
 void append(Values& to, const Values& more) { to.insert(to.end(), more.begin(), more.end()); }
 
 // What rank `self` gets of a tensor.
-Values expected(Collective collective, const Tensor& tensor, int n_ranks, int self, int step) {
-  Values sum(static_cast<std::size_t>(tensor.n_rows * kWidth));
+Values expected(Collective collective, const GroupTensor& tensor, int n_ranks, int self, int step) {
+  Values sum(static_cast<std::size_t>(tensor.n_rows * kGroupWidth));
   Values all;
   Values exchanged;
   for (int rank = 0; rank < n_ranks; ++rank) {
@@ -92,9 +92,9 @@ bool allocates(Collective collective) {
 }
 
 // A call of a group, which it makes once.
-class Call {
+class GroupCall {
  public:
-  Call(Collective collective, Group group, Output output)
+  GroupCall(Collective collective, Group group, Output output)
       : group_(std::move(group)), collective_(collective), output_(output) {}
 
   void make(Engine& engine, int step) {
@@ -105,10 +105,10 @@ class Call {
     request.has_room_for_all = collective_ == Collective::kAlltoall;
     std::vector<Bytes> inputs;
     std::vector<Bytes> outputs;
-    for (const Tensor& tensor : group_) {
+    for (const GroupTensor& tensor : group_) {
       inputs.push_back(bytes_of(tensor.dtype, tensor.values_of(engine.rank(), step)));
       outputs.push_back(Bytes(output_ == Output::kIn ? 0 : inputs.back().size()));
-      request.signature.tensors.push_back({tensor.dtype, {tensor.n_rows, kWidth}});
+      request.signature.tensors.push_back({tensor.dtype, {tensor.n_rows, kGroupWidth}});
     }
     for (std::size_t i = 0; i < group_.size(); ++i) {
       std::byte* output = output_ == Output::kIn ? inputs[i].data() : outputs[i].data();
@@ -142,7 +142,7 @@ constexpr auto kCollectives = {Collective::kAllreduce, Collective::kBroadcast, C
 // How many of so many further calls of the group were carried out by direct rounds.
 std::uint64_t n_met_of(Engine& engine, Collective collective, const Group& group, Output output,
                        std::uint64_t n_calls) {
-  Call call(collective, group, output);
+  GroupCall call(collective, group, output);
   call.make(engine, 0);
   return meet(engine, n_calls, [&](int step) { call.make(engine, step + 1); });
 }

@@ -23,9 +23,9 @@ using testing::options_for;
 constexpr std::size_t kSlotBytes = 4096;
 
 // One member, run by hand.
-class Member {
+class ArenaMember {
  public:
-  Member(LoopbackFabric& fabric, int rank, std::size_t slot_bytes)
+  ArenaMember(LoopbackFabric& fabric, int rank, std::size_t slot_bytes)
       : mesh_(fabric.take_mesh(rank)), arena_(*mesh_, slot_bytes, logger_), backend_(*mesh_, {}) {
     work_ = arena_.settle([this] {
       is_settled_ = true;
@@ -65,10 +65,10 @@ class Member {
   bool is_done_ = false;
 };
 
-std::vector<std::unique_ptr<Member>> settle(LoopbackFabric& fabric, const std::vector<std::size_t>& slot_bytes) {
-  std::vector<std::unique_ptr<Member>> members;
+std::vector<std::unique_ptr<ArenaMember>> settle(LoopbackFabric& fabric, const std::vector<std::size_t>& slot_bytes) {
+  std::vector<std::unique_ptr<ArenaMember>> members;
   for (const std::size_t n_bytes : slot_bytes) {
-    members.push_back(std::make_unique<Member>(fabric, static_cast<int>(members.size()), n_bytes));
+    members.push_back(std::make_unique<ArenaMember>(fabric, static_cast<int>(members.size()), n_bytes));
   }
   for (int i = 0; i < 1000; ++i) {
     for (const auto& member : members) member->step();

@@ -26,7 +26,7 @@ using testing::options_for;
 using testing::request;
 using testing::World;
 
-Request sum_of(std::vector<double>& values, const std::string& name, std::uint32_t lane, std::uint32_t set = 0) {
+Request sum_on(std::vector<double>& values, const std::string& name, std::uint32_t lane, std::uint32_t set = 0) {
   Request r = request(Collective::kAllreduce, name, DataType::kFloat64, {static_cast<std::int64_t>(values.size())},
                       values.data());
   r.is_cacheable = !name.empty();
@@ -38,7 +38,7 @@ Request sum_of(std::vector<double>& values, const std::string& name, std::uint32
 // By a blocking call. Of 1 from each rank that takes part; -1 if it fails.
 double sum_on(Engine& engine, std::uint32_t lane, const std::string& name = "", std::uint32_t set = 0) {
   std::vector<double> values(3, 1);
-  Request request = sum_of(values, name, lane, set);
+  Request request = sum_on(values, name, lane, set);
   request.is_awaited = true;
   std::optional<Engine::OperationPtr> operation = repeat(engine, CallOf(request));
   if (!operation) operation = submit_request(engine, std::move(request));
@@ -66,13 +66,13 @@ TEST_P(LanesTest, ComeToBeWhenTheyAreUsed) {
         std::vector<std::vector<double>> values(kMaxLanes, std::vector<double>(3, 1));
         std::vector<Engine::OperationPtr> operations;
         for (const std::uint32_t lane : lanes) {
-          operations.push_back(submit_request(engine, sum_of(values[lane], round == 0 ? "" : "x", lane, set)));
+          operations.push_back(submit_request(engine, sum_on(values[lane], round == 0 ? "" : "x", lane, set)));
         }
         for (const auto& operation : operations) ASSERT_TRUE(engine.wait(operation).ok());
         for (const auto& each : values) ASSERT_EQ(each.back(), set == 0 ? 3 : 2);
       }
       std::vector<double> none(3);
-      const Status status = engine.wait(submit_request(engine, sum_of(none, "x", kMaxLanes, set)));
+      const Status status = engine.wait(submit_request(engine, sum_on(none, "x", kMaxLanes, set)));
       EXPECT_NE(status.message().find("lane 64 does not exist"), std::string::npos) << status.message();
     }
     const Status own = engine.wait(submit_request(engine, bare(Collective::kAddLane, {1})));
@@ -87,10 +87,10 @@ TEST_P(LanesTest, ThatComeLateOnOneRankHoldUpNoOther) {
   world.run([&](Engine& engine) {
     std::vector<double> early(3, 1);
     Engine::OperationPtr operation;
-    if (engine.rank() == 0) operation = submit_request(engine, sum_of(early, "early", 1));
+    if (engine.rank() == 0) operation = submit_request(engine, sum_on(early, "early", 1));
     for (int i = 0; i < 5; ++i) ASSERT_EQ(sum_on(engine, 0, "x"), 2);
     ASSERT_EQ(sum_on(engine, 2, "x"), 2);
-    if (engine.rank() == 1) operation = submit_request(engine, sum_of(early, "early", 1));
+    if (engine.rank() == 1) operation = submit_request(engine, sum_on(early, "early", 1));
     ASSERT_TRUE(engine.wait(operation).ok());
     EXPECT_EQ(early.back(), 2);
   });
@@ -127,11 +127,11 @@ TEST_P(LanesTest, EndWithTheWorldBeforeTheyCameToBe) {
   world.run([&](Engine& engine) {
     std::vector<double> values(3, 1);
     if (engine.rank() == 0) {
-      const auto pending = submit_request(engine, sum_of(values, "pending", 3));
+      const auto pending = submit_request(engine, sum_on(values, "pending", 3));
       const Status status = engine.wait(pending);  // until the other has left
       EXPECT_EQ(status.kind(), ErrorKind::kAborted) << status.message();
     } else {
-      const auto pending = submit_request(engine, sum_of(values, "pending", 4));
+      const auto pending = submit_request(engine, sum_on(values, "pending", 4));
       EXPECT_FALSE(engine.poll(pending));
       engine.shutdown();
       EXPECT_EQ(engine.wait(pending).kind(), ErrorKind::kAborted);
@@ -153,14 +153,14 @@ TEST_P(LanesTest, EndWithTheirSetBeforeTheyCameToBe) {
     ASSERT_TRUE(engine.wait(submit_request(engine, bare(Collective::kRemoveProcessSet, {added->value()}))).ok());
     std::vector<double> values(3, 1);
     const Status status =
-        engine.wait(submit_request(engine, sum_of(values, "gone", 8, static_cast<std::uint32_t>(added->value()))));
+        engine.wait(submit_request(engine, sum_on(values, "gone", 8, static_cast<std::uint32_t>(added->value()))));
     EXPECT_EQ(status.kind(), ErrorKind::kInvalidArgument) << status.message();
     EXPECT_EQ(sum_on(engine, 8), 2);
   });
 }
 
-std::string name_of(const ::testing::TestParamInfo<Layout>& info) { return testing::to_string(info.param); }
-INSTANTIATE_TEST_SUITE_P(Layouts, LanesTest, ::testing::ValuesIn(kLayouts), name_of);
+INSTANTIATE_TEST_SUITE_P(Layouts, LanesTest, ::testing::ValuesIn(kLayouts),
+                         [](const auto& layout) { return testing::to_string(layout.param); });
 
 }  // namespace
 }  // namespace ciranda

@@ -662,8 +662,8 @@ TEST_P(SetsTest, JoinsOfASetConcernThatSetOnly) {
   });
 }
 
-std::string name_of(const ::testing::TestParamInfo<Layout>& layout) { return testing::to_string(layout.param); }
-INSTANTIATE_TEST_SUITE_P(Layouts, SetsTest, ::testing::ValuesIn(kLayouts), name_of);
+INSTANTIATE_TEST_SUITE_P(Layouts, SetsTest, ::testing::ValuesIn(kLayouts),
+                         [](const auto& layout) { return testing::to_string(layout.param); });
 
 }  // namespace
 }  // namespace ciranda

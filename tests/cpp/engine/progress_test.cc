@@ -35,7 +35,7 @@ using testing::World;
 
 class ProgressTest : public testing::WorldsTest {};
 
-Request sum(const std::string& name, std::int32_t& value) {
+Request sum_request(const std::string& name, std::int32_t& value) {
   return request(Collective::kAllreduce, name, DataType::kInt32, {}, &value);
 }
 
@@ -52,7 +52,7 @@ TEST_P(ProgressTest, SeveralThreadsOfARankSubmitAndWait) {
         for (int i = 0; i < kRounds; ++i) {
           std::int32_t value = rank + i;
           const std::string name = "t" + std::to_string(thread) + "." + std::to_string(i % 3);
-          const Status status = engine.wait(submit_request(engine, sum(name, value)));
+          const Status status = engine.wait(submit_request(engine, sum_request(name, value)));
           ASSERT_TRUE(status.ok()) << status.message();
           ASSERT_EQ(value, world.size() * i + world.size() * (world.size() - 1) / 2);
         }
@@ -68,7 +68,7 @@ TEST_P(ProgressTest, SeveralThreadsWaitForOneOperation) {
   world.run([&](Engine& engine) {
     for (int i = 0; i < 30; ++i) {
       std::int32_t value = engine.rank();
-      auto operation = submit_request(engine, sum("shared", value));
+      auto operation = submit_request(engine, sum_request("shared", value));
       std::thread other([&] { EXPECT_TRUE(engine.wait(operation).ok()); });
       EXPECT_TRUE(engine.wait(operation).ok());
       EXPECT_EQ(value, size() * (size() - 1) / 2);
@@ -91,7 +91,7 @@ TEST_P(ProgressTest, AWaitThatDoesNotGetTheLockIsSeen) {
         values.fill(engine.rank());
         std::vector<Engine::OperationPtr> operations;
         for (std::size_t k = 0; k < values.size(); ++k) {
-          auto r = sum(name + std::to_string(k), values[k]);
+          auto r = sum_request(name + std::to_string(k), values[k]);
           r.is_deferrable = true;
           operations.push_back(submit_request(engine, std::move(r)));
         }
@@ -111,7 +111,7 @@ TEST_P(ProgressTest, PollingAloneCompletesARequest) {
   world.run([&](Engine& engine) {
     for (int i = 0; i < 20; ++i) {
       std::int32_t value = engine.rank();
-      auto operation = submit_request(engine, sum("polled", value));
+      auto operation = submit_request(engine, sum_request("polled", value));
       poll_until_done(engine, operation);
       EXPECT_TRUE(operation->status().ok());
       EXPECT_EQ(value, size() * (size() - 1) / 2);
@@ -128,7 +128,7 @@ TEST_P(ProgressTest, TheBackgroundThreadCompletesWhatNobodyWaitsFor) {
     values.fill(engine.rank());
     std::latch done(kRequests);
     for (std::size_t i = 0; i < kRequests; ++i) {
-      auto r = sum("b" + std::to_string(i), values[i]);
+      auto r = sum_request("b" + std::to_string(i), values[i]);
       static_cast<void>(submit_request(engine, std::move(r), [&](const Operation&) { done.count_down(); }));
     }
     done.wait();
@@ -146,7 +146,7 @@ TEST_P(ProgressTest, WhatCallsBackWhenDoneCountsAsWaitedFor) {
       values.fill(engine.rank());
       std::latch done(3);
       for (std::size_t k = 0; k < values.size(); ++k) {
-        auto r = sum("held" + std::to_string(k), values[k]);
+        auto r = sum_request("held" + std::to_string(k), values[k]);
         r.is_deferrable = true;
         engine.when_done(submit_request(engine, std::move(r)), [&done](const Operation& each) {
           EXPECT_TRUE(each.status().ok()) << each.status().message();
@@ -173,9 +173,9 @@ TEST_P(ProgressTest, CallbacksSubmitAgain) {
       if (n_links == kLinks) return done.count_down();
       value = ++n_links;
       // The name is free again before its callback runs.
-      static_cast<void>(submit_request(engine, sum("chain", value), next));
+      static_cast<void>(submit_request(engine, sum_request("chain", value), next));
     };
-    static_cast<void>(submit_request(engine, sum("chain", value), next));
+    static_cast<void>(submit_request(engine, sum_request("chain", value), next));
     done.wait();
   });
 }
@@ -202,15 +202,15 @@ TEST(BurstsTest, EndBesideAWait) {
       std::thread waiter([&engine] {
         for (int i = 0; i < 4; ++i) {
           std::int32_t value = 1;
-          auto r = sum("waited for", value);
+          auto r = sum_request("waited for", value);
           r.is_awaited = true;
           EXPECT_TRUE(engine.wait(submit_request(engine, std::move(r))).ok());
         }
       });
       std::array<std::int32_t, kBurst> values{};
       for (std::size_t i = 0; i < kBurst; ++i) {
-        static_cast<void>(
-            submit_request(engine, sum(std::to_string(i), values[i]), [&](const Operation&) { all.count_down(); }));
+        static_cast<void>(submit_request(engine, sum_request(std::to_string(i), values[i]),
+                                         [&](const Operation&) { all.count_down(); }));
         const bool pauses = engine.rank() == 1 && i % 7 == 6;
         if (pauses) std::this_thread::sleep_for(std::chrono::microseconds(20 * (round % 9)));
       }
@@ -247,7 +247,7 @@ TEST(InterruptTest, ASignalEndsAWaitAndTheOperationGoesOn) {
   World world(2);
   Engine& engine = world.engine(0);
   std::int32_t value = 1;
-  auto operation = submit_request(engine, sum("x", value));
+  auto operation = submit_request(engine, sum_request("x", value));
   std::atomic<bool> gives_up{false};
   std::atomic<bool> has_returned{false};
   Status status;
@@ -265,7 +265,7 @@ TEST(InterruptTest, ASignalEndsAWaitAndTheOperationGoesOn) {
   EXPECT_TRUE(status.message().find("the wait was interrupted") != std::string::npos) << status.message();
   EXPECT_FALSE(operation->is_done());
   std::int32_t other = 2;
-  EXPECT_TRUE(world.engine(1).wait(submit_request(world.engine(1), sum("x", other))).ok());
+  EXPECT_TRUE(world.engine(1).wait(submit_request(world.engine(1), sum_request("x", other))).ok());
   EXPECT_TRUE(engine.wait(operation).ok());
   EXPECT_EQ(value, 3);
 }
@@ -276,7 +276,7 @@ TEST(InterruptTest, ASignalThatCameBeforeTheThreadSleptIsNotLost) {
   World world(2);
   Engine& engine = world.engine(0);
   std::int32_t value = 1;
-  auto operation = submit_request(engine, sum("x", value));
+  auto operation = submit_request(engine, sum_request("x", value));
   EXPECT_EQ(engine.wait(operation, [] { return true; }).kind(), ErrorKind::kAborted);
   EXPECT_FALSE(operation->is_done());
   const Status late = engine.wait(operation, {}, std::chrono::steady_clock::now());
@@ -290,7 +290,7 @@ TEST(InterruptTest, ASignalThatIsNoReasonToGiveUpDoesNotEndTheWait) {
   World world(2);
   Engine& engine = world.engine(0);
   std::int32_t value = 1;
-  auto operation = submit_request(engine, sum("x", value));
+  auto operation = submit_request(engine, sum_request("x", value));
   std::atomic<int> n_asked{0};
   std::thread waiter([&] {
     EXPECT_TRUE(engine
@@ -306,7 +306,7 @@ TEST(InterruptTest, ASignalThatIsNoReasonToGiveUpDoesNotEndTheWait) {
     std::this_thread::yield();
   }
   std::int32_t other = 2;
-  EXPECT_TRUE(world.engine(1).wait(submit_request(world.engine(1), sum("x", other))).ok());
+  EXPECT_TRUE(world.engine(1).wait(submit_request(world.engine(1), sum_request("x", other))).ok());
   waiter.join();
 }
 
@@ -347,7 +347,7 @@ TEST_P(IdleTest, EnginesWithNothingToDoUseNoCpu) {
   World world(4, options_for(GetParam(), 4));
   world.run([](Engine& engine) {
     std::int32_t value = 1;
-    ASSERT_TRUE(engine.wait(submit_request(engine, sum("x", value))).ok());
+    ASSERT_TRUE(engine.wait(submit_request(engine, sum_request("x", value))).ok());
   });
   expect_idle();
 }
@@ -360,7 +360,7 @@ TEST_P(IdleTest, ThreadsThatWaitForALateRankUseNoCpu) {
   for (int rank = 1; rank < 4; ++rank) {
     threads.emplace_back([&, rank] {
       std::int32_t value = rank;
-      auto operation = submit_request(world.engine(rank), sum("late", value));
+      auto operation = submit_request(world.engine(rank), sum_request("late", value));
       submitted.count_down();
       EXPECT_TRUE(world.engine(rank).wait(operation).ok());
       EXPECT_EQ(value, 6);
@@ -369,7 +369,7 @@ TEST_P(IdleTest, ThreadsThatWaitForALateRankUseNoCpu) {
   submitted.wait();
   expect_idle();
   std::int32_t value = 0;
-  EXPECT_TRUE(world.engine(0).wait(submit_request(world.engine(0), sum("late", value))).ok());
+  EXPECT_TRUE(world.engine(0).wait(submit_request(world.engine(0), sum_request("late", value))).ok());
   for (std::thread& thread : threads) thread.join();
 }
 

@@ -35,7 +35,7 @@ using testing::patient;
 using testing::Watchdog;
 using testing::World;
 using testing::WorldOptions;
-using Values = std::vector<std::int32_t>;
+using Ints = std::vector<std::int32_t>;
 
 constexpr std::array kRowCollectives{Collective::kAllgather, Collective::kReducescatter, Collective::kAlltoall};
 constexpr std::int64_t kWidth = 3;
@@ -45,15 +45,15 @@ std::int32_t value_at(int rank, int step, std::size_t place) {
 }
 
 // What a rank contributes to a step.
-Values values_of(int rank, int step, std::int64_t n_rows) {
-  Values values(static_cast<std::size_t>(n_rows * kWidth));
+Ints values_of(int rank, int step, std::int64_t n_rows) {
+  Ints values(static_cast<std::size_t>(n_rows * kWidth));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = value_at(rank, step, i);
   return values;
 }
 
 // What it gets, where all contribute as many rows.
-Values expected(Collective collective, int rank, int n_ranks, int step, std::int64_t n_rows) {
-  Values result;
+Ints expected(Collective collective, int rank, int n_ranks, int step, std::int64_t n_rows) {
+  Ints result;
   if (collective == Collective::kReducescatter) {
     const std::vector<std::int64_t> rows = even_splits(n_rows, n_ranks);
     const auto before = std::accumulate(rows.begin(), rows.begin() + rank, std::int64_t{0}) * kWidth;
@@ -65,7 +65,7 @@ Values expected(Collective collective, int rank, int n_ranks, int step, std::int
     return result;
   }
   for (int other = 0; other < n_ranks; ++other) {
-    const Values all = values_of(other, step, n_rows);
+    const Ints all = values_of(other, step, n_rows);
     const auto part = static_cast<std::ptrdiff_t>(n_rows / n_ranks * kWidth);
     const auto begin = collective == Collective::kAlltoall ? all.begin() + rank * part : all.begin();
     result.insert(result.end(), begin, collective == Collective::kAlltoall ? begin + part : all.end());
@@ -73,11 +73,11 @@ Values expected(Collective collective, int rank, int n_ranks, int step, std::int
   return result;
 }
 
-std::span<const std::byte> bytes_of(const Values& values) { return std::as_bytes(std::span(values)); }
+std::span<const std::byte> bytes_of(const Ints& values) { return std::as_bytes(std::span(values)); }
 
 // A call, what it contributes, and memory for its result.
-struct Rows {
-  Rows(Collective collective, std::string called, int rank, int n_ranks, int step, std::int64_t n_rows)
+struct RowsCall {
+  RowsCall(Collective collective, std::string called, int rank, int n_ranks, int step, std::int64_t n_rows)
       : name(std::move(called)),
         values(values_of(rank, step, n_rows)),
         wanted(expected(collective, rank, n_ranks, step, n_rows)),
@@ -87,8 +87,8 @@ struct Rows {
     call.tensor.shape = shape;
     call.tensor.memory = {reinterpret_cast<const std::byte*>(values.data()), result.data()};
   }
-  Rows(const Rows&) = delete;
-  Rows& operator=(const Rows&) = delete;
+  RowsCall(const RowsCall&) = delete;
+  RowsCall& operator=(const RowsCall&) = delete;
 
   // Leaves the result to the engine.
   void allocate() {
@@ -103,21 +103,21 @@ struct Rows {
   }
 
   std::string name;
-  Values values;
-  Values wanted;
+  Ints values;
+  Ints wanted;
   std::array<std::int64_t, 2> shape;
   Guarded result;
   testing::CallOfOne call;
 };
 
-Values output_of(const Operation& operation) {
+Ints output_of(const Operation& operation) {
   const OutputBuffer& buffer = operation.outputs().at(0);
   const auto* values = reinterpret_cast<const std::int32_t*>(buffer.data.get());
   return {values, values + buffer.n_bytes / sizeof(std::int32_t)};
 }
 
 // As a blocking call does. Null: it was done without an operation.
-Engine::OperationPtr perform(Engine& engine, const Call& call) {
+Engine::OperationPtr perform_rows(Engine& engine, const Call& call) {
   std::optional<Engine::OperationPtr> operation = repeat(engine, call);
   if (!operation) operation = submit_request(engine, make_request(call));
   if (*operation != nullptr) static_cast<void>(engine.wait(*operation));
@@ -133,12 +133,12 @@ void expect_no_operation(Engine& engine, LastToCome& last, Collective collective
                          std::uint32_t process_set = 0) {
   // Of a reducescatter the first ranks get more.
   const std::int64_t n_rows = collective == Collective::kReducescatter ? 2 * n_ranks + 1 : 2 * n_ranks;
-  Rows first(collective, "x", nth, n_ranks, 0, n_rows);
+  RowsCall first(collective, "x", nth, n_ranks, 0, n_rows);
   first.call.process_set = process_set;
   agree(engine, first.call);
   first.expect_right();
   for (int step = 1; step <= LastToCome::kMostRounds && !last.was_at_once(); ++step) {
-    Rows x(collective, "x", nth, n_ranks, step, n_rows);
+    RowsCall x(collective, "x", nth, n_ranks, step, n_rows);
     x.call.process_set = process_set;
     last.perform(engine, x.call);
     x.expect_right();
@@ -177,9 +177,9 @@ TEST(RepeatedRows, OfAnAlltoallInPlace) {
   World world(3, patient());
   world.run([](Engine& engine) {
     for (int step = 0; step < 20; ++step) {
-      Rows x(Collective::kAlltoall, "x", engine.rank(), 3, step, 6);
+      RowsCall x(Collective::kAlltoall, "x", engine.rank(), 3, step, 6);
       x.call.tensor.memory.output = reinterpret_cast<std::byte*>(x.values.data());
-      ASSERT_TRUE(status_of(perform(engine, x.call)).ok());
+      ASSERT_TRUE(status_of(perform_rows(engine, x.call)).ok());
       ASSERT_EQ(x.values, x.wanted);
     }
     EXPECT_GT(engine.n_met(), 0U);
@@ -191,11 +191,11 @@ TEST(RepeatedRows, OfAReducescatterIntoItsOwnRows) {
   World world(3, patient());
   world.run([](Engine& engine) {
     for (int step = 0; step < 20; ++step) {
-      Rows x(Collective::kReducescatter, "x", engine.rank(), 3, step, 6);
+      RowsCall x(Collective::kReducescatter, "x", engine.rank(), 3, step, 6);
       std::int32_t* own = x.values.data() + 2 * kWidth * engine.rank();
       x.call.tensor.memory.output = reinterpret_cast<std::byte*>(own);
-      ASSERT_TRUE(status_of(perform(engine, x.call)).ok());
-      ASSERT_EQ(Values(own, own + x.wanted.size()), x.wanted);
+      ASSERT_TRUE(status_of(perform_rows(engine, x.call)).ok());
+      ASSERT_EQ(Ints(own, own + x.wanted.size()), x.wanted);
     }
     EXPECT_GT(engine.n_met(), 0U);
   });
@@ -209,9 +209,9 @@ TEST(RepeatedRows, IntoMemoryOfTheEngine) {
     world.run([&](Engine& engine) {
       for (int step = 0; step < 20; ++step) {
         for (const std::int64_t n_rows : {5, 1000}) {
-          Rows x(collective, "x" + std::to_string(n_rows), engine.rank(), 2, step, n_rows);
+          RowsCall x(collective, "x" + std::to_string(n_rows), engine.rank(), 2, step, n_rows);
           x.allocate();
-          const Engine::OperationPtr operation = perform(engine, x.call);
+          const Engine::OperationPtr operation = perform_rows(engine, x.call);
           ASSERT_NE(operation, nullptr);
           ASSERT_TRUE(operation->status().ok());
           ASSERT_EQ(output_of(*operation), x.wanted);
@@ -237,8 +237,8 @@ TEST(RepeatedRows, OfManyBytes) {
       for (int step = 0; step < 60; ++step) {
         if (random() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
         for (const std::int64_t n_rows : {std::int64_t{2000}, n_most_rows / 2 * 2, 3 * n_most_rows / 2 * 2}) {
-          Rows x(collective, "x" + std::to_string(n_rows), engine.rank(), 2, step, n_rows);
-          ASSERT_TRUE(status_of(perform(engine, x.call)).ok());
+          RowsCall x(collective, "x" + std::to_string(n_rows), engine.rank(), 2, step, n_rows);
+          ASSERT_TRUE(status_of(perform_rows(engine, x.call)).ok());
           x.expect_right();
         }
       }
@@ -258,8 +258,8 @@ TEST(RepeatedRows, OfTwoRanksMeetWithWhatIsNotTooMuch) {
       for (const std::int64_t n_rows : {n_most, n_most + 2}) {
         const std::uint64_t n_met = engine.n_met();
         for (int step = 0; step < 10; ++step) {
-          Rows x(collective, "x" + std::to_string(n_rows), engine.rank(), 2, step, n_rows);
-          ASSERT_TRUE(status_of(perform(engine, x.call)).ok());
+          RowsCall x(collective, "x" + std::to_string(n_rows), engine.rank(), 2, step, n_rows);
+          ASSERT_TRUE(status_of(perform_rows(engine, x.call)).ok());
           x.expect_right();
         }
         EXPECT_EQ(engine.n_met() > n_met, n_rows == n_most);
@@ -275,12 +275,12 @@ TEST(RepeatedRows, OfAnAllgatherOfUnequalParts) {
   world.run([](Engine& engine) {
     const std::int64_t n_rows = engine.rank() == 2 ? 0 : 2 + engine.rank();
     for (int step = 0; step < 20; ++step) {
-      Rows x(Collective::kAllgather, "x", engine.rank(), 3, step, n_rows);
-      Values wanted = values_of(0, step, 2);
-      const Values more = values_of(1, step, 3);
+      RowsCall x(Collective::kAllgather, "x", engine.rank(), 3, step, n_rows);
+      Ints wanted = values_of(0, step, 2);
+      const Ints more = values_of(1, step, 3);
       wanted.insert(wanted.end(), more.begin(), more.end());
       if (step % 2 == 0) x.allocate();
-      const Engine::OperationPtr operation = perform(engine, x.call);
+      const Engine::OperationPtr operation = perform_rows(engine, x.call);
       ASSERT_NE(operation, nullptr);
       ASSERT_TRUE(operation->status().ok()) << operation->status().message();
       ASSERT_EQ(output_of(*operation), wanted);
@@ -297,16 +297,16 @@ TEST(RepeatedRows, AreGatheredAnewWhereARankBringsOthers) {
   world.run([](Engine& engine) {
     for (int step = 0; step < 30; ++step) {
       const auto n_rows_of = [step](int rank) { return rank == 1 && step % 3 == 2 ? 4 : 2; };
-      Rows x(Collective::kAllgather, "x", engine.rank(), 2, step, n_rows_of(engine.rank()));
-      const Engine::OperationPtr operation = perform(engine, x.call);
+      RowsCall x(Collective::kAllgather, "x", engine.rank(), 2, step, n_rows_of(engine.rank()));
+      const Engine::OperationPtr operation = perform_rows(engine, x.call);
       ASSERT_TRUE(status_of(operation).ok());
       if (step % 3 != 2) {
         x.expect_right();
         continue;
       }
       ASSERT_NE(operation, nullptr);
-      Values wanted = values_of(0, step, 2);
-      const Values more = values_of(1, step, 4);
+      Ints wanted = values_of(0, step, 2);
+      const Ints more = values_of(1, step, 4);
       wanted.insert(wanted.end(), more.begin(), more.end());
       EXPECT_EQ(output_of(*operation), wanted);
     }
@@ -320,8 +320,8 @@ TEST(RepeatedRows, OfAnAlltoallMustBeAsManyOnAllRanks) {
   world.run([](Engine& engine) {
     for (int step = 0; step < 12; ++step) {
       const bool is_wrong = step % 4 == 2;
-      Rows x(Collective::kAlltoall, "x", engine.rank(), 2, step, is_wrong && engine.rank() == 1 ? 4 : 2);
-      const Status status = status_of(perform(engine, x.call));
+      RowsCall x(Collective::kAlltoall, "x", engine.rank(), 2, step, is_wrong && engine.rank() == 1 ? 4 : 2);
+      const Status status = status_of(perform_rows(engine, x.call));
       EXPECT_EQ(status.kind(), is_wrong ? ErrorKind::kMismatch : ErrorKind::kOk) << status.message();
       if (is_wrong) {
         EXPECT_TRUE(contains(status.message(), "[4] on rank 1")) << status.message();
@@ -340,8 +340,8 @@ TEST(RepeatedRows, OfAnAlltoallNeedAllRanks) {
   world.run([](Engine& engine) {
     const int n_calls = engine.rank() == 2 ? 3 : 5;
     for (int step = 0; step < n_calls; ++step) {
-      Rows x(Collective::kAlltoall, "x", engine.rank(), 3, step, 3);
-      const Status status = status_of(perform(engine, x.call));
+      RowsCall x(Collective::kAlltoall, "x", engine.rank(), 3, step, 3);
+      const Status status = status_of(perform_rows(engine, x.call));
       EXPECT_EQ(status.ok(), step < 3) << status.message();
       if (step < 3) x.expect_right();
     }
@@ -362,8 +362,8 @@ TEST(RepeatedRows, MixWithAllOtherCalls) {
         const Collective collective = kRowCollectives[static_cast<std::size_t>(step) % 3];
         const std::int64_t n_rows = step % 7 == 0 ? 60 : 12;
         if (random() % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
-        Rows x(collective, std::string(to_string(collective)) + std::to_string(n_rows), engine.rank(), n_ranks, step,
-               n_rows);
+        RowsCall x(collective, std::string(to_string(collective)) + std::to_string(n_rows), engine.rank(), n_ranks,
+                   step, n_rows);
         const bool is_given = collective == Collective::kAlltoall || random() % 3 > 0;
         if (!is_given) x.allocate();
         Engine::OperationPtr operation;
@@ -373,7 +373,7 @@ TEST(RepeatedRows, MixWithAllOtherCalls) {
           operation = submit_request(engine, std::move(request));
           static_cast<void>(engine.wait(operation));
         } else {
-          operation = perform(engine, x.call);
+          operation = perform_rows(engine, x.call);
         }
         ASSERT_TRUE(status_of(operation).ok()) << status_of(operation).message();
         if (is_given) {

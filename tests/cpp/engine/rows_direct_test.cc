@@ -20,10 +20,10 @@ using testing::Watchdog;
 using testing::World;
 
 using Rows = std::vector<std::int64_t>;
-using Values = std::vector<float>;
+using Floats = std::vector<float>;
 
-constexpr int kSteps = 8;
-constexpr std::int64_t kWidth = 3;
+constexpr int kDirectSteps = 8;
+constexpr std::int64_t kDirectWidth = 3;
 
 Engine::OperationPtr call(Engine& engine, Request r, bool is_awaited = true) {
   r.is_awaited = is_awaited;
@@ -33,14 +33,14 @@ Engine::OperationPtr call(Engine& engine, Request r, bool is_awaited = true) {
   return operation;
 }
 
-// Rows of kWidth that tell who sends them to whom in which step.
-Values rows_of(std::int64_t n_rows, int from, int to, int step) {
-  Values values(static_cast<std::size_t>(n_rows * kWidth));
+// Rows of kDirectWidth that tell who sends them to whom in which step.
+Floats rows_of(std::int64_t n_rows, int from, int to, int step) {
+  Floats values(static_cast<std::size_t>(n_rows * kDirectWidth));
   std::iota(values.begin(), values.end(), static_cast<float>(1000 * from + 100 * to + 10000 * step));
   return values;
 }
 
-void append(Values& to, const Values& more) { to.insert(to.end(), more.begin(), more.end()); }
+void append(Floats& to, const Floats& more) { to.insert(to.end(), more.begin(), more.end()); }
 
 template <typename T>
 std::vector<T> output(const Operation& operation, std::size_t index) {
@@ -51,35 +51,36 @@ std::vector<T> output(const Operation& operation, std::size_t index) {
   return values;
 }
 
-Request rows_request(Collective collective, const std::string& name, Values& values) {
-  return request(collective, name, DataType::kFloat32, {static_cast<std::int64_t>(values.size()) / kWidth, kWidth},
-                 values.data());
+Request rows_request(Collective collective, const std::string& name, Floats& values) {
+  return request(collective, name, DataType::kFloat32,
+                 {static_cast<std::int64_t>(values.size()) / kDirectWidth, kDirectWidth}, values.data());
 }
 
 // Some ranks have no rows; in the middle one rank has others than before.
-std::int64_t n_rows_of(int rank, int step) { return rank == 1 && step >= kSteps / 2 ? 5 : 2 * (rank % 2); }
+std::int64_t n_rows_of(int rank, int step) { return rank == 1 && step >= kDirectSteps / 2 ? 5 : 2 * (rank % 2); }
 
 TEST(RowsInDirectRounds, AllgathersOfAsManyRowsAsEachHas) {
   for (const int n_ranks : {2, 3, 4}) {
     const Watchdog watchdog("rounds");
     World world(n_ranks, patient());
     world.run([&](Engine& engine) {
-      for (int step = 0; step < kSteps; ++step) {
-        Values expected;
+      for (int step = 0; step < kDirectSteps; ++step) {
+        Floats expected;
         for (int rank = 0; rank < n_ranks; ++rank) append(expected, rows_of(n_rows_of(rank, step), rank, 0, step));
-        Values own = rows_of(n_rows_of(engine.rank(), step), engine.rank(), 0, step);
-        Values second{static_cast<float>(engine.rank())};
+        Floats own = rows_of(n_rows_of(engine.rank(), step), engine.rank(), 0, step);
+        Floats second{static_cast<float>(engine.rank())};
         Request r = rows_request(Collective::kAllgather, "x", own);
         r.signature.tensors.push_back({DataType::kFloat32, {1}});
         r.memory.push_back({reinterpret_cast<const std::byte*>(second.data()), nullptr});
         const auto operation = call(engine, std::move(r));
         ASSERT_TRUE(operation->status().ok()) << operation->status().message();
         EXPECT_EQ(output<float>(*operation, 0), expected);
-        EXPECT_EQ(operation->outputs()[0].shape, (Shape{static_cast<std::int64_t>(expected.size()) / kWidth, kWidth}));
+        EXPECT_EQ(operation->outputs()[0].shape,
+                  (Shape{static_cast<std::int64_t>(expected.size()) / kDirectWidth, kDirectWidth}));
         EXPECT_EQ(output<float>(*operation, 1).back(), static_cast<float>(n_ranks - 1));
       }
       EXPECT_GT(engine.n_met(), 0U);
-      EXPECT_LE(engine.n_met(), kSteps - 2U);
+      EXPECT_LE(engine.n_met(), kDirectSteps - 2U);
     });
   }
 }
@@ -88,13 +89,13 @@ TEST(RowsInDirectRounds, AnAllgatherIntoMemoryThatIsThere) {
   const Watchdog watchdog("rounds");
   World world(2, patient());
   world.run([](Engine& engine) {
-    for (int step = 0; step < kSteps; ++step) {
-      Values own = rows_of(2, engine.rank(), 0, step);
-      Values all(2 * own.size());
-      Request r = request(Collective::kAllgather, "x", DataType::kFloat32, {2, kWidth}, own.data(), all.data());
+    for (int step = 0; step < kDirectSteps; ++step) {
+      Floats own = rows_of(2, engine.rank(), 0, step);
+      Floats all(2 * own.size());
+      Request r = request(Collective::kAllgather, "x", DataType::kFloat32, {2, kDirectWidth}, own.data(), all.data());
       r.has_room_for_all = true;
       ASSERT_TRUE(call(engine, std::move(r))->status().ok());
-      Values expected = rows_of(2, 0, 0, step);
+      Floats expected = rows_of(2, 0, 0, step);
       append(expected, rows_of(2, 1, 0, step));
       EXPECT_EQ(all, expected);
     }
@@ -108,9 +109,9 @@ TEST(RowsInDirectRounds, ReducescattersGiveTheSameBits) {
     const Watchdog watchdog("rounds");
     World world(n_ranks, patient());
     world.run([&](Engine& engine) {
-      for (int step = 0; step < kSteps; ++step) {
+      for (int step = 0; step < kDirectSteps; ++step) {
         for (const std::int64_t n_rows : {1, 7, 64}) {
-          Values values = rows_of(n_rows, engine.rank(), 0, step);
+          Floats values = rows_of(n_rows, engine.rank(), 0, step);
           for (float& value : values) value = 1.0F / (value + 3);
           const auto sum = [&](bool is_awaited) {
             const std::string name = (is_awaited ? "met " : "not met ") + std::to_string(n_rows);
@@ -134,10 +135,10 @@ TEST(RowsInDirectRounds, ReducescattersGiveTheSameBits) {
 
 // What a rank sends to another, which changes with every call; in one step more than there is room for.
 std::int64_t n_rows_to(int from, int to, int step) {
-  return step == kSteps / 2 && from == 0 ? 300 : (from + 2 * to + step) % 4;
+  return step == kDirectSteps / 2 && from == 0 ? 300 : (from + 2 * to + step) % 4;
 }
 
-Request alltoall(Values& own, const Rows& splits) {
+Request alltoall(Floats& own, const Rows& splits) {
   Request r = rows_request(Collective::kAlltoall, "x", own);
   r.memory.front().output = nullptr;
   r.splits = {splits};
@@ -149,9 +150,9 @@ TEST(RowsInDirectRounds, AlltoallsWithOtherSplitsEachTime) {
     const Watchdog watchdog("rounds");
     World world(n_ranks, patient());
     world.run([&](Engine& engine) {
-      for (int step = 0; step < kSteps; ++step) {
-        Values own;
-        Values expected;
+      for (int step = 0; step < kDirectSteps; ++step) {
+        Floats own;
+        Floats expected;
         Rows splits;
         Rows received;
         for (int other = 0; other < n_ranks; ++other) {
@@ -166,7 +167,7 @@ TEST(RowsInDirectRounds, AlltoallsWithOtherSplitsEachTime) {
         EXPECT_EQ(output<std::int64_t>(*operation, 1), received);
       }
       EXPECT_GT(engine.n_met(), 0U);
-      EXPECT_LE(engine.n_met(), kSteps - 2U);
+      EXPECT_LE(engine.n_met(), kDirectSteps - 2U);
     });
   }
 }
@@ -175,13 +176,13 @@ TEST(RowsInDirectRounds, AnAlltoallThatKeepsItsRowsMayLieWhereItsInputIs) {
   const Watchdog watchdog("rounds");
   World world(2, patient());
   world.run([](Engine& engine) {
-    for (int step = 0; step < kSteps; ++step) {
-      Values own = rows_of(1, engine.rank(), 0, step);
+    for (int step = 0; step < kDirectSteps; ++step) {
+      Floats own = rows_of(1, engine.rank(), 0, step);
       append(own, rows_of(1, engine.rank(), 1, step));
       Request r = rows_request(Collective::kAlltoall, "x", own);
       r.has_room_for_all = true;
       ASSERT_TRUE(call(engine, std::move(r))->status().ok());
-      Values expected = rows_of(1, 0, engine.rank(), step);
+      Floats expected = rows_of(1, 0, engine.rank(), step);
       append(expected, rows_of(1, 1, engine.rank(), step));
       EXPECT_EQ(own, expected);
     }
@@ -194,9 +195,9 @@ TEST(RowsInDirectRounds, SplitsThatCannotBeAreAnErrorOnAllRanks) {
   const Watchdog watchdog("rounds");
   World world(2, patient());
   world.run([](Engine& engine) {
-    for (int step = 0; step < kSteps; ++step) {
+    for (int step = 0; step < kDirectSteps; ++step) {
       const bool is_wrong = step % 4 == 2 && engine.rank() == 1;
-      Values own = rows_of(3, engine.rank(), 0, step);
+      Floats own = rows_of(3, engine.rank(), 0, step);
       const auto operation = call(engine, alltoall(own, is_wrong ? Rows{3, 1} : Rows{2, 1}));
       EXPECT_EQ(operation->status().ok(), step % 4 != 2) << operation->status().message();
     }

@@ -25,30 +25,30 @@ using testing::patient;
 using testing::Watchdog;
 using testing::World;
 using testing::WorldOptions;
-using Values = std::vector<std::int32_t>;
+using Ints = std::vector<std::int32_t>;
 
 constexpr int kSteps = 6;
-constexpr int kMany = 300'000;  // rows: too many to meet with
+constexpr int kManyRows = 300'000;  // rows: too many to meet with
 
-enum class Way : std::uint8_t { kCalls, kRequests, kMixed };
+enum class HowMade : std::uint8_t { kCalls, kRequests, kMixed };
 
 // Where input and output are.
-enum class Given : std::uint8_t { kEqual, kOwnRows };
+enum class InputPlace : std::uint8_t { kEqual, kOwnRows };
 
 struct Kind {
   Collective collective;
-  Given given;
+  InputPlace given;
 };
-constexpr std::array kKinds{Kind{Collective::kAllgather, Given::kEqual}, Kind{Collective::kAllgather, Given::kOwnRows},
-                            Kind{Collective::kAlltoall, Given::kEqual},
-                            Kind{Collective::kReducescatter, Given::kOwnRows}};
+constexpr std::array kKinds{
+    Kind{Collective::kAllgather, InputPlace::kEqual}, Kind{Collective::kAllgather, InputPlace::kOwnRows},
+    Kind{Collective::kAlltoall, InputPlace::kEqual}, Kind{Collective::kReducescatter, InputPlace::kOwnRows}};
 
 struct Member {
   int rank;
   int n_ranks;
 };
 
-std::int32_t value_at(int rank, int step, std::int64_t row) {
+std::int32_t row_value_at(int rank, int step, std::int64_t row) {
   return static_cast<std::int32_t>(10'000'000 * step + 1'000'000 * rank + row);
 }
 
@@ -59,8 +59,8 @@ class InPlace {
   InPlace(Kind kind, Member self, int step, std::int64_t n_rows)
       : kind_(kind), self_(self), step_(step), n_rows_(n_rows), shape_(is_gather() ? n_rows : n_rows * self.n_ranks) {
     values_.assign(static_cast<std::size_t>(n_rows * self.n_ranks), -1);
-    const auto input = values_.begin() + (is_gather() && kind.given == Given::kOwnRows ? own() : 0);
-    for (std::int64_t row = 0; row < shape_; ++row) input[row] = value_at(self.rank, step, row);
+    const auto input = values_.begin() + (is_gather() && kind.given == InputPlace::kOwnRows ? own() : 0);
+    for (std::int64_t row = 0; row < shape_; ++row) input[row] = row_value_at(self.rank, step, row);
     call_.collective = kind.collective;
     call_.tensor.dtype = DataType::kInt32;
     call_.tensor.shape = {&shape_, 1};
@@ -89,10 +89,10 @@ class InPlace {
 
   std::int32_t expected(std::int64_t at) const {
     const auto from = static_cast<int>(at / n_rows_);
-    if (is_gather()) return value_at(from, step_, at % n_rows_);
-    if (kind_.collective == Collective::kAlltoall) return value_at(from, step_, own() + at % n_rows_);
+    if (is_gather()) return row_value_at(from, step_, at % n_rows_);
+    if (kind_.collective == Collective::kAlltoall) return row_value_at(from, step_, own() + at % n_rows_);
     std::int32_t sum = 0;
-    for (int rank = 0; rank < self_.n_ranks; ++rank) sum += value_at(rank, step_, at);
+    for (int rank = 0; rank < self_.n_ranks; ++rank) sum += row_value_at(rank, step_, at);
     return sum;
   }
 
@@ -101,12 +101,12 @@ class InPlace {
   int step_;
   std::int64_t n_rows_;
   std::int64_t shape_;
-  Values values_;
+  Ints values_;
   std::string name_ = "x";
   testing::CallOfOne call_{{}, name_};
 };
 
-void perform(Engine& engine, const Call& call, bool by_request) {
+void perform_in_place(Engine& engine, const Call& call, bool by_request) {
   std::optional<Engine::OperationPtr> operation;
   if (!by_request) operation = repeat(engine, call);
   if (!operation) {
@@ -120,16 +120,16 @@ void perform(Engine& engine, const Call& call, bool by_request) {
 }
 
 // A few steps; or more, until ranks have met. A step goes by the log where another thread has an engine for a moment.
-void run(World& world, Kind kind, Way way, std::int64_t n_rows, bool until_met = false) {
+void run(World& world, Kind kind, HowMade way, std::int64_t n_rows, bool until_met = false) {
   constexpr int kMostSteps = 50;
   world.run([&](Engine& engine) {
     std::mt19937 random(static_cast<unsigned>(engine.rank()) + 7);
-    const int n_steps = n_rows == kMany ? 2 : kSteps;
+    const int n_steps = n_rows == kManyRows ? 2 : kSteps;
     for (int step = 0; step < n_steps || (until_met && engine.n_met() == 0 && step < kMostSteps); ++step) {
       InPlace x(kind, {engine.rank(), world.size()}, step, n_rows);
-      perform(engine, x.call(), way == Way::kRequests || (way == Way::kMixed && random() % 2 == 0));
+      perform_in_place(engine, x.call(), way == HowMade::kRequests || (way == HowMade::kMixed && random() % 2 == 0));
       EXPECT_EQ(x.n_wrong(), 0) << to_string(kind.collective)
-                                << (kind.given == Given::kEqual ? ", equal" : ", own rows") << ", way "
+                                << (kind.given == InputPlace::kEqual ? ", equal" : ", own rows") << ", way "
                                 << static_cast<int>(way) << ", " << n_rows << " rows, rank " << engine.rank() << " of "
                                 << world.size() << ", step " << step;
     }
@@ -140,11 +140,11 @@ void run(World& world, Kind kind, Way way, std::int64_t n_rows, bool until_met =
 TEST(RowsInPlace, OfRanksThatMeet) {
   for (const int n_ranks : {2, 3, 4}) {
     for (const Kind kind : kKinds) {
-      for (const Way way : {Way::kCalls, Way::kRequests, Way::kMixed}) {
-        for (const std::int64_t n_rows : {4, 5'000, 40'000, kMany}) {
+      for (const HowMade way : {HowMade::kCalls, HowMade::kRequests, HowMade::kMixed}) {
+        for (const std::int64_t n_rows : {4, 5'000, 40'000, kManyRows}) {
           const Watchdog watchdog("rows in place");
           World world(n_ranks, patient());
-          const bool can_meet = n_rows == 4 || (n_ranks == 2 && n_rows < kMany);
+          const bool can_meet = n_rows == 4 || (n_ranks == 2 && n_rows < kManyRows);
           run(world, kind, way, n_rows, can_meet);
           if (can_meet) {
             EXPECT_GT(world.engine(0).n_met(), 0U);
@@ -159,12 +159,12 @@ TEST(RowsInPlace, OfRanksThatDoNot) {
   for (const Layout layout : kLayouts) {
     for (const int n_ranks : {2, 3, 4}) {
       for (const Kind kind : kKinds) {
-        for (const std::int64_t n_rows : {4, 5'000, kMany}) {
+        for (const std::int64_t n_rows : {4, 5'000, kManyRows}) {
           const Watchdog watchdog("rows in place");
           WorldOptions options = testing::options_for(layout, n_ranks);
           options.config.direct_rounds = false;
           World world(n_ranks, options);
-          run(world, kind, Way::kRequests, n_rows);
+          run(world, kind, HowMade::kRequests, n_rows);
         }
       }
     }

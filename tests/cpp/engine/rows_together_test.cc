@@ -31,7 +31,7 @@ Request of(Collective collective, const std::string& name, Values& values) {
   return r;
 }
 
-Values output_of(const Operation& operation, std::size_t index = 0) {
+Values rows_of_output(const Operation& operation, std::size_t index = 0) {
   if (index >= operation.outputs().size()) return {-1};
   const OutputBuffer& output = operation.outputs()[index];
   Values values(output.n_bytes / sizeof(std::int64_t));
@@ -71,7 +71,7 @@ TEST_P(RowsTogetherTest, ManyAtOnceInAnyOrder) {
       for (const auto& [name, operation] : pending) {
         const int i = name.back() - '0';
         if (name.starts_with("reducescatter")) {
-          EXPECT_EQ(output_of(*operation), Values(12, 1 + 2 + 3));
+          EXPECT_EQ(rows_of_output(*operation), Values(12, 1 + 2 + 3));
         }
         if (!name.starts_with("alltoall")) continue;
         Values expected;
@@ -80,7 +80,7 @@ TEST_P(RowsTogetherTest, ManyAtOnceInAnyOrder) {
           const std::int64_t n_mine = rank == 0 ? round % 5 : rank == 2 ? last : n - round % 5 - last;
           expected.insert(expected.end(), static_cast<std::size_t>(n_mine), from + 1);
         }
-        EXPECT_EQ(output_of(*operation), expected) << name << " round " << round;
+        EXPECT_EQ(rows_of_output(*operation), expected) << name << " round " << round;
       }
     }
   });
@@ -104,13 +104,13 @@ TEST_P(RowsTogetherTest, InAProcessSet) {
       EXPECT_TRUE(status.ok()) << status.message();
       return operation;
     };
-    EXPECT_EQ(output_of(*run(Collective::kReducescatter, {})), (is_root ? Values{44} : Values{4, 24}));
+    EXPECT_EQ(rows_of_output(*run(Collective::kReducescatter, {})), (is_root ? Values{44} : Values{4, 24}));
     const auto exchanged = run(Collective::kAlltoall, is_root ? Rows{1, 2} : Rows{0, 3});
-    EXPECT_EQ(output_of(*exchanged), (is_root ? Values{1, 11, 21, 13, 23} : Values{3}));
-    EXPECT_EQ(output_of(*exchanged, 1), (is_root ? Values{3, 2} : Values{0, 1}));
-    EXPECT_EQ(output_of(*run(Collective::kGather, {})), (is_root ? Values{1, 11, 21, 3, 13, 23} : Values{-1}));
-    EXPECT_EQ(output_of(*run(Collective::kScatter, {})), (is_root ? Values{23} : Values{3, 13}));
-    EXPECT_EQ(output_of(*run(Collective::kScatter, {0, 3})), (is_root ? Values{3, 13, 23} : Values{}));
+    EXPECT_EQ(rows_of_output(*exchanged), (is_root ? Values{1, 11, 21, 13, 23} : Values{3}));
+    EXPECT_EQ(rows_of_output(*exchanged, 1), (is_root ? Values{3, 2} : Values{0, 1}));
+    EXPECT_EQ(rows_of_output(*run(Collective::kGather, {})), (is_root ? Values{1, 11, 21, 3, 13, 23} : Values{-1}));
+    EXPECT_EQ(rows_of_output(*run(Collective::kScatter, {})), (is_root ? Values{23} : Values{3, 13}));
+    EXPECT_EQ(rows_of_output(*run(Collective::kScatter, {0, 3})), (is_root ? Values{3, 13, 23} : Values{}));
     run(Collective::kReduce, {});  // in place
     EXPECT_EQ(mine, (is_root ? Values{4, 24, 44} : Values{1, 11, 21}));
   });
@@ -131,7 +131,7 @@ TEST_P(RowsTogetherTest, WithRanksThatHaveJoined) {
       };
       Request average = of(Collective::kReducescatter, "reducescatter", mine);
       average.signature.op = ReduceOp::kAverage;
-      EXPECT_EQ(output_of(*wait_for(average)), (engine.rank() == 0 ? Values{3, 6} : Values{12}));
+      EXPECT_EQ(rows_of_output(*wait_for(average)), (engine.rank() == 0 ? Values{3, 6} : Values{12}));
       Request lowest = of(Collective::kReduce, "reduce", mine);
       lowest.signature.op = ReduceOp::kMin;
       lowest.signature.root = 2;
@@ -140,15 +140,15 @@ TEST_P(RowsTogetherTest, WithRanksThatHaveJoined) {
       Request exchange = of(Collective::kAlltoall, "alltoall", mine);
       exchange.splits = {{1, 1, 2}};
       const auto exchanged = wait_for(exchange);
-      EXPECT_EQ(output_of(*exchanged), (engine.rank() == 0 ? Values{3, 3} : Values{9, 12, 9, 12}));
-      EXPECT_EQ(output_of(*exchanged, 1), (engine.rank() == 0 ? Values{1, 0, 1} : Values{2, 0, 2}));
+      EXPECT_EQ(rows_of_output(*exchanged), (engine.rank() == 0 ? Values{3, 3} : Values{9, 12, 9, 12}));
+      EXPECT_EQ(rows_of_output(*exchanged, 1), (engine.rank() == 0 ? Values{1, 0, 1} : Values{2, 0, 2}));
       Request gather = of(Collective::kGather, "gather", mine);
       gather.signature.root = 0;
       const auto gathered = wait_for(gather);
-      EXPECT_EQ(output_of(*gathered).size(), engine.rank() == 0 ? 8U : 1U);
+      EXPECT_EQ(rows_of_output(*gathered).size(), engine.rank() == 0 ? 8U : 1U);
       Request scatter = of(Collective::kScatter, "scatter", mine);
       scatter.signature.root = 0;
-      EXPECT_EQ(output_of(*wait_for(scatter)), (engine.rank() == 0 ? Values{3, 6} : Values{12}));
+      EXPECT_EQ(rows_of_output(*wait_for(scatter)), (engine.rank() == 0 ? Values{3, 6} : Values{12}));
     }
     EXPECT_TRUE(engine.wait(submit_request(engine, join)).ok());
   });
@@ -180,7 +180,7 @@ TEST_P(RowsTogetherTest, SplitsOfOneRankThatCannotBeFailEverywhere) {
                 std::string::npos);
       const auto good = submit_request(engine, of(Collective::kAlltoall, "x", mine));
       EXPECT_TRUE(engine.wait(good).ok());
-      EXPECT_EQ(output_of(*good), (Values{0, 1, 2}));
+      EXPECT_EQ(rows_of_output(*good), (Values{0, 1, 2}));
     }
   });
 }

@@ -54,7 +54,7 @@ class Summing {
   Engine::OperationPtr operation_;
 };
 
-Status sum(Engine& engine, const std::string& name) { return Summing(engine, name).wait(); }
+Status sum_late(Engine& engine, const std::string& name) { return Summing(engine, name).wait(); }
 
 class StandstillTest : public ::testing::TestWithParam<Layout> {};
 
@@ -63,14 +63,14 @@ TEST_P(StandstillTest, EndsWithAnErrorOnAllRanks) {
   World world(3, without_others(GetParam(), 3));
   world.run([](Engine& engine) {
     for (int times = 0; times < 3; ++times) {
-      for (const char* name : {"a", "b"}) ASSERT_TRUE(sum(engine, name).ok());
+      for (const char* name : {"a", "b"}) ASSERT_TRUE(sum_late(engine, name).ok());
     }
-    const Status status = sum(engine, engine.rank() == 0 ? "a" : "b");
+    const Status status = sum_late(engine, engine.rank() == 0 ? "a" : "b");
     EXPECT_EQ(status.kind(), ErrorKind::kMismatch);
     EXPECT_TRUE(contains(status.message(), "rank 0 waits for 'a'; ranks 1, 2 wait for 'b'."));
-    const Status owed = sum(engine, engine.rank() == 0 ? "b" : "a");
+    const Status owed = sum_late(engine, engine.rank() == 0 ? "b" : "a");
     EXPECT_EQ(owed.kind(), ErrorKind::kMismatch);
-    for (const char* name : {"a", "b"}) EXPECT_TRUE(sum(engine, name).ok()) << "calls are paired again";
+    for (const char* name : {"a", "b"}) EXPECT_TRUE(sum_late(engine, name).ok()) << "calls are paired again";
   });
 }
 
@@ -103,15 +103,15 @@ TEST_P(StandstillTest, IsNoneOfARankThatHasGivenItsWaitUp) {
   world.run([](Engine& engine) {
     if (engine.rank() == 1) {
       std::this_thread::sleep_for(kLong / 2);
-      EXPECT_TRUE(sum(engine, "y").ok());
-      EXPECT_TRUE(sum(engine, "x").ok());
+      EXPECT_TRUE(sum_late(engine, "y").ok());
+      EXPECT_TRUE(sum_late(engine, "x").ok());
       return;
     }
     Summing x(engine, "x");
     int n_asked = 0;
     EXPECT_EQ(x.wait([&n_asked] { return ++n_asked > 1; }).kind(), ErrorKind::kAborted);
     std::this_thread::sleep_for(kLong);
-    EXPECT_TRUE(sum(engine, "y").ok());
+    EXPECT_TRUE(sum_late(engine, "y").ok());
     EXPECT_TRUE(x.wait().ok());
   });
 }
@@ -124,14 +124,14 @@ TEST_P(StandstillTest, IsNoneWhileThreadsMayCall) {
   world.run([](Engine& engine) {
     std::thread other([&engine] {
       std::this_thread::sleep_for(engine.rank() == 0 ? kLong : kLong / 2);
-      EXPECT_TRUE(sum(engine, "y").ok());
+      EXPECT_TRUE(sum_late(engine, "y").ok());
     });
-    EXPECT_TRUE(sum(engine, "x").ok());
+    EXPECT_TRUE(sum_late(engine, "x").ok());
     other.join();
     // Now both wait in vain.
     const std::string rank = std::to_string(engine.rank());
-    std::thread beside([&] { EXPECT_EQ(sum(engine, "beside " + rank).kind(), ErrorKind::kMismatch); });
-    EXPECT_EQ(sum(engine, "own " + rank).kind(), ErrorKind::kMismatch);
+    std::thread beside([&] { EXPECT_EQ(sum_late(engine, "beside " + rank).kind(), ErrorKind::kMismatch); });
+    EXPECT_EQ(sum_late(engine, "own " + rank).kind(), ErrorKind::kMismatch);
     beside.join();
   });
 }
@@ -147,8 +147,8 @@ TEST_P(StandstillTest, IsSeenWhereAllCallsEndByCallback) {
     const Summing own(engine, engine.rank() == 0 ? "a" : "b", 0,
                       [&end](const Operation& done) { end.set_value(done.status()); });
     EXPECT_EQ(end.get_future().get().kind(), ErrorKind::kMismatch);
-    EXPECT_EQ(sum(engine, engine.rank() == 0 ? "b" : "a").kind(), ErrorKind::kMismatch) << "what it owes";
-    EXPECT_TRUE(sum(engine, "a").ok());
+    EXPECT_EQ(sum_late(engine, engine.rank() == 0 ? "b" : "a").kind(), ErrorKind::kMismatch) << "what it owes";
+    EXPECT_TRUE(sum_late(engine, "a").ok());
   });
 }
 

@@ -25,7 +25,7 @@ using testing::PlayedRank;
 using testing::request;
 using testing::Watchdog;
 
-LoopbackOptions apart() {
+LoopbackOptions one_host_each() {
   LoopbackOptions options;
   options.with_arena = false;
   options.ring_bytes = 1 << 20;
@@ -49,7 +49,7 @@ class StrangeMessages : public ::testing::Test {
   }
 
   const Watchdog watchdog_{"strange messages"};
-  LoopbackFabric fabric_{3, apart()};
+  LoopbackFabric fabric_{3, one_host_each()};
   std::unique_ptr<Engine> engine_ = Engine::create(fabric_.take_mesh(0), impatient_config());
   PlayedRank rank_1_{fabric_.take_mesh(1)};
   PlayedRank rank_2_{fabric_.take_mesh(2)};
@@ -74,7 +74,7 @@ TEST_F(StrangeMessages, ForASetThatIsGoneAreForgotten) {
 // does: to believe that would be to read, or to write, beyond its tensor.
 void expect_refused(std::vector<std::vector<std::int64_t>> first_dims) {
   const Watchdog watchdog("a coordinator that lies");
-  LoopbackFabric fabric(2, apart());
+  LoopbackFabric fabric(2, one_host_each());
   const auto engine = Engine::create(fabric.take_mesh(1), impatient_config());
   PlayedRank coordinator(fabric.take_mesh(0));
   std::vector<float> rows(3, 1);
@@ -111,7 +111,7 @@ TEST(StrangeLog, WhoseRowsCannotBeIsRefused) {
 // To carry out the first and say that both are done would be a wrong result that nobody hears of.
 TEST(StrangeLog, ThatJoinsWhatCannotBeOneIsRefused) {
   const Watchdog watchdog("a coordinator that joins what cannot be one");
-  LoopbackFabric fabric(2, apart());
+  LoopbackFabric fabric(2, one_host_each());
   const auto engine = Engine::create(fabric.take_mesh(1), impatient_config());
   PlayedRank coordinator(fabric.take_mesh(0));
   std::vector<float> rows(3, 1);

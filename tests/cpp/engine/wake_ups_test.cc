@@ -20,7 +20,7 @@ namespace {
 using testing::request;
 
 // Elements of a tensor whose data travels by itself.
-constexpr std::int64_t kMany = AgreementLimits{}.message_bytes / sizeof(std::int32_t);
+constexpr std::int64_t kTooMany = AgreementLimits{}.message_bytes / sizeof(std::int32_t);
 
 // A mesh that counts how often it was asked to wake those who do not wait.
 class CountingMesh final : public testing::MeshAround {
@@ -49,13 +49,13 @@ class Rank {
   void begin_to_wait(const Operation& operation) { loop_.expect_no_more(&operation); }
   std::uint64_t n_met() const { return world_.n_met; }
 
-  std::shared_ptr<Operation> submit(const std::string& name, bool is_awaited, std::int64_t count = kMany) {
+  std::shared_ptr<Operation> submit(const std::string& name, bool is_awaited, std::int64_t count = kTooMany) {
     auto r = request(Collective::kAllreduce, name, DataType::kInt32, {count}, values_.data());
     r.is_awaited = is_awaited;
     return submit(std::move(r));
   }
   std::shared_ptr<Operation> submit_deferrable(const std::string& name) {
-    auto r = request(Collective::kAllreduce, name, DataType::kInt32, {kMany}, values_.data());
+    auto r = request(Collective::kAllreduce, name, DataType::kInt32, {kTooMany}, values_.data());
     r.is_deferrable = true;
     return submit(std::move(r));
   }
@@ -86,7 +86,7 @@ class Rank {
   Recorder recorder_;
   WorldParts world_;
   ProgressLoop loop_{world_};
-  std::vector<std::int32_t> values_ = std::vector<std::int32_t>(kMany, 1);
+  std::vector<std::int32_t> values_ = std::vector<std::int32_t>(kTooMany, 1);
 };
 
 // Without direct rounds, which wake nobody.
@@ -108,7 +108,7 @@ class WakeUpsTest : public ::testing::TestWithParam<bool> {
     ASSERT_TRUE(operation.is_done());
   }
   // Makes the name known.
-  void call_once(const std::string& name, std::int64_t count = kMany) {
+  void call_once(const std::string& name, std::int64_t count = kTooMany) {
     const auto first = coordinator_.submit(name, true, count);
     complete(*other_.submit(name, true, count));
     complete(*first);

@@ -80,7 +80,7 @@ void expect_noticed_in_time(const std::function<milliseconds()>& attempt) {
   EXPECT_LT(best, kLimit);
 }
 
-class Fault : public testing::TestWithParam<bool> {};  // whether memory is shared
+class Fault : public ::testing::TestWithParam<bool> {};  // whether memory is shared
 
 INSTANTIATE_TEST_SUITE_P(Membership, Fault, testing::Bool(),
                          [](const auto& each) { return each.param ? "shared" : "tcp"; });

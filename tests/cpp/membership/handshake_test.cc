@@ -9,7 +9,7 @@
 namespace ciranda {
 namespace {
 
-Credentials credentials() {
+Credentials shared_credentials() {
   Credentials result;
   result.secret.fill(std::byte{7});
   result.job = "job";
@@ -17,7 +17,7 @@ Credentials credentials() {
   return result;
 }
 
-constexpr Purpose kPurpose{Role::kControl, 2, 1, 4, 5};
+constexpr Purpose kAsked{Role::kControl, 2, 1, 4, 5};
 constexpr AcceptingHandshake::Expectation kExpectation{false, 1, 4};
 
 Nonce nonce_of(int value) {
@@ -64,8 +64,8 @@ Outcome outcome_of(const Credentials& ours, const Purpose& purpose, const Creden
 }
 
 TEST(Handshake, SucceedsBetweenTwoOfOneJob) {
-  ConnectingHandshake connecting(credentials(), kPurpose, nonce_of(1));
-  AcceptingHandshake accepting(credentials(), kExpectation, nonce_of(2));
+  ConnectingHandshake connecting(shared_credentials(), kAsked, nonce_of(1));
+  AcceptingHandshake accepting(shared_credentials(), kExpectation, nonce_of(2));
   converse(connecting, accepting);
   EXPECT_EQ(connecting.verdict(), Verdict::kAccepted);
   EXPECT_EQ(accepting.verdict(), Verdict::kAccepted);
@@ -76,9 +76,9 @@ TEST(Handshake, SucceedsBetweenTwoOfOneJob) {
 }
 
 TEST(Handshake, DifferentSecretsAreNamedOnBothSides) {
-  Credentials other = credentials();
+  Credentials other = shared_credentials();
   other.secret[31] ^= std::byte{1};
-  const Outcome outcome = outcome_of(credentials(), kPurpose, other, kExpectation);
+  const Outcome outcome = outcome_of(shared_credentials(), kAsked, other, kExpectation);
   EXPECT_EQ(outcome.connecting, Verdict::kRefused);
   EXPECT_EQ(outcome.accepting, Verdict::kRefused);
   EXPECT_TRUE(contains(outcome.connecting_reason, "presented a different job secret"));
@@ -86,9 +86,9 @@ TEST(Handshake, DifferentSecretsAreNamedOnBothSides) {
 }
 
 TEST(Handshake, OtherDisagreementsAreNamedOnBothSides) {
-  Credentials job = credentials();
+  Credentials job = shared_credentials();
   job.job = "other";
-  Credentials epoch = credentials();
+  Credentials epoch = shared_credentials();
   epoch.epoch = 4;
   const auto expect = [](const Outcome& outcome, const std::string& reason) {
     EXPECT_EQ(outcome.connecting, Verdict::kRefused);
@@ -96,20 +96,22 @@ TEST(Handshake, OtherDisagreementsAreNamedOnBothSides) {
     EXPECT_TRUE(contains(outcome.connecting_reason, reason));
     EXPECT_TRUE(contains(outcome.accepting_reason, reason));
   };
-  expect(outcome_of(credentials(), kPurpose, job, kExpectation), "another job");
-  expect(outcome_of(credentials(), kPurpose, epoch, kExpectation), "another epoch");
-  expect(outcome_of(credentials(), kPurpose, credentials(), {false, 0, 4}), "another rank or service");
-  expect(outcome_of(credentials(), kPurpose, credentials(), {true, 0, 0}), "another rank or service");
-  expect(outcome_of(credentials(), {Role::kStore, 2, 0, 0}, credentials(), kExpectation), "another rank or service");
-  expect(outcome_of(credentials(), kPurpose, credentials(), {false, 1, 5}), "another number of ranks");
-  expect(outcome_of(credentials(), {Role::kData, 4, 1, 4}, credentials(), kExpectation), "another number of ranks");
+  expect(outcome_of(shared_credentials(), kAsked, job, kExpectation), "another job");
+  expect(outcome_of(shared_credentials(), kAsked, epoch, kExpectation), "another epoch");
+  expect(outcome_of(shared_credentials(), kAsked, shared_credentials(), {false, 0, 4}), "another rank or service");
+  expect(outcome_of(shared_credentials(), kAsked, shared_credentials(), {true, 0, 0}), "another rank or service");
+  expect(outcome_of(shared_credentials(), {Role::kStore, 2, 0, 0}, shared_credentials(), kExpectation),
+         "another rank or service");
+  expect(outcome_of(shared_credentials(), kAsked, shared_credentials(), {false, 1, 5}), "another number of ranks");
+  expect(outcome_of(shared_credentials(), {Role::kData, 4, 1, 4}, shared_credentials(), kExpectation),
+         "another number of ranks");
 }
 
 // Also one that has the secret, and signs what it says.
 TEST(Handshake, AnotherVersionIsNamedOnBothSides) {
   constexpr std::size_t kVersionAt = Handshake::kMagicBytes;
   for (const int change : {1, 2, 0x80}) {
-    const Outcome outcome = outcome_of(credentials(), kPurpose, credentials(), kExpectation,
+    const Outcome outcome = outcome_of(shared_credentials(), kAsked, shared_credentials(), kExpectation,
                                        [&](bool from_connecting, int message, std::vector<std::byte>& bytes) {
                                          if (from_connecting && message == 0) {
                                            bytes[kVersionAt] ^= static_cast<std::byte>(change);
@@ -128,7 +130,7 @@ TEST(Handshake, EveryChangedByteIsNoticed) {
     for (const int message : {0, 1}) {
       const std::size_t n_bytes = message == 0 ? Handshake::kHelloBytes : from_connecting ? Handshake::kProofBytes : 1;
       for (std::size_t at = 0; at < n_bytes; ++at) {
-        const Outcome outcome = outcome_of(credentials(), kPurpose, credentials(), kExpectation,
+        const Outcome outcome = outcome_of(shared_credentials(), kAsked, shared_credentials(), kExpectation,
                                            [&](bool from, int number, std::vector<std::byte>& bytes) {
                                              if (from == from_connecting && number == message) {
                                                ASSERT_LT(at, bytes.size());
@@ -144,8 +146,8 @@ TEST(Handshake, EveryChangedByteIsNoticed) {
 }
 
 TEST(Handshake, ARecordedConversationProvesNothingLater) {
-  ConnectingHandshake connecting(credentials(), kPurpose, nonce_of(1));
-  AcceptingHandshake first(credentials(), kExpectation, nonce_of(2));
+  ConnectingHandshake connecting(shared_credentials(), kAsked, nonce_of(1));
+  AcceptingHandshake first(shared_credentials(), kExpectation, nonce_of(2));
   std::vector<std::byte> recorded;
   converse(connecting, first, [&](bool from_connecting, int, std::vector<std::byte>& bytes) {
     if (from_connecting) {
@@ -153,7 +155,7 @@ TEST(Handshake, ARecordedConversationProvesNothingLater) {
     }
   });
   ASSERT_EQ(first.verdict(), Verdict::kAccepted);
-  AcceptingHandshake second(credentials(), kExpectation, nonce_of(3));
+  AcceptingHandshake second(shared_credentials(), kExpectation, nonce_of(3));
   for (const std::byte& byte : recorded) {
     if (second.wants() > 0) {
       second.receive({&byte, 1});
@@ -164,9 +166,9 @@ TEST(Handshake, ARecordedConversationProvesNothingLater) {
 
 // Sends a rank's own proof back to it: it must not count as the other side's.
 TEST(Handshake, AReflectedProofIsRefused) {
-  ConnectingHandshake connecting(credentials(), kPurpose, nonce_of(1));
-  ConnectingHandshake oracle(credentials(), kPurpose, nonce_of(1));
-  AcceptingHandshake accepting(credentials(), kExpectation, nonce_of(2));
+  ConnectingHandshake connecting(shared_credentials(), kAsked, nonce_of(1));
+  ConnectingHandshake oracle(shared_credentials(), kAsked, nonce_of(1));
+  AcceptingHandshake accepting(shared_credentials(), kExpectation, nonce_of(2));
   accepting.receive(connecting.take_output());
   const auto challenge = accepting.take_output();
   oracle.take_output();
@@ -180,7 +182,7 @@ TEST(Handshake, AReflectedProofIsRefused) {
 
 TEST(Handshake, StrangersAreRefusedAtTheirFirstWrongByte) {
   for (const std::string_view text : {"GET / HTTP/1.1\r\n", "\x16\x03\x01", "CIRANDO", "\n"}) {
-    AcceptingHandshake accepting(credentials(), kExpectation, nonce_of(2));
+    AcceptingHandshake accepting(shared_credentials(), kExpectation, nonce_of(2));
     accepting.receive(std::as_bytes(std::span(text)));
     EXPECT_EQ(accepting.verdict(), Verdict::kRefused) << text;
     EXPECT_TRUE(contains(accepting.reason(), "does not speak Ciranda's protocol"));
@@ -190,8 +192,8 @@ TEST(Handshake, StrangersAreRefusedAtTheirFirstWrongByte) {
 }
 
 TEST(Handshake, NeverWantsMoreThanItsBound) {
-  ConnectingHandshake connecting(credentials(), kPurpose, nonce_of(1));
-  AcceptingHandshake accepting(credentials(), kExpectation, nonce_of(2));
+  ConnectingHandshake connecting(shared_credentials(), kAsked, nonce_of(1));
+  AcceptingHandshake accepting(shared_credentials(), kExpectation, nonce_of(2));
   std::size_t n_connecting = 0;
   std::size_t n_accepting = 0;
   converse(connecting, accepting, [&](bool from_connecting, int, const std::vector<std::byte>& bytes) {

@@ -13,7 +13,7 @@ namespace {
 const std::string kDigits = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1F";
 
 std::string write_file(const std::string& text, mode_t mode) {
-  std::string path = testing::TempDir() + "/ciranda_secret_XXXXXX";
+  std::string path = ::testing::TempDir() + "/ciranda_secret_XXXXXX";
   const int fd = mkstemp(path.data());
   EXPECT_EQ(write(fd, text.data(), text.size()), static_cast<ssize_t>(text.size()));
   fchmod(fd, mode);

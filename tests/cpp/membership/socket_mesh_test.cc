@@ -27,11 +27,11 @@ void two_hosts(BootstrapOptions& options) { options.host_id = options.rank < 2 ?
 
 INSTANTIATE_TEST_SUITE_P(
     Socket, MeshConformance,
-    testing::Combine(testing::Values(kind("shared", "127.0.0.1", {}), kind("tcp", "127.0.0.1", tcp_only),
-                                     kind("striped", "127.0.0.1", striped), kind("checked", "127.0.0.1", checked),
-                                     kind("mixed", "127.0.0.1", two_hosts), kind("ipv6", "::1", tcp_only),
-                                     kind("two_interfaces", "127.0.0.1", two_interfaces)),
-                     testing::Values(1, 2, 4, 7)),
+    ::testing::Combine(::testing::Values(kind("shared", "127.0.0.1", {}), kind("tcp", "127.0.0.1", tcp_only),
+                                         kind("striped", "127.0.0.1", striped), kind("checked", "127.0.0.1", checked),
+                                         kind("mixed", "127.0.0.1", two_hosts), kind("ipv6", "::1", tcp_only),
+                                         kind("two_interfaces", "127.0.0.1", two_interfaces)),
+                       ::testing::Values(1, 2, 4, 7)),
     MeshTestName());
 
 TEST(SocketMesh, SharesAnArenaOnlyWhenAllRanksShareMemory) {

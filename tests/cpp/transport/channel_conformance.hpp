@@ -31,7 +31,7 @@ struct ChannelKind {
   std::function<std::unique_ptr<ChannelPair>()> make;
 };
 
-class ChannelConformance : public testing::TestWithParam<ChannelKind> {
+class ChannelConformance : public ::testing::TestWithParam<ChannelKind> {
  protected:
   std::unique_ptr<ChannelPair> pair_ = GetParam().make();
 };

@@ -25,8 +25,9 @@ LoopbackOptions without_arena() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Loopback, MeshConformance,
-                         testing::Combine(testing::Values(loopback("arena", {}), loopback("channels", without_arena())),
-                                          testing::Values(1, 2, 4, 7)),
+                         ::testing::Combine(::testing::Values(loopback("arena", {}),
+                                                              loopback("channels", without_arena())),
+                                            ::testing::Values(1, 2, 4, 7)),
                          MeshTestName());
 
 TEST(LoopbackFabric, AKilledRankIsSeenByTheOthersAndSeesNobody) {

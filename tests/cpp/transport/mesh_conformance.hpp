@@ -56,7 +56,7 @@ inline void run_ranks(Meshes& meshes, const std::function<void(Mesh&)>& body) {
   }
 }
 
-class MeshConformance : public testing::TestWithParam<std::tuple<MeshKind, int>> {
+class MeshConformance : public ::testing::TestWithParam<std::tuple<MeshKind, int>> {
  protected:
   MeshConformance() : n_(std::get<1>(GetParam())), meshes_(std::get<0>(GetParam()).make(n_)) {}
 

@@ -99,7 +99,7 @@ class RingPair final : public ChannelPair {
 };
 
 INSTANTIATE_TEST_SUITE_P(Ring, ChannelConformance,
-                         testing::Values(ChannelKind{"ring", [] { return std::make_unique<RingPair>(); }}));
+                         ::testing::Values(ChannelKind{"ring", [] { return std::make_unique<RingPair>(); }}));
 
 }  // namespace
 }  // namespace ciranda

@@ -125,7 +125,7 @@ TEST(ShmSegment, OpensNothingElse) {
   EXPECT_FALSE(ShmSegment::open(made.value().path(), 8192).ok()) << "wrong size";
   EXPECT_FALSE(ShmSegment::open("/dev/null", 0).ok()) << "not a file";
   EXPECT_FALSE(ShmSegment::open("/nosuch", 4096).ok());
-  std::string path = testing::TempDir() + "/readable_by_others";
+  std::string path = ::testing::TempDir() + "/readable_by_others";
   const int fd = ::open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
   ASSERT_EQ(ftruncate(fd, 4096), 0);
   EXPECT_FALSE(ShmSegment::open(path, 4096).ok());

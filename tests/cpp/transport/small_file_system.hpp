@@ -37,7 +37,7 @@ class SmallFileSystem {
   }
 
  private:
-  std::string folder_ = testing::TempDir() + "/ciranda_small_XXXXXX";
+  std::string folder_ = ::testing::TempDir() + "/ciranda_small_XXXXXX";
   bool is_there_ = false;
   UniqueFd other_file_;
 };

@@ -107,8 +107,8 @@ TEST(SocketMesh, APeerWhoseDataIsChangedOnItsWayIsLostAndItIsSaidWhy) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Socket, MeshConformance,
-                         testing::Combine(testing::Values(MeshKind{"without_bells", make_without_bells}),
-                                          testing::Values(1, 2, 4, 7)),
+                         ::testing::Combine(::testing::Values(MeshKind{"without_bells", make_without_bells}),
+                                            ::testing::Values(1, 2, 4, 7)),
                          MeshTestName());
 
 }  // namespace

@@ -121,13 +121,13 @@ ChannelKind kind(const std::string& name) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Striped, ChannelConformance,
-                         testing::Values(kind<100'000>("one"), kind<50'000, 50'000>("two"),
-                                         kind<20'000, 3'001, 90'000>("three"),
-                                         ChannelKind{"checked",
-                                                     [] {
-                                                       const std::vector<std::size_t> speeds{50'000, 40'000};
-                                                       return std::make_unique<StripedPair>(speeds, true);
-                                                     }}),
+                         ::testing::Values(kind<100'000>("one"), kind<50'000, 50'000>("two"),
+                                           kind<20'000, 3'001, 90'000>("three"),
+                                           ChannelKind{"checked",
+                                                       [] {
+                                                         const std::vector<std::size_t> speeds{50'000, 40'000};
+                                                         return std::make_unique<StripedPair>(speeds, true);
+                                                       }}),
                          [](const auto& each) { return each.param.name; });
 
 // Writes these sizes one after the other, while the other end reads in chunks of the other sizes, in turns.

@@ -47,8 +47,8 @@ class TcpPair final : public ChannelPair {
 };
 
 INSTANTIATE_TEST_SUITE_P(Tcp, ChannelConformance,
-                         testing::Values(ChannelKind{"ipv4", [] { return std::make_unique<TcpPair>("127.0.0.1"); }},
-                                         ChannelKind{"ipv6", [] { return std::make_unique<TcpPair>("::1"); }}),
+                         ::testing::Values(ChannelKind{"ipv4", [] { return std::make_unique<TcpPair>("127.0.0.1"); }},
+                                           ChannelKind{"ipv6", [] { return std::make_unique<TcpPair>("::1"); }}),
                          [](const auto& each) { return each.param.name; });
 
 TEST(TcpChannel, LastBytesArriveEvenIfUnreadBytesAreLeftBehind) {
