@@ -66,8 +66,8 @@ double arrival_ns(int first, int second) {
     for (std::uint64_t round = 1; round <= kRounds; ++round) {
       auto& beside = line.beside[round % 2];
       beside[self].store(1, std::memory_order_relaxed);
-      arrivals.come(round);
-      while (!arrivals.is_met(round)) ciranda::relax();
+      arrivals.arrive(round);
+      while (!arrivals.is_complete(round)) ciranda::relax();
       if (beside[0].load(std::memory_order_relaxed) + beside[1].load(std::memory_order_relaxed) != 2) std::abort();
     }
     if (self == 0) found = seconds_since(begin) * 1e9 / static_cast<double>(kRounds);

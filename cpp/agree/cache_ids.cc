@@ -9,14 +9,14 @@ namespace {
 
 constexpr std::size_t kTimesToForgetAll = 16;
 
-// No member may still report the name: its rounds are over, it owes nothing, and no current plan has it.
-bool is_unused(const NamedRounds& name) {
-  return !name.round.is_open() && name.owed.empty() && name.later.empty() && name.group == nullptr;
+// No member may still report the name: its negotiations are over, no error is deferred, and no current plan has it.
+bool is_unused(const NameState& name) {
+  return !name.negotiation.is_open() && name.deferred_errors.empty() && name.later.empty() && name.group == nullptr;
 }
 
 }  // namespace
 
-NamedRounds* CacheIds::assign(NamedRounds& name, bool takes_back) {
+NameState* CacheIds::assign(NameState& name, bool takes_back) {
   if (name.cache_id != kNoCacheId || !name.is_cacheable || capacity_ == 0) return nullptr;
   if (names_.size() < capacity_) {
     name.cache_id = static_cast<std::uint32_t>(names_.size());
@@ -24,17 +24,17 @@ NamedRounds* CacheIds::assign(NamedRounds& name, bool takes_back) {
     last_used_.push_back(0);
     return nullptr;
   }
-  NamedRounds* before = takes_back ? take_back(name) : nullptr;
+  NameState* before = takes_back ? take_back(name) : nullptr;
   if (before == nullptr) lacks_some_ = true;
   return before;
 }
 
 // A name that was executed again since the members were told to forget it keeps its cache id.
-NamedRounds* CacheIds::take_back(NamedRounds& name) {
+NameState* CacheIds::take_back(NameState& name) {
   while (!free_.empty()) {
     const std::uint32_t cache_id = free_.back();
     free_.pop_back();
-    NamedRounds& before = *names_[cache_id];
+    NameState& before = *names_[cache_id];
     if (!std::exchange(before.is_being_forgotten, false) || !is_unused(before)) continue;
     before.cache_id = kNoCacheId;
     name.cache_id = cache_id;
@@ -54,7 +54,7 @@ std::optional<ForgetEntry> CacheIds::forget_some(bool takes_back) {
   std::nth_element(oldest.begin(), end - 1, oldest.end(),
                    [this](std::uint32_t a, std::uint32_t b) { return last_used_[a] < last_used_[b]; });
   for (auto cache_id = oldest.begin(); cache_id != end; ++cache_id) {
-    NamedRounds& name = *names_[*cache_id];
+    NameState& name = *names_[*cache_id];
     if (takes_back && is_unused(name)) {
       name.is_being_forgotten = true;
       to_forget_.push_back(*cache_id);

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "agree/messages.hpp"
-#include "agree/round.hpp"
+#include "agree/negotiation.hpp"
 
 namespace ciranda {
 
@@ -22,14 +22,14 @@ class CacheIds {
  public:
   CacheIds(std::size_t capacity, int n_members) : capacity_(capacity), n_members_(n_members) {}
 
-  const std::vector<NamedRounds*>& names() const { return names_; }
+  const std::vector<NameState*>& names() const { return names_; }
   bool has(std::uint32_t cache_id) const { return cache_id < names_.size(); }
   // REQUIRES, here and below: has(cache_id).
-  NamedRounds& name(std::uint32_t cache_id) const { return *names_[cache_id]; }
+  NameState& name(std::uint32_t cache_id) const { return *names_[cache_id]; }
 
   // Assigns a cache id to the name if it may have one and has none. `takes_back`: whether a cache id that all members
   // have forgotten may be reassigned. Returns the name that has lost its cache id, or null.
-  NamedRounds* assign(NamedRounds& name, bool takes_back);
+  NameState* assign(NameState& name, bool takes_back);
   void note_use(std::uint32_t cache_id) {
     if (cache_id != kNoCacheId) last_used_[cache_id] = ++n_uses_;
   }
@@ -43,11 +43,11 @@ class CacheIds {
   void forgotten(int member, const std::vector<std::uint32_t>& kept);
 
  private:
-  NamedRounds* take_back(NamedRounds& name);
+  NameState* take_back(NameState& name);
 
   std::size_t capacity_;
   int n_members_;
-  std::vector<NamedRounds*> names_;       // by cache id
+  std::vector<NameState*> names_;         // by cache id
   std::vector<std::uint64_t> last_used_;  // by cache id: n_uses_ at its last use
   std::uint64_t n_uses_ = 0;
   bool lacks_some_ = false;               // some name found no free cache id

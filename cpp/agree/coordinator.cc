@@ -20,8 +20,8 @@ Coordinator::Coordinator(CoordinatorOptions options)
       cache_ids_(options_.cache_capacity, options_.size),
       ready_(options_),
       open_(options_),
-      rounds_(options_, members_, cache_ids_, ready_, open_),
-      groups_(options_, members_, ready_, rounds_, open_),
+      negotiations_(options_, members_, cache_ids_, ready_, open_),
+      groups_(options_, members_, ready_, negotiations_, open_),
       standstill_(options_.size) {}
 
 // --- reports
@@ -30,7 +30,7 @@ Status Coordinator::on_request(int rank, RequestMessage message, TimePoint now) 
   if (Status status = validate(message.name, message.signature, members_.ranks()); !status.ok()) {
     return Status::internal(members_.rank_text(rank) + " reported an invalid request: " + status.message());
   }
-  NamedRounds& name = rounds_.name_for(message.name, message.is_cacheable);
+  NameState& name = negotiations_.name_for(message.name, message.is_cacheable);
   name.priority = message.priority;
   return report(name, {rank, now, std::move(message.signature), message.is_deferrable});
 }
@@ -45,7 +45,7 @@ Status Coordinator::on_message(int rank, Message&& message, TimePoint now) {
   if (const auto* duplicate = std::get_if<DuplicateMessage>(&message)) {
     Reported reported{rank, now};
     reported.is_duplicate = true;
-    return report(rounds_.name_for(duplicate->name, true), std::move(reported));
+    return report(negotiations_.name_for(duplicate->name, true), std::move(reported));
   }
   if (const auto* input = std::get_if<InputMessage>(&message)) return on_input(rank, *input, now);
   if (const auto* no_input = std::get_if<NoInputMessage>(&message)) return on_no_input(rank, *no_input);
@@ -81,8 +81,9 @@ Status Coordinator::on_input(int rank, const InputMessage& message, TimePoint no
 
 Status Coordinator::on_no_input(int rank, const NoInputMessage& message) {
   if (Status status = check_cache_id(rank, message.cache_id); !status.ok()) return status;
-  Round& round = cache_ids_.name(message.cache_id).round;
-  if (round.direct_round == message.round && !round.has_arrived(rank)) rounds_.end_hope_of_direct_round(round);
+  Negotiation& negotiation = cache_ids_.name(message.cache_id).negotiation;
+  if (negotiation.direct_round == message.round && !negotiation.has_arrived(rank))
+    negotiations_.abandon_direct_round(negotiation);
   return Status::ok_status();
 }
 
@@ -106,7 +107,7 @@ Status Coordinator::on_join(int rank, const JoinMessage& message) {
   if (members_.has_joined(rank)) return Status::ok_status();
   groups_.disperse_all();
   standstill_.moves(rank);
-  rounds_.join(rank);
+  negotiations_.join(rank);
   return Status::ok_status();
 }
 
@@ -118,7 +119,7 @@ Status Coordinator::on_relayed(const RelayedMessage& relayed, TimePoint now) {
     }
     for (const std::int32_t rank : item.ranks) {
       if (rank < 0 || rank >= options_.size) return Status::internal("a relay reports for an unknown rank");
-      Message message = std::visit([](const auto& said) { return Message(said); }, item.report);
+      Message message = std::visit([](const auto& report) { return Message(report); }, item.report);
       if (Status status = on_message(rank, std::move(message), now); !status.ok()) return status;
     }
   }
@@ -126,28 +127,28 @@ Status Coordinator::on_relayed(const RelayedMessage& relayed, TimePoint now) {
   return Status::ok_status();
 }
 
-Status Coordinator::report(NamedRounds& name, Reported reported) {
+Status Coordinator::report(NameState& name, Reported reported) {
   groups_.touch(name);
   standstill_.moves(reported.rank);
-  return rounds_.report(name, std::move(reported));
+  return negotiations_.report(name, std::move(reported));
 }
 
 void Coordinator::fail_all(const Status& why) {
   groups_.disperse_all();
-  rounds_.fail_all(why);
+  negotiations_.fail_all(why);
 }
 
 std::vector<StallReport> Coordinator::check_stalls(TimePoint now) {
   if (!open_.is_due(now)) return {};
   const std::optional<TimePoint> groups_due = groups_.disperse_stalled(now);
-  return rounds_.check_stalls(groups_due, now);
+  return negotiations_.check_stalls(groups_due, now);
 }
 
 // --- the log
 
 std::vector<LogEntry> Coordinator::take_entries(bool wire_is_idle, std::size_t n_bytes_under_way) {
   std::vector<LogEntry> entries;
-  rounds_.take_ended(entries);
+  negotiations_.take_ended(entries);
   const std::optional<int> last_joined = members_.last_joined();
   for (const auto& batch : ready_.take(wire_is_idle, has_waiting_rank() || last_joined, n_bytes_under_way)) {
     entries.push_back(execute(batch));
@@ -161,8 +162,8 @@ std::vector<LogEntry> Coordinator::take_entries(bool wire_is_idle, std::size_t n
   if (auto forget = cache_ids_.forget_some(!groups_.is_previous_in_use())) entries.emplace_back(std::move(*forget));
   if (entries.empty() && ready_.is_empty() && standstill_.may_hold(members_, n_entries_)) {
     groups_.disperse_all();
-    rounds_.check_standstill(standstill_);
-    rounds_.take_ended(entries);
+    negotiations_.check_standstill(standstill_);
+    negotiations_.take_ended(entries);
   }
   n_entries_ += entries.size();
   return entries;
@@ -180,40 +181,40 @@ LogEntry Coordinator::execute(const ReadyQueue::Batch& batch) {
   }
   ExecuteEntry entry;
   entry.check = check;
-  if (batch.names.size() == 1 && batch.names.front()->round.has_all_inputs()) {
-    entry.inputs = batch.names.front()->round.inputs;
+  if (batch.names.size() == 1 && batch.names.front()->negotiation.has_all_inputs()) {
+    entry.inputs = batch.names.front()->negotiation.inputs;
   }
-  for (NamedRounds* name : batch.names) entry.items.push_back(execute(*name));
+  for (NameState* name : batch.names) entry.items.push_back(execute(*name));
   return entry;
 }
 
 Check Coordinator::next_check(const ReadyQueue::Batch& batch) {
   if (options_.check_interval == 0 || options_.size == 1) return Check::kNone;
   if (batch.groups.empty()) {  // groups consist of allreduces with all ranks
-    const NamedRounds& name = *batch.names.front();
+    const NameState& name = *batch.names.front();
     const Signature& signature = name.signature();
     if (!info(signature.collective).is_same_on_all) return Check::kNone;
     // A rank that has joined gets a copy of other results, too, but not of Adasum's.
-    if (signature.op == ReduceOp::kAdasum && !name.round.has_all()) return Check::kNone;
+    if (signature.op == ReduceOp::kAdasum && !name.negotiation.has_all()) return Check::kNone;
   }
   if (++n_unchecked_ < options_.check_interval) return Check::kRemember;
   n_unchecked_ = 0;
   return Check::kCompare;
 }
 
-ExecuteItem Coordinator::execute(NamedRounds& name) {
+ExecuteItem Coordinator::execute(NameState& name) {
   ExecuteItem item;
-  const bool in_full = name.round.has_full();
+  const bool in_full = name.negotiation.has_full();
   name.is_being_forgotten = false;
-  item.absent = name.round.absent();
+  item.absent = name.negotiation.absent();
   if (in_full) {
     name.update_agreed();
     name.kind = ready_.kind_of(name.agreed);
   }
   if (in_full || name.cache_id == kNoCacheId || !item.absent.empty()) {
     // While ranks may still report by the previous plan, the cache ids of its names must not be reassigned.
-    NamedRounds* before = cache_ids_.assign(name, !groups_.is_previous_in_use());
-    if (before != nullptr) rounds_.forget_if_unused(*before);
+    NameState* before = cache_ids_.assign(name, !groups_.is_previous_in_use());
+    if (before != nullptr) negotiations_.forget_if_unused(*before);
     item.is_defined_here = true;
     item.name = name.name;
     item.first_dims = name.first_dims;
@@ -227,20 +228,21 @@ ExecuteItem Coordinator::execute(NamedRounds& name) {
   item.cache_id = name.cache_id;
   cache_ids_.note_use(name.cache_id);
   if (may_do_without_log(name)) item.direct = direct_for(name.agreed, name.first_dims);
-  rounds_.close(name);
-  rounds_.forget_if_unused(name);
+  negotiations_.close(name);
+  negotiations_.forget_if_unused(name);
   return item;
 }
 
 // Ranks can execute the next call without the coordinator if it had no influence on this one: no rank held the call
-// back to be fused, none has joined, and no duplicate's error is owed, for which the coordinator must see the next
-// calls. The same holds for the next call without a name if no other round is open: with several in flight, the next
-// one has been reported already.
-bool Coordinator::may_do_without_log(const NamedRounds& name) const {
-  if (!name.round.has_all() || name.round.n_deferrable > 0 || rounds_.are_duplicates_owed()) return false;
+// back to be fused, none has joined, and no duplicate's error is deferred, for which the coordinator must see the next
+// calls. The same holds for the next call without a name if no other negotiation is open: with several in flight, the
+// next one has been reported already.
+bool Coordinator::may_do_without_log(const NameState& name) const {
+  if (!name.negotiation.has_all() || name.negotiation.n_deferrable > 0 || negotiations_.has_deferred_duplicates())
+    return false;
   if (name.cache_id != kNoCacheId) return true;
   return options_.direct == Direct::kInMemory && !name.is_cacheable && is_unnamed(name.name) && open_.n_open() == 1 &&
-         UnnamedSignatures::may_meet(name.agreed, if_any(name.first_dims), options_.has_buffers());
+         UnnamedSignatures::may_go_direct(name.agreed, if_any(name.first_dims), options_.has_buffers());
 }
 
 // If results are compared, all calls use the log.

@@ -3,10 +3,11 @@
 // It is a pure state machine: it takes reports of ranks and the time, and returns entries of the response log. It uses
 // no socket, thread or clock. One rank of each lane runs it; every rank executes the log (participant.hpp).
 //
-// A *round* (rounds.hpp) is one use of a name. Every rank learns how each round ends, so no rank waits for ever, and
-// the calls of all ranks stay paired. Ranks may report a planned group of names (planned_groups.hpp) as one.
+// A *negotiation* (negotiations.hpp) determines whether all ranks are ready for one use of a name, and agree on it.
+// Every rank learns how each one ends, so no rank waits for ever, and the calls of all ranks stay paired. Ranks may
+// report a planned group of names (planned_groups.hpp) as one.
 //
-// A rank that has *joined* reports nothing more: rounds are complete without it, until all ranks have joined.
+// A rank that has *joined* reports nothing more: negotiations are complete without it, until all ranks have joined.
 //
 // "Rank" is a rank's index among the members of the lane; texts for people show world ranks.
 #pragma once
@@ -20,10 +21,10 @@
 #include "agree/coordinator_options.hpp"
 #include "agree/members.hpp"
 #include "agree/messages.hpp"
-#include "agree/open_rounds.hpp"
+#include "agree/negotiations.hpp"
+#include "agree/open_negotiations.hpp"
 #include "agree/planned_groups.hpp"
 #include "agree/ready_queue.hpp"
-#include "agree/rounds.hpp"
 #include "agree/standstill.hpp"
 
 namespace ciranda {
@@ -47,21 +48,21 @@ class Coordinator {
   Status on_message(int rank, Message&& message, TimePoint now);
   // Reports of many ranks, from the first of the relays (relay.hpp). With relays, no rank reports here directly.
   Status on_relayed(const RelayedMessage& relayed, TimePoint now);
-  // All ranks have met in a direct round in memory for this name, without a report.
-  void on_met(std::uint32_t cache_id, TimePoint now) {
-    members_.all_heard(cache_ids_.name(cache_id).name, now);
+  // All ranks have executed a call of this name in a direct round in memory, without a report.
+  void on_direct_round(std::uint32_t cache_id, TimePoint now) {
+    members_.note_report_of_all(cache_ids_.name(cache_id).name, now);
     cache_ids_.note_use(cache_id);
   }
   // How ranks may execute the next call of a name with this signature, if all of them wait for it. `first_dims`: as in
-  // NamedRounds.
+  // NameState.
   Direct direct_for(const Signature& signature, const FirstDims& first_dims) const;
   bool has_waiting_rank() const { return is_waited_for_ || members_.has_waiting(); }
-  // As has_waiting_rank(), but false if no round is open, because all calls are answered then.
+  // As has_waiting_rank(), but false if no negotiation is open, because all calls are answered then.
   bool keeps_a_rank_waiting() const { return open_.n_open() > 0 && has_waiting_rank(); }
-  // As in Rounds.
-  bool has_pressing_round() const { return rounds_.has_pressing(); }
+  // As in Negotiations.
+  bool has_pressing_call() const { return negotiations_.has_pressing(); }
 
-  // Fails every open round with `why`, because the lane ends.
+  // Fails every open negotiation with `why`, because the lane ends.
   void fail_all(const Status& why);
 
   // The entries to append to the log now. While transfers are under way, small requests are held back, to be fused with
@@ -70,26 +71,26 @@ class Coordinator {
   bool has_priorities() const { return ready_.has_priorities(); }
 
   // --- stalls
-  // Reports names that have waited for long (see OpenRounds::check()); fails those over the shutdown time.
+  // Reports names that have waited for long (see OpenNegotiations::check()); fails those over the shutdown time.
   std::vector<StallReport> check_stalls(TimePoint now);
-  // When check_stalls() is due next; none while no round is open.
+  // When check_stalls() is due next; none while no negotiation is open.
   std::optional<TimePoint> next_stall_check() const { return open_.due(); }
 
  private:
   Status check_cache_id(int rank, std::uint32_t cache_id) const;
-  Status report(NamedRounds& name, Reported reported);
-  // Ends the rounds of the batch.
+  Status report(NameState& name, Reported reported);
+  // Ends the negotiations of the batch.
   LogEntry execute(const ReadyQueue::Batch& batch);
-  ExecuteItem execute(NamedRounds& name);
+  ExecuteItem execute(NameState& name);
   Check next_check(const ReadyQueue::Batch& batch);
-  bool may_do_without_log(const NamedRounds& name) const;
+  bool may_do_without_log(const NameState& name) const;
 
   const CoordinatorOptions options_;
   Members members_;
   CacheIds cache_ids_;
   ReadyQueue ready_;
-  OpenRounds open_;
-  Rounds rounds_;
+  OpenNegotiations open_;
+  Negotiations negotiations_;
   PlannedGroups groups_;
   Standstill standstill_;
   bool is_waited_for_ = false;  // according to the relays

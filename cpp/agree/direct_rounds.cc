@@ -8,13 +8,13 @@ using State = PersistentOp::State;
 
 // --- a call
 
-std::optional<DirectRound> DirectRounds::come(Direct by, PersistentOp& op, const Request& request, Ticket ticket) {
+std::optional<DirectRound> DirectRounds::arrive(Direct by, PersistentOp& op, const Request& request, Ticket ticket) {
   if (!is_open(op, by) || op.known_ != request.signature) return std::nullopt;
   // By messages, the others continue without a rank that joins, so it has missed rounds of the name.
   const bool is_in_memory = by == Direct::kInMemory;
-  const bool may_come =
+  const bool may_arrive =
       is_in_memory ? fits(request, *op.room_) : op.n_joins_ == calls_.n_joins() && !request.is_deferrable;
-  if (!may_come) return std::nullopt;
+  if (!may_arrive) return std::nullopt;
   op.become(is_in_memory ? State::kInMemory : State::kByMessages);
   calls_.add(op, {ticket});
   return next(op, ticket);
@@ -42,7 +42,7 @@ std::optional<DirectRound> DirectRounds::avoid(PersistentOp& op) {
   return next(op);
 }
 
-bool DirectRounds::come_late(PersistentOp& op, Ticket ticket) {
+bool DirectRounds::keep_duplicate(PersistentOp& op, Ticket ticket) {
   if (op.state() != State::kByMessages) return false;
   calls_.add_late(op, ticket);
   close(op);
@@ -67,7 +67,7 @@ bool DirectRounds::open(PersistentOp& op, const Room& room) {
   return true;
 }
 
-// The previous round may have been closed. All members count it, whether or not each of them came to it.
+// The previous round may have been closed. All members count it, whether or not each of them arrived at it.
 void DirectRounds::begin(PersistentOp& op, Direct direct) {
   ++op.next_round_;
   op.direct_ = direct;
@@ -87,8 +87,8 @@ void DirectRounds::hand_over(PersistentOp& from, PersistentOp& to) {
 }
 
 std::optional<NoInputMessage> DirectRounds::cancel(PersistentOp& op, std::uint64_t round) {
-  const bool has_come = round < op.next_round_ || (round == op.next_round_ && op.state() == State::kByMessages);
-  if (has_come) return std::nullopt;
+  const bool has_arrived = round < op.next_round_ || (round == op.next_round_ && op.state() == State::kByMessages);
+  if (has_arrived) return std::nullopt;
   close(op);  // even if this rank still lacks inputs to the previous round
   return NoInputMessage{op.cache_id_, round};
 }

@@ -1,8 +1,8 @@
-// Failures: failed rounds that are not in the log yet, and the errors that members still owe.
+// Failures: failed negotiations that are not in the log yet, and deferred errors.
 //
-// A failure is sent to each member that reported the round. A member that has not reported it *owes* it: its next
-// report of the name gets the same error. A duplicate call need not occur on other members, so their deferred error
-// expires. Pure.
+// A failure is sent to each member that reported the name. For a member that has not, it is a *deferred error*: its
+// next report of the name gets the same error. A duplicate call need not occur on other members, so their deferred
+// error expires. Pure.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 #include "agree/members.hpp"
 #include "agree/messages.hpp"
-#include "agree/round.hpp"
+#include "agree/negotiation.hpp"
 #include "base/status.hpp"
 
 namespace ciranda {
@@ -24,22 +24,22 @@ struct DuplicateCall {
 
 class Failures {
  public:
-  // Sends the failure to each member that reported the round; twice to the member with the `duplicate` call. The other
-  // members owe it if `is_owed`. REQUIRES: the round is open.
-  void fail(NamedRounds& name, const Members& members, ErrorKind kind, const std::string& text,
-            const std::optional<DuplicateCall>& duplicate, bool is_owed = true);
-  // The member calls the name. If it owes an error, sends that error to it and returns true.
-  bool answer(NamedRounds& name, int member);
-  // The member makes no further calls. Returns whether some failure of the name is now owed by no member.
-  bool forgive(NamedRounds& name, int member);
-  // All members have taken part in a round that opened after n_failed_before failures. Returns the names whose
+  // Sends the failure to each member that reported the name; twice to the member with the `duplicate` call. It is
+  // deferred for the other members if `fails_late_calls`. REQUIRES: the negotiation is open.
+  void fail(NameState& name, const Members& members, ErrorKind kind, const std::string& text,
+            const std::optional<DuplicateCall>& duplicate, bool fails_late_calls = true);
+  // The member calls the name. If an error is deferred for it, sends that error and returns true.
+  bool answer(NameState& name, int member);
+  // The member makes no further calls. Returns whether some failure of the name is now deferred for no member.
+  bool drop(NameState& name, int member);
+  // All members have taken part in a negotiation that opened after n_failed_before failures. Returns the names whose
   // duplicate errors have expired.
-  std::vector<NamedRounds*> forgive_duplicates(std::uint64_t n_failed_before);
+  std::vector<NameState*> expire_duplicates(std::uint64_t n_failed_before);
 
-  // True if some member may still owe the error of a duplicate call.
-  bool are_duplicates_owed() const { return !owed_duplicates_.empty(); }
+  // True if the error of a duplicate call is still deferred for some member.
+  bool has_deferred_duplicates() const { return !deferred_duplicates_.empty(); }
 
-  // How many rounds of all names have failed.
+  // How many negotiations of all names have failed.
   std::uint64_t n_failed() const { return n_failed_; }
 
   std::vector<FailEntry> take();
@@ -54,10 +54,10 @@ class Failures {
 
   // Sends the failure to `members`, to each as often as it is listed. Failures of one name keep their order; a failure
   // that equals the name's last one is merged with it.
-  void add(NamedRounds& name, ErrorKind kind, const std::string& text, const std::vector<std::int32_t>& members);
+  void add(NameState& name, ErrorKind kind, const std::string& text, const std::vector<std::int32_t>& members);
 
   std::vector<Failure> failures_;
-  std::vector<NamedRounds*> owed_duplicates_;  // names whose duplicate error some member owes
+  std::vector<NameState*> deferred_duplicates_;  // names with the deferred error of a duplicate call
   std::uint64_t n_failed_ = 0;
 };
 

@@ -75,28 +75,28 @@ std::optional<Result<Envelope>> FrameReader::next() {
     complete(kFrameHeaderBytes);
     complete(frame_bytes(begun_));
   }
-  const std::span<const std::byte> from = begun_.empty() ? came_ : std::span<const std::byte>(begun_);
+  const std::span<const std::byte> from = begun_.empty() ? unread_ : std::span<const std::byte>(begun_);
   const std::size_t n_bytes = frame_bytes(from);
   if (n_bytes > kFrameHeaderBytes + kMaxFrameBytes) {
     const std::string claimed = std::to_string(n_bytes - kFrameHeaderBytes);
     return Result<Envelope>(Status::internal("a control frame claims " + claimed + " bytes"));
   }
   if (from.size() < n_bytes) {
-    if (begun_.empty()) begun_.assign(came_.begin(), came_.end());
-    came_ = {};
+    if (begun_.empty()) begun_.assign(unread_.begin(), unread_.end());
+    unread_ = {};
     return std::nullopt;
   }
   auto envelope = decode_body(from.subspan(kFrameHeaderBytes, n_bytes - kFrameHeaderBytes));
-  if (begun_.empty()) came_ = came_.subspan(n_bytes);
+  if (begun_.empty()) unread_ = unread_.subspan(n_bytes);
   begun_.clear();
   return envelope;
 }
 
 // Extends begun_ to n_bytes, as far as the received bytes suffice.
 void FrameReader::complete(std::size_t n_bytes) {
-  const std::size_t n = std::min(n_bytes - std::min(n_bytes, begun_.size()), came_.size());
-  begun_.insert(begun_.end(), came_.begin(), came_.begin() + static_cast<std::ptrdiff_t>(n));
-  came_ = came_.subspan(n);
+  const std::size_t n = std::min(n_bytes - std::min(n_bytes, begun_.size()), unread_.size());
+  begun_.insert(begun_.end(), unread_.begin(), unread_.begin() + static_cast<std::ptrdiff_t>(n));
+  unread_ = unread_.subspan(n);
 }
 
 }  // namespace ciranda

@@ -33,7 +33,7 @@ void append_frame(LaneId lane, const Message& message, std::vector<std::byte>& o
 class FrameReader {
  public:
   // The bytes must stay valid until next() returns nothing. REQUIRES: next() has done so since the last append().
-  void append(std::span<const std::byte> bytes) { came_ = bytes; }
+  void append(std::span<const std::byte> bytes) { unread_ = bytes; }
 
   // The message of the next whole frame; nothing if more bytes are needed; an error if it cannot be read: the stream is
   // then unusable.
@@ -43,7 +43,7 @@ class FrameReader {
   void complete(std::size_t n_bytes);
 
   std::vector<std::byte> begun_;  // an incomplete frame
-  std::span<const std::byte> came_;
+  std::span<const std::byte> unread_;
 };
 
 }  // namespace ciranda

@@ -20,7 +20,7 @@ Members::Members(int size, std::vector<int> ranks, std::vector<std::string> host
       hosts_(std::move(hosts)),
       is_waiting_(static_cast<std::size_t>(size)),
       has_joined_(static_cast<std::size_t>(size)),
-      last_heard_(static_cast<std::size_t>(size)) {
+      last_reports_(static_cast<std::size_t>(size)) {
   if (!ranks_.empty()) return;
   ranks_.resize(static_cast<std::size_t>(size));
   std::iota(ranks_.begin(), ranks_.end(), 0);
@@ -30,21 +30,21 @@ int Members::member(int rank) const {
   return static_cast<int>(std::lower_bound(ranks_.begin(), ranks_.end(), rank) - ranks_.begin());
 }
 
-void Members::heard(int member, const std::string& name, TimePoint now) {
+void Members::note_report(int member, const std::string& name, TimePoint now) {
   const auto at = static_cast<std::size_t>(member);
   if (is_waiting_[at]) {
     is_waiting_[at] = false;
     --n_waiting_;
   }
-  note(last_heard_[at], name, now);
+  note(last_reports_[at], name, now);
 }
 
-void Members::all_heard(const std::string& name, TimePoint now) { note(all_last_heard_, name, now); }
+void Members::note_report_of_all(const std::string& name, TimePoint now) { note(last_of_all_, name, now); }
 
-void Members::note(Heard& last, const std::string& name, TimePoint now) {
+void Members::note(LastReport& last, const std::string& name, TimePoint now) {
   last.name = name;
   last.when = now;
-  last.nth = ++n_heard_;
+  last.nth = ++n_noted_;
 }
 
 void Members::waits(int member) {
@@ -88,7 +88,7 @@ std::string Members::joined_text() const {
 
 std::string Members::last_text(int member, TimePoint now) const {
   const auto at = static_cast<std::size_t>(member);
-  const Heard& last = all_last_heard_.nth > last_heard_[at].nth ? all_last_heard_ : last_heard_[at];
+  const LastReport& last = last_of_all_.nth > last_reports_[at].nth ? last_of_all_ : last_reports_[at];
   if (last.name.empty()) return text(member) + ", which has submitted nothing yet";
   return text(member) + ", which last submitted '" + last.name + "' " + seconds_text(now - last.when) + " ago";
 }

@@ -28,9 +28,9 @@ class Members {
   int member(int rank) const;
 
   // A member that reports a call no longer counts as waiting; if another of its threads waits, it says so again.
-  void heard(int member, const std::string& name, TimePoint now);
-  // All members have reported this name, or met for it in a direct round; members that wait still do.
-  void all_heard(const std::string& name, TimePoint now);
+  void note_report(int member, const std::string& name, TimePoint now);
+  // All members have reported this name, or executed a direct round of it; members that wait still do.
+  void note_report_of_all(const std::string& name, TimePoint now);
   void waits(int member);
   bool has_waiting() const { return n_waiting_ > 0; }
   bool is_waiting(int member) const { return is_waiting_[static_cast<std::size_t>(member)]; }
@@ -57,18 +57,19 @@ class Members {
   std::vector<bool> has_joined_;
   int n_joined_ = 0;
   int last_joined_ = -1;
-  // The last report of a member, or the last round of all members. Ordered by `nth`, because clocks may be coarse.
-  struct Heard {
+  // The last report of a member, or the last direct round of all members. Ordered by `nth`, because clocks may be
+  // coarse.
+  struct LastReport {
     std::string name;
     TimePoint when;
     std::uint64_t nth = 0;
   };
 
-  void note(Heard& last, const std::string& name, TimePoint now);
+  void note(LastReport& last, const std::string& name, TimePoint now);
 
-  std::vector<Heard> last_heard_;
-  Heard all_last_heard_;
-  std::uint64_t n_heard_ = 0;
+  std::vector<LastReport> last_reports_;
+  LastReport last_of_all_;
+  std::uint64_t n_noted_ = 0;
 };
 
 }  // namespace ciranda

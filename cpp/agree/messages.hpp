@@ -75,7 +75,7 @@ struct ForgottenMessage {
   std::vector<std::uint32_t> kept;
 };
 
-// This rank has not come to this round of the cache id by messages, and will not.
+// This rank has not arrived at this direct round of the cache id by messages, and will not.
 struct NoInputMessage {
   std::uint32_t cache_id = 0;
   std::uint64_t round = 0;
@@ -203,8 +203,8 @@ struct ExecuteGroupsEntry {
   Check check = Check::kNone;
 };
 
-// This round of the cache id has been open for too long. A rank that has not come to it by messages must not come any
-// more, and answers with NoInputMessage.
+// This round of the cache id has been open for too long. A rank that has not arrived at it by messages must not arrive
+// any more, and answers with NoInputMessage.
 struct CancelEntry {
   std::uint32_t cache_id = 0;
   std::uint64_t round = 0;

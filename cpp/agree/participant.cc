@@ -93,7 +93,7 @@ Result<Participant::Ready> Participant::execute(const ExecuteItem& item, std::ve
   const bool is_absent = std::find(item.absent.begin(), item.absent.end(), rank_) != item.absent.end();
   if (is_absent && is_id_possible && calls_.has_joined() && item.is_defined_here) return stand_in(item);
   PersistentOp* const op = is_absent || !is_id_possible ? nullptr : names_.find(item);
-  const bool is_reported = op != nullptr && op->is_told();
+  const bool is_reported = op != nullptr && op->is_reported();
   if (is_reported && item.is_defined_here) names_.learn(item, *op);
   if (!is_reported || !op->known()) {
     return misfit("executes " + (item.is_defined_here ? "'" + item.name + "'" : text_of(item.cache_id)),
@@ -133,7 +133,7 @@ Result<Participant::Action> Participant::fail(const FailEntry& entry) {
   const auto n_times = std::count_if(entry.targets.begin(), entry.targets.end(), names_this_rank);
   if (n_times == 0) return Action(std::move(action));
   PersistentOp* const op = names_.find(entry.name);
-  if (op == nullptr || !op->is_told() || PendingCalls::count(*op) < static_cast<std::size_t>(n_times)) {
+  if (op == nullptr || !op->is_reported() || PendingCalls::count(*op) < static_cast<std::size_t>(n_times)) {
     return misfit("fails '" + entry.name + "'", "has not reported");
   }
   for (auto i = n_times; i > 0; --i) action.tickets.push_back(calls_.take(*op));

@@ -60,11 +60,11 @@ class Participant {
     ReadyMessage released;
     GroupsMessage known;
   };
-  // A round by messages is cancelled. The answer states that this rank will not come to it; none if the rank has come.
+  // A round by messages is cancelled. The answer states that this rank will not arrive at it; none if it has arrived.
   struct Cancelled {
     std::optional<NoInputMessage> answer;
   };
-  // Cache ids that other names may get. The caller must close the rounds to which other ranks might come.
+  // Cache ids that other names may get. The caller must close the rounds at which other ranks might arrive.
   struct Forgotten {
     std::vector<DirectRound> to_close;
     ForgottenMessage answer;

@@ -28,7 +28,7 @@ Ticket PendingCalls::take(PersistentOp& op) {
 std::optional<std::string> PendingCalls::sweep(bool counts_deferrable) {
   std::optional<std::string> never_answered;
   ops_.for_each(lane_, [&](PersistentOp& op) {
-    if (!op.is_told()) return;  // will be reported soon
+    if (!op.is_reported()) return;  // will be reported soon
     for (PendingCall& call : op.pending_) {
       if (call.is_deferrable && !counts_deferrable) continue;
       if (++call.n_sweeps >= kMostSweeps) never_answered = op.name();

@@ -41,8 +41,8 @@ class PersistentOps;
 
 class PersistentOp : public std::enable_shared_from_this<PersistentOp> {
  public:
-  // `ops` contains this operation. All calls without a name that come to direct rounds (unnamed.hpp) share one
-  // operation, whose name is empty.
+  // `ops` contains this operation. All calls without a name that use direct rounds (unnamed.hpp) share one operation,
+  // whose name is empty.
   PersistentOp(PersistentOps& ops, LaneId lane, std::string name) : ops_(&ops), lane_(lane), name_(std::move(name)) {}
 
   bool is(const PersistentOps& ops, LaneId lane, std::string_view name) const {
@@ -92,7 +92,7 @@ class PersistentOp : public std::enable_shared_from_this<PersistentOp> {
   // No call is pending.
   bool is_idle() const { return state_ == State::kIdle; }
   // Whether the call has been reported to the coordinator.
-  bool is_told() const { return state_ == State::kReported || state_ == State::kByMessages; }
+  bool is_reported() const { return state_ == State::kReported || state_ == State::kByMessages; }
 
  private:
   friend PersistentOps;

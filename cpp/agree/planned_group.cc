@@ -17,8 +17,8 @@ bool PlannedGroup::is_whole(std::size_t most_bytes) {
   if (stage != Stage::kTouched) return true;
   if (kind == kNoKind) return false;
   n_bytes = 0;
-  for (const NamedRounds* name : names) {
-    if (name->round.is_open() || !name->owed.empty() || name->kind != kind) return false;
+  for (const NameState* name : names) {
+    if (name->round.is_open() || !name->deferred_errors.empty() || name->kind != kind) return false;
     n_bytes += name->agreed.n_bytes();
   }
   if (names.size() > 1 && n_bytes > most_bytes) return false;

@@ -9,7 +9,7 @@
 
 #include "agree/learned_order.hpp"
 #include "agree/members.hpp"
-#include "agree/round.hpp"
+#include "agree/negotiation.hpp"
 
 namespace ciranda {
 
@@ -23,14 +23,14 @@ struct PlannedGroup {
 
   std::uint32_t number = 0;        // in its plan
   std::uint64_t learned_plan = 0;  // LearnedOrder's number of the plan
-  std::vector<NamedRounds*> names;
+  std::vector<NameState*> names;
   std::uint32_t kind = kNoKind;  // of all names
   std::size_t n_bytes = 0;
 
   std::vector<bool> arrivals;  // by member
   int n_arrived = 0;
   Stage stage = Stage::kTouched;      // until is_whole() is called
-  std::uint64_t n_failed_before = 0;  // as in Round
+  std::uint64_t n_failed_before = 0;  // as in Negotiation
   TimePoint opened;
 
   bool is_open() const { return stage == Stage::kOpen || is_ready(); }
@@ -38,8 +38,8 @@ struct PlannedGroup {
   bool has_arrived(int member) const { return is_ready() || arrivals[static_cast<std::size_t>(member)]; }
   // REQUIRES: the member has not arrived.
   void arrive(int member);
-  // True if reports can be counted for the whole group: no name has an open round or an owed error, and all names have
-  // the planned signatures.
+  // True if reports can be counted for the whole group: no name has an open negotiation or a deferred error, and all
+  // names have the planned signatures.
   bool is_whole(std::size_t most_bytes);
   // `to`: kWhole or kTouched.
   void close(Stage to);

@@ -4,9 +4,9 @@
 #include <string>
 #include <utility>
 
-#include "agree/open_rounds.hpp"
+#include "agree/negotiations.hpp"
+#include "agree/open_negotiations.hpp"
 #include "agree/ready_queue.hpp"
-#include "agree/rounds.hpp"
 #include "base/earliest.hpp"
 
 namespace ciranda {
@@ -34,9 +34,9 @@ Status PlannedGroups::report(const GroupsMessage& message, int member, TimePoint
 
 Status PlannedGroups::report(PlannedGroup& group, int member, TimePoint now) {
   if (!is_countable(group)) {
-    for (NamedRounds* name : group.names) {
+    for (NameState* name : group.names) {
       touch(*name);
-      if (Status status = rounds_.report(*name, {member, now, std::nullopt, true}); !status.ok()) return status;
+      if (Status status = negotiations_.report(*name, {member, now, std::nullopt, true}); !status.ok()) return status;
     }
     return Status::ok_status();
   }
@@ -44,7 +44,7 @@ Status PlannedGroups::report(PlannedGroup& group, int member, TimePoint now) {
     return Status::internal(members_.rank_text(member) + " reported group " + std::to_string(group.number) +
                             " before it was answered");
   }
-  members_.heard(member, group.names.back()->name, now);
+  members_.note_report(member, group.names.back()->name, now);
   if (!group.is_open()) open(group, now);
   group.arrive(member);
   if (group.n_arrived == members_.size()) complete(group);
@@ -55,7 +55,7 @@ Status PlannedGroups::report_by_all(const GroupsMessage& message, TimePoint now)
   for (const std::uint32_t number : message.groups) {
     PlannedGroup* group = find(message.plan, number);
     if (group != nullptr && is_countable(*group) && !group->is_open()) {
-      members_.all_heard(group->names.back()->name, now);
+      members_.note_report_of_all(group->names.back()->name, now);
       open(*group, now);
       complete(*group);
       continue;
@@ -75,14 +75,14 @@ bool PlannedGroups::is_countable(PlannedGroup& group) {
 void PlannedGroups::open(PlannedGroup& group, TimePoint now) {
   group.stage = Stage::kOpen;
   group.opened = now;
-  group.n_failed_before = rounds_.n_failed();
+  group.n_failed_before = negotiations_.n_failed();
   open_.opened(now);
 }
 
 void PlannedGroups::complete(PlannedGroup& group) {
   group.stage = Stage::kReady;
   ready_.push(group);
-  rounds_.forgive_duplicates(group.n_failed_before, nullptr);
+  negotiations_.expire_duplicates(group.n_failed_before, nullptr);
 }
 
 void PlannedGroups::close(PlannedGroup& group) {
@@ -92,7 +92,7 @@ void PlannedGroups::close(PlannedGroup& group) {
 
 // --- when a name of a group is used in another way
 
-void PlannedGroups::touch(NamedRounds& name) {
+void PlannedGroups::touch(NameState& name) {
   if (name.group == nullptr) return;
   disperse(*name.group);
   name.group->stage = Stage::kTouched;
@@ -102,15 +102,15 @@ void PlannedGroups::touch(NamedRounds& name) {
 void PlannedGroups::disperse(PlannedGroup& group) {
   if (!group.is_open()) return;
   if (group.is_ready()) ready_.remove(group);
-  for (NamedRounds* name : group.names) {
-    Round& round = name->round;
-    rounds_.open(round, group.opened);
-    round.n_failed_before = group.n_failed_before;
+  for (NameState* name : group.names) {
+    Negotiation& negotiation = name->negotiation;
+    negotiations_.open(negotiation, group.opened);
+    negotiation.n_failed_before = group.n_failed_before;
     for (int member = 0; member < members_.size(); ++member) {
-      if (group.has_arrived(member)) round.arrive(member, Arrival::kUnchanged);
+      if (group.has_arrived(member)) negotiation.arrive(member, Arrival::kUnchanged);
     }
     if (!group.is_ready()) continue;
-    round.stage = Round::Stage::kReady;
+    negotiation.stage = Negotiation::Stage::kReady;
     ready_.push(*name);
   }
   group.close(Stage::kTouched);
@@ -137,15 +137,14 @@ std::optional<TimePoint> PlannedGroups::disperse_stalled(TimePoint now) {
 
 // --- plans
 
-std::optional<PlanEntry> PlannedGroups::publish(const LearnedOrder& order,
-                                                const std::vector<NamedRounds*>& by_cache_id) {
+std::optional<PlanEntry> PlannedGroups::publish(const LearnedOrder& order, const std::vector<NameState*>& by_cache_id) {
   if (!options_.reports_groups || order.n_groups() == 0 || order.plan() == learned_plan_) return std::nullopt;
   const bool all_know = n_knowing_ == members_.size() || current_.number == 0;
   const auto is_ready = [](const auto& group) { return group->is_ready(); };
   if (!all_know || std::any_of(current_.groups.begin(), current_.groups.end(), is_ready)) return std::nullopt;
   disperse_all();
   for (const auto& group : current_.groups) {
-    for (NamedRounds* name : group->names) name->group = nullptr;
+    for (NameState* name : group->names) name->group = nullptr;
   }
   previous_ = std::exchange(current_, {previous_.number, {}});
   current_.number = previous_.number + 1;

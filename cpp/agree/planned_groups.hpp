@@ -2,7 +2,8 @@
 // and the members that have reported it.
 //
 // The reports of a group are counted for the whole group while nothing else happens to its names. Otherwise the group
-// is *touched*: each of its reports counts as a report of each of its names, until no name of it has an open round.
+// is *touched*: each of its reports counts as a report of each of its names, until no name of it has an open
+// negotiation.
 //
 // Ranks learn a plan from the log. Until all have acknowledged it, the others may report groups of the previous plan,
 // and no third plan is made. Pure.
@@ -17,22 +18,22 @@
 #include "agree/learned_order.hpp"
 #include "agree/members.hpp"
 #include "agree/messages.hpp"
+#include "agree/negotiation.hpp"
 #include "agree/planned_group.hpp"
-#include "agree/round.hpp"
 #include "base/status.hpp"
 
 namespace ciranda {
 
 class ReadyQueue;
-class Rounds;
-class OpenRounds;
+class Negotiations;
+class OpenNegotiations;
 
 class PlannedGroups {
  public:
   // The arguments outlive this object.
-  PlannedGroups(const CoordinatorOptions& options, Members& members, ReadyQueue& ready, Rounds& rounds,
-                OpenRounds& open_rounds)
-      : options_(options), members_(members), ready_(ready), rounds_(rounds), open_(open_rounds) {}
+  PlannedGroups(const CoordinatorOptions& options, Members& members, ReadyQueue& ready, Negotiations& negotiations,
+                OpenNegotiations& open_negotiations)
+      : options_(options), members_(members), ready_(ready), negotiations_(negotiations), open_(open_negotiations) {}
 
   // An error, here and below, means that the member violates the protocol.
   Status report(const GroupsMessage& message, int member, TimePoint now);
@@ -40,14 +41,14 @@ class PlannedGroups {
   Status report_by_all(const GroupsMessage& message, TimePoint now);
 
   // The name is used in another way: reports of its group become reports of its names.
-  void touch(NamedRounds& name);
+  void touch(NameState& name);
   // Does this for all groups. Groups that are ready are then in the queue by name.
   void disperse_all();
   // Does this for groups that have stalled, since stalls are reported by name. Returns when the other groups are due.
   std::optional<TimePoint> disperse_stalled(TimePoint now);
 
   // A new plan to send to all members, if there is one and all members know the last one.
-  std::optional<PlanEntry> publish(const LearnedOrder& order, const std::vector<NamedRounds*>& by_cache_id);
+  std::optional<PlanEntry> publish(const LearnedOrder& order, const std::vector<NameState*>& by_cache_id);
   std::uint32_t plan() const { return current_.number; }
   // Whether some rank may still report by the previous plan.
   bool is_previous_in_use() const { return !previous_.groups.empty(); }
@@ -71,8 +72,8 @@ class PlannedGroups {
   const CoordinatorOptions& options_;
   Members& members_;
   ReadyQueue& ready_;
-  Rounds& rounds_;
-  OpenRounds& open_;
+  Negotiations& negotiations_;
+  OpenNegotiations& open_;
   Plan current_;
   Plan previous_;
   std::uint64_t learned_plan_ = 0;

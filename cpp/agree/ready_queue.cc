@@ -26,11 +26,11 @@ std::uint32_t ReadyQueue::kind_of(const Signature& signature) {
   return static_cast<std::uint32_t>(kinds_.size() - 1);
 }
 
-void ReadyQueue::push(NamedRounds& name) {
+void ReadyQueue::push(NameState& name) {
   add({&name, nullptr, std::nullopt, 0, name.priority});
   if (!options_.learned_order || name.cache_id == kNoCacheId) return;
-  const std::uint32_t kind = name.round.has_full() ? kind_of(name.signature()) : name.kind;  // not its old kind
-  order_.observe(name.cache_id, name.signature().n_bytes(), name.round.is_deferrable() ? kind : kNoKind);
+  const std::uint32_t kind = name.negotiation.has_full() ? kind_of(name.signature()) : name.kind;  // not its old kind
+  order_.observe(name.cache_id, name.signature().n_bytes(), name.negotiation.is_deferrable() ? kind : kNoKind);
   count_for_plan();
   waiting_.back().group = order_.group_of(name.cache_id);
   waiting_.back().plan = plan_;
@@ -43,13 +43,13 @@ void ReadyQueue::add(Waiting waiting) {
 }
 
 void ReadyQueue::push(PlannedGroup& group) {
-  const auto is_less_urgent = [](const NamedRounds* a, const NamedRounds* b) { return a->priority < b->priority; };
+  const auto is_less_urgent = [](const NameState* a, const NameState* b) { return a->priority < b->priority; };
   const auto most_urgent = std::max_element(group.names.begin(), group.names.end(), is_less_urgent);
   add({nullptr, &group, std::nullopt, 0, (*most_urgent)->priority});
   if (order_.has_plan() && order_.plan() == group.learned_plan) {
     order_.observe_group(group.number);
   } else {
-    for (const NamedRounds* name : group.names) order_.observe(name->cache_id, name->agreed.n_bytes(), name->kind);
+    for (const NameState* name : group.names) order_.observe(name->cache_id, name->agreed.n_bytes(), name->kind);
   }
   count_for_plan();
 }
@@ -60,9 +60,9 @@ void ReadyQueue::count_for_plan() {
   n_in_group_.assign(order_.n_groups(), 0);
 }
 
-void ReadyQueue::remove(const NamedRounds& name) {
+void ReadyQueue::remove(const NameState& name) {
   const auto found = std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& w) { return w.name == &name; });
-  leave_group(*found);
+  ungroup(*found);
   waiting_.erase(found);
 }
 
@@ -71,11 +71,11 @@ void ReadyQueue::remove(const PlannedGroup& group) {
 }
 
 bool ReadyQueue::is_held(const Waiting& waiting) const {
-  if (!waiting.group || waiting.plan != plan_ || !waiting.name->round.is_deferrable()) return false;
+  if (!waiting.group || waiting.plan != plan_ || !waiting.name->negotiation.is_deferrable()) return false;
   return n_in_group_[*waiting.group] < order_.group_size(*waiting.group);
 }
 
-void ReadyQueue::leave_group(Waiting& waiting) {
+void ReadyQueue::ungroup(Waiting& waiting) {
   if (waiting.group && waiting.plan == plan_) --n_in_group_[*waiting.group];
   waiting.group.reset();
 }
@@ -94,7 +94,7 @@ std::vector<ReadyQueue::Batch> ReadyQueue::take(bool wire_is_idle, bool is_urgen
   }
   if (free.empty() || (!wire_is_idle && n_free_bytes < options_.limits.busy_batch_bytes)) return {};
   waiting_ = std::move(held);
-  for (Waiting& waiting : free) leave_group(waiting);
+  for (Waiting& waiting : free) ungroup(waiting);
   if (has_priorities_) free = most_urgent(std::move(free), wire_is_idle, n_bytes_under_way);
   return batches_of(free);
 }
@@ -137,9 +137,9 @@ std::vector<ReadyQueue::Batch> ReadyQueue::batches_of(const std::vector<Waiting>
 bool ReadyQueue::can_join(const Batch& batch, const Waiting& waiting) {
   if (waiting.planned != nullptr) return !batch.groups.empty() && batch.groups.front()->kind == waiting.planned->kind;
   if (batch.names.empty()) return false;
-  const NamedRounds& head = *batch.names.front();
+  const NameState& head = *batch.names.front();
   return can_travel_together(head.signature(), waiting.name->signature()) &&
-         head.round.absent() == waiting.name->round.absent();
+         head.negotiation.absent() == waiting.name->negotiation.absent();
 }
 
 }  // namespace ciranda

@@ -14,8 +14,8 @@
 
 #include "agree/coordinator_options.hpp"
 #include "agree/learned_order.hpp"
+#include "agree/negotiation.hpp"
 #include "agree/planned_group.hpp"
-#include "agree/round.hpp"
 
 namespace ciranda {
 
@@ -23,7 +23,7 @@ class ReadyQueue {
  public:
   // Names, or groups of them, that are executed together.
   struct Batch {
-    std::vector<NamedRounds*> names;
+    std::vector<NameState*> names;
     std::vector<PlannedGroup*> groups;
   };
 
@@ -33,10 +33,11 @@ class ReadyQueue {
   // Equal for signatures that can be fused, kNoKind for one that cannot.
   std::uint32_t kind_of(const Signature& signature);
 
-  // REQUIRES: the round of the name, or of each name of the group, is complete, and stays so until take() or remove().
-  void push(NamedRounds& name);
+  // REQUIRES: the negotiation of the name, or of each name of the group, is complete, and stays so until take() or
+  // remove().
+  void push(NameState& name);
   void push(PlannedGroup& group);
-  void remove(const NamedRounds& name);
+  void remove(const NameState& name);
   void remove(const PlannedGroup& group);
   bool is_empty() const { return waiting_.empty(); }
 
@@ -51,7 +52,7 @@ class ReadyQueue {
 
  private:
   struct Waiting {
-    NamedRounds* name = nullptr;      // null for a planned group
+    NameState* name = nullptr;        // null for a planned group
     PlannedGroup* planned = nullptr;  // reported as a group; null for a name
     std::optional<std::uint32_t> group;
     std::uint64_t plan = 0;     // to which `group` belongs
@@ -60,7 +61,7 @@ class ReadyQueue {
   };
   void count_for_plan();
   bool is_held(const Waiting& waiting) const;
-  void leave_group(Waiting& waiting);
+  void ungroup(Waiting& waiting);
   void add(Waiting waiting);
   // Returns the most urgent of `free` for which there is room; puts the others back.
   std::vector<Waiting> most_urgent(std::vector<Waiting> free, bool wire_is_idle, std::size_t n_bytes_under_way);

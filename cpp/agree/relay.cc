@@ -12,10 +12,10 @@ namespace {
 // None if the message is no report.
 std::optional<ReadyReport> report_in(Message message) {
   return std::visit(
-      [](auto&& said) -> std::optional<ReadyReport> {
-        using Said = std::decay_t<decltype(said)>;
-        if constexpr (std::is_constructible_v<ReadyReport, std::in_place_type_t<Said>, Said>) {
-          return ReadyReport(std::in_place_type<Said>, std::forward<decltype(said)>(said));
+      [](auto&& report) -> std::optional<ReadyReport> {
+        using Report = std::decay_t<decltype(report)>;
+        if constexpr (std::is_constructible_v<ReadyReport, std::in_place_type_t<Report>, Report>) {
+          return ReadyReport(std::in_place_type<Report>, std::forward<decltype(report)>(report));
         } else {
           return std::nullopt;
         }
@@ -32,7 +32,7 @@ Relay::Relay(const RelayTree& tree, int rank) {
 
 // --- messages from below
 
-Status Relay::hear(int from, Message message) {
+Status Relay::on_message(int from, Message message) {
   const bool is_relayed = std::holds_alternative<RelayedMessage>(message);
   const auto found = std::find_if(children_.begin(), children_.end(),
                                   [&](const Child& c) { return c.rank == from && c.is_relay == is_relayed; });
@@ -40,7 +40,7 @@ Status Relay::hear(int from, Message message) {
     return Status::internal("rank " + std::to_string(from) + " reported to the relay of another rank");
   }
   const auto child = static_cast<std::size_t>(found - children_.begin());
-  if (is_relayed) return hear_relayed(child, std::get<RelayedMessage>(std::move(message)));
+  if (is_relayed) return on_relayed(child, std::get<RelayedMessage>(std::move(message)));
   if (std::holds_alternative<WaitingMessage>(message)) {
     set_waiting(*found, true);
     return Status::ok_status();
@@ -52,13 +52,13 @@ Status Relay::hear(int from, Message message) {
   if (!is_no_work) set_waiting(*found, false);  // otherwise the child still waits
   std::optional<ReadyReport> report = report_in(std::move(message));
   if (!report) return Status::internal("rank " + std::to_string(from) + " sent its relay an invalid message");
-  hear_report(child, {}, std::move(*report));
+  on_report(child, {}, std::move(*report));
   return Status::ok_status();
 }
 
-Status Relay::hear_relayed(std::size_t child, RelayedMessage message) {
+Status Relay::on_relayed(std::size_t child, RelayedMessage message) {
   set_waiting(children_[child], message.is_waiting);
-  for (RelayedMessage::Item& item : message.items) hear_report(child, std::move(item.ranks), std::move(item.report));
+  for (RelayedMessage::Item& item : message.items) on_report(child, std::move(item.ranks), std::move(item.report));
   return Status::ok_status();
 }
 
@@ -69,9 +69,9 @@ void Relay::set_waiting(Child& child, bool is_waiting) {
 }
 
 // `ranks`: empty for all ranks of the child.
-void Relay::hear_report(std::size_t child, std::vector<std::int32_t> ranks, ReadyReport report) {
+void Relay::on_report(std::size_t child, std::vector<std::int32_t> ranks, ReadyReport report) {
   if (const auto* groups = std::get_if<GroupsMessage>(&report)) {
-    hear_groups(child, std::move(ranks), *groups);
+    on_groups(child, std::move(ranks), *groups);
     return;
   }
   if (const auto* ready = std::get_if<ReadyMessage>(&report)) {
@@ -86,7 +86,7 @@ void Relay::hear_report(std::size_t child, std::vector<std::int32_t> ranks, Read
   pass_on(ranks.empty() ? children_[child].ranks : std::move(ranks), std::move(report));
 }
 
-void Relay::hear_groups(std::size_t child, std::vector<std::int32_t> ranks, const GroupsMessage& message) {
+void Relay::on_groups(std::size_t child, std::vector<std::int32_t> ranks, const GroupsMessage& message) {
   const bool is_known = message.plan == plan_ && !message.groups.empty() &&
                         std::all_of(message.groups.begin(), message.groups.end(),
                                     [this](std::uint32_t number) { return number < groups_.size(); });
@@ -101,19 +101,19 @@ void Relay::hear_groups(std::size_t child, std::vector<std::int32_t> ranks, cons
     if (groups_[number].is_split) {
       pass_on(ranks, GroupsMessage{plan_, {number}});
     } else {
-      hear_group(child, number);
+      on_group(child, number);
     }
   }
 }
 
-void Relay::hear_group(std::size_t child, std::uint32_t number) {
+void Relay::on_group(std::size_t child, std::uint32_t number) {
   Group& group = groups_[number];
-  if (group.has_come[child]) let_go(group, number);  // left from the previous use
-  group.has_come[child] = true;
-  if (++group.n_come == 1) ++n_held_;
-  if (group.n_come < children_.size()) return;
-  group.has_come.assign(children_.size(), false);
-  group.n_come = 0;
+  if (group.has_arrived[child]) let_go(group, number);  // left from the previous use
+  group.has_arrived[child] = true;
+  if (++group.n_arrived == 1) ++n_held_;
+  if (group.n_arrived < children_.size()) return;
+  group.has_arrived.assign(children_.size(), false);
+  group.n_arrived = 0;
   --n_held_;
   pass_on_for_all(number);
 }
@@ -135,7 +135,7 @@ void Relay::pass_on_for_all(std::uint32_t group) {
 }
 
 RelayedMessage Relay::take() {
-  has_said_waiting_ = news_.is_waiting = is_waiting();
+  has_reported_waiting_ = news_.is_waiting = is_waiting();
   return std::exchange(news_, {});
 }
 
@@ -149,14 +149,14 @@ void Relay::split_group_of(std::uint32_t cache_id) {
 }
 
 void Relay::let_go(Group& group, std::uint32_t number) {
-  if (group.n_come == 0) return;
+  if (group.n_arrived == 0) return;
   std::vector<std::int32_t> ranks;
   for (std::size_t child = 0; child < children_.size(); ++child) {
-    if (!group.has_come[child]) continue;
+    if (!group.has_arrived[child]) continue;
     ranks.insert(ranks.end(), children_[child].ranks.begin(), children_[child].ranks.end());
   }
-  group.has_come.assign(children_.size(), false);
-  group.n_come = 0;
+  group.has_arrived.assign(children_.size(), false);
+  group.n_arrived = 0;
   --n_held_;
   group.is_split = true;
   pass_on(std::move(ranks), GroupsMessage{plan_, {number}});

@@ -29,13 +29,13 @@ class Relay {
   Relay(const RelayTree& tree, int rank);
 
   // Takes a message of a rank of the host, this one included, or of a relay below. An error means a protocol violation.
-  Status hear(int from, Message message);
+  Status on_message(int from, Message message);
   // Takes a part of the log that is about to be sent to the whole subtree.
   void pass_down(const LogMessage& log);
 
   // has_news(): whether there are reports to forward. take(): those reports; an item without ranks is from all ranks of
   // the subtree.
-  bool has_news() const { return !news_.items.empty() || (is_waiting() && !has_said_waiting_); }
+  bool has_news() const { return !news_.items.empty() || (is_waiting() && !has_reported_waiting_); }
   RelayedMessage take();
 
   bool holds_any() const { return n_held_ > 0; }
@@ -50,17 +50,17 @@ class Relay {
     bool is_waiting = false;
   };
   struct Group {
-    std::vector<bool> has_come;  // by child: whether all of its ranks have reported the group
-    std::size_t n_come = 0;
+    std::vector<bool> has_arrived;  // by child: whether all of its ranks have reported the group
+    std::size_t n_arrived = 0;
     bool is_split = false;
   };
 
   bool is_waiting() const { return n_waiting_ > 0; }
   void set_waiting(Child& child, bool is_waiting);
-  Status hear_relayed(std::size_t child, RelayedMessage message);
-  void hear_report(std::size_t child, std::vector<std::int32_t> ranks, ReadyReport report);
-  void hear_groups(std::size_t child, std::vector<std::int32_t> ranks, const GroupsMessage& message);
-  void hear_group(std::size_t child, std::uint32_t number);
+  Status on_relayed(std::size_t child, RelayedMessage message);
+  void on_report(std::size_t child, std::vector<std::int32_t> ranks, ReadyReport report);
+  void on_groups(std::size_t child, std::vector<std::int32_t> ranks, const GroupsMessage& message);
+  void on_group(std::size_t child, std::uint32_t number);
   void pass_on(std::vector<std::int32_t> ranks, ReadyReport report);
   void pass_on_for_all(std::uint32_t group);
   void split(std::uint32_t group);
@@ -71,7 +71,7 @@ class Relay {
 
   std::vector<Child> children_;
   std::size_t n_waiting_ = 0;  // children
-  bool has_said_waiting_ = false;
+  bool has_reported_waiting_ = false;
   bool gathers_ = false;      // false until groups are used, and while ranks have joined
   std::size_t n_joined_ = 0;  // ranks of the subtree
   std::uint32_t plan_ = 0;

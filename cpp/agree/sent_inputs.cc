@@ -20,11 +20,11 @@ SentInputs::SentInputs(int member, int n_members)
 
 Status SentInputs::begin(InputMessage message, Ticket ticket) {
   pending_.push_back({message.cache_id, message.round, ticket});
-  return hear(member_, std::move(message));
+  return on_input(member_, std::move(message));
 }
 
-Status SentInputs::hear(int member, InputMessage message) {
-  Round& round = rounds_[message.cache_id][message.round % 2];
+Status SentInputs::on_input(int member, InputMessage message) {
+  RoundInputs& round = rounds_[message.cache_id][message.round % 2];
   if (message.round < round.number) return Status::ok_status();  // the log has decided that round
   const std::size_t n_bytes = message.input.bytes().size();
   if (message.round > round.number || round.n_here == 0) {
@@ -44,7 +44,7 @@ Status SentInputs::hear(int member, InputMessage message) {
 void SentInputs::forget(Ticket ticket) {
   std::erase_if(pending_, [&](const Pending& pending) {
     if (pending.ticket != ticket) return false;
-    Round& round = rounds_[pending.cache_id][pending.number % 2];
+    RoundInputs& round = rounds_[pending.cache_id][pending.number % 2];
     if (round.number == pending.number) round = {pending.number + 2, 0, 0, {}};  // late inputs are dropped
     return true;
   });
@@ -53,7 +53,7 @@ void SentInputs::forget(Ticket ticket) {
 std::vector<SentInputs::Done> SentInputs::take_done() {
   std::vector<Done> done;
   std::erase_if(pending_, [&](const Pending& pending) {
-    Round& round = rounds_[pending.cache_id][pending.number % 2];
+    RoundInputs& round = rounds_[pending.cache_id][pending.number % 2];
     if (round.number != pending.number || round.n_here < n_members_) return false;
     done.push_back({pending.cache_id, pending.ticket, std::exchange(round.inputs, {})});
     return true;
@@ -64,7 +64,7 @@ std::vector<SentInputs::Done> SentInputs::take_done() {
 std::vector<Ticket> SentInputs::lost() const {
   std::vector<Ticket> lost;
   for (const Pending& pending : pending_) {
-    const Round& round = round_of(pending);
+    const RoundInputs& round = round_of(pending);
     for (std::size_t member = 0; member < n_members_; ++member) {
       if (!has_ended_[member] || round.has(member)) continue;
       lost.push_back(pending.ticket);

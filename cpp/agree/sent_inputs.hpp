@@ -2,9 +2,9 @@
 // without the log. A rank sends its input to all other members at once, and a member that has all inputs combines them
 // in rank order. That takes one message delay; the log takes two: to the coordinator, and back.
 //
-// The log opens a name to such rounds, and all members number them alike. A rank comes to each number once, or never:
+// The log opens a name to such rounds, and all members number them alike. A rank arrives at each number once, or never:
 // if its next call is another, the name is closed on that rank until the log opens it with a higher number. So either
-// all members come to a round, and all will have all inputs; or one does not, none will, and the log decides.
+// all members arrive at a round, and all will have all inputs; or one does not, none will, and the log decides.
 //
 // DirectRounds decides which calls may be sent this way. Pure; one thread.
 #pragma once
@@ -39,9 +39,9 @@ class SentInputs {
   // This rank has sent the message. REQUIRES: no other call of the cache id is pending here.
   Status begin(InputMessage message, Ticket ticket);
   // Another member has sent the message. An error means that it violates the protocol.
-  Status hear(int member, InputMessage message);
+  Status on_input(int member, InputMessage message);
   // The member sends no more inputs.
-  void hear_end(int member) { has_ended_[static_cast<std::size_t>(member)] = true; }
+  void on_end(int member) { has_ended_[static_cast<std::size_t>(member)] = true; }
   // Drops the call if it is pending here: the log has answered it, or no answer will come.
   void forget(Ticket ticket);
 
@@ -53,7 +53,7 @@ class SentInputs {
   void clear() { pending_.clear(); }
 
  private:
-  struct Round {
+  struct RoundInputs {
     std::uint64_t number = 0;
     std::size_t n_here = 0;
     std::size_t n_bytes = 0;      // of each input
@@ -66,13 +66,13 @@ class SentInputs {
     Ticket ticket;
   };
 
-  const Round& round_of(const Pending& pending) const { return rounds_.at(pending.cache_id)[pending.number % 2]; }
+  const RoundInputs& round_of(const Pending& pending) const { return rounds_.at(pending.cache_id)[pending.number % 2]; }
 
   int member_;
   std::size_t n_members_;
   std::vector<bool> has_ended_;
   // By cache id. Another rank can be one round ahead of this one, but not two: it needs this rank's input to the first.
-  std::unordered_map<std::uint32_t, std::array<Round, 2>> rounds_;
+  std::unordered_map<std::uint32_t, std::array<RoundInputs, 2>> rounds_;
   std::vector<Pending> pending_;
 };
 

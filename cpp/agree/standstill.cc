@@ -16,16 +16,16 @@ namespace {
 constexpr std::size_t kMostNames = 3;   // listed for one member
 constexpr std::size_t kMostGroups = 8;  // of members that wait for the same calls
 
-using Names = std::vector<NamedRounds*>;
+using Names = std::vector<NameState*>;
 
-// Rounds that wait, the oldest first.
-Names waiting_names(const RoundsByName& names) {
+// Negotiations that wait, the oldest first.
+Names waiting_names(const NameStates& names) {
   Names waiting;
   for (const auto& [key, name] : names) {
-    if (name->round.is_waiting()) waiting.push_back(name.get());
+    if (name->negotiation.is_waiting()) waiting.push_back(name.get());
   }
-  std::sort(waiting.begin(), waiting.end(), [](const NamedRounds* a, const NamedRounds* b) {
-    return std::tie(a->round.opened, a->name) < std::tie(b->round.opened, b->name);
+  std::sort(waiting.begin(), waiting.end(), [](const NameState* a, const NameState* b) {
+    return std::tie(a->negotiation.opened, a->name) < std::tie(b->negotiation.opened, b->name);
   });
   return waiting;
 }
@@ -34,8 +34,8 @@ Names waiting_names(const RoundsByName& names) {
 std::string what_awaits(int member, const Names& waiting) {
   std::string text;
   std::size_t n = 0;
-  for (const NamedRounds* name : waiting) {
-    if (!name->round.has_arrived(member) || ++n > kMostNames) continue;
+  for (const NameState* name : waiting) {
+    if (!name->negotiation.has_arrived(member) || ++n > kMostNames) continue;
     text += (n == 1 ? "'" : ", '") + name->name + "'";
   }
   return n > kMostNames ? text + " and " + std::to_string(n - kMostNames) + " more" : text;
@@ -63,14 +63,14 @@ std::string who_awaits_what(const Names& waiting, const Members& members) {
 }
 
 int n_awaited_by(int member, const Names& waiting) {
-  return static_cast<int>(
-      std::count_if(waiting.begin(), waiting.end(), [&](const auto* name) { return name->round.has_arrived(member); }));
+  return static_cast<int>(std::count_if(waiting.begin(), waiting.end(),
+                                        [&](const auto* name) { return name->negotiation.has_arrived(member); }));
 }
 
 // True if members add or remove different process sets: all waiting calls add or remove sets, and all members wait for
 // the same number of calls.
 bool are_for_other_sets(const Names& waiting, const Members& members) {
-  const auto is_about_sets = [](const NamedRounds* name) {
+  const auto is_about_sets = [](const NameState* name) {
     return info(name->signature().collective).subject == Subject::kSets;
   };
   if (!std::all_of(waiting.begin(), waiting.end(), is_about_sets)) return false;
@@ -94,48 +94,48 @@ constexpr std::string_view kCallsDiffer =
 
 }  // namespace
 
-void Standstill::stands(int member, const StandingMessage& said) {
-  StandingMessage& last = said_[static_cast<std::size_t>(member)];
-  n_standing_ += (said.n_pending > 0 ? 1 : 0) - (last.n_pending > 0 ? 1 : 0);
-  last = said;
+void Standstill::stands(int member, const StandingMessage& report) {
+  StandingMessage& last = reports_[static_cast<std::size_t>(member)];
+  n_standing_ += (report.n_pending > 0 ? 1 : 0) - (last.n_pending > 0 ? 1 : 0);
+  last = report;
 }
 
 bool Standstill::may_hold(const Members& members, std::uint64_t n_entries) const {
   if (n_standing_ == 0 || n_standing_ + members.n_joined() < members.size()) return false;
-  return std::all_of(said_.begin(), said_.end(), [n_entries](const StandingMessage& said) {
-    return said.n_pending == 0 || said.log_index == n_entries;
+  return std::all_of(reports_.begin(), reports_.end(), [n_entries](const StandingMessage& report) {
+    return report.n_pending == 0 || report.log_index == n_entries;
   });
 }
 
-bool Standstill::holds(const RoundsByName& names, const Members& members) const {
-  std::vector<std::uint32_t> n_open(said_.size());
+bool Standstill::holds(const NameStates& names, const Members& members) const {
+  std::vector<std::uint32_t> n_open(reports_.size());
   for (const auto& [key, name] : names) {
-    if (!name->round.is_open()) continue;
-    if (!name->round.is_waiting() || !name->later.empty()) return false;
+    if (!name->negotiation.is_open()) continue;
+    if (!name->negotiation.is_waiting() || !name->later.empty()) return false;
     for (int member = 0; member < members.size(); ++member) {
-      if (name->round.has_arrived(member)) ++n_open[static_cast<std::size_t>(member)];
+      if (name->negotiation.has_arrived(member)) ++n_open[static_cast<std::size_t>(member)];
     }
   }
   for (int member = 0; member < members.size(); ++member) {
     const auto at = static_cast<std::size_t>(member);
-    if (!members.has_joined(member) && said_[at].n_pending != n_open[at]) return false;
+    if (!members.has_joined(member) && reports_[at].n_pending != n_open[at]) return false;
   }
   return true;
 }
 
-Stalls end_standstill(const RoundsByName& names, const Members& members) {
+Stalls end_standstill(const NameStates& names, const Members& members) {
   Stalls found;
   const Names waiting = waiting_names(names);
-  for (NamedRounds* name : waiting) {
-    if (!name->round.is_direct()) continue;
-    name->round.stage = Round::Stage::kCancelled;
-    found.cancelled.push_back({name->cache_id, name->round.direct_round});
+  for (NameState* name : waiting) {
+    if (!name->negotiation.is_direct()) continue;
+    name->negotiation.stage = Negotiation::Stage::kCancelled;
+    found.cancelled.push_back({name->cache_id, name->negotiation.direct_round});
   }
   if (!found.cancelled.empty()) return found;
   const bool do_sets_differ = are_for_other_sets(waiting, members);
   const std::string text = " can never be done, as ranks wait for each other: " + who_awaits_what(waiting, members) +
                            std::string(do_sets_differ ? kSetsDiffer : kCallsDiffer);
-  for (NamedRounds* name : waiting) {
+  for (NameState* name : waiting) {
     found.failing.push_back({name, ErrorKind::kMismatch, "'" + name->name + "'" + text, !do_sets_differ});
   }
   return found;

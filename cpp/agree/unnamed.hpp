@@ -1,5 +1,5 @@
 // Calls without a name. Each rank numbers them as it makes them (agree/auto_names.hpp); the log agrees on them by that
-// number and their full signature. Between such agreements, ranks may meet for them in direct rounds, at one place for
+// number and their full signature. Between such agreements, ranks may execute them in direct rounds, at one place for
 // all of them. Each contribution states which call it is, by the call's number and by that of a signature agreed on in
 // an earlier such call. The ranks execute the call only if all contributions state the same. Pure.
 #pragma once
@@ -35,7 +35,7 @@ inline std::uint64_t number_of(std::string_view name) {
 }
 
 // The last kMost signatures with which calls without a name were agreed on. All members learn the same ones, in the
-// order of the log, whenever the log opens a round; so a member that has come to that round knows them.
+// order of the log, whenever the log opens a round; so a member that has arrived at that round knows them.
 class UnnamedSignatures {
  public:
   static constexpr std::size_t kMostBytes = 4 << 10;  // a member's contribution outside buffers
@@ -44,13 +44,13 @@ class UnnamedSignatures {
 
   // False if members have different numbers of rows, even of no bytes, because each would learn another signature.
   // `has_buffers`: as for room_for().
-  static bool may_meet(const Signature& signature, const FirstDims* first_dims, bool has_buffers) {
+  static bool may_go_direct(const Signature& signature, const FirstDims* first_dims, bool has_buffers) {
     const auto room = room_for(signature, first_dims, has_buffers);
     return room && room->is_exact() && !info(signature.collective).takes_splits && are_alike(first_dims) &&
            (room->is_in_buffer || room->n_exact_bytes <= kMostBytes);
   }
 
-  // REQUIRES: may_meet(signature, first_dims).
+  // REQUIRES: may_go_direct(signature, first_dims).
   void learn(const Signature& signature, std::shared_ptr<const FirstDims> first_dims) {
     if (find(signature)) return;
     Known known{signature, std::move(first_dims)};

@@ -13,7 +13,7 @@ DirectRound UnnamedRounds::next(std::uint32_t signature, std::size_t n_bytes, st
   return round;
 }
 
-std::optional<DirectRound> UnnamedRounds::come(const Request& request, Ticket ticket) {
+std::optional<DirectRound> UnnamedRounds::arrive(const Request& request, Ticket ticket) {
   if (!DirectRounds::is_open(op_, Direct::kInMemory)) return std::nullopt;
   const auto signature = signatures_.find(request.signature);
   if (!signature) return std::nullopt;
@@ -38,7 +38,7 @@ Ticket UnnamedRounds::missed() {
 
 void UnnamedRounds::open(const Signature& signature, std::shared_ptr<const FirstDims> first_dims,
                          std::vector<DirectRound>& to_close) {
-  if (!UnnamedSignatures::may_meet(signature, first_dims.get(), rounds_.has_buffers())) return;
+  if (!UnnamedSignatures::may_go_direct(signature, first_dims.get(), rounds_.has_buffers())) return;
   if (!rounds_.open(op_, Room{UnnamedSignatures::kHeadBytes + UnnamedSignatures::kMostBytes})) return;
   signatures_.learn(signature, std::move(first_dims));
   if (calls_.has_numbered()) DirectRounds::close(op_, to_close);

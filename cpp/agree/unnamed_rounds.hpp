@@ -20,15 +20,15 @@ class UnnamedRounds {
       : op_(op), rounds_(rounds), calls_(calls) {}
 
   PersistentOp& op() { return op_; }
-  bool has_come() const { return op_.state() == PersistentOp::State::kInMemory; }
+  bool has_arrived() const { return op_.state() == PersistentOp::State::kInMemory; }
 
-  // As DirectRounds::come(). REQUIRES: is_unnamed(request.name).
-  std::optional<DirectRound> come(const Request& request, Ticket ticket);
+  // As DirectRounds::arrive(). REQUIRES: is_unnamed(request.name).
+  std::optional<DirectRound> arrive(const Request& request, Ticket ticket);
   // For a call that has no ticket yet: this rank's `nth` call without a name. REQUIRES: this rank has not joined.
   std::optional<DirectRound> round_for(const Call& call, std::uint64_t nth) const;
   // Replaces DirectRounds::missed(): returns the ticket of the request, which must be submitted.
   Ticket missed();
-  // Other ranks came with another call: no rank executes it, and the log takes over.
+  // Other ranks arrived with another call: no rank executes it, and the log takes over.
   void give_up() { DirectRounds::close(op_); }
 
   // The log executes a call without a name. All members do this at the same position of the log, whatever they have

@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "collective/two_rounds.hpp"
+#include "collective/transfer_order.hpp"
 
 namespace ciranda {
 namespace {
@@ -58,7 +58,7 @@ std::size_t Policy::usual_segment(const AlgorithmRow& row) const {
 // The inputs and results of kDepth blocks are in flight between ranks. Together they must fill the link until the
 // answer to the first arrives.
 std::size_t Policy::segment_of_long_links() const {
-  const auto n_segments = 2 * TwoRounds::kDepth * static_cast<std::size_t>(std::max(n_ranks - 1, 1));
+  const auto n_segments = 2 * TransferOrder::kDepth * static_cast<std::size_t>(std::max(n_ranks - 1, 1));
   return std::min(costs.bytes_under_way(), kMostUnderWay) / n_segments / kLeastSegment * kLeastSegment;
 }
 

@@ -6,13 +6,13 @@
 #include "collective/launch.hpp"
 #include "collective/pair_transfers.hpp"
 #include "collective/slices.hpp"
-#include "collective/two_rounds.hpp"
+#include "collective/transfer_order.hpp"
 #include "kernels/bfloat16_wire.hpp"
 
 namespace ciranda {
 namespace {
 
-constexpr std::size_t kDepth = TwoRounds::kDepth;
+constexpr std::size_t kDepth = TransferOrder::kDepth;
 
 // A block is cut into slices, one for each rank of the smallest host, and a slice into shares, one for each host.
 // Neighbours are the ranks of this host; counterparts are the ranks with the same slice on other hosts. Ranks of larger
@@ -34,7 +34,7 @@ class ByHosts final : public RunningCollective {
         n_neighbours_(range(host_).size()),
         own_(launch.mesh.rank() - range(host_).begin),
         block_bytes_(launch.segment_bytes * static_cast<std::size_t>(hosts_.fewest_ranks)),
-        rounds_{divide_up(plan_.n_bytes, block_bytes_)},
+        order_{divide_up(plan_.n_bytes, block_bytes_)},
         transfers_(launch.mesh) {
     of_sums_.prescale = 1.0;
     for (const auto& piece : plan_.output.pieces()) results_.add(piece.data(), piece.size());
@@ -45,16 +45,16 @@ class ByHosts final : public RunningCollective {
       if (place != own_) neighbours_.push_back(place);
     }
     for (const int host : counterparts_) {
-      if (is_rounded_) transfers_.round_for(counterpart(host));
+      if (is_rounded_) transfers_.enable_rounding(counterpart(host));
     }
     share_out(launch.scratch);
-    for (std::size_t block = 0; block < std::min(kDepth, rounds_.n_blocks); ++block) exchange_slices(block);
+    for (std::size_t block = 0; block < std::min(kDepth, order_.n_blocks); ++block) exchange_slices(block);
   }
 
   Progress step() override {
     bool moved = transfers_.step();
     while (advance()) moved = true;
-    if (n_shared_ == rounds_.n_blocks && transfers_.is_idle()) return Progress::kDone;
+    if (n_shared_ == order_.n_blocks && transfers_.is_idle()) return Progress::kDone;
     return moved ? Progress::kMoved : Progress::kStuck;
   }
 
@@ -120,8 +120,8 @@ class ByHosts final : public RunningCollective {
     }
   }
 
-  // Advances one round by one block at most. Both sides must queue in the same order (TwoRounds), so each round waits
-  // for the one before it in that order, even if its data has already arrived.
+  // Advances one round by one block at most. Both sides must queue in the same order (TransferOrder), so each round
+  // waits for the one before it in that order, even if its data has already arrived.
   bool advance() {
     if (may_share(n_shared_)) {
       share_with_neighbours(n_shared_++);
@@ -145,8 +145,8 @@ class ByHosts final : public RunningCollective {
   }
 
   bool may_combine(std::size_t block) const {
-    if (block == rounds_.n_blocks || !have_all_neighbours(TwoRounds::first(block))) return false;
-    return block < kDepth || (n_finished_ > block - kDepth && have_all_taken(TwoRounds::first(block - kDepth)));
+    if (block == order_.n_blocks || !have_all_neighbours(TransferOrder::first(block))) return false;
+    return block < kDepth || (n_finished_ > block - kDepth && have_all_taken(TransferOrder::first(block - kDepth)));
   }
 
   void combine(std::size_t block) {
@@ -176,9 +176,9 @@ class ByHosts final : public RunningCollective {
   }
 
   bool may_finish(std::size_t block) const {
-    if (block == n_combined_ || (block + 1 == n_combined_ && n_combined_ < rounds_.n_blocks)) return false;
-    return have_all_counterparts(TwoRounds::first(block)) &&
-           (block < kDepth || have_all_taken(rounds_.second(block - kDepth)));
+    if (block == n_combined_ || (block + 1 == n_combined_ && n_combined_ < order_.n_blocks)) return false;
+    return have_all_counterparts(TransferOrder::first(block)) &&
+           (block < kDepth || have_all_taken(order_.second(block - kDepth)));
   }
 
   void finish(std::size_t block) {
@@ -211,9 +211,7 @@ class ByHosts final : public RunningCollective {
     }
   }
 
-  bool may_share(std::size_t block) const {
-    return block < n_finished_ && have_all_counterparts(rounds_.second(block));
-  }
+  bool may_share(std::size_t block) const { return block < n_finished_ && have_all_counterparts(order_.second(block)); }
 
   void share_with_neighbours(std::size_t block) {
     const Slice own = slice(block, own_);
@@ -222,7 +220,7 @@ class ByHosts final : public RunningCollective {
       transfers_.send(neighbour(place), results_, own.offset, own.n_bytes);
       transfers_.receive(neighbour(place), plan_.output, theirs.offset, theirs.n_bytes);
     }
-    if (block + kDepth < rounds_.n_blocks) exchange_slices(block + kDepth);
+    if (block + kDepth < order_.n_blocks) exchange_slices(block + kDepth);
   }
 
   bool have_all_neighbours(std::size_t index) const {
@@ -249,7 +247,7 @@ class ByHosts final : public RunningCollective {
   int n_neighbours_;
   int own_;  // this rank's index among its neighbours
   std::size_t block_bytes_;
-  TwoRounds rounds_;
+  TransferOrder order_;
   PairTransfers transfers_;
   std::vector<int> neighbours_;    // places, without this rank's own
   std::vector<int> counterparts_;  // hosts, without this rank's own

@@ -25,13 +25,13 @@ class Doubling final : public RunningCollective {
     const AlignedBlocks blocks{launch.mesh.size()};
     for (int level = 0; level < blocks.n_levels(); ++level) {
       if (blocks.sibling(level, rank).size() == 0) continue;
-      rounds_.push_back(
+      levels_.push_back(
           {level, blocks.source(level, rank), blocks.targets(level, rank), AlignedBlocks::is_left(level, rank)});
     }
-    std::byte* memory = launch.scratch.take(2 * rounds_.size() * segment_bytes_).data();
-    for (Round& round : rounds_) {
-      round.own = {memory, segment_bytes_};
-      round.theirs = {memory + segment_bytes_, segment_bytes_};
+    std::byte* memory = launch.scratch.take(2 * levels_.size() * segment_bytes_).data();
+    for (Level& level : levels_) {
+      level.own = {memory, segment_bytes_};
+      level.theirs = {memory + segment_bytes_, segment_bytes_};
       memory += 2 * segment_bytes_;
     }
     begin_segment(0);
@@ -39,11 +39,11 @@ class Doubling final : public RunningCollective {
 
   Progress step() override {
     bool moved = transfers_.step();
-    while (round_ < rounds_.size() && transfers_.n_received(rounds_[round_].source) == n_segments_) {
+    while (level_ < levels_.size() && transfers_.n_received(levels_[level_].source) == n_segments_) {
       combine();
       moved = true;
     }
-    if (round_ == rounds_.size() && transfers_.is_idle()) {
+    if (level_ == levels_.size() && transfers_.is_idle()) {
       if (offset_ + n_bytes_ == plan_.n_bytes) return Progress::kDone;
       begin_segment(offset_ + n_bytes_);
       moved = true;
@@ -54,8 +54,8 @@ class Doubling final : public RunningCollective {
   std::vector<int> awaited() const override { return transfers_.awaited(); }
 
  private:
-  struct Round {
-    int level;
+  struct Level {
+    int number;
     int source;
     std::vector<int> targets;
     bool is_left;                      // this rank's block is the left one of the two
@@ -69,41 +69,41 @@ class Doubling final : public RunningCollective {
   void begin_segment(std::size_t offset) {
     offset_ = offset;
     n_bytes_ = std::min(segment_bytes_, plan_.n_bytes - offset);
-    round_ = 0;
+    level_ = 0;
     ++n_segments_;
-    const auto own = rounds_.front().own.first(n_bytes_);
+    const auto own = levels_.front().own.first(n_bytes_);
     gather(plan_.input, offset_, own);
     if (rounding_.is_of_inputs()) kernels::round_to_bfloat16(own);
     // If this rank skips the first level, its first partner has combined and so scaled inputs already.
     const std::array<const std::byte*, 1> input{own.data()};
-    if (rounds_.front().level > 0) kernels::reduce(in_parts_.of_part, input, own);
+    if (levels_.front().number > 0) kernels::reduce(in_parts_.of_part, input, own);
     exchange();
   }
 
   void exchange() {
-    Round& round = rounds_[round_];
-    round.own_pieces = InputPieces(round.own.data(), n_bytes_);
-    round.their_pieces = OutputPieces(round.theirs.data(), n_bytes_);
-    for (const int target : round.targets) transfers_.send(target, round.own_pieces, 0, n_bytes_);
-    transfers_.receive(round.source, round.their_pieces, 0, n_bytes_);
+    Level& level = levels_[level_];
+    level.own_pieces = InputPieces(level.own.data(), n_bytes_);
+    level.their_pieces = OutputPieces(level.theirs.data(), n_bytes_);
+    for (const int target : level.targets) transfers_.send(target, level.own_pieces, 0, n_bytes_);
+    transfers_.receive(level.source, level.their_pieces, 0, n_bytes_);
   }
 
   void combine() {
-    const Round& round = rounds_[round_++];
-    const std::byte* left = (round.is_left ? round.own : round.theirs).data();
-    const std::byte* right = (round.is_left ? round.theirs : round.own).data();
-    if (round_ == rounds_.size()) {
+    const Level& level = levels_[level_++];
+    const std::byte* left = (level.is_left ? level.own : level.theirs).data();
+    const std::byte* right = (level.is_left ? level.theirs : level.own).data();
+    if (level_ == levels_.size()) {
       plan_.output.for_range(offset_, n_bytes_, [&](std::span<std::byte> part, std::size_t at) {
-        kernels::reduce(round.level == 0 ? reduction_ : in_parts_.of_all, std::array{left + at, right + at}, part);
+        kernels::reduce(level.number == 0 ? reduction_ : in_parts_.of_all, std::array{left + at, right + at}, part);
         if (rounding_.is_on()) kernels::round_to_bfloat16(part);
       });
       return;
     }
     kernels::Reduction part = in_parts_.of_part;
-    if (round.level > 0) part.prescale = 1.0;
-    const auto both = rounds_[round_].own.first(n_bytes_);
+    if (level.number > 0) part.prescale = 1.0;
+    const auto both = levels_[level_].own.first(n_bytes_);
     kernels::reduce(part, std::array{left, right}, both);
-    if (rounding_.is_on() && rounding_.n_together == 2 << round.level) kernels::round_to_bfloat16(both);
+    if (rounding_.is_on() && rounding_.n_together == 2 << level.number) kernels::round_to_bfloat16(both);
     exchange();
   }
 
@@ -113,12 +113,12 @@ class Doubling final : public RunningCollective {
   Rounding rounding_;
   PairTransfers transfers_;
   std::size_t segment_bytes_;
-  std::vector<Round> rounds_;
+  std::vector<Level> levels_;
   // The current segment.
   std::size_t n_segments_ = 0;  // begun so far
   std::size_t offset_ = 0;
   std::size_t n_bytes_ = 0;
-  std::size_t round_ = 0;
+  std::size_t level_ = 0;
 };
 
 }  // namespace

@@ -18,7 +18,7 @@ class OneShot final : public RunningCollective {
         transfers_(launch.mesh),
         arrivals_(contributors_.size()) {
     const Mesh& mesh = launch.mesh;
-    for (int peer = 0; rounding_.is_of_inputs() && peer < mesh.size(); ++peer) transfers_.round_for(peer);
+    for (int peer = 0; rounding_.is_of_inputs() && peer < mesh.size(); ++peer) transfers_.enable_rounding(peer);
     if (plan_.is_receiver(mesh.rank())) receive(mesh.rank(), launch.scratch);
     if (!plan_.is_contributor(mesh.rank())) return;
     for (int peer = 0; peer < mesh.size(); ++peer) {

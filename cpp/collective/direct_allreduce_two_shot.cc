@@ -5,13 +5,13 @@
 #include "collective/launch.hpp"
 #include "collective/pair_transfers.hpp"
 #include "collective/slices.hpp"
-#include "collective/two_rounds.hpp"
+#include "collective/transfer_order.hpp"
 #include "kernels/bfloat16_wire.hpp"
 
 namespace ciranda {
 namespace {
 
-constexpr std::size_t kDepth = TwoRounds::kDepth;
+constexpr std::size_t kDepth = TransferOrder::kDepth;
 
 class TwoShot final : public RunningCollective {
  public:
@@ -19,7 +19,7 @@ class TwoShot final : public RunningCollective {
       : mesh_(launch.mesh),
         plan_(launch.plan),
         reduction_(launch.reduction),
-        rounds_(launch.rounding.is_on()),
+        is_rounded_(launch.rounding.is_on()),
         contributors_(plan_.contributors_of(mesh_.size())),
         block_bytes_(launch.segment_bytes * static_cast<std::size_t>(mesh_.size())),
         n_blocks_(divide_up(plan_.n_bytes, block_bytes_)),
@@ -36,7 +36,7 @@ class TwoShot final : public RunningCollective {
       stage.result = {memory, n_bytes};
       memory += n_bytes;
     }
-    if (rounds_) for_peers([&](int peer) { transfers_.round_for(peer); });
+    if (is_rounded_) for_peers([&](int peer) { transfers_.enable_rounding(peer); });
     for (std::size_t block = 0; block < std::min(kDepth, n_blocks_); ++block) exchange_slices(block);
   }
 
@@ -92,12 +92,13 @@ class TwoShot final : public RunningCollective {
   }
 
   bool has_all_slices(std::size_t block) const {
-    return all_peers([&](int peer) { return transfers_.n_received(peer) > TwoRounds::first(block); });
+    return all_peers([&](int peer) { return transfers_.n_received(peer) > TransferOrder::first(block); });
   }
   // True if the channels have taken the results of the block that used this stage before.
   bool is_result_free(std::size_t block) const {
     if (block < kDepth) return true;
-    return all_peers([&](int peer) { return transfers_.n_sent(peer) > TwoRounds{n_blocks_}.second(block - kDepth); });
+    return all_peers(
+        [&](int peer) { return transfers_.n_sent(peer) > TransferOrder{n_blocks_}.second(block - kDepth); });
   }
 
   void reduce(std::size_t block) {
@@ -112,7 +113,7 @@ class TwoShot final : public RunningCollective {
     const auto in_place = receives_ ? plan_.output.contiguous(own.offset, own.n_bytes) : std::span<std::byte>();
     const auto result = in_place.empty() ? at.result.first(own.n_bytes) : in_place;
     kernels::reduce(reduction_, inputs_, result);
-    if (rounds_) kernels::round_to_bfloat16(result);
+    if (is_rounded_) kernels::round_to_bfloat16(result);
     at.result_pieces = InputPieces(result.data(), own.n_bytes);
     if (receives_ && in_place.empty()) scatter(plan_.output, own.offset, result);
   }
@@ -120,7 +121,7 @@ class TwoShot final : public RunningCollective {
   // This rank's input with the same bits that the others use: rounded if they receive it rounded.
   const std::byte* own_input(std::size_t offset, std::span<std::byte> staging) const {
     const std::byte* input = contiguous_or_gathered(plan_.input, offset, staging);
-    if (!rounds_) return input;
+    if (!is_rounded_) return input;
     kernels::round_to_bfloat16(input, staging.data(), staging.size() / sizeof(float));
     return staging.data();
   }
@@ -142,7 +143,7 @@ class TwoShot final : public RunningCollective {
   Mesh& mesh_;
   const Plan& plan_;
   kernels::Reduction reduction_;
-  bool rounds_;
+  bool is_rounded_;
   std::vector<int> contributors_;
   bool contributes_ = plan_.is_contributor(mesh_.rank());
   bool receives_ = plan_.is_receiver(mesh_.rank());

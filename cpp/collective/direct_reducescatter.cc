@@ -40,7 +40,7 @@ class DirectReducescatter final : public RunningCollective {
 
   Progress step() override {
     bool moved = transfers_.step();
-    while (n_reduced_ < n_blocks_ && has_come(n_reduced_)) {
+    while (n_reduced_ < n_blocks_ && has_arrived(n_reduced_)) {
       reduce(n_reduced_++);
       if (n_reduced_ - 1 + kDepth < n_blocks_) receive(n_reduced_ - 1 + kDepth);
       moved = true;
@@ -76,7 +76,7 @@ class DirectReducescatter final : public RunningCollective {
   }
 
   bool is_lacking(int rank, std::size_t block) const { return rank != self_ && transfers_.n_received(rank) <= block; }
-  bool has_come(std::size_t block) const {
+  bool has_arrived(std::size_t block) const {
     return std::none_of(contributors_.begin(), contributors_.end(), [&](int rank) { return is_lacking(rank, block); });
   }
 

@@ -21,7 +21,7 @@ class PairTransfers {
   explicit PairTransfers(Mesh& mesh) : mesh_(mesh), peers_(static_cast<std::size_t>(mesh.size())) {}
 
   // Data between this peer and this rank is float32, and travels as bfloat16. REQUIRES: the peer calls this too.
-  void round_for(int peer) { peers_[static_cast<std::size_t>(peer)].rounded.emplace(); }
+  void enable_rounding(int peer) { peers_[static_cast<std::size_t>(peer)].rounded.emplace(); }
 
   void send(int peer, const InputPieces& pieces, std::size_t offset, std::size_t n_bytes);
   void receive(int peer, const OutputPieces& pieces, std::size_t offset, std::size_t n_bytes);

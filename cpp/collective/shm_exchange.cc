@@ -25,7 +25,7 @@ class ShmExchange final : public RunningCollective {
       pack(n_packed_++);
       return Progress::kMoved;
     }
-    if (n_read_ == n_packed_ || !has_come(n_read_)) return Progress::kStuck;
+    if (n_read_ == n_packed_ || !has_arrived(n_read_)) return Progress::kStuck;
     read(n_read_++);
     return n_read_ == n_chunks_ ? Progress::kDone : Progress::kMoved;
   }
@@ -91,7 +91,7 @@ class ShmExchange final : public RunningCollective {
     return member != session_.member() && range(i, output_of(member).n_bytes()).n_bytes > 0 &&
            !session_.has(member, Counter::kPacked, first_chunk_ + i);
   }
-  bool has_come(std::size_t i) const {
+  bool has_arrived(std::size_t i) const {
     for (int member = 0; member < session_.n_members(); ++member) {
       if (is_lacking(i, member)) return false;
     }

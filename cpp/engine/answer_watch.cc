@@ -39,7 +39,7 @@ Status AnswerWatch::look(TimePoint now) {
 }
 
 Status AnswerWatch::sweep(TimePoint now) {
-  if (const auto again = lane_.participant.calls().join_again()) lane_.reports.say(*again, now);
+  if (const auto again = lane_.participant.calls().join_again()) lane_.reports.send(*again, now);
   const auto overdue = lane_.participant.calls().sweep(lane_.reports.is_waiting());
   if (!overdue) return Status::ok_status();
   const std::string formed = needs_no_agreement(lane_.id) ? ", or that rank has not formed the group" : "";

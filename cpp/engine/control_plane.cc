@@ -31,7 +31,7 @@ void ControlPlane::post_to_all(const Message& message) {
   }
 }
 
-void ControlPlane::say_bye(std::vector<ByeMessage::LaneEnd> lanes) { post_to_all(ByeMessage{std::move(lanes)}); }
+void ControlPlane::send_bye(std::vector<ByeMessage::LaneEnd> lanes) { post_to_all(ByeMessage{std::move(lanes)}); }
 
 void ControlPlane::ask(int peer) {
   hurry();
@@ -88,7 +88,7 @@ Result<bool> ControlPlane::receive(int peer, LaneMessages& lanes, TimePoint now)
   bool moved = false;
   while (const std::size_t n = mesh_.control(peer).read_some(read_)) {
     moved = true;
-    from.heard = now;
+    from.last_message = now;
     from.incoming.append(std::span(read_).first(n));
     while (auto envelope = from.incoming.next()) {
       if (!envelope->ok()) return Status::internal(envelope->status().message() + ", from " + peer_text(peer));

@@ -41,8 +41,8 @@ class ControlPlane {
   // REQUIRES: peer is not this rank.
   void post(int peer, LaneId lane, const Message& message);
   void post_to_all(const Message& message);
-  void say_bye(std::vector<ByeMessage::LaneEnd> lanes);
-  void say_abort(const Status& why) { post_to_all(AbortMessage{why.kind(), why.message()}); }
+  void send_bye(std::vector<ByeMessage::LaneEnd> lanes);
+  void send_abort(const Status& why) { post_to_all(AbortMessage{why.kind(), why.message()}); }
   // Sends a liveness probe. Any message from the peer counts as an answer.
   void ask(int peer);
 
@@ -54,12 +54,12 @@ class ControlPlane {
 
   // The ranks that have left, in the order in which their goodbyes arrived.
   const std::vector<Departure>& departures() const { return departures_; }
-  TimePoint heard_from(int peer) const { return peers_[static_cast<std::size_t>(peer)].heard; }
+  TimePoint last_message_from(int peer) const { return peers_[static_cast<std::size_t>(peer)].last_message; }
 
   // The peers must at once read the messages posted since the last take_urgency().
   void hurry() { urgency_ = Urgency::kUrgent; }
   Urgency take_urgency();
-  // Every live peer has answered say_bye(), or has left itself.
+  // Every live peer has answered send_bye(), or has left itself.
   bool is_bye_known() const;
   // Some messages have not been sent yet, for instance because a peer's channel was full.
   bool has_unsent() const;
@@ -73,7 +73,7 @@ class ControlPlane {
     std::vector<std::byte> outgoing;
     std::size_t n_sent = 0;
     FrameReader incoming;
-    TimePoint heard{};
+    TimePoint last_message{};
     bool has_left = false;
     bool knows_bye = false;
     bool is_gone = false;

@@ -124,7 +124,7 @@ std::uint64_t Engine::n_bytes_in_place() const {
   const SharedArena* arena = parts_->mesh->arena();
   return arena != nullptr ? arena->regions().n_bytes_in_place() : 0;
 }
-std::uint64_t Engine::n_met() const { return parts_->world.n_met.load(std::memory_order_relaxed); }
+std::uint64_t Engine::n_direct() const { return parts_->world.n_direct.load(std::memory_order_relaxed); }
 std::uint64_t Engine::n_lookups() const { return parts_->world.names.ops.n_lookups(); }
 bool Engine::has_failed() const { return parts_->world.has_failed.load(); }
 
@@ -218,7 +218,7 @@ Status Engine::wait(const OperationPtr& operation, const Interrupted& interrupte
   bool is_late = false;
   // Whether a call without an answer fails, at the stall limit, before `time`: until it fails, the thread does not
   // continue by itself.
-  const auto comes_before = [&](const Deadline& time) {
+  const auto is_before = [&](const Deadline& time) {
     const auto patience = stall_limits(parts_->world.config).shutdown;
     return !time || (patience.count() > 0 && std::chrono::steady_clock::now() + patience < *time);
   };
@@ -230,7 +230,7 @@ Status Engine::wait(const OperationPtr& operation, const Interrupted& interrupte
     if (is_late || (interrupted && interrupted())) break;
     if (operation->sleep_until_done(at_most(until_look, deadline))) break;
     slept += std::chrono::steady_clock::now() - asleep;
-    if (slept < until_look || !comes_before(deadline)) continue;
+    if (slept < until_look || !is_before(deadline)) continue;
     until_look = std::min<std::chrono::nanoseconds>(2 * until_look, kLookInterval);
     long_wait.begin();
     progress.look_whether_all_wait();

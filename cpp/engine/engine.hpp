@@ -64,9 +64,9 @@ class Engine {
   bool shares_memory_with_all() const;
 
   // Begins a call. Never blocks. A call without a name gets one by its number, so all ranks must make such calls in the
-  // same order. For an invalid call the returned operation has already failed. The tensors' memory must stay valid until
-  // the operation is done. `handle`, here and below, belongs to the caller; one thread at a time may use it. It saves
-  // the lookup of the name if its last call in this engine had the same name and lane.
+  // same order. For an invalid call the returned operation has already failed. The tensors' memory must stay valid
+  // until the operation is done. `handle`, here and below, belongs to the caller; one thread at a time may use it. It
+  // saves the lookup of the name if its last call in this engine had the same name and lane.
   OperationPtr submit(const Call& call, Operation::Callback callback = nullptr, OpHandle* handle = nullptr);
 
   // Begins a call for which the caller waits at once. Returns null if the call is done and has succeeded, which it may
@@ -120,7 +120,7 @@ class Engine {
   // How many bytes of this rank's tensors were combined in place.
   std::uint64_t n_bytes_in_place() const;
   // How many calls this rank has executed by direct rounds, without the log.
-  std::uint64_t n_met() const;
+  std::uint64_t n_direct() const;
   // How often a name was looked up, for this rank's calls and for entries of the log.
   std::uint64_t n_lookups() const;
   // A collective of the world has failed on this rank, or a rank has left or was lost. The ranks may now be at

@@ -72,7 +72,7 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, WorldPa
       log_(id, mesh_, world.control, world.config, world.logger),
       reports_(participant_.held(), participant_.calls(), log_, world.control),
       data_(mesh_, in_flight_, {mesh_, world.config, world.backends}, slot_bytes_of(id, world.config), world.logger),
-      parts_{id, mesh_, world.control, world.names, in_flight_, participant_, log_, reports_, data_, world.n_met},
+      parts_{id, mesh_, world.control, world.names, in_flight_, participant_, log_, reports_, data_, world.n_direct},
       in_memory_(parts_),
       by_messages_(parts_, world.config, stall_limits(world.config), world.logger),
       answers_(parts_, stall_limits(world.config), world.logger),
@@ -106,12 +106,12 @@ void Lane::submit(Submission&& submission, TimePoint now) {
   if (!taken) return;
   const Ticket ticket = *taken;
   if (is_duplicate) {
-    in_memory_.leave();  // the first call of the name may be at a round
+    in_memory_.withdraw();  // the first call of the name may be at a round
     in_memory_.close(participant_.close_rounds_in_memory());
   }
   PersistentOp& op = is_duplicate ? parts_.names.ops.find_or_make(id_, in_flight_.at(ticket).request->name) : *held;
-  if (by_messages_.come(op, ticket, now) || in_memory_.come(op, ticket, now)) return;
-  if (participant_.rounds().come_late(op, ticket)) return;
+  if (by_messages_.arrive(op, ticket, now) || in_memory_.arrive(op, ticket, now)) return;
+  if (participant_.rounds().keep_duplicate(op, ticket)) return;
   const Request& request = *in_flight_.at(ticket).request;
   Message message = is_duplicate ? participant_.submit_duplicate(op, ticket) : participant_.submit(op, request, ticket);
   auto* ready = std::get_if<ReadyMessage>(&message);
@@ -147,7 +147,7 @@ void Lane::join(Submission&& submission, TimePoint now) {
   const auto ticket = take_in(std::move(submission), now);
   if (!ticket) return;
   parts_.control.hurry();
-  in_memory_.leave();
+  in_memory_.withdraw();
   reports_.add(participant_.calls().join(*ticket), now);
 }
 
@@ -156,23 +156,23 @@ void Lane::join(Submission&& submission, TimePoint now) {
 Status Lane::on_message(int world_rank, Message message, TimePoint now) {
   const std::optional<int> from = mesh_.member_of(world_rank);
   if (from && std::holds_alternative<NoMoreInputsMessage>(message)) {
-    by_messages_.hear_end(*from);
+    by_messages_.on_end(*from);
     return Status::ok_status();
   }
   if (auto* input = std::get_if<InputMessage>(&message); input != nullptr && from) {
-    return by_messages_.hear(*from, std::move(*input), now);
+    return by_messages_.on_input(*from, std::move(*input), now);
   }
   if (!from || !log_.expects(*from, message)) {
     return Status::internal(parts_.control.peer_text(world_rank) + " sent what rank " +
                             std::to_string(mesh_.peer(mesh_.rank()).rank) + " has no use for in lane " +
                             std::to_string(id_));
   }
-  const Result<LogMessage> log = log_.hear(*from, std::move(message), now);
+  const Result<LogMessage> log = log_.on_message(*from, std::move(message), now);
   return log.ok() ? apply(log.value(), now) : log.status();
 }
 
 Result<bool> Lane::agree(TimePoint now) {
-  const bool has_met = in_memory_.meet(now);
+  const bool has_polled = in_memory_.poll(now);
   if (Status status = by_messages_.carry_out(now); !status.ok()) return status;
   reports_.send_due(now);
   if (is_leaving_ && in_flight_.empty()) {
@@ -187,13 +187,13 @@ Result<bool> Lane::agree(TimePoint now) {
   if (Status status = apply(log, now); !status.ok()) return status;
   if (Status status = answers_.look(now); !status.ok()) return status;
   if (Status status = by_messages_.look_for_silence(now); !status.ok()) return status;
-  return has_met || passed_on.value() || !log.entries.empty();
+  return has_polled || passed_on.value() || !log.entries.empty();
 }
 
 Status Lane::apply(const LogMessage& log, TimePoint now) {
-  log_came_ = in_flight_.recorder().now();
+  log_arrived_ = in_flight_.recorder().now();
   for (const LogEntry& entry : log.entries) {
-    if (std::holds_alternative<FailEntry>(entry)) in_memory_.leave();  // so that it closes the rounds of all names
+    if (std::holds_alternative<FailEntry>(entry)) in_memory_.withdraw();  // so that it closes the rounds of all names
     Result<Participant::Action> action = participant_.apply(entry);
     if (!action.ok()) return action.status();
     ++n_logged_;
@@ -210,7 +210,7 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
     stand_in(*to_execute, id_, mesh_, in_flight_);
     for (const Participant::Ready& ready : to_execute->requests) {
       by_messages_.forget(ready.ticket);
-      in_flight_.note_agreed(ready.ticket, to_execute->inputs.empty() ? Path::kPlan : Path::kAlong, log_came_);
+      in_flight_.note_agreed(ready.ticket, to_execute->inputs.empty() ? Path::kPlan : Path::kAlong, log_arrived_);
     }
     change_sets(*to_execute, change_sets_, in_flight_);
     data_.enqueue(std::move(*to_execute));
@@ -232,13 +232,13 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
     in_flight_.complete(joined->ticket, Status::ok_status());
   } else if (auto* planned = std::get_if<Participant::Planned>(&action)) {
     reports_.add(planned->released, now);
-    reports_.say(planned->known, now);
+    reports_.send(planned->known, now);
   } else if (const auto* cancelled = std::get_if<Participant::Cancelled>(&action)) {
     parts_.control.hurry();
-    if (cancelled->answer) reports_.say(*cancelled->answer, now);
+    if (cancelled->answer) reports_.send(*cancelled->answer, now);
   } else if (const auto* forgotten = std::get_if<Participant::Forgotten>(&action)) {
     in_memory_.close(forgotten->to_close);
-    reports_.say(forgotten->answer, now);
+    reports_.send(forgotten->answer, now);
   } else {
     has_ended_ = true;
     const int leaver = std::get<Participant::End>(action).leaver;
@@ -255,7 +255,7 @@ std::optional<StandingMessage> Lane::standing() const {
 }
 
 // Sends the message after all reports that are held.
-void Lane::say(const StandingMessage& standing, TimePoint now) {
+void Lane::report(const StandingMessage& standing, TimePoint now) {
   parts_.control.hurry();
   reports_.add(standing, now);
 }
@@ -307,7 +307,7 @@ std::optional<TimePoint> Lane::next_deadline() const {
 
 // --- ending: a member leaves, the world breaks, or the lane is taken down
 
-void Lane::heed(const Departure& departure) {
+void Lane::on_departure(const Departure& departure) {
   const std::optional<int> who = mesh_.member_of(departure.rank);
   if (!who || has_ended_) return;  // the whole log was for that rank, too
   log_end_ = std::min(log_end_, departure.log_index(id_));
@@ -317,14 +317,14 @@ void Lane::heed(const Departure& departure) {
                                "the same number of calls before they shut down.");
   }
   data_.give_up_from(log_end_, *parting_);
-  in_memory_.leave();
-  by_messages_.hear_end(*who);
-  by_messages_.say_no_more();
+  in_memory_.withdraw();
+  by_messages_.on_end(*who);
+  by_messages_.send_no_more();
 }
 
 // Calls that are not agreed on by the end of the log never will be. A round by messages to which all members have sent
 // their inputs counts as agreed on; the inputs may still be under way.
-void Lane::fail_what_cannot_come() {
+void Lane::fail_impossible() {
   if (!parting_ || n_logged_ < log_end_) return;
   in_flight_.complete_all(*parting_, false);
   by_messages_.fail_lost(*parting_);
@@ -333,7 +333,7 @@ void Lane::fail_what_cannot_come() {
 void Lane::give_up(const Status& why) {
   log_end_ = 0;
   if (!parting_) parting_ = why;
-  in_memory_.leave();
+  in_memory_.withdraw();
   data_.give_up_from(log_end_, why);
   by_messages_.clear();
   in_flight_.complete_all(why, true);
@@ -341,7 +341,7 @@ void Lane::give_up(const Status& why) {
 
 void Lane::end(const Status& why) {
   if (!parting_) parting_ = why;
-  in_memory_.leave();
+  in_memory_.withdraw();
   log_.end(why);
 }
 
@@ -349,7 +349,7 @@ void Lane::leave(const Status& why) {
   if (parting_) return;
   parting_ = why;
   is_leaving_ = true;
-  in_memory_.leave();
+  in_memory_.withdraw();
 }
 
 }  // namespace ciranda

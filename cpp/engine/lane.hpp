@@ -66,7 +66,7 @@ class Lane {
   bool awaits_inputs() const REQUIRES(progress_lock) { return !by_messages_.empty(); }
 
   // A thread of this rank waits, so nothing may be held back. Returns whether this was reported to the coordinator now.
-  bool expect_no_more() REQUIRES(progress_lock) { return in_flight_.has_deferrable() && reports_.say_waiting(); }
+  bool expect_no_more() REQUIRES(progress_lock) { return in_flight_.has_deferrable() && reports_.report_waiting(); }
   // Whether this lane may be waiting for messages that are sent lazily: data of an entry in execution, or a report.
   bool awaits_lazy_news() const REQUIRES(progress_lock) {
     return !data_.is_idle() || log_.awaits_reports(in_flight_.has_undeferrable());
@@ -75,12 +75,12 @@ class Lane {
   // The message by which this rank could report a standstill, if all of its threads wait for answers of this lane. None
   // if it has joined, if the lane is ending, or if a call is being executed or is at a direct round in memory.
   std::optional<StandingMessage> standing() const REQUIRES(progress_lock);
-  void say(const StandingMessage& standing, TimePoint now) REQUIRES(progress_lock);
+  void report(const StandingMessage& standing, TimePoint now) REQUIRES(progress_lock);
 
   // A rank has left. If it is a member, entries that it has executed are still executed here; nothing later can be.
-  void heed(const Departure& departure) REQUIRES(progress_lock);
+  void on_departure(const Departure& departure) REQUIRES(progress_lock);
   // Fails the pending calls that can no longer be agreed on.
-  void fail_what_cannot_come() REQUIRES(progress_lock);
+  void fail_impossible() REQUIRES(progress_lock);
   // Fails all calls at once.
   void give_up(const Status& why) REQUIRES(progress_lock);
   // Takes the lane down: agreed calls are executed, all others fail with `why`.
@@ -115,7 +115,7 @@ class Lane {
   StallDetector stall_detector_ GUARDED_BY(progress_lock);
   std::uint64_t n_logged_ GUARDED_BY(progress_lock) = 0;
   // When the newest part of the log arrived, in ticks; 0 if that is not recorded.
-  std::uint64_t log_came_ GUARDED_BY(progress_lock) = 0;
+  std::uint64_t log_arrived_ GUARDED_BY(progress_lock) = 0;
   std::uint64_t log_end_ GUARDED_BY(progress_lock);          // entries from this index on are not executed
   std::optional<Status> parting_ GUARDED_BY(progress_lock);  // set when nothing new can be agreed on: why
   bool is_leaving_ GUARDED_BY(progress_lock) = false;        // this rank leaves the set, and has yet to report it

@@ -107,7 +107,7 @@ bool LaneLog::expects(int from, const Message& message) const {
   return relay_ || coordinator_;
 }
 
-Result<LogMessage> LaneLog::hear(int from, Message message, TimePoint now) {
+Result<LogMessage> LaneLog::on_message(int from, Message message, TimePoint now) {
   if (auto* log = std::get_if<LogMessage>(&message)) {
     pass_down(*log);
     return std::move(*log);
@@ -117,7 +117,7 @@ Result<LogMessage> LaneLog::hear(int from, Message message, TimePoint now) {
 }
 
 Status LaneLog::take_in(int from, Message message, TimePoint now) {
-  if (relay_) return relay_->hear(from, std::move(message));
+  if (relay_) return relay_->on_message(from, std::move(message));
   if (has_ended_ || last_word_) return Status::ok_status();  // sent before its sender learned of the lane's end
   if (std::holds_alternative<LeaveMessage>(message)) {
     leaver_ = mesh_.peer(from).rank;

@@ -32,20 +32,20 @@ class LaneLog {
   // Sends a report of this rank. The coordinator receives reports in the order of these calls.
   void report(const Message& message, TimePoint now);
   // Sends a message to all other members. This rank's own coordinator, if it is here, gets reports instead.
-  void tell_all(const Message& message) {
+  void send_to_all(const Message& message) {
     for (int member = 0; member < mesh_.size(); ++member) {
       if (member != mesh_.rank()) post(member, message);
     }
   }
   // A direct round of this name is complete. The coordinator, if it is here, notes it for reports of missing ranks.
-  void met(const PersistentOp& op) {
-    if (coordinator_ && !op.is_unnamed()) coordinator_->on_met(op.cache_id(), coarse_now());
+  void note_direct_round(const PersistentOp& op) {
+    if (coordinator_ && !op.is_unnamed()) coordinator_->on_direct_round(op.cache_id(), coarse_now());
   }
   // True if this rank may receive a message of this kind from member `from`.
   bool expects(int from, const Message& message) const;
   // REQUIRES: expects(). If the message is a part of the log, returns its entries, which this rank must execute. An
   // error means that the member violates the protocol.
-  Result<LogMessage> hear(int from, Message message, TimePoint now);
+  Result<LogMessage> on_message(int from, Message message, TimePoint now);
   // At a relay: forwards the reports of the members below it. Returns whether there were any.
   Result<bool> pass_on(TimePoint now);
   // At the coordinator: appends the next entries to the log and sends them. Also returns them, since this rank must
@@ -53,7 +53,7 @@ class LaneLog {
   // used only with priorities.
   LogMessage write(bool wire_is_idle, std::size_t n_bytes_under_way, TimePoint now);
   bool has_priorities() const { return coordinator_ && coordinator_->has_priorities(); }
-  // Takes the lane down: at the coordinator, all open rounds fail with `why`, and the log ends.
+  // Takes the lane down: at the coordinator, all open negotiations fail with `why`, and the log ends.
   void end(const Status& why);
   // This rank has no pending calls and leaves the lane's set: the coordinator takes the lane down. REQUIRES: the set is
   // formed.
@@ -65,10 +65,10 @@ class LaneLog {
   // The same on all members.
   bool has_relays() const { return has_relays_; }
   // True if an incoming report could unblock a rank. Always true at a relay, which does not know which ranks wait. At
-  // the coordinator: true if a rank waits for an open round, or if a request of any rank must not be held back.
+  // the coordinator: true if a rank waits for an open negotiation, or if a request of any rank must not be held back.
   bool awaits_reports(bool has_undeferrable) const {
     return relay_ || (coordinator_ &&
-                      (coordinator_->keeps_a_rank_waiting() || coordinator_->has_pressing_round() || has_undeferrable));
+                      (coordinator_->keeps_a_rank_waiting() || coordinator_->has_pressing_call() || has_undeferrable));
   }
   // Null if this rank is not the coordinator.
   const Coordinator* coordinator() const { return coordinator_.get(); }
@@ -92,7 +92,7 @@ class LaneLog {
   std::optional<Relay> relay_;
   Holding gathering_;
   std::unique_ptr<Coordinator> coordinator_;
-  std::optional<Status> last_word_;  // at the coordinator: the error of open rounds, set when it takes the lane down
+  std::optional<Status> last_word_;  // at the coordinator: the error of open calls, set when it takes the lane down
   int leaver_ = -1;                  // the rank that ended the set by leaving it, as in EndEntry
   bool has_ended_ = false;
 };

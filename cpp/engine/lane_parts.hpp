@@ -18,8 +18,8 @@ namespace ciranda {
 
 struct LaneParts {
   // One thread at a time writes this counter, so it needs no atomic increment.
-  void count_met() const REQUIRES(progress_lock) {
-    n_met.store(n_met.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  void count_direct_round() const REQUIRES(progress_lock) {
+    n_direct.store(n_direct.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
 
   LaneId id;
@@ -31,7 +31,7 @@ struct LaneParts {
   LaneLog& log;
   Reports& reports;
   DataPlane& data;
-  std::atomic<std::uint64_t>& n_met;  // calls executed by direct rounds
+  std::atomic<std::uint64_t>& n_direct;  // calls executed by direct rounds
 };
 
 }  // namespace ciranda

@@ -74,7 +74,7 @@ Lane& Lanes::make(LaneId id, const std::vector<int>& ranks) {
   lanes_.push_back(std::make_unique<Lane>(id, ranks, arena, world_, change));
   Lane& lane = *lanes_.back();
   by_id_[id] = &lane;
-  for (const Departure& departure : world_.control.departures()) lane.heed(departure);
+  for (const Departure& departure : world_.control.departures()) lane.on_departure(departure);
   return lane;
 }
 
@@ -182,7 +182,7 @@ Status Lanes::on_message(int peer, LaneId id, Message message, TimePoint now) {
   return Status::ok_status();
 }
 
-Status Lanes::hear_kept(TimePoint now) {
+Status Lanes::deliver_kept(TimePoint now) {
   n_early_ = 0;
   for (auto& [lane, all] : std::exchange(early_, {})) {
     for (Early& early : all) {

@@ -43,7 +43,7 @@ class Lanes final : public LaneMessages {
 
   Status on_message(int peer, LaneId id, Message message, TimePoint now) override REQUIRES(progress_lock);
   // Passes on the kept messages whose lanes exist now.
-  Status hear_kept(TimePoint now) REQUIRES(progress_lock);
+  Status deliver_kept(TimePoint now) REQUIRES(progress_lock);
 
   // The lane of a repeated call. Null if the call must be submitted instead: submit() creates the lane, keeps the call,
   // or fails it with the reason.

@@ -22,10 +22,10 @@ Status LivenessProbe::look(TimePoint now) {
 Status LivenessProbe::look_at(Watched& watched, TimePoint now) {
   const auto interval = limits_.interval();
   if (interval.count() == 0) return Status::ok_status();
-  const TimePoint heard = this->heard(watched);
-  const auto silence = now - heard;
+  const TimePoint last_message = this->last_message(watched);
+  const auto silence = now - last_message;
   if (silence < interval || now - watched.asked < interval) return Status::ok_status();
-  if (watched.asked > heard) {
+  if (watched.asked > last_message) {
     const auto waited = std::chrono::duration_cast<std::chrono::seconds>(silence).count();
     const std::string text = control_.peer_text(watched.rank) + ", " + watched.role + ", has not answered for " +
                              std::to_string(waited) + " s: it is stopped, or cut off.";
@@ -41,7 +41,8 @@ std::optional<TimePoint> LivenessProbe::due() const {
   std::optional<TimePoint> next;
   const auto interval = limits_.interval();
   if (interval.count() == 0) return next;
-  for (const Watched& watched : peers_) next = earliest(next, std::max(heard(watched), watched.asked) + interval);
+  for (const Watched& watched : peers_)
+    next = earliest(next, std::max(last_message(watched), watched.asked) + interval);
   return next;
 }
 

@@ -35,7 +35,9 @@ class LivenessProbe {
 
  private:
   Status look_at(Watched& watched, TimePoint now);
-  TimePoint heard(const Watched& watched) const { return std::max(began_, control_.heard_from(watched.rank)); }
+  TimePoint last_message(const Watched& watched) const {
+    return std::max(began_, control_.last_message_from(watched.rank));
+  }
 
   std::vector<Watched> peers_;
   StallLimits limits_;

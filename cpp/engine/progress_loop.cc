@@ -42,7 +42,7 @@ Result<bool> ProgressLoop::agree(TimePoint now) {
   Result<bool> received = world_.control.receive(lanes_, now);
   if (!received.ok()) return received;
   bool moved = received.value();
-  if (Status status = lanes_.hear_kept(now); !status.ok()) return status;
+  if (Status status = lanes_.deliver_kept(now); !status.ok()) return status;
   if (Status status = world_.control.check_closed_peers(); !status.ok()) return status;
   // By index, since an entry of one lane may create further lanes.
   for (std::size_t i = 0; i < lanes_.all().size(); ++i) {  // NOLINT(modernize-loop-convert)
@@ -51,7 +51,7 @@ Result<bool> ProgressLoop::agree(TimePoint now) {
     moved |= agreed.value();
   }
   moved |= world_.control.send();
-  heed_departures();
+  handle_departures();
   return moved;
 }
 
@@ -85,27 +85,27 @@ bool ProgressLoop::submit(Submission&& submission, int n_looks) {
   if (lane != nullptr && lane->awaits_inputs() && world_.control.send()) mesh_.notify(world_.control.take_urgency());
   for (int i = 0; lane != nullptr && !lane->rounds().empty() && i < n_looks; ++i) {
     relax();
-    lane->rounds().meet(now);
+    lane->rounds().poll(now);
   }
   return operation->is_done() || (lane != nullptr && lane->rounds().holds(*operation));
 }
 
 // Returns the lane that has taken the submission; null if none has.
 Lane* ProgressLoop::take(Submission&& submission, TimePoint now) {
-  said_.reset();
+  last_report_.reset();
   if (is_numbered(*submission.request)) submission.op = world_.names.number(*submission.request);
   if (!failure_) return lanes_.submit(std::move(submission), now);
   submission.fail(*failure_);
   return nullptr;
 }
 
-void ProgressLoop::heed_departures() {
+void ProgressLoop::handle_departures() {
   const std::vector<Departure>& departures = world_.control.departures();
-  for (; n_departures_heeded_ < departures.size(); ++n_departures_heeded_) {
+  for (; n_departures_handled_ < departures.size(); ++n_departures_handled_) {
     world_.has_failed.store(true);
-    for (const auto& lane : lanes_.all()) lane->heed(departures[n_departures_heeded_]);
+    for (const auto& lane : lanes_.all()) lane->on_departure(departures[n_departures_handled_]);
   }
-  for (const auto& lane : lanes_.all()) lane->fail_what_cannot_come();
+  for (const auto& lane : lanes_.all()) lane->fail_impossible();
 }
 
 bool ProgressLoop::is_at_round() const {
@@ -117,14 +117,14 @@ bool ProgressLoop::is_at_round() const {
 void ProgressLoop::expect_no_more(const Operation* awaited) {
   if (failure_) return;
   take_submissions(std::chrono::steady_clock::now(), awaited);
-  bool has_said_something = false;
-  for (const auto& lane : lanes_.all()) has_said_something |= lane->expect_no_more();
-  if (has_said_something) run();
+  bool has_reported = false;
+  for (const auto& lane : lanes_.all()) has_reported |= lane->expect_no_more();
+  if (has_reported) run();
 }
 
 Sleeper ProgressLoop::stop_looking(bool is_any_waiting) {
   if (is_any_waiting) expect_no_more();
-  for (const auto& lane : lanes_.all()) lane->rounds().leave();  // also the rounds of calls that were just taken in
+  for (const auto& lane : lanes_.all()) lane->rounds().withdraw();  // also the rounds of calls that were just taken in
   if (is_any_waiting && std::exchange(has_lazy_news_, false)) mesh_.notify(Urgency::kUrgent);
   const bool awaits_lazy_news =
       is_any_waiting || world_.mux.has_unsent() || world_.control.has_unsent() ||
@@ -151,21 +151,21 @@ bool ProgressLoop::has_to_stand() const {
   const Lane* const lane = failure_ ? nullptr : lanes_.find_only_pending();
   const auto standing = lane == nullptr ? std::nullopt : lane->standing();
   if (!standing) return false;
-  return !said_ || said_->lane != lane->id() || said_->standing != *standing;
+  return !last_report_ || last_report_->lane != lane->id() || last_report_->standing != *standing;
 }
 
-void ProgressLoop::say_standing() {
+void ProgressLoop::report_standstill() {
   Lane& lane = *lanes_.find_only_pending();
-  said_ = Said{lane.id(), *lane.standing()};
-  lane.say(said_->standing, std::chrono::steady_clock::now());
+  last_report_ = StandstillReport{lane.id(), *lane.standing()};
+  lane.report(last_report_->standing, std::chrono::steady_clock::now());
   run();
 }
 
-void ProgressLoop::say_moving() {
-  const auto said = std::exchange(said_, std::nullopt);
-  Lane* const lane = said && !failure_ ? lanes_.find(said->lane) : nullptr;
+void ProgressLoop::withdraw_standstill() {
+  const auto reported = std::exchange(last_report_, std::nullopt);
+  Lane* const lane = reported && !failure_ ? lanes_.find(reported->lane) : nullptr;
   if (lane == nullptr) return;
-  lane->say(StandingMessage{}, std::chrono::steady_clock::now());
+  lane->report(StandingMessage{}, std::chrono::steady_clock::now());
   run();
 }
 
@@ -177,7 +177,7 @@ void ProgressLoop::break_world(Status why) {
   world_.has_failed.store(true);
   lanes_.give_up(*failure_);
   lanes_.remove_all_but_first();
-  world_.control.say_abort(*failure_);
+  world_.control.send_abort(*failure_);
   world_.control.send();
   mesh_.notify();
 }
@@ -193,14 +193,14 @@ void ProgressLoop::keep_own_memory() {
   }
 }
 
-void ProgressLoop::say_bye() {
+void ProgressLoop::send_bye() {
   if (!failure_) {
     std::vector<ByeMessage::LaneEnd> ends;
     for (const auto& lane : lanes_.all()) ends.push_back({lane->id(), lane->data().n_executed()});
     // Other ranks may still be ending these sets, or may not have received the end yet.
     constexpr auto kAll = std::numeric_limits<std::uint64_t>::max();
     for (const std::uint32_t id : world_.sets.ended()) ends.push_back({lane_id(id, 0), kAll});
-    world_.control.say_bye(std::move(ends));
+    world_.control.send_bye(std::move(ends));
   }
   const bool is_cut_short =
       lanes_.has_any([](const Lane& lane) REQUIRES(progress_lock) { return !lane.data().is_idle(); });

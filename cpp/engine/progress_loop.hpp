@@ -49,12 +49,12 @@ class ProgressLoop {
   // its pending calls are in one lane, and it has not reported the standstill yet.
   bool has_to_stand() const REQUIRES(progress_lock);
   // Reports the standstill. REQUIRES: has_to_stand(), and no thread of this rank can make a call.
-  void say_standing() REQUIRES(progress_lock);
+  void report_standstill() REQUIRES(progress_lock);
   // Withdraws the report: a thread of this rank can make a call again.
-  void say_moving() REQUIRES(progress_lock);
+  void withdraw_standstill() REQUIRES(progress_lock);
 
   // Says goodbye to the peers and fails pending requests with Aborted.
-  void say_bye() REQUIRES(progress_lock);
+  void send_bye() REQUIRES(progress_lock);
   bool is_bye_known() const REQUIRES(progress_lock);
 
   // The first lane of the world.
@@ -70,7 +70,7 @@ class ProgressLoop {
   Lane* take(Submission&& submission, TimePoint now) REQUIRES(progress_lock);
   Result<bool> agree(TimePoint now) REQUIRES(progress_lock);
   Result<bool> execute(TimePoint now) REQUIRES(progress_lock);
-  void heed_departures() REQUIRES(progress_lock);
+  void handle_departures() REQUIRES(progress_lock);
   void break_world(Status why) REQUIRES(progress_lock);
   void keep_own_memory() REQUIRES(progress_lock);
 
@@ -82,12 +82,13 @@ class ProgressLoop {
   Lanes lanes_ GUARDED_BY(progress_lock);
   std::vector<Submission> taken_ GUARDED_BY(progress_lock);  // empty except inside take_submissions()
   std::optional<Status> failure_ GUARDED_BY(progress_lock);  // the world is broken: every request fails with this
-  std::size_t n_departures_heeded_ GUARDED_BY(progress_lock) = 0;
-  struct Said {
+  std::size_t n_departures_handled_ GUARDED_BY(progress_lock) = 0;
+  struct StandstillReport {
     LaneId lane;
     StandingMessage standing;
   };
-  std::optional<Said> said_ GUARDED_BY(progress_lock);  // this rank's last report of a standstill, until its next call
+  std::optional<StandstillReport> last_report_
+      GUARDED_BY(progress_lock);  // this rank's last report of a standstill, until its next call
   bool has_lazy_news_ GUARDED_BY(progress_lock) = false;  // the last notification of the peers was a lazy one
 };
 

@@ -60,10 +60,10 @@ void ProgressThreads::run_and_arm(Run run) {
   mesh_.disarm();
   run();
   if (coalescing_.is_watched() && !loop_.is_at_round()) {
-    waits_.heed();
+    waits_.notice_all();
     if (!waits_.are_any()) return;
   }
-  if (!arm_when_nothing_moves() || comes_before_background_wakes(next_deadline())) mesh_.kick();
+  if (!arm_when_nothing_moves() || is_before_background_wakes(next_deadline())) mesh_.kick();
 }
 
 // Runs one iteration, and then wakes a thread for the callbacks of all operations that it has completed.
@@ -77,7 +77,7 @@ bool ProgressThreads::iterate() {
 // the message is the next call of a faster rank: taking it in at once costs less than waking the background thread.
 bool ProgressThreads::arm_when_nothing_moves() {
   for (int i = 0; i < kIterationsWhileArming; ++i) {
-    waits_.heed();
+    waits_.notice_all();
     mesh_.arm(loop_.stop_looking(waits_.are_any()));  // threads that sleep, or did not get the lock
     if (!iterate()) return true;
   }
@@ -87,7 +87,7 @@ bool ProgressThreads::arm_when_nothing_moves() {
 // Returns whether the deadline is earlier than the time at which the background thread next wakes by itself, and if so,
 // moves that time to the deadline. The thread then wakes at that time even if nothing is due any more. So calls that
 // are always done before their deadlines wake it only once.
-bool ProgressThreads::comes_before_background_wakes(std::optional<TimePoint> deadline) {
+bool ProgressThreads::is_before_background_wakes(std::optional<TimePoint> deadline) {
   const bool is_sooner = deadline && *deadline < deadline_.load();
   if (is_sooner) deadline_ = *deadline;
   return is_sooner;
@@ -105,7 +105,7 @@ bool ProgressThreads::has_to_look() {
 }
 
 void ProgressThreads::look_again() {
-  while (is_something_unseen() && !has_ended_.load()) {
+  while (has_unseen() && !has_ended_.load()) {
     if (!with_lock([this]() REQUIRES(progress_lock) { iterate(); })) return;
   }
 }
@@ -143,7 +143,7 @@ void ProgressThreads::run_in_passing(bool is_waited_for) {
     for (int i = 0; i < kIterationsInPassing && iterate(); ++i) {
     }
   };
-  if (with_lock(run)) see_what_came_late();
+  if (with_lock(run)) look_again_if_needed();
   coalescing_.progressed(Clock::now());
 }
 
@@ -173,7 +173,7 @@ bool ProgressThreads::run_until_done(const Operation& operation, const std::opti
   }
   n_runners_.fetch_sub(1);
   coalescing_.progressed(Clock::now());
-  see_what_came_late();
+  look_again_if_needed();
   return operation.is_done();
 }
 
@@ -188,18 +188,18 @@ void ProgressThreads::look_whether_all_wait() {
   with_lock([&]() REQUIRES(progress_lock) {
     const bool is_so = loop_.submissions().is_empty() && callbacks_.are_idle() && long_waits_.are_still(seen);
     if (!is_so || !loop_.has_to_stand() || may_others_call_(seen.threads, Asked::kWithLock)) return;
-    loop_.say_standing();
+    loop_.report_standstill();
   });
-  see_what_came_late();
+  look_again_if_needed();
 }
 
 void ProgressThreads::wait_no_longer() {
   {
     lock_.take();
     const Holder holder(*this);
-    run_and_arm([&]() REQUIRES(progress_lock) { loop_.say_moving(); });
+    run_and_arm([&]() REQUIRES(progress_lock) { loop_.withdraw_standstill(); });
   }
-  see_what_came_late();
+  look_again_if_needed();
 }
 
 // --- the background thread
@@ -209,7 +209,7 @@ void ProgressThreads::run_background() {
   prctl(PR_SET_TIMERSLACK, 1UL);  // nanoseconds, not 50 microseconds
   take_short_slices();            // otherwise a busy thread on this core delays the wake-up by milliseconds
   while (!has_ended_.load()) {
-    if (!is_something_unseen() && !coalescing_.is_watched()) {
+    if (!has_unseen() && !coalescing_.is_watched()) {
       const TimePoint deadline = deadline_;
       mesh_.sleep(time_to(deadline == kNever ? std::nullopt : std::optional(deadline)));
     }
@@ -278,7 +278,7 @@ bool ProgressThreads::end() {
     lock_.take();
     const Holder holder(*this);
     mesh_.disarm();
-    loop_.say_bye();
+    loop_.send_bye();
     const auto give_up = Clock::now() + kGoodbyeTimeout;
     while (!loop_.is_bye_known() && Clock::now() < give_up) {
       if (iterate()) continue;

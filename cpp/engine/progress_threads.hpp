@@ -59,7 +59,7 @@ class ProgressThreads {
       const Holder holder(*this);
       if (!has_ended_.load() && loop_.submissions().is_empty()) act(loop_, n_looks_at_once_);
     }
-    see_what_came_late();
+    look_again_if_needed();
   }
 
   // Waits for the lock, calls `ask` with the loop, and returns its result.
@@ -71,7 +71,7 @@ class ProgressThreads {
       return ask(std::as_const(loop_));
     };
     auto found = hold_and_ask();
-    see_what_came_late();
+    look_again_if_needed();
     return found;
   }
 
@@ -106,9 +106,9 @@ class ProgressThreads {
 
   // If a thread submits or begins to wait while another holds the lock, the holder may have checked for that already
   // and miss it. So each holder checks again after it has released the lock.
-  bool is_something_unseen() { return !loop_.submissions().is_empty() || !waits_.are_heeded(); }
-  void see_what_came_late() {
-    if (is_something_unseen()) look_again();
+  bool has_unseen() { return !loop_.submissions().is_empty() || !waits_.are_noticed(); }
+  void look_again_if_needed() {
+    if (has_unseen()) look_again();
   }
   void look_again();
 
@@ -118,7 +118,7 @@ class ProgressThreads {
   void run_and_arm(Run run) REQUIRES(progress_lock);
   bool iterate() REQUIRES(progress_lock);
   bool arm_when_nothing_moves() REQUIRES(progress_lock);
-  bool comes_before_background_wakes(std::optional<TimePoint> deadline) REQUIRES(progress_lock);
+  bool is_before_background_wakes(std::optional<TimePoint> deadline) REQUIRES(progress_lock);
   std::optional<TimePoint> next_deadline() REQUIRES(progress_lock);
   // True if look_at_ has passed and work is pending. Resets look_at_ if it has passed.
   bool has_to_look() REQUIRES(progress_lock);

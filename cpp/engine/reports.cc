@@ -23,7 +23,7 @@ void Reports::add(Message message, TimePoint now) {
     holding_.update(held_.any(), true, now);
   } else {
     release(now);
-    say(message, now);
+    send(message, now);
   }
 }
 
@@ -38,7 +38,7 @@ void Reports::release(TimePoint now) {
   if (held_.any()) add(held_.release(), now);
 }
 
-void Reports::say(const Message& message, TimePoint now) {
+void Reports::send(const Message& message, TimePoint now) {
   send(now);
   log_.report(message, now);
 }
@@ -53,7 +53,7 @@ void Reports::send_due(TimePoint now) {
   send(now);
 }
 
-bool Reports::say_waiting() {
+bool Reports::report_waiting() {
   if (std::exchange(is_waiting_, true)) return false;
   control_.hurry();
   add(WaitingMessage{}, std::chrono::steady_clock::now());

@@ -25,7 +25,7 @@ class Reports {
   // Reports the duplicates that were called while their name was at a round by messages: see PendingCalls::take_late().
   void add_late(TimePoint now);
   // Sends the added reports, and then `message`.
-  void say(const Message& message, TimePoint now);
+  void send(const Message& message, TimePoint now);
   // Sends the added reports.
   void send(TimePoint now);
   // Also sends calls that were held for long enough.
@@ -34,10 +34,10 @@ class Reports {
 
   // Reports that a thread of this rank waits, so that nothing is held back until its next call. Returns false if that
   // was reported already.
-  bool say_waiting();
+  bool report_waiting();
   // Repeats the report: for the coordinator, a rank stops waiting when it reports anything else.
-  void say_if_waiting(TimePoint now) {
-    if (is_waiting_) say(WaitingMessage{}, now);
+  void repeat_waiting(TimePoint now) {
+    if (is_waiting_) send(WaitingMessage{}, now);
   }
   bool is_waiting() const { return is_waiting_; }
   void expect_more() { is_waiting_ = false; }

@@ -34,10 +34,10 @@ class RoundMemory {
   // For a call without a name: writes this member's tag, before it arrives at the round.
   static void tag(const SharedArena& arena, const DirectRound& round);
 
-  // --- REQUIRES, from here on: the round is met, and (but for keep_line()) its line is kept
+  // --- REQUIRES, from here on: the round is complete, and (but for keep_line()) its line is kept
 
-  // Copies the cache line for the functions below, as soon as the round is met: other members take the line away when
-  // they write to it for their next round. It is not overwritten before this member arrives at the round after.
+  // Copies the cache line for the functions below, as soon as the round is complete: other members take the line away
+  // when they write to it for their next round. It is not overwritten before this member arrives at the round after.
   void keep_line(const SharedArena& arena, const DirectRound& round);
 
   // For a call without a name: returns whether all members have written the same tag.

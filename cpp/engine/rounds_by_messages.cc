@@ -47,11 +47,11 @@ RoundsByMessages::RoundsByMessages(const LaneParts& lane, const Config& config, 
       inputs_(lane.mesh.rank(), lane.mesh.size()),
       probe_(ranks_beside(lane.log, lane.mesh, limits_.message_ranks), patience, lane.control, logger) {}
 
-bool RoundsByMessages::come(PersistentOp& op, Ticket ticket, TimePoint now) {
+bool RoundsByMessages::arrive(PersistentOp& op, Ticket ticket, TimePoint now) {
   const Submission& entry = lane_.in_flight.at(ticket);
   const bool is_duplicate = entry.op == nullptr;
   if (!goes_by_messages_ || is_duplicate || !entry.request->is_awaited) return false;
-  const auto round = lane_.participant.rounds().come(Direct::kByMessages, op, *entry.request, ticket);
+  const auto round = lane_.participant.rounds().arrive(Direct::kByMessages, op, *entry.request, ticket);
   if (!round) return false;
   const auto input = input_of(*entry.request);
   if (inputs_.empty()) probe_.begin(now);
@@ -59,7 +59,7 @@ bool RoundsByMessages::come(PersistentOp& op, Ticket ticket, TimePoint now) {
   lane_.in_flight.begin(ticket);  // from now on, the inputs of the others or the log decide
   lane_.control.hurry();
   lane_.reports.send(now);
-  lane_.log.tell_all(message());
+  lane_.log.send_to_all(message());
   lane_.in_flight.note(ticket, Stage::kReady);
   if (lane_.log.above().empty()) lane_.log.report(as_report(message()), now);
   // An error would be a bug of the engine, and would look like a call that is never done.
@@ -68,12 +68,12 @@ bool RoundsByMessages::come(PersistentOp& op, Ticket ticket, TimePoint now) {
 }
 
 // At the coordinator, the input is also a report.
-Status RoundsByMessages::hear(int from, InputMessage message, TimePoint now) {
+Status RoundsByMessages::on_input(int from, InputMessage message, TimePoint now) {
   const InputMessage report = as_report(message);
   if (lane_.log.expects(from, report)) {
-    if (const auto heard = lane_.log.hear(from, report, now); !heard.ok()) return heard.status();
+    if (const auto handled = lane_.log.on_message(from, report, now); !handled.ok()) return handled.status();
   }
-  if (Status status = inputs_.hear(from, std::move(message)); !status.ok()) {
+  if (Status status = inputs_.on_input(from, std::move(message)); !status.ok()) {
     return Status::internal(status.message() + ", from " + lane_.control.peer_text(lane_.mesh.peer(from).rank));
   }
   return carry_out(now);
@@ -88,17 +88,17 @@ Status RoundsByMessages::carry_out(TimePoint now) {
     lane_.reports.add_late(now);
     lane_.in_flight.note_agreed(done.ticket, Path::kByMessages, lane_.in_flight.recorder().now());
     if (Status status = lane_.data.combine(entry, bytes_of(done.inputs)); !status.ok()) return status;
-    lane_.count_met();
+    lane_.count_direct_round();
     const Status outcome = lane_.in_flight.at(done.ticket).outcome;
     lane_.in_flight.complete(done.ticket, outcome);
   }
   return Status::ok_status();
 }
 
-void RoundsByMessages::say_no_more() {
-  if (!goes_by_messages_ || std::exchange(has_said_no_more_, true)) return;
+void RoundsByMessages::send_no_more() {
+  if (!goes_by_messages_ || std::exchange(has_sent_no_more_, true)) return;
   lane_.control.hurry();
-  lane_.log.tell_all(NoMoreInputsMessage{});
+  lane_.log.send_to_all(NoMoreInputsMessage{});
 }
 
 void RoundsByMessages::fail_lost(const Status& why) {

@@ -24,12 +24,12 @@ class RoundsByMessages {
 
   // Contributes a call to a direct round, if it can take part in one. Returns whether it does: the call is then pending
   // until all members have sent their inputs, or the log answers it.
-  bool come(PersistentOp& op, Ticket ticket, TimePoint now);
+  bool arrive(PersistentOp& op, Ticket ticket, TimePoint now);
   // The log has answered it.
   void forget(Ticket ticket) {
     if (!inputs_.empty()) inputs_.forget(ticket);
   }
-  Status hear(int from, InputMessage message, TimePoint now) REQUIRES(progress_lock);
+  Status on_input(int from, InputMessage message, TimePoint now) REQUIRES(progress_lock);
   // Executes the rounds for which all inputs have arrived.
   Status carry_out(TimePoint now) REQUIRES(progress_lock);
 
@@ -40,10 +40,10 @@ class RoundsByMessages {
   std::optional<TimePoint> due() const { return empty() ? std::nullopt : probe_.due(); }
 
   // The member sends no more inputs.
-  void hear_end(int from) { inputs_.hear_end(from); }
-  // Tells all members that this rank sends no more inputs, because it refuses new calls. A member that lacks its input
-  // to a round then knows that it will not arrive.
-  void say_no_more();
+  void on_end(int from) { inputs_.on_end(from); }
+  // Informs all members that this rank sends no more inputs, because it refuses new calls. A member that lacks its
+  // input to a round then knows that it will not arrive.
+  void send_no_more();
   // Fails the calls that lack an input that will not arrive.
   void fail_lost(const Status& why) REQUIRES(progress_lock);
   void clear() { inputs_.clear(); }
@@ -61,7 +61,7 @@ class RoundsByMessages {
   const Logger& logger_;
   SentInputs inputs_;
   LivenessProbe probe_;  // active while there is a round
-  bool has_said_no_more_ = false;
+  bool has_sent_no_more_ = false;
 };
 
 }  // namespace ciranda

@@ -35,8 +35,8 @@ bool is_better_in_place(const SharedArena& arena, const Request& request) {
   return n_elsewhere <= SharedArena::kStageBytes && n_elsewhere < signature.n_bytes();
 }
 
-bool is_met_within(int n_looks, const Arrivals& place, std::uint64_t round) {
-  for (int i = 0; !place.is_met(round); ++i) {
+bool completes_within(int n_looks, const Arrivals& place, std::uint64_t round) {
+  for (int i = 0; !place.is_complete(round); ++i) {
     if (i == n_looks || place.is_closed(round)) return false;
     relax();
   }
@@ -74,12 +74,12 @@ std::shared_ptr<Operation> done_with(OutputBuffer output) {
 
 // --- requests
 
-bool RoundsInMemory::come(PersistentOp& op, Ticket ticket, TimePoint now) {
+bool RoundsInMemory::arrive(PersistentOp& op, Ticket ticket, TimePoint now) {
   Submission& entry = lane_.in_flight.at(ticket);
   SharedArena* const arena = lane_.data.arena();
   const bool is_duplicate = entry.op == nullptr;
-  const bool may_come = arena != nullptr && !is_duplicate && entry.request->is_awaited;
-  const auto round = may_come ? round_for(*arena, op, ticket) : std::nullopt;
+  const bool may_arrive = arena != nullptr && !is_duplicate && entry.request->is_awaited;
+  const auto round = may_arrive ? round_for(*arena, op, ticket) : std::nullopt;
   if (!round) {
     avoid(op, *entry.request);
     return false;
@@ -88,7 +88,7 @@ bool RoundsInMemory::come(PersistentOp& op, Ticket ticket, TimePoint now) {
   Stages* const stages = lane_.in_flight.recorder().is_on() ? &entry.stages : nullptr;
   if (enter(*arena, *round, call_of(entry, tensors), stages)) {
     pending_.push_back(*round);
-    meet(now);
+    poll(now);
   } else {
     report_missed(*round->op, now);
   }
@@ -98,15 +98,15 @@ bool RoundsInMemory::come(PersistentOp& op, Ticket ticket, TimePoint now) {
 std::optional<DirectRound> RoundsInMemory::round_for(const SharedArena& arena, PersistentOp& op, Ticket ticket) const {
   const Request& request = *lane_.in_flight.at(ticket).request;
   if (is_better_in_place(arena, request)) return std::nullopt;
-  if (!is_numbered(request)) return lane_.participant.rounds().come(Direct::kInMemory, op, request, ticket);
+  if (!is_numbered(request)) return lane_.participant.rounds().arrive(Direct::kInMemory, op, request, ticket);
   if (!is_unnamed(request.name)) return std::nullopt;
-  return lane_.participant.unnamed().come(request, ticket);
+  return lane_.participant.unnamed().arrive(request, ticket);
 }
 
-// At most one call without a name is at a round, and then none is in the log. So an earlier such call leaves its round
-// before this one is reported.
+// At most one call without a name is at a round, and then none is in the log. So an earlier such call is withdrawn from
+// its round before this one is reported.
 void RoundsInMemory::avoid(PersistentOp& op, const Request& request) {
-  if (is_numbered(request) && lane_.participant.unnamed().has_come()) leave();
+  if (is_numbered(request) && lane_.participant.unnamed().has_arrived()) withdraw();
   const auto avoided = DirectRounds::avoid(is_numbered(request) ? lane_.participant.unnamed().op() : op);
   if (avoided) close(*avoided);
 }
@@ -129,34 +129,34 @@ bool RoundsInMemory::holds(const Operation& operation) const {
 // `closes`: closes the incomplete rounds, so that none stays pending.
 bool RoundsInMemory::look(bool closes, TimePoint now) {
   SharedArena& arena = *lane_.data.arena();
-  std::vector<PersistentOp*> met;
+  std::vector<PersistentOp*> complete;
   std::vector<PersistentOp*> missed;
   std::erase_if(pending_, [&](const DirectRound& pending) REQUIRES(progress_lock) {
     Arrivals place = at(arena, pending);
     const std::uint64_t number = pending.number;
-    const bool is_met = place.is_met(number) || (closes && !close_for_all(place, number, 1));
-    if (is_met) memory_.keep_line(arena, pending);
-    if (is_met && memory_.agree(arena, pending)) {
-      met.push_back(pending.op);
+    const bool is_complete = place.is_complete(number) || (closes && !close_for_all(place, number, 1));
+    if (is_complete) memory_.keep_line(arena, pending);
+    if (is_complete && memory_.agree(arena, pending)) {
+      complete.push_back(pending.op);
       Submission& entry = lane_.in_flight.at(pending.ticket);
       const Path path = entry.stages.path == Path::kRepeated ? Path::kRepeated : Path::kInMemory;
       lane_.in_flight.note_agreed(pending.ticket, path, lane_.in_flight.recorder().now());
       entry.outcome = carry_out(arena, pending);
       return true;
     }
-    if (!is_met && !closes && !place.is_closed(number)) return false;
+    if (!is_complete && !closes && !place.is_closed(number)) return false;
     memory_.give_back(arena, pending);
     missed.push_back(pending.op);
     return true;
   });
-  for (PersistentOp* const op : met) {
-    lane_.log.met(*op);
+  for (PersistentOp* const op : complete) {
+    lane_.log.note_direct_round(*op);
     const Ticket ticket = lane_.participant.rounds().done(*op);
     lane_.in_flight.complete(ticket, Status(lane_.in_flight.at(ticket).outcome));
   }
   for (PersistentOp* const op : missed) report_missed(*op, now);
-  if (!missed.empty()) lane_.reports.say_if_waiting(now);
-  return !met.empty() || !missed.empty();
+  if (!missed.empty()) lane_.reports.repeat_waiting(now);
+  return !complete.empty() || !missed.empty();
 }
 
 // --- repeated calls
@@ -179,7 +179,7 @@ RoundsInMemory::Outcome RoundsInMemory::repeat(PersistentOp& op, const Call& cal
     op.release();
     return std::nullopt;
   }
-  if (!is_met_within(n_looks, at(*arena, *round), round->number)) return wait_at(*round, call, stages);
+  if (!completes_within(n_looks, at(*arena, *round), round->number)) return wait_at(*round, call, stages);
   memory_.keep_line(*arena, *round);
   const bool are_alike = memory_.agree(*arena, *round);
   if (are_alike) {
@@ -190,7 +190,7 @@ RoundsInMemory::Outcome RoundsInMemory::repeat(PersistentOp& op, const Call& cal
     if (stages != nullptr) stages->note(Stage::kDone);
     DirectRounds::done_at_once(op);
     if (op.is_unnamed()) ++n_unnamed_;
-    lane_.log.met(op);
+    lane_.log.note_direct_round(op);
     if (stages != nullptr) record(call, *stages);
   }
   op.release();
@@ -241,8 +241,8 @@ std::shared_ptr<Operation> RoundsInMemory::wait_at(const DirectRound& round, con
   Submission& entry = lane_.in_flight.at(ticket);
   entry.stages.path = Path::kRepeated;
   pending_.push_back(*(round.is_unnamed()
-                           ? lane_.participant.unnamed().come(*entry.request, ticket)
-                           : lane_.participant.rounds().come(Direct::kInMemory, *op, *entry.request, ticket)));
+                           ? lane_.participant.unnamed().arrive(*entry.request, ticket)
+                           : lane_.participant.rounds().arrive(Direct::kInMemory, *op, *entry.request, ticket)));
   return operation;
 }
 
@@ -258,13 +258,14 @@ bool RoundsInMemory::enter(SharedArena& arena, const DirectRound& round, const R
   if (has_room && call.contributes(call.self)) call.contribute(to, RoundMemory::read_last(round, call.collective));
   RoundMemory::tag(arena, round);
   if (stages != nullptr) stages->note(Stage::kReady);
-  if (has_room && at(arena, round).come(round.number)) return true;
+  if (has_room && at(arena, round).arrive(round.number)) return true;
   has_room ? memory_.give_back(arena, round) : close(round);
   return false;
 }
 
-// There may be no arena yet. Then the round is closed later, before this rank arrives at any round; no round is met
-// without this rank. Only the last round of each place is kept for that: all members have finished those before it.
+// There may be no arena yet. Then the round is closed later, before this rank arrives at any round; no round is
+// complete without this rank. Only the last round of each place is kept for that: all members have finished those
+// before it.
 void RoundsInMemory::close(const DirectRound& round) {
   if (SharedArena* const arena = lane_.data.arena()) {
     close_for_all(at(*arena, round), round.number, 0);
@@ -274,10 +275,10 @@ void RoundsInMemory::close(const DirectRound& round) {
 }
 
 // Closes a round for all members, and wakes those that have arrived: after an early call they may sleep, and must now
-// report it. `n_own`: 1 if this rank has arrived, else 0. Returns false if the round is met.
+// report it. `n_own`: 1 if this rank has arrived, else 0. Returns false if the round is complete.
 bool RoundsInMemory::close_for_all(Arrivals place, std::uint64_t round, int n_own) {
   const bool is_closed = place.close(round);
-  if (is_closed && place.n_come(round) > n_own) lane_.mesh.notify(Urgency::kUrgent);
+  if (is_closed && place.n_arrived(round) > n_own) lane_.mesh.notify(Urgency::kUrgent);
   return is_closed;
 }
 
@@ -291,7 +292,7 @@ void RoundsInMemory::gather(const SharedArena& arena, const DirectRound& round, 
 
 void RoundsInMemory::note_done(const SharedArena& arena, const DirectRound& round) {
   memory_.note_read(arena, round);
-  lane_.count_met();
+  lane_.count_direct_round();
 }
 
 // The member that alone contributes; -1 if all do.

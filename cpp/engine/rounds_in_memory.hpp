@@ -35,7 +35,7 @@ class RoundsInMemory {
 
   // Returns whether the call is handled here: it is done, or pending at a round, or reported because the round is
   // closed. If it returns false, it has closed the round of this name at which other ranks may arrive.
-  bool come(PersistentOp& op, Ticket ticket, TimePoint now) REQUIRES(progress_lock);
+  bool arrive(PersistentOp& op, Ticket ticket, TimePoint now) REQUIRES(progress_lock);
 
   // Tries a repeated blocking call, which all ranks have agreed on before, with a name or without (agree/unnamed.hpp).
   // If all ranks arrive at the same time, it needs no request, and no operation if the caller has given memory for the
@@ -57,7 +57,7 @@ class RoundsInMemory {
   bool holds(const Operation& operation) const;
   // Executes the calls at which all members have arrived, and reports those whose round is closed. Returns whether
   // there were any of either.
-  bool meet(TimePoint now) REQUIRES(progress_lock) { return !pending_.empty() && look(false, now); }
+  bool poll(TimePoint now) REQUIRES(progress_lock) { return !pending_.empty() && look(false, now); }
   // No thread of this rank polls any longer. Closes all incomplete rounds and reports their calls.
   void leave() REQUIRES(progress_lock) {
     if (!pending_.empty()) look(true, std::chrono::steady_clock::now());

@@ -164,7 +164,7 @@ Result<bool> agree(Engine& engine, SharedRegions& regions, const Space& space, c
   const Result<std::vector<Offer>> verdicts = exchange(engine, verdict, interrupted);
   if (!verdicts.ok()) return verdicts.status();
   return std::all_of(verdicts.value().begin(), verdicts.value().end(),
-                     [](const Offer& heard) { return heard.n_bytes == 1; });
+                     [](const Offer& each) { return each.n_bytes == 1; });
 }
 
 Result<SharedAllocation> allocate_own(std::size_t n_bytes) {

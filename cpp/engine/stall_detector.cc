@@ -26,7 +26,7 @@ Status StallDetector::report(TimePoint now, const std::string& what, const std::
   const TimePoint asked = *asked_;
   asked_.reset();
   const bool do_all_answer =
-      std::all_of(awaited.begin(), awaited.end(), [&](int rank) { return control_.heard_from(rank) > asked; });
+      std::all_of(awaited.begin(), awaited.end(), [&](int rank) { return control_.last_message_from(rank) > asked; });
   const auto waited = now - *stuck_since_;
   std::string text = what + " began on all ranks but has not moved for " +
                      std::to_string(std::chrono::duration_cast<std::chrono::seconds>(waited).count()) +

@@ -32,8 +32,8 @@ struct WorldParts {
   Names names{};
   ProcessSets sets{mesh.size()};
   const OutputMemory output_memory{};
-  std::atomic<std::uint64_t> n_met{0};  // calls executed by direct rounds
-  std::atomic<bool> has_failed{false};  // see Engine::has_failed
+  std::atomic<std::uint64_t> n_direct{0};  // calls executed by direct rounds
+  std::atomic<bool> has_failed{false};     // see Engine::has_failed
 
   LaneMux mux GUARDED_BY(progress_lock){mesh};
   ControlPlane control GUARDED_BY(progress_lock){mesh};

@@ -7,7 +7,7 @@
 
 #include "base/checksum.hpp"
 #include "base/list_ranks.hpp"
-#include "execute/tell_all.hpp"
+#include "execute/allgather_numbers.hpp"
 
 namespace ciranda {
 namespace {
@@ -47,19 +47,20 @@ void Consistency::remember(const Submission& entry) {
 Work Consistency::compare(const Participant::Execute& entry) {
   std::uint64_t running = 0;
   for (const Remembered& one : remembered_) running = checksum(std::as_bytes(std::span(&one.checksum, 1)), running);
-  told_ = {running};
-  return tell_all(told_, mesh_.size(), heard_, [this, &entry] { return Result<Work>(look_closer(entry)); });
+  sent_ = {running};
+  return allgather_numbers(sent_, mesh_.size(), received_, [this, &entry] { return Result<Work>(look_closer(entry)); });
 }
 
 Work Consistency::look_closer(const Participant::Execute& entry) {
-  const bool all_alike = std::all_of(heard_.begin(), heard_.end(), [this](auto sum) { return sum == heard_.front(); });
+  const bool all_alike =
+      std::all_of(received_.begin(), received_.end(), [this](auto sum) { return sum == received_.front(); });
   if (all_alike) {
     remembered_.clear();
     return {};
   }
-  told_.clear();
-  for (const Remembered& one : remembered_) told_.push_back(one.checksum);
-  return tell_all(told_, mesh_.size(), heard_, [this, &entry] {
+  sent_.clear();
+  for (const Remembered& one : remembered_) sent_.push_back(one.checksum);
+  return allgather_numbers(sent_, mesh_.size(), received_, [this, &entry] {
     find_first(entry);
     return Result<Work>(Work{});
   });
@@ -69,8 +70,8 @@ void Consistency::find_first(const Participant::Execute& entry) {
   const std::size_t n = remembered_.size();
   std::size_t first = 0;
   const auto is_alike = [&](std::size_t index) {
-    for (std::size_t at = index; at < heard_.size(); at += n) {
-      if (heard_[at] != heard_[index]) return false;
+    for (std::size_t at = index; at < received_.size(); at += n) {
+      if (received_[at] != received_[index]) return false;
     }
     return true;
   };
@@ -86,7 +87,7 @@ void Consistency::find_first(const Participant::Execute& entry) {
 // Regards the most frequent result as correct; if several are equally frequent, the result of the lowest rank.
 std::string Consistency::describe(std::size_t index) const {
   const auto n_ranks = static_cast<std::size_t>(mesh_.size());
-  const auto sum_of = [&](std::size_t rank) { return heard_[rank * remembered_.size() + index]; };
+  const auto sum_of = [&](std::size_t rank) { return received_[rank * remembered_.size() + index]; };
   const auto n_like = [&](std::size_t rank) {
     std::size_t n = 0;
     for (std::size_t other = 0; other < n_ranks; ++other) n += sum_of(other) == sum_of(rank) ? 1 : 0;

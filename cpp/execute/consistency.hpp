@@ -43,8 +43,8 @@ class Consistency {
   InFlight& in_flight_;
   const Mesh& mesh_;
   std::vector<Remembered> remembered_;
-  std::vector<std::uint64_t> told_;
-  std::vector<std::uint64_t> heard_;  // [rank][number]
+  std::vector<std::uint64_t> sent_;
+  std::vector<std::uint64_t> received_;  // [rank][number]
 };
 
 }  // namespace ciranda

@@ -3,8 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "execute/allgather_numbers.hpp"
 #include "execute/collectives/functions.hpp"
-#include "execute/tell_all.hpp"
 
 namespace ciranda {
 namespace {
@@ -120,7 +120,7 @@ Result<bool> DataPlane::start_next() {
     }
     if (running_) break;
     if (!work_.continue_with) {
-      if (begin_check() || begin_telling()) continue;
+      if (begin_check() || share_news()) continue;
       break;
     }
     Result<Work> next = work_.continue_with();
@@ -143,11 +143,11 @@ bool DataPlane::begin_check() {
 }
 
 // Exchanges the native backend's measurements once there are enough of them, which is at the same entry on all ranks.
-bool DataPlane::begin_telling() {
-  told_ = backends_.native().news();
-  if (told_.empty()) return false;
-  take(tell_all(told_, mesh_.size(), heard_, [this] {
-    backends_.native().conclude(heard_);
+bool DataPlane::share_news() {
+  sent_ = backends_.native().news();
+  if (sent_.empty()) return false;
+  take(allgather_numbers(sent_, mesh_.size(), received_, [this] {
+    backends_.native().conclude(received_);
     return Result<Work>(Work{});
   }));
   return true;

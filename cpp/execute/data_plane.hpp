@@ -74,7 +74,7 @@ class DataPlane {
   void take(Work work);
   std::string describe(const Participant::Execute& entry) const;
   bool begin_check();
-  bool begin_telling();
+  bool share_news();
   void leave_out_absent();
   void finish() REQUIRES(progress_lock);
 
@@ -83,8 +83,8 @@ class DataPlane {
   std::optional<LaneArena> arena_;
   Backends backends_;
   Consistency consistency_;
-  std::vector<std::uint64_t> told_;   // the measurements of this rank's native backend
-  std::vector<std::uint64_t> heard_;  // [rank][number]: those of all ranks
+  std::vector<std::uint64_t> sent_;      // the measurements of this rank's native backend
+  std::vector<std::uint64_t> received_;  // [rank][number]: those of all ranks
   bool is_arena_settled_ = true;
   std::deque<Participant::Execute> queue_;  // front: being executed, if has_begun_
   bool has_begun_ = false;

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/fill_random.hpp"
-#include "execute/tell_all.hpp"
+#include "execute/allgather_numbers.hpp"
 
 namespace ciranda {
 namespace {
@@ -34,49 +34,50 @@ std::vector<ShmExtent> LaneArena::owned() const {
   return owned;
 }
 
-std::uint64_t LaneArena::heard(int member, std::size_t number) const {
-  return heard_[static_cast<std::size_t>(member) * told_.size() + number];
+std::uint64_t LaneArena::received(int member, std::size_t number) const {
+  return received_[static_cast<std::size_t>(member) * sent_.size() + number];
 }
 
 Work LaneArena::settle(std::function<Result<Work>()> next) {
   next_ = std::move(next);
-  told_.assign(kOfferNumbers, 0);
+  sent_.assign(kOfferNumbers, 0);
   if (shares_memory_with_all(mesh_)) {
-    told_[kShares] = 1;
-    if (mesh_.rank() == 0) told_[kShares] = offer(told_) ? 1 : 0;
+    sent_[kShares] = 1;
+    if (mesh_.rank() == 0) sent_[kShares] = offer(sent_) ? 1 : 0;
   }
-  return tell_all(told_, mesh_.size(), heard_, [this] { return open_offer(); });
+  return allgather_numbers(sent_, mesh_.size(), received_, [this] { return open_offer(); });
 }
 
-bool LaneArena::offer(std::vector<std::uint64_t>& told) {
+bool LaneArena::offer(std::vector<std::uint64_t>& sent) {
   Result<ShmSegment> made = ShmSegment::create_part(n_bytes(), owned());
   if (!made.ok()) {
     warn(made.status());
     return false;
   }
-  told[kProcess] = static_cast<std::uint64_t>(getpid());
-  told[kDescriptor] = static_cast<std::uint64_t>(made.value().descriptor());
-  if (made.value().path() != ShmSegment::path_of(told[kProcess], told[kDescriptor])) {
+  sent[kProcess] = static_cast<std::uint64_t>(getpid());
+  sent[kDescriptor] = static_cast<std::uint64_t>(made.value().descriptor());
+  if (made.value().path() != ShmSegment::path_of(sent[kProcess], sent[kDescriptor])) {
     warn(Status::internal("the file system of shared memory does not support files without a name"));
     return false;
   }
-  if (Status filled = fill_random(std::as_writable_bytes(std::span(&told[kSecret], 1))); !filled.ok()) {
+  if (Status filled = fill_random(std::as_writable_bytes(std::span(&sent[kSecret], 1))); !filled.ok()) {
     warn(filled);
     return false;
   }
   segment_.emplace(std::move(made).value());
-  std::memcpy(segment_->memory().data() + n_bytes() - SharedArena::kAlignment, &told[kSecret], sizeof told[kSecret]);
+  std::memcpy(segment_->memory().data() + n_bytes() - SharedArena::kAlignment, &sent[kSecret], sizeof sent[kSecret]);
   return true;
 }
 
 Result<Work> LaneArena::open_offer() {
   for (int member = 0; member < mesh_.size(); ++member) {
-    if (heard(member, kShares) == 0) return end();
+    if (received(member, kShares) == 0) return end();
   }
   const bool is_open =
-      mesh_.rank() == 0 || open_at(ShmSegment::path_of(heard(0, kProcess), heard(0, kDescriptor)), heard(0, kSecret));
-  told_ = {is_open ? 1U : 0U};
-  return tell_all(told_, mesh_.size(), heard_, [this] { return attach(); });
+      mesh_.rank() == 0 ||
+      open_at(ShmSegment::path_of(received(0, kProcess), received(0, kDescriptor)), received(0, kSecret));
+  sent_ = {is_open ? 1U : 0U};
+  return allgather_numbers(sent_, mesh_.size(), received_, [this] { return attach(); });
 }
 
 bool LaneArena::open_at(const std::string& path, std::uint64_t secret) {
@@ -102,7 +103,7 @@ void LaneArena::warn(const Status& why) const {
 
 Result<Work> LaneArena::attach() {
   for (int member = 0; member < mesh_.size(); ++member) {
-    if (heard(member, 0) == 0) return end();
+    if (received(member, 0) == 0) return end();
   }
   segment_->release_path();
   const auto memory = segment_->memory();

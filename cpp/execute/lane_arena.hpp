@@ -40,21 +40,21 @@ class LaneArena {
  private:
   std::size_t n_bytes() const;
   std::vector<ShmExtent> owned() const;
-  bool offer(std::vector<std::uint64_t>& told);
+  bool offer(std::vector<std::uint64_t>& sent);
   bool open_at(const std::string& path, std::uint64_t secret);
   Status found_at(const std::string& path, std::uint64_t secret);
   void warn(const Status& why) const;
   Result<Work> open_offer();
   Result<Work> attach();
   Result<Work> end();
-  std::uint64_t heard(int member, std::size_t number) const;
+  std::uint64_t received(int member, std::size_t number) const;
 
   const Mesh& mesh_;
   std::size_t slot_bytes_;
   const Logger& logger_;
   std::function<Result<Work>()> next_;
-  std::vector<std::uint64_t> told_;
-  std::vector<std::uint64_t> heard_;
+  std::vector<std::uint64_t> sent_;
+  std::vector<std::uint64_t> received_;
   std::optional<ShmSegment> segment_;
   std::optional<SharedArena> arena_;
 };

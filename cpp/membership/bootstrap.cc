@@ -190,7 +190,7 @@ Status Joining::find_peers() {
   if (!store.ok()) return store.status();
   store_.emplace(std::move(store).value());
   if (Status listening = listen(*store_); !listening.ok()) {
-    store_->cannot_come(key(), options_.size, listening.message(), limit_);
+    store_->withdraw(key(), options_.size, listening.message(), limit_);
     return listening;
   }
   auto blobs = store_->exchange(key(), options_.size, encode(describe_myself()), limit_);

@@ -29,13 +29,13 @@ class Probe {
   Result<ShmProbeResult> follow();
 
  private:
-  Status tell(int rank, std::span<const std::byte> frame) const {
+  Status send(int rank, std::span<const std::byte> frame) const {
     return named(rank, send_all(options_.control_fd(rank), frame, options_.limit));
   }
-  Status tell_all(std::span<const std::byte> frame) const;
+  Status send_to_all(std::span<const std::byte> frame) const;
   Status give_up(const Status& why) const;
   template <typename Message>
-  Result<Message> hear(int rank, Result<Message> (*decode)(std::span<const std::byte>)) const;
+  Result<Message> receive(int rank, Result<Message> (*decode)(std::span<const std::byte>)) const;
   Status named(int rank, const Status& status) const {
     return status.ok() ? status : Status(status.kind(), options_.name(rank) + " " + status.message());
   }
@@ -60,40 +60,40 @@ Result<ShmProbeResult> Probe::lead() {
   if (!made.ok()) {
     warn(options_.group, made.status().message());
     offer.reason = made.status().message();
-    Status told = tell_all(encode_frame(offer));
-    return told.ok() ? Result<ShmProbeResult>(ShmProbeResult{}) : told;
+    Status sent = send_to_all(encode_frame(offer));
+    return sent.ok() ? Result<ShmProbeResult>(ShmProbeResult{}) : sent;
   }
   std::optional<ShmSegment> segment(std::move(made).value());
   offer.path = segment->path();
   put(layout_.probe(segment->memory(), layout_.n_members()), offer.nonce);
-  if (Status told = tell_all(encode_frame(offer)); !told.ok()) return give_up(told);
+  if (Status sent = send_to_all(encode_frame(offer)); !sent.ok()) return give_up(sent);
   std::vector<int> sharing = {options_.rank};
   for (const int rank : followers()) {
-    auto answer = hear(rank, &decode_answer);
+    auto answer = receive(rank, &decode_answer);
     if (!answer.ok()) return give_up(answer.status());
-    const ProbeAnswer& heard = answer.value();
-    if (heard.ok && holds(layout_.probe(segment->memory(), index_of(rank)), heard.nonce)) {
+    const ProbeAnswer& received = answer.value();
+    if (received.ok && holds(layout_.probe(segment->memory(), index_of(rank)), received.nonce)) {
       sharing.push_back(rank);
     } else {
-      warn({rank}, heard.ok ? "its memory is not ours although the host ids are equal" : heard.reason);
+      warn({rank}, received.ok ? "its memory is not ours although the host ids are equal" : received.reason);
     }
   }
   segment->release_path();
   if (sharing.size() == 1) sharing.clear();
   const ProbeVerdict verdict{{sharing.begin(), sharing.end()}, ""};
   // The mesh will detect a member that is lost by now: for the others, the probe is complete.
-  if (Status told = tell_all(encode_frame(verdict)); !told.ok() && told.kind() != ErrorKind::kRanksLost) return told;
+  if (Status sent = send_to_all(encode_frame(verdict)); !sent.ok() && sent.kind() != ErrorKind::kRanksLost) return sent;
   return share(std::move(segment), std::move(sharing));
 }
 
 Result<ShmProbeResult> Probe::follow() {
-  auto offer = hear(leader(), &decode_offer);
+  auto offer = receive(leader(), &decode_offer);
   if (!offer.ok()) return offer.status();
   if (offer.value().path.empty()) return ShmProbeResult{};
   std::optional<ShmSegment> segment;
   const ProbeAnswer answer = try_offer(offer.value(), segment);
-  if (Status told = tell(leader(), encode_frame(answer)); !told.ok()) return told;
-  auto verdict = hear(leader(), &decode_verdict);
+  if (Status sent = send(leader(), encode_frame(answer)); !sent.ok()) return sent;
+  auto verdict = receive(leader(), &decode_verdict);
   if (!verdict.ok()) return verdict.status();
   if (!verdict.value().failure.empty()) {
     return Status::ranks_lost(verdict.value().failure + " (so says " + options_.name(leader()) + ")");
@@ -138,23 +138,23 @@ ProbeAnswer Probe::try_offer(const ProbeOffer& offer, std::optional<ShmSegment>&
 }
 
 // Sends to all members, even if one is lost. Returns the first failure.
-Status Probe::tell_all(std::span<const std::byte> frame) const {
+Status Probe::send_to_all(std::span<const std::byte> frame) const {
   Status first;
   for (const int rank : followers()) {
-    Status told = tell(rank, frame);
-    if (first.ok()) first = std::move(told);
+    Status sent = send(rank, frame);
+    if (first.ok()) first = std::move(sent);
   }
   return first;
 }
 
 // Reports the reason, because otherwise the members would blame the leader, whose connections close when it gives up.
 Status Probe::give_up(const Status& why) const {
-  (void)tell_all(encode_frame(ProbeVerdict{{}, why.message()}));
+  (void)send_to_all(encode_frame(ProbeVerdict{{}, why.message()}));
   return why;
 }
 
 template <typename Message>
-Result<Message> Probe::hear(int rank, Result<Message> (*decode)(std::span<const std::byte>)) const {
+Result<Message> Probe::receive(int rank, Result<Message> (*decode)(std::span<const std::byte>)) const {
   auto frame = receive_frame(options_.control_fd(rank), kMostProbeBytes, options_.limit);
   if (!frame.ok()) return named(rank, frame.status());
   auto message = decode(frame.value());

@@ -140,7 +140,7 @@ Result<std::vector<Blob>> StoreClient::exchange(const std::string& key, int size
   return blobs;
 }
 
-void StoreClient::cannot_come(const std::string& key, int size, const std::string& why, const WaitLimit& limit) {
+void StoreClient::withdraw(const std::string& key, int size, const std::string& why, const WaitLimit& limit) {
   const ExchangeRequest request{
       key, static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(size), std::chrono::milliseconds(0), {}, why};
   if (send_all(socket_.get(), encode_request(request), limit).ok()) {

@@ -28,7 +28,7 @@ class StoreClient {
   Result<std::vector<Blob>> exchange(const std::string& key, int size, Blob blob, const WaitLimit& limit);
 
   // Fails the exchange of the other ranks at once, with the reason why this rank cannot take part. Best effort.
-  void cannot_come(const std::string& key, int size, const std::string& why, const WaitLimit& limit);
+  void withdraw(const std::string& key, int size, const std::string& why, const WaitLimit& limit);
 
   SocketAddress local_address() const { return SocketAddress::local_of(socket_.get()); }
   const std::vector<SocketAddress>& candidates() const { return candidates_; }

@@ -9,7 +9,7 @@ namespace ciranda {
 void code(auto& io, Is<ExchangeRequest> auto& m) {
   auto timeout_ms = static_cast<std::uint32_t>(m.timeout.count());
   io.whole(m.key);
-  io(m.rank, m.size, timeout_ms, m.blob, m.cannot_come);
+  io(m.rank, m.size, timeout_ms, m.blob, m.why_absent);
   io.set(m.timeout, std::chrono::milliseconds(timeout_ms));
   io.require(!m.key.empty() && m.key.size() <= kMostKeyBytes && m.rank < m.size && m.blob.size() <= kMostBlobBytes);
 }

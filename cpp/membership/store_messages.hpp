@@ -30,7 +30,7 @@ struct ExchangeRequest {
   std::uint32_t size = 0;
   std::chrono::milliseconds timeout{0};
   Blob blob;
-  std::string cannot_come = {};  // the reason why the rank cannot take part; empty if it does
+  std::string why_absent = {};  // the reason why the rank cannot take part; empty if it does
 };
 
 // The size of the longest reply to an exchange among `size` ranks.

@@ -15,7 +15,7 @@
 
 #include "base/earliest.hpp"
 #include "membership/acceptor.hpp"
-#include "membership/store_rounds.hpp"
+#include "membership/store_exchanges.hpp"
 #include "membership/wire.hpp"
 #include "transport/bell.hpp"
 #include "transport/socket.hpp"
@@ -75,7 +75,7 @@ class Service final : public StoreServer {
   static Result<std::unique_ptr<Service>> create(const StoreServerOptions& options);
 
   Service(EventLoop loop, Bell bell, std::uint16_t port, int size)
-      : loop_(std::move(loop)), bell_(std::move(bell)), port_(port), rounds_(static_cast<std::uint32_t>(size)) {}
+      : loop_(std::move(loop)), bell_(std::move(bell)), port_(port), exchanges_(static_cast<std::uint32_t>(size)) {}
   ~Service() override { close(); }
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
@@ -109,7 +109,7 @@ class Service final : public StoreServer {
   EventLoop loop_;
   Bell bell_;
   std::uint16_t port_;
-  StoreRounds rounds_;
+  StoreExchanges exchanges_;
   std::optional<Acceptor> acceptor_;
   std::map<int, Client> clients_;
   ConnectionId next_id_ = 1;
@@ -159,12 +159,12 @@ void Service::run() {
     const auto now = Clock::now();
     for (const EventLoop::Event& event : std::vector(events.begin(), events.end())) on_event(event, now);
     acceptor_->expire(now);
-    deliver(rounds_.expire(now));
+    deliver(exchanges_.expire(now));
   }
 }
 
 int Service::timeout_ms(Clock::time_point now) const {
-  const auto next = earliest(acceptor_->next_deadline(), rounds_.next_deadline());
+  const auto next = earliest(acceptor_->next_deadline(), exchanges_.next_deadline());
   if (!next) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - now).count();
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1 << 30));
@@ -217,7 +217,7 @@ void Service::on_readable(Client& client, Clock::time_point now) {
     }
     const ConnectionId id = client.id;
     const int fd = client.socket.get();
-    deliver(rounds_.exchange(id, client.address.to_string(), std::move(request).value(), now));
+    deliver(exchanges_.exchange(id, client.address.to_string(), std::move(request).value(), now));
     const auto still = clients_.find(fd);
     if (still == clients_.end() || still->second.id != id) return;
   }
@@ -258,7 +258,7 @@ void Service::drop(Client& client) {
   loop_.remove(fd);
   close_gracefully(std::move(client.socket));
   clients_.erase(fd);
-  deliver(rounds_.leave(id));
+  deliver(exchanges_.on_disconnect(id));
 }
 
 }  // namespace

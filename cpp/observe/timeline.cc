@@ -57,7 +57,7 @@ Timeline::~Timeline() {
   }
   ends_.notify_one();
   writer_.join();
-  write_what_came();
+  write_new_records();
   std::string text;
   TraceFormat::end(text);
   put(text);
@@ -72,13 +72,13 @@ void Timeline::run() {
   std::unique_lock lock(mutex_);
   while (!ends_.wait_for(lock, kBetweenLooks, [this] { return is_ending_; })) {
     lock.unlock();
-    write_what_came();
+    write_new_records();
     lock.lock();
   }
 }
 
 // Writes at most the recorder's capacity: other threads may add records without end meanwhile.
-void Timeline::write_what_came() {
+void Timeline::write_new_records() {
   std::string text;
   Record record;
   for (std::size_t i = 0; i < Recorder::kMostRecords && recording_.read(record); ++i) {

@@ -38,7 +38,7 @@ class Timeline {
  private:
   Timeline(UniqueFd file, const Options& options, std::shared_ptr<Recorder> recorder, const Logger& logger);
   void run();
-  void write_what_came();
+  void write_new_records();
   void put(std::string& text);
 
   const std::string path_;

@@ -16,15 +16,15 @@ class Waits {
   bool are_any() const { return n_waiting_.load() > 0; }
 
   // The holder of the lock has noticed all waits that have begun by now.
-  void heed() REQUIRES(progress_lock) { n_heeded_.store(n_begun_.load()); }
-  // True if no wait has begun since the last heed().
-  bool are_heeded() const { return n_begun_.load() == n_heeded_.load(); }
+  void notice_all() REQUIRES(progress_lock) { n_noticed_.store(n_begun_.load()); }
+  // True if no wait has begun since the last notice_all().
+  bool are_noticed() const { return n_begun_.load() == n_noticed_.load(); }
 
  private:
   friend class Waiting;
   std::atomic<int> n_waiting_{0};
   std::atomic<std::uint64_t> n_begun_{0};
-  std::atomic<std::uint64_t> n_heeded_{0};
+  std::atomic<std::uint64_t> n_noticed_{0};
 };
 
 // Counts one thread in wait(). The wait ends when its operation is done, even if the thread still holds the lock.

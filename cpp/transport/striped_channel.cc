@@ -126,16 +126,16 @@ std::size_t StripedChannel::read_some(std::span<std::byte> bytes) {
 
 // Returns whether the header of the next segment has arrived.
 bool StripedChannel::find_segment() {
-  const std::size_t n_candidates = may_come_by_any_ ? strands_.size() : 1;
+  const std::size_t n_candidates = may_arrive_by_any_ ? strands_.size() : 1;
   for (std::size_t i = 0; i < n_candidates; ++i) {
-    const std::size_t candidate = may_come_by_any_ ? (reader_ + 1 + i) % strands_.size() : 0;
+    const std::size_t candidate = may_arrive_by_any_ ? (reader_ + 1 + i) % strands_.size() : 0;
     Strand& strand = strands_[candidate];
     if (!look_for_header(strand) || strand.header.number != n_begun_) continue;
     strand.has_header = false;
     reader_ = candidate;
     n_to_read_ = strand.header.n_bytes;
     sum_read_ = 0;
-    may_come_by_any_ = strand.header.roams != 0;
+    may_arrive_by_any_ = strand.header.roams != 0;
     ++n_begun_;
     return true;
   }

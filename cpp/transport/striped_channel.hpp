@@ -87,7 +87,7 @@ class StripedChannel final : public Channel {
   std::size_t n_to_read_ = 0;
   std::uint32_t sum_read_ = 0;
   bool is_damaged_ = false;
-  bool may_come_by_any_ = false;
+  bool may_arrive_by_any_ = false;
 };
 
 }  // namespace ciranda

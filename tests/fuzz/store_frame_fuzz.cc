@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <span>
 
+#include "membership/store_exchanges.hpp"
 #include "membership/store_messages.hpp"
-#include "membership/store_rounds.hpp"
 #include "membership/wire.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t n_bytes) {
@@ -14,8 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t n_by
   (void)ciranda::decode_reply(bytes);
   ciranda::FrameBuffer frames(ciranda::kMostRequestBytes);
   frames.append(bytes);
-  ciranda::StoreRounds rounds(3);
-  ciranda::StoreRounds::TimePoint now{};
+  ciranda::StoreExchanges exchanges(3);
+  ciranda::StoreExchanges::TimePoint now{};
   ciranda::ConnectionId connection = 0;
   std::size_t n_replies = 0;
   for (;;) {
@@ -28,14 +28,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t n_by
       break;
     }
     now += std::chrono::milliseconds(10);
-    n_replies += rounds.exchange(++connection, "somewhere", std::move(request).value(), now).size();
-    n_replies += rounds.expire(now).size();
+    n_replies += exchanges.exchange(++connection, "somewhere", std::move(request).value(), now).size();
+    n_replies += exchanges.expire(now).size();
     if (connection % 5 == 0) {
-      n_replies += rounds.leave(connection - 1).size();
+      n_replies += exchanges.on_disconnect(connection - 1).size();
     }
   }
-  n_replies += rounds.expire(ciranda::StoreRounds::TimePoint::max()).size();
-  if (n_replies > connection || rounds.next_deadline()) {
+  n_replies += exchanges.expire(ciranda::StoreExchanges::TimePoint::max()).size();
+  if (n_replies > connection || exchanges.next_deadline()) {
     std::abort();
   }
   return 0;

@@ -28,15 +28,15 @@ class SplitExchange {
         mesh_(mesh),
         n_ranks_(static_cast<std::size_t>(mesh.size())),
         n_numbers_(signature().tensors.size() + 1),
-        told_(n_ranks_ * n_numbers_),
-        heard_(n_ranks_ * n_numbers_) {
+        sent_(n_ranks_ * n_numbers_),
+        received_(n_ranks_ * n_numbers_) {
     if (!is_sender(mesh.rank())) return;
     const std::int64_t longest = request().refusal.ok() ? static_cast<std::int64_t>(longest_bytes()) : kRefused;
     for (std::size_t to = 0; to < n_ranks_; ++to) {
       for (std::size_t tensor = 0; tensor + 1 < n_numbers_; ++tensor) {
-        told_[to * n_numbers_ + tensor] = request().splits[tensor][to];
+        sent_[to * n_numbers_ + tensor] = request().splits[tensor][to];
       }
-      told_[to * n_numbers_ + n_numbers_ - 1] = longest;
+      sent_[to * n_numbers_ + n_numbers_ - 1] = longest;
     }
   }
 
@@ -47,10 +47,10 @@ class SplitExchange {
     plan.input_by_rank.resize(n_ranks_);
     plan.output_by_rank.resize(n_ranks_);
     for (std::size_t rank = 0; rank < n_ranks_; ++rank) {
-      auto* told = reinterpret_cast<const std::byte*>(&told_[rank * n_numbers_]);
-      auto* heard = reinterpret_cast<std::byte*>(&heard_[rank * n_numbers_]);
-      if (is_sender(mesh_.rank())) plan.input_by_rank[rank].add(told, plan.n_bytes);
-      if (is_sender(static_cast<int>(rank))) plan.output_by_rank[rank].add(heard, plan.n_bytes);
+      auto* sent = reinterpret_cast<const std::byte*>(&sent_[rank * n_numbers_]);
+      auto* received = reinterpret_cast<std::byte*>(&received_[rank * n_numbers_]);
+      if (is_sender(mesh_.rank())) plan.input_by_rank[rank].add(sent, plan.n_bytes);
+      if (is_sender(static_cast<int>(rank))) plan.output_by_rank[rank].add(received, plan.n_bytes);
     }
     return plan;
   }
@@ -60,8 +60,8 @@ class SplitExchange {
       in_flight_.at(ticket_).outcome = std::move(status);
       return Work{};
     }
-    const FirstDims rows_to = rows(told_);
-    const FirstDims rows_from = rows(heard_);
+    const FirstDims rows_to = rows(sent_);
+    const FirstDims rows_from = rows(received_);
     const auto outputs = give_outputs(in_flight_.at(ticket_), &rows_from, mesh_, in_flight_.output_memory());
     if (!outputs.ok()) return outputs.status();
     return Work{{plan_exchange(request(), rows_to, rows_from, outputs.value(), longest_of_all())}, nullptr};
@@ -98,7 +98,7 @@ class SplitExchange {
     return rows;
   }
 
-  std::int64_t longest_of(std::size_t rank) const { return heard_[rank * n_numbers_ + n_numbers_ - 1]; }
+  std::int64_t longest_of(std::size_t rank) const { return received_[rank * n_numbers_ + n_numbers_ - 1]; }
 
   std::size_t longest_of_all() const {
     std::int64_t longest = 0;
@@ -123,8 +123,8 @@ class SplitExchange {
   const Mesh& mesh_;
   std::size_t n_ranks_;
   std::size_t n_numbers_;
-  std::vector<std::int64_t> told_;   // [rank][number]
-  std::vector<std::int64_t> heard_;  // [rank][number]
+  std::vector<std::int64_t> sent_;      // [rank][number]
+  std::vector<std::int64_t> received_;  // [rank][number]
 };
 
 // All ranks have equally many rows and send equal parts into given memory, so the first phase is not needed.

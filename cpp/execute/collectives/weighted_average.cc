@@ -8,8 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "execute/allgather_numbers.hpp"
 #include "execute/collectives/functions.hpp"
-#include "execute/tell_all.hpp"
 
 namespace ciranda {
 namespace {
@@ -20,12 +20,12 @@ class WeightedAverage {
       : contributors_(contributors(entry, mesh.size())), in_flight_(in_flight), mesh_(mesh) {
     for (const Participant::Ready& ready : entry.requests) {
       tickets_.push_back(ready.ticket);
-      told_.push_back(in_flight_.at(ready.ticket).request->weight);
+      sent_.push_back(in_flight_.at(ready.ticket).request->weight);
     }
   }
 
   Work first_phase(std::function<Result<Work>()> then) {
-    return tell_all(told_, mesh_.size(), heard_, std::move(then));
+    return allgather_numbers(sent_, mesh_.size(), received_, std::move(then));
   }
 
   // Requests that follow each other and have the same weights are fused.
@@ -55,7 +55,7 @@ class WeightedAverage {
   std::vector<double> weights_of(std::size_t request) const {
     std::vector<double> weights;
     for (const int member : contributors_) {
-      weights.push_back(heard_[static_cast<std::size_t>(member) * tickets_.size() + request]);
+      weights.push_back(received_[static_cast<std::size_t>(member) * tickets_.size() + request]);
     }
     return weights;
   }
@@ -87,8 +87,8 @@ class WeightedAverage {
   std::vector<int> contributors_;
   InFlight& in_flight_;
   const Mesh& mesh_;
-  std::vector<double> told_;   // [request]
-  std::vector<double> heard_;  // [rank][request]
+  std::vector<double> sent_;      // [request]
+  std::vector<double> received_;  // [rank][request]
 };
 
 }  // namespace

@@ -15,8 +15,8 @@ const std::vector<std::uint32_t> kNone;
 
 class CacheIdsTest : public ::testing::Test {
  protected:
-  NamedRounds& add(bool is_cacheable = true) {
-    names_.push_back(std::make_unique<NamedRounds>(std::to_string(names_.size()), is_cacheable, kMembers));
+  NameState& add(bool is_cacheable = true) {
+    names_.push_back(std::make_unique<NameState>(std::to_string(names_.size()), is_cacheable, kMembers));
     return *names_.back();
   }
 
@@ -38,7 +38,7 @@ class CacheIdsTest : public ::testing::Test {
     }
   }
 
-  std::vector<std::unique_ptr<NamedRounds>> names_;
+  std::vector<std::unique_ptr<NameState>> names_;
   CacheIds ids_{kCapacity, kMembers};
 };
 
@@ -62,12 +62,12 @@ TEST_F(CacheIdsTest, NothingIsForgottenWhileThereAreEnough) {
 TEST_F(CacheIdsTest, TheOldestAreTakenBackOnceAllHaveForgottenThem) {
   const auto told = fill();
   EXPECT_EQ(told, (std::vector<std::uint32_t>{0, 1}));
-  NamedRounds& late = *names_.back();
+  NameState& late = *names_.back();
   ids_.forgotten(0, {});
   EXPECT_FALSE(ids_.is_to_answer(0));
   EXPECT_EQ(ids_.assign(late, true), nullptr) << "member 1 has not answered";
   ids_.forgotten(1, {});
-  NamedRounds* before = ids_.assign(late, true);
+  NameState* before = ids_.assign(late, true);
   ASSERT_NE(before, nullptr);
   EXPECT_EQ(before->cache_id, kNoCacheId);
   EXPECT_EQ(before, names_[late.cache_id].get());
@@ -85,7 +85,7 @@ TEST_F(CacheIdsTest, WhatIsInUseWhenItsNumberIsWantedStays) {
   fill();
   all_forget();
   names_[0]->is_being_forgotten = false;  // it was carried out since
-  names_[1]->round.stage = Round::Stage::kOpen;
+  names_[1]->negotiation.stage = Negotiation::Stage::kOpen;
   EXPECT_EQ(ids_.assign(*names_.back(), true), nullptr);
 }
 

@@ -37,7 +37,7 @@ class Cancellation : public ::testing::Test {
     EXPECT_EQ(std::get<ExecuteEntry>(entries.at(0)).items.at(0).direct, Direct::kByMessages);
   }
 
-  void come(int rank, std::uint64_t round, TimePoint now) {
+  void arrive(int rank, std::uint64_t round, TimePoint now) {
     const Status status = coordinator.on_input(rank, {0, round, {}}, now);
     EXPECT_TRUE(status.ok()) << status.message();
   }
@@ -60,26 +60,26 @@ class CancellationWithoutWarnings : public Cancellation {
 };
 
 TEST_F(Cancellation, IsSaidOnceOfARound) {
-  come(0, 1, kStart);
-  come(1, 1, kStart);
+  arrive(0, 1, kStart);
+  arrive(1, 1, kStart);
   EXPECT_EQ(cancelled_at(kStart + seconds(20)), (std::vector<std::uint64_t>{1}));
   for (const int later : {40, 80}) {
     EXPECT_EQ(coordinator.next_stall_check(), kStart + seconds(later));
     EXPECT_TRUE(cancelled_at(kStart + seconds(later)).empty()) << "the rank that is missing may have come meanwhile";
     EXPECT_EQ(n_reports, 1U);
   }
-  come(2, 1, kStart + seconds(81));
+  arrive(2, 1, kStart + seconds(81));
   EXPECT_TRUE(coordinator.take_entries(true).empty()) << "all have come";
   EXPECT_FALSE(coordinator.next_stall_check());
 
-  come(0, 2, kStart + seconds(90));
+  arrive(0, 2, kStart + seconds(90));
   EXPECT_EQ(cancelled_at(kStart + seconds(110)), (std::vector<std::uint64_t>{2})) << "the next is another";
 }
 
 // Nothing else is due by then.
 TEST_F(CancellationWithoutWarnings, FailsTheRoundAsSoonAsARankWillNotCome) {
-  come(0, 1, kStart);
-  come(1, 1, kStart);
+  arrive(0, 1, kStart);
+  arrive(1, 1, kStart);
   EXPECT_EQ(cancelled_at(kStart + seconds(20)), (std::vector<std::uint64_t>{1}));
   EXPECT_FALSE(coordinator.next_stall_check());
   EXPECT_TRUE(coordinator.on_no_input(2, {0, 1}).ok());
@@ -94,13 +94,13 @@ TEST_F(CancellationWithoutWarnings, FailsTheRoundAsSoonAsARankWillNotCome) {
 
 // Another round may be what it is about: one that was cancelled, and carried out nevertheless.
 TEST_F(CancellationWithoutWarnings, IsAnsweredForItsOwnRoundAlone) {
-  come(0, 2, kStart);
+  arrive(0, 2, kStart);
   EXPECT_TRUE(coordinator.on_no_input(1, {0, 1}).ok());
   EXPECT_EQ(cancelled_at(kStart + seconds(20)), (std::vector<std::uint64_t>{2})) << "it is still one by messages";
 }
 
 TEST_F(CancellationWithoutWarnings, IsNotThereForARoundThatGoesOnByTheLogInTime) {
-  come(0, 1, kStart);
+  arrive(0, 1, kStart);
   EXPECT_TRUE(coordinator.on_ready(1, {{{0, false}}}, kStart + seconds(1)).ok());
   EXPECT_EQ(coordinator.next_stall_check(), kStart + seconds(20));
   EXPECT_TRUE(coordinator.check_stalls(kStart + seconds(20)).empty());
@@ -109,7 +109,7 @@ TEST_F(CancellationWithoutWarnings, IsNotThereForARoundThatGoesOnByTheLogInTime)
 
 // Whoever else says so has nothing to add, and a round that is cancelled and goes on is an ordinary one.
 TEST_F(CancellationWithoutWarnings, GoesOnByTheLogIfAllReportAfterAll) {
-  come(0, 1, kStart);
+  arrive(0, 1, kStart);
   EXPECT_EQ(cancelled_at(kStart + seconds(20)), (std::vector<std::uint64_t>{1}));
   for (const int rank : {1, 2}) {
     EXPECT_TRUE(coordinator.on_no_input(rank, {0, 1}).ok());

@@ -718,7 +718,7 @@ TEST(Direct, IsTheNextCallOfWhatNobodyHeldBack) {
 
 TEST(Pressing, IsWhatTheCoordinatorsRankHasCalledTooAndSomebodyWaitsFor) {
   Desk desk(3);
-  const auto is_pressing = [&desk] { return desk.coordinator().has_pressing_round(); };
+  const auto is_pressing = [&desk] { return desk.coordinator().has_pressing_call(); };
   desk.request(1, "x", allreduce({4}));
   EXPECT_FALSE(is_pressing()) << "the coordinator's rank works on";
   desk.request(0, "x", allreduce({4}), true);

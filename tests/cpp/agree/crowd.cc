@@ -247,7 +247,7 @@ void Crowd::receive(const Event& event) {
 void Crowd::hear(int rank, int from, Message message) {
   constexpr TimePoint kNow{};  // nothing stalls here
   Process& self = process(rank);
-  must(self.relay ? self.relay->hear(from, std::move(message))
+  must(self.relay ? self.relay->on_message(from, std::move(message))
                   : coordinator_.on_message(from, std::move(message), kNow));
 }
 

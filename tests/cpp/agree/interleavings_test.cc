@@ -103,7 +103,7 @@ class Search {
   void judge(SimulatedWorld& world) {
     ++n_orders_;
     if (world.n_group_entries() > n_group_entries_before_) ++n_orders_with_groups_;
-    if (world.n_met() > 0) ++n_orders_with_rounds_;
+    if (world.n_direct() > 0) ++n_orders_with_rounds_;
     least_executed_ = std::min(least_executed_, world.n_executed());
     std::string wrong = world.violation();
     if (wrong.empty() && must_end_) wrong = with_time(world);

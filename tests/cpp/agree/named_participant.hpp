@@ -26,10 +26,10 @@ class NamedParticipant : private OwnOps, public Participant {
   Message submit_duplicate(const std::string& name, Ticket ticket) {
     return Participant::submit_duplicate(op(name), ticket);
   }
-  std::optional<DirectRound> come(Direct by, const Request& request, Ticket ticket) {
-    return rounds().come(by, op(request.name), request, ticket);
+  std::optional<DirectRound> arrive(Direct by, const Request& request, Ticket ticket) {
+    return rounds().arrive(by, op(request.name), request, ticket);
   }
-  bool come_late(const std::string& name, Ticket ticket) { return rounds().come_late(op(name), ticket); }
+  bool keep_duplicate(const std::string& name, Ticket ticket) { return rounds().keep_duplicate(op(name), ticket); }
   std::optional<DirectRound> avoid(const std::string& name) { return DirectRounds::avoid(op(name)); }
   std::optional<DirectRound> round_for(const Call& call) const {
     return DirectRounds::round_for(op(std::string(call.name)), call);

@@ -164,18 +164,18 @@ TEST(Participant, AnswersForTheRoundThatIsCancelled) {
   ExecuteItem opened = definition(0, "a");
   opened.direct = Direct::kByMessages;
   execute(participant, {opened});
-  const auto first = participant.come(Direct::kByMessages, a, 2);
+  const auto first = participant.arrive(Direct::kByMessages, a, 2);
   ASSERT_TRUE(first);
   EXPECT_FALSE(cancelled(participant, first->number).answer) << "it has come";
   const auto next = cancelled(participant, first->number + 1).answer;
   ASSERT_TRUE(next);
   EXPECT_EQ(next->round, first->number + 1);
   EXPECT_EQ(participant.rounds().done(participant.names().at(0)), 2U);
-  EXPECT_FALSE(participant.come(Direct::kByMessages, a, 3)) << "as it has said";
+  EXPECT_FALSE(participant.arrive(Direct::kByMessages, a, 3)) << "as it has said";
   EXPECT_TRUE(std::holds_alternative<ReadyMessage>(participant.submit(a, 3)));
   execute(participant, {opened});
   EXPECT_FALSE(cancelled(participant, first->number + 1).answer) << "that was long ago";
-  EXPECT_EQ(participant.come(Direct::kByMessages, a, 4)->number, first->number + 2);
+  EXPECT_EQ(participant.arrive(Direct::kByMessages, a, 4)->number, first->number + 2);
 }
 
 TEST(Participant, FindsTheCallThatIsNeverAnswered) {
@@ -261,8 +261,8 @@ void open(NamedParticipant& participant, Direct by) {
 // A round by messages is pending, and the name was called once more: as ticket 2.
 void call_twice(NamedParticipant& participant) {
   open(participant, Direct::kByMessages);
-  EXPECT_TRUE(participant.come(Direct::kByMessages, request("a", allreduce({4})), 1).has_value());
-  EXPECT_TRUE(participant.come_late("a", 2));
+  EXPECT_TRUE(participant.arrive(Direct::kByMessages, request("a", allreduce({4})), 1).has_value());
+  EXPECT_TRUE(participant.keep_duplicate("a", 2));
   EXPECT_TRUE(participant.calls().take_late().empty()) << "others may have carried out what this would fail";
 }
 
@@ -271,7 +271,7 @@ void expect_that_the_duplicate_is_told_now(NamedParticipant& participant) {
   ASSERT_EQ(late.size(), 1U);
   EXPECT_EQ(late.front().name, "a");
   EXPECT_TRUE(participant.calls().take_late().empty()) << "once";
-  EXPECT_FALSE(participant.come(Direct::kByMessages, request("a", allreduce({4})), 3).has_value())
+  EXPECT_FALSE(participant.arrive(Direct::kByMessages, request("a", allreduce({4})), 3).has_value())
       << "the log must answer it first";
   const auto action = participant.apply(FailEntry{"a", ErrorKind::kInvalidArgument, "twice", {{1, 1}}});
   ASSERT_TRUE(action.ok());
@@ -307,7 +307,7 @@ TEST(Participant, MeetsForANameWhateverIsClosedForOthers) {
   EXPECT_TRUE(participant.apply(ExecuteEntry{{absent}}).ok());
   EXPECT_TRUE(participant.apply(JoinedEntry{0}).ok());
   EXPECT_EQ(participant.avoid("b"), std::nullopt);
-  EXPECT_TRUE(participant.come(Direct::kInMemory, request("a", allreduce({4})), 2).has_value());
+  EXPECT_TRUE(participant.arrive(Direct::kInMemory, request("a", allreduce({4})), 2).has_value());
 }
 
 // So that the coordinator hears of the next call of each name.
@@ -319,13 +319,13 @@ TEST(Participant, ClosesItsRoundsInMemoryWhenTheLogFailsACall) {
   const auto& failure = std::get<Participant::Fail>(action.value());
   EXPECT_TRUE(failure.tickets.empty());
   EXPECT_EQ(failure.to_close.size(), 1U);
-  EXPECT_FALSE(participant.come(Direct::kInMemory, request("a", allreduce({4})), 2).has_value());
+  EXPECT_FALSE(participant.arrive(Direct::kInMemory, request("a", allreduce({4})), 2).has_value());
 }
 
 TEST(Participant, KeepsTheRoundToWhichItHasComeWhenTheLogFailsACall) {
   NamedParticipant participant(0, {8, 1 << 16});
   open(participant, Direct::kInMemory);
-  const auto round = participant.come(Direct::kInMemory, request("a", allreduce({4})), 2);
+  const auto round = participant.arrive(Direct::kInMemory, request("a", allreduce({4})), 2);
   ASSERT_TRUE(round);
   const auto action = participant.apply(FailEntry{"other", ErrorKind::kMismatch, "why", {}});
   ASSERT_TRUE(action.ok());
@@ -338,14 +338,14 @@ TEST(Participant, AvoidsARoundOnce) {
   open(participant, Direct::kInMemory);
   EXPECT_TRUE(participant.avoid("a").has_value());
   EXPECT_FALSE(participant.avoid("a").has_value()) << "it is closed";
-  EXPECT_FALSE(participant.come(Direct::kInMemory, request("a", allreduce({4})), 2).has_value());
+  EXPECT_FALSE(participant.arrive(Direct::kInMemory, request("a", allreduce({4})), 2).has_value());
 }
 
 // All ranks count the rounds of a cache id, whatever name has it.
 TEST(Participant, PassesItsRoundsOnWithTheCacheId) {
   NamedParticipant participant(0, {8, 1 << 16});
   open(participant, Direct::kInMemory);
-  const auto of_a = participant.come(Direct::kInMemory, request("a", allreduce({4})), 1);
+  const auto of_a = participant.arrive(Direct::kInMemory, request("a", allreduce({4})), 1);
   ASSERT_TRUE(of_a);
   EXPECT_EQ(participant.rounds().done(*of_a->op), 1U);
   const auto action = participant.apply(ForgetEntry{{0}});
@@ -355,7 +355,7 @@ TEST(Participant, PassesItsRoundsOnWithTheCacheId) {
   ExecuteItem item = definition(0, "b");
   item.direct = Direct::kInMemory;
   execute(participant, {item});
-  const auto of_b = participant.come(Direct::kInMemory, request("b", allreduce({4})), 3);
+  const auto of_b = participant.arrive(Direct::kInMemory, request("b", allreduce({4})), 3);
   ASSERT_TRUE(of_b);
   EXPECT_EQ(of_b->number, of_a->number + 2) << "one was closed";
   EXPECT_EQ(of_b->room.number, of_a->room.number);
@@ -371,7 +371,7 @@ TEST(Participant, HasNotComeToARoundByMessagesThatIsOpenedWhileItHasJoined) {
   item.direct = Direct::kByMessages;
   execute(participant, {item});
   EXPECT_TRUE(participant.apply(JoinedEntry{0}).ok());
-  EXPECT_FALSE(participant.come(Direct::kByMessages, a, 3));
+  EXPECT_FALSE(participant.arrive(Direct::kByMessages, a, 3));
 }
 
 TEST(Participant, ClosesARoundWithoutANameWhereTheNextCallIsReported) {
@@ -387,7 +387,7 @@ TEST(Participant, ClosesARoundWithoutANameWhereTheNextCallIsReported) {
     const auto action = participant.apply(ExecuteEntry{{item}});
     ASSERT_TRUE(action.ok());
     EXPECT_EQ(std::get<Participant::Execute>(action.value()).to_close.size(), is_next_reported ? 1U : 0U);
-    EXPECT_EQ(participant.unnamed().come(request, 3).has_value(), !is_next_reported);
+    EXPECT_EQ(participant.unnamed().arrive(request, 3).has_value(), !is_next_reported);
     if (is_next_reported) execute(participant, {definition(kNoCacheId, "noname.1")});
   }
 }

@@ -223,15 +223,15 @@ TEST(PlannedGroups, AreNoneOfWhatTravelsAloneWhenTold) {
   for (int step = 0; step < 3; ++step) {
     for (const std::uint32_t cache_id : {0U, 1U}) order.observe(cache_id, 16, 7);
   }
-  NamedRounds a("a", true, 1);
-  NamedRounds b("b", true, 1);
+  NameState a("a", true, 1);
+  NameState b("b", true, 1);
   const CoordinatorOptions options = with_groups(1);
   Members members(1, {}, {});
   CacheIds cache_ids(2, 1);
   ReadyQueue ready(options);
-  OpenRounds open_rounds(options);
-  Rounds rounds(options, members, cache_ids, ready, open_rounds);
-  PlannedGroups groups(options, members, ready, rounds, open_rounds);
+  OpenNegotiations open_negotiations(options);
+  Negotiations negotiations(options, members, cache_ids, ready, open_negotiations);
+  PlannedGroups groups(options, members, ready, negotiations, open_negotiations);
   const auto plan = groups.publish(order, {&a, &b});
   ASSERT_TRUE(plan);
   EXPECT_EQ(plan->groups, (std::vector<std::vector<std::uint32_t>>{{0, 1}}));

@@ -173,7 +173,7 @@ std::vector<Script> make_scripts(const Training& training, Random& random) {
 
 // What was seen of the ways round the ordinary one.
 struct GroupsSeen {
-  std::size_t n_met = 0;
+  std::size_t n_direct = 0;
   std::size_t n_entries = 0;
   std::size_t n_of_all = 0;     // that the first relay reported as one
   std::size_t n_forgotten = 0;  // times that cache ids were taken back
@@ -200,7 +200,7 @@ WorldOptions world_options(const Training& training, Random& random) {
 std::string verdict(const SimulatedWorld& world, GroupsSeen* groups) {
   if (world.n_executed() == 0) return "nothing was executed";
   if (world.n_standstills() > 0) return "the coordinator took ranks that go on for ranks that stand";
-  if (groups != nullptr) groups->n_met += world.n_met();
+  if (groups != nullptr) groups->n_direct += world.n_direct();
   if (groups != nullptr) groups->n_entries += world.n_group_entries();
   if (groups != nullptr) groups->n_of_all += world.n_groups_of_all();
   const auto forgets = [](const LogEntry& entry) { return std::holds_alternative<ForgetEntry>(entry); };
@@ -298,7 +298,7 @@ TEST(RandomSchedules, WithGroupsAndDirectRounds) {
         expect_groups({.n_ranks = n_ranks, .direct = Direct::kInMemory, .changes_its_mind = true}, 30);
     EXPECT_GT(seen.n_entries, 5U);
     if (n_ranks < 7) {  // the more there are, the sooner one leaves
-      EXPECT_GT(seen.n_met, repetitions(100));
+      EXPECT_GT(seen.n_direct, repetitions(100));
     }
   }
 }
@@ -315,7 +315,7 @@ TEST(RandomSchedules, RoundsInMemory) {
       ASSERT_EQ(run(training, seed, &seen), "") << n_ranks << " ranks join, seed " << seed;
     }
   }
-  EXPECT_GT(seen.n_met, repetitions(800));
+  EXPECT_GT(seen.n_direct, repetitions(800));
 }
 
 // Where most calls have no name, ranks meet for the next of them.
@@ -334,7 +334,7 @@ TEST(RandomSchedules, DirectRoundsWithoutNames) {
       ASSERT_EQ(run(training, seed, &seen), "") << n_ranks << " ranks with groups, seed " << seed;
     }
   }
-  EXPECT_GT(seen.n_met, repetitions(500));
+  EXPECT_GT(seen.n_direct, repetitions(500));
 }
 
 // Messages between ranks overtake those to and from the coordinator, and the other way round.
@@ -350,7 +350,7 @@ TEST(RandomSchedules, RoundsByMessages) {
       training = {.n_ranks = n_ranks, .reports_groups = true, .direct = Direct::kByMessages, .changes_its_mind = true};
       ASSERT_EQ(run(training, seed, &seen), "") << n_ranks << " ranks with groups, seed " << seed;
     }
-    EXPECT_GT(seen.n_met, repetitions(1000));
+    EXPECT_GT(seen.n_direct, repetitions(1000));
   }
 }
 
@@ -412,7 +412,7 @@ TEST(RandomSchedules, SmallCacheAndWaysRoundTheLog) {
     }
   }
   EXPECT_GT(seen.n_forgotten, repetitions(400));
-  EXPECT_GT(seen.n_met, repetitions(400));
+  EXPECT_GT(seen.n_direct, repetitions(400));
   EXPECT_GT(seen.n_entries, repetitions(10));
 }
 

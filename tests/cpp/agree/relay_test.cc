@@ -61,7 +61,7 @@ class RelayTest : public ::testing::Test {
 
   void log(LogEntry entry) { relay_.pass_down({{std::move(entry)}}); }
   void hear(int from, Message message) {
-    const Status status = relay_.hear(from, std::move(message));
+    const Status status = relay_.on_message(from, std::move(message));
     EXPECT_TRUE(status.ok()) << status.message();
   }
   void group(int rank, std::uint32_t number) { hear(rank, GroupsMessage{1, {number}}); }
@@ -224,9 +224,9 @@ TEST_F(RelayTest, PassesOnWhatIsReportedTwice) {
 }
 
 TEST_F(RelayTest, RefusesStrangers) {
-  EXPECT_FALSE(relay_.hear(3, GroupsMessage{1, {0}}).ok());
-  EXPECT_FALSE(relay_.hear(1, RelayedMessage{}).ok());
-  EXPECT_FALSE(relay_.hear(1, PingMessage{}).ok());
+  EXPECT_FALSE(relay_.on_message(3, GroupsMessage{1, {0}}).ok());
+  EXPECT_FALSE(relay_.on_message(1, RelayedMessage{}).ok());
+  EXPECT_FALSE(relay_.on_message(1, PingMessage{}).ok());
 }
 
 }  // namespace

@@ -27,11 +27,11 @@ std::string joined(const SentInputs::Done& done) {
 
 TEST(SentInputs, AreDoneWhenAllInputsAreThereInRankOrder) {
   SentInputs by_messages(1, 3);
-  ASSERT_TRUE(by_messages.hear(2, message(7, 4, "cc")).ok());
+  ASSERT_TRUE(by_messages.on_input(2, message(7, 4, "cc")).ok());
   ASSERT_TRUE(by_messages.begin(message(7, 4, "bb"), 11).ok());
   ASSERT_TRUE(by_messages.begin(message(8, 1, "x"), 12).ok());
   EXPECT_TRUE(by_messages.take_done().empty());
-  ASSERT_TRUE(by_messages.hear(0, message(7, 4, "aa")).ok());
+  ASSERT_TRUE(by_messages.on_input(0, message(7, 4, "aa")).ok());
   const auto done = by_messages.take_done();
   ASSERT_EQ(done.size(), 1U);
   EXPECT_EQ(done[0].cache_id, 7U);
@@ -46,11 +46,11 @@ TEST(SentInputs, KeepRoundsApart) {
   ASSERT_TRUE(by_messages.begin(message(0, 1, "a"), 1).ok());
   by_messages.forget(1);
   ASSERT_TRUE(by_messages.begin(message(0, 2, "b"), 2).ok());
-  ASSERT_TRUE(by_messages.hear(1, message(0, 1, "A")).ok());
+  ASSERT_TRUE(by_messages.on_input(1, message(0, 1, "A")).ok());
   EXPECT_TRUE(by_messages.take_done().empty());
-  ASSERT_TRUE(by_messages.hear(1, message(0, 2, "B")).ok());
+  ASSERT_TRUE(by_messages.on_input(1, message(0, 2, "B")).ok());
   EXPECT_EQ(joined(by_messages.take_done().at(0)), "bB");
-  ASSERT_TRUE(by_messages.hear(1, message(0, 3, "C")).ok());
+  ASSERT_TRUE(by_messages.on_input(1, message(0, 3, "C")).ok());
   ASSERT_TRUE(by_messages.begin(message(0, 3, "c"), 3).ok());
   EXPECT_EQ(joined(by_messages.take_done().at(0)), "cC");
 }
@@ -58,9 +58,9 @@ TEST(SentInputs, KeepRoundsApart) {
 TEST(SentInputs, LetGoOfWhatComesLateForARoundThatTheLogDecided) {
   SentInputs by_messages(0, 3);
   ASSERT_TRUE(by_messages.begin(message(0, 3, "d"), 1).ok());
-  ASSERT_TRUE(by_messages.hear(1, message(0, 1, "x")).ok());
-  ASSERT_TRUE(by_messages.hear(1, message(0, 3, "e")).ok());
-  ASSERT_TRUE(by_messages.hear(2, message(0, 3, "f")).ok());
+  ASSERT_TRUE(by_messages.on_input(1, message(0, 1, "x")).ok());
+  ASSERT_TRUE(by_messages.on_input(1, message(0, 3, "e")).ok());
+  ASSERT_TRUE(by_messages.on_input(2, message(0, 3, "f")).ok());
   EXPECT_EQ(joined(by_messages.take_done().at(0)), "def");
 }
 
@@ -68,36 +68,36 @@ TEST(SentInputs, LetGoOfWhatComesLateForARoundThatTheLogDecided) {
 TEST(SentInputs, KeepNothingOfARoundThatTheLogDecided) {
   SentInputs by_messages(0, 3);
   ASSERT_TRUE(by_messages.begin(message(0, 1, "a"), 1).ok());
-  ASSERT_TRUE(by_messages.hear(1, message(0, 1, "b")).ok());
+  ASSERT_TRUE(by_messages.on_input(1, message(0, 1, "b")).ok());
   by_messages.forget(1);
-  ASSERT_TRUE(by_messages.hear(1, message(0, 1, "b")).ok());  // else it would have come twice
-  ASSERT_TRUE(by_messages.hear(2, message(0, 1, "c")).ok());
+  ASSERT_TRUE(by_messages.on_input(1, message(0, 1, "b")).ok());  // else it would have come twice
+  ASSERT_TRUE(by_messages.on_input(2, message(0, 1, "c")).ok());
   ASSERT_TRUE(by_messages.begin(message(0, 3, "d"), 2).ok());
   EXPECT_TRUE(by_messages.take_done().empty());
-  ASSERT_TRUE(by_messages.hear(1, message(0, 3, "e")).ok());
-  ASSERT_TRUE(by_messages.hear(2, message(0, 3, "f")).ok());
+  ASSERT_TRUE(by_messages.on_input(1, message(0, 3, "e")).ok());
+  ASSERT_TRUE(by_messages.on_input(2, message(0, 3, "f")).ok());
   EXPECT_EQ(joined(by_messages.take_done().at(0)), "def");
 }
 
 TEST(SentInputs, RefuseWhatFitsNotOrComesTwice) {
   SentInputs by_messages(0, 2);
   ASSERT_TRUE(by_messages.begin(message(0, 1, "aa"), 1).ok());
-  EXPECT_EQ(by_messages.hear(1, message(0, 1, "b")).kind(), ErrorKind::kInternal);
-  ASSERT_TRUE(by_messages.hear(1, message(0, 1, "bb")).ok());
-  EXPECT_EQ(by_messages.hear(1, message(0, 1, "bb")).kind(), ErrorKind::kInternal);
+  EXPECT_EQ(by_messages.on_input(1, message(0, 1, "b")).kind(), ErrorKind::kInternal);
+  ASSERT_TRUE(by_messages.on_input(1, message(0, 1, "bb")).ok());
+  EXPECT_EQ(by_messages.on_input(1, message(0, 1, "bb")).kind(), ErrorKind::kInternal);
   ASSERT_EQ(by_messages.take_done().size(), 1U);
-  EXPECT_EQ(by_messages.hear(1, message(0, 1, "bb")).kind(), ErrorKind::kInternal);
+  EXPECT_EQ(by_messages.on_input(1, message(0, 1, "bb")).kind(), ErrorKind::kInternal);
 }
 
 TEST(SentInputs, AreLostWhenAnInputWillNotCome) {
   SentInputs by_messages(0, 3);
   ASSERT_TRUE(by_messages.begin(message(0, 1, "a"), 1).ok());
   ASSERT_TRUE(by_messages.begin(message(1, 1, "a"), 2).ok());
-  ASSERT_TRUE(by_messages.hear(1, message(0, 1, "b")).ok());
+  ASSERT_TRUE(by_messages.on_input(1, message(0, 1, "b")).ok());
   EXPECT_TRUE(by_messages.lost().empty());
-  by_messages.hear_end(1);
+  by_messages.on_end(1);
   EXPECT_EQ(by_messages.lost(), std::vector<Ticket>{2});  // the other may still be done
-  ASSERT_TRUE(by_messages.hear(2, message(0, 1, "c")).ok());
+  ASSERT_TRUE(by_messages.on_input(2, message(0, 1, "c")).ok());
   EXPECT_EQ(by_messages.take_done().at(0).ticket, 1U);
   by_messages.forget(2);
   EXPECT_TRUE(by_messages.empty());

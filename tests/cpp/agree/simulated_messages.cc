@@ -15,7 +15,7 @@ bool SimulatedWorld::send_input(Rank& rank, const Request& request) {
                           options_.coordinator.limits.message_bytes))
     return false;
   const std::uint64_t ticket = rank.uses.size() - 1;
-  const auto round = rank.participant.come(Direct::kByMessages, request, ticket);
+  const auto round = rank.participant.arrive(Direct::kByMessages, request, ticket);
   if (!round) return false;
   const auto bytes = std::as_bytes(std::span(&ticket, 1));
   const InputMessage message{round->op->cache_id(), round->number,
@@ -40,10 +40,10 @@ void SimulatedWorld::tell_others(Rank& rank, const Message& message) {
 
 void SimulatedWorld::hear(Rank& rank, int from, const Message& message) {
   if (const auto* input = std::get_if<InputMessage>(&message)) {
-    must(rank.by_messages.hear(from, *input));
+    must(rank.by_messages.on_input(from, *input));
     return carry_out_by_messages(rank);
   }
-  rank.by_messages.hear_end(from);
+  rank.by_messages.on_end(from);
   if (const auto* bye = std::get_if<ByeMessage>(&message)) {
     if (!rank.log_end) tell_others(rank, NoMoreInputsMessage{});
     rank.log_end = std::min<std::size_t>(rank.log_end.value_or(SIZE_MAX), bye->lanes.front().log_index);
@@ -65,7 +65,7 @@ void SimulatedWorld::carry_out_by_messages(Rank& rank) {
         wrong_ = "'" + use.name + "' was carried out with the input of another call";
       }
     }
-    ++rank.n_met;
+    ++rank.n_direct;
     settle(rank, own, {true, kMetAt + use.nth, {}, {}});
   }
   if (rank.is_waiting && !rank.participant.calls().any()) rank.is_waiting = false;

@@ -276,8 +276,8 @@ void SimulatedWorld::step(Rank& rank) {
   const Ticket ticket = rank.uses.size();
   rank.uses.push_back(
       {call.name, rank.n_uses[call.name]++, rank.joined_last.size(), call.signature, false, std::nullopt});
-  if (come_in_memory(rank, request, call.is_deferrable)) return;
-  if (rank.participant.come_late(call.name, ticket)) {
+  if (arrive_in_memory(rank, request, call.is_deferrable)) return;
+  if (rank.participant.keep_duplicate(call.name, ticket)) {
     rank.uses.back().is_duplicate = true;
     return;
   }
@@ -300,7 +300,7 @@ Arrivals SimulatedWorld::word(const DirectRound& round) const {
 
 bool SimulatedWorld::has_news_of_rounds(const Rank& rank) const {
   return std::any_of(rank.rounds.begin(), rank.rounds.end(), [this](const DirectRound& round) {
-    return word(round).is_met(round.number) || word(round).is_closed(round.number);
+    return word(round).is_complete(round.number) || word(round).is_closed(round.number);
   });
 }
 
@@ -327,15 +327,15 @@ bool is_same(const std::optional<DirectRound>& a, const std::optional<DirectRoun
 
 }  // namespace
 
-bool SimulatedWorld::come_in_memory(Rank& rank, const Request& request, bool is_deferrable) {
+bool SimulatedWorld::arrive_in_memory(Rank& rank, const Request& request, bool is_deferrable) {
   const Ticket ticket = rank.uses.size() - 1;
   const bool has_no_name = is_without_name(request);
-  if (has_no_name && rank.participant.unnamed().has_come()) look_at_rounds(rank, true);
+  if (has_no_name && rank.participant.unnamed().has_arrived()) look_at_rounds(rank, true);
   const bool may_be_call = !is_deferrable && !request.signature.tensors.empty();
   const auto repeated = may_be_call ? place_to_repeat(rank.participant, request) : std::nullopt;
   const auto round = is_deferrable ? std::nullopt
-                     : has_no_name ? rank.participant.unnamed().come(request, ticket)
-                                   : rank.participant.come(Direct::kInMemory, request, ticket);
+                     : has_no_name ? rank.participant.unnamed().arrive(request, ticket)
+                                   : rank.participant.arrive(Direct::kInMemory, request, ticket);
   if (may_be_call && !is_same(repeated, round)) wrong_ = "'" + request.name + "' is repeated as another call";
   if (!round) {
     const auto avoided = rank.participant.avoid(has_no_name ? "" : request.name);
@@ -343,7 +343,7 @@ bool SimulatedWorld::come_in_memory(Rank& rank, const Request& request, bool is_
     return false;
   }
   if (has_no_name) tags_[round->number][rank.at] = round->tag;
-  if (word(*round).come(round->number)) {
+  if (word(*round).arrive(round->number)) {
     rank.rounds.push_back(*round);
   } else {
     report_missed(rank, *round->op);
@@ -370,14 +370,14 @@ void SimulatedWorld::report_missed(Rank& rank, PersistentOp& op) {
 
 void SimulatedWorld::look_at_rounds(Rank& rank, bool closes) {
   for (const DirectRound& round : std::exchange(rank.rounds, {})) {
-    const bool is_met = word(round).is_met(round.number) || (closes && !word(round).close(round.number));
-    if (is_met && agree(round)) {
+    const bool is_complete = word(round).is_complete(round.number) || (closes && !word(round).close(round.number));
+    if (is_complete && agree(round)) {
       const Ticket ticket = rank.participant.rounds().done(*round.op);
-      ++rank.n_met;
+      ++rank.n_direct;
       const auto& first_dims = round.first_dims;
       settle(rank, ticket,
              {true, kMetAt + round.number * kRooms + round.room.number, {}, first_dims ? *first_dims : FirstDims{}});
-    } else if (is_met || closes || word(round).is_closed(round.number)) {
+    } else if (is_complete || closes || word(round).is_closed(round.number)) {
       report_missed(rank, *round.op);
       if (rank.is_waiting) report(rank, WaitingMessage{});
     } else {
@@ -400,7 +400,7 @@ void SimulatedWorld::report(Rank& rank, Message message) {
 
 // A relay hears its own rank at once.
 void SimulatedWorld::send(Rank& rank, Message message) {
-  if (rank.relay) return must(rank.relay->hear(static_cast<int>(rank.at), carry(message)));
+  if (rank.relay) return must(rank.relay->on_message(static_cast<int>(rank.at), carry(message)));
   if (goes_by_messages() && rank.at == 0) return be_heard(0, message);  // as the coordinator hears its own rank
   rank.reported.push_back(std::move(message));
 }
@@ -417,7 +417,8 @@ void SimulatedWorld::deliver(int at) {
     hear(ranks_.front(), at, message);
     if (!std::holds_alternative<InputMessage>(message)) return;
   }
-  if (tree_) return must(ranks_[static_cast<std::size_t>(tree_->relay_of(at))].relay->hear(at, std::move(message)));
+  if (tree_)
+    return must(ranks_[static_cast<std::size_t>(tree_->relay_of(at))].relay->on_message(at, std::move(message)));
   be_heard(at, std::move(message));
 }
 
@@ -433,7 +434,7 @@ void SimulatedWorld::pass_on(int at) {
   const int parent = tree_->parent(at);
   if (parent >= 0 && has_left(parent)) return;
   if (parent < 0 && has_ended_) return;
-  if (parent >= 0) return must(ranks_[static_cast<std::size_t>(parent)].relay->hear(at, std::move(message)));
+  if (parent >= 0) return must(ranks_[static_cast<std::size_t>(parent)].relay->on_message(at, std::move(message)));
   for (const RelayedMessage::Item& item : message.items) n_groups_of_all_ += item.ranks.empty() ? 1 : 0;
   must(coordinator_.on_relayed(message, kAlways));
   has_news_ = true;

@@ -129,8 +129,8 @@ class SimulatedWorld {
   std::size_t n_group_entries() const { return n_group_entries_; }
   std::size_t n_log_entries() const { return log_.size(); }
   const std::vector<LogEntry>& log() const { return log_; }
-  std::size_t n_executed() const { return ranks_.front().executed.size() + n_met(); }
-  std::size_t n_met() const { return ranks_.front().n_met; }
+  std::size_t n_executed() const { return ranks_.front().executed.size() + n_direct(); }
+  std::size_t n_direct() const { return ranks_.front().n_direct; }
 
  private:
   struct Outcome {
@@ -171,7 +171,7 @@ class SimulatedWorld {
     std::vector<int> joined_last;       // by join done
     std::vector<std::string> executed;  // "name#nth", or "name" where it helped others
     std::vector<DirectRound> rounds;    // that it has come to
-    std::size_t n_met = 0;
+    std::size_t n_direct = 0;
     SentInputs by_messages;
     std::vector<std::deque<Message>> incoming;  // by sender; what the first rank is sent comes with reports
     std::optional<std::size_t> log_end;         // of the log, as far as those took part who have left
@@ -188,7 +188,7 @@ class SimulatedWorld {
   bool has_pending(const Rank& rank, const std::string& name) const;
   Arrivals word(const DirectRound& round) const;
   bool has_news_of_rounds(const Rank& rank) const;
-  bool come_in_memory(Rank& rank, const Request& request, bool is_deferrable);
+  bool arrive_in_memory(Rank& rank, const Request& request, bool is_deferrable);
   bool agree(const DirectRound& round);
   void report_missed(Rank& rank, PersistentOp& op);
   void look_at_rounds(Rank& rank, bool closes);

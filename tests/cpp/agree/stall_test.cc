@@ -55,10 +55,10 @@ TEST(Stall, IsReportedAfterTheWarningTime) {
 TEST(Stall, TellsWhatWasHeardLastWhateverTheClocksSay) {
   Members members(2, {}, {});
   EXPECT_TRUE(contains(members.last_text(1, kSubmitted), "submitted nothing yet"));
-  members.heard(1, "reported", kSubmitted + milliseconds(3));
-  members.all_heard("met", kSubmitted);
+  members.note_report(1, "reported", kSubmitted + milliseconds(3));
+  members.note_report_of_all("met", kSubmitted);
   EXPECT_TRUE(contains(members.last_text(1, kSubmitted + seconds(2)), "last submitted 'met' 2.0 s ago"));
-  members.heard(1, "again", kSubmitted);
+  members.note_report(1, "again", kSubmitted);
   EXPECT_TRUE(contains(members.last_text(1, kSubmitted + seconds(2)), "last submitted 'again'"));
   EXPECT_TRUE(contains(members.last_text(0, kSubmitted + seconds(2)), "last submitted 'met'"));
 }

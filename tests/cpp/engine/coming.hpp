@@ -15,7 +15,7 @@ namespace ciranda::testing {
 
 // Comes to the round; null if that did it. Another thread of the engine may have it for a moment. It may also have
 // closed the round, however patient the ranks are, and then only a request goes on.
-inline Engine::OperationPtr come(Engine& engine, const Call& call) {
+inline Engine::OperationPtr arrive(Engine& engine, const Call& call) {
   constexpr int kMostRefusals = 1000;
   for (int i = 0; i < kMostRefusals; ++i) {
     if (std::optional<Engine::OperationPtr> operation = repeat(engine, call)) return *operation;
@@ -43,7 +43,7 @@ class LastToCome {
   void perform(Engine& engine, const Call& call) {
     const bool is_last = engine.rank() == 0;
     if (is_last) have_come_.arrive_and_wait();
-    const Engine::OperationPtr operation = come(engine, call);
+    const Engine::OperationPtr operation = arrive(engine, call);
     if (!is_last) {
       EXPECT_NE(operation, nullptr);
       static_cast<void>(have_come_.arrive());

@@ -180,16 +180,16 @@ TEST(DevicesTest, ACallIsCompleteOnceItsResultIsInTheQueue) {
     DeviceTensor tensor({engine.rank() + 1});
     std::latch may_begin(1);
     std::latch may_go_on(1);
-    std::latch has_come(1);
+    std::latch has_arrived(1);
     queue().launch([&] { may_begin.wait(); });  // before the input is read: the call cannot be complete yet
     const auto operation = submit_request(engine, tensor.sum("sum"));
     queue().launch([&] {
-      has_come.count_down();
+      has_arrived.count_down();
       may_go_on.wait();
     });
     may_begin.count_down();
     ASSERT_TRUE(engine.wait(operation).ok());
-    has_come.wait();
+    has_arrived.wait();
     EXPECT_EQ(*tensor.in_kernel(), engine.rank() + 1) << "as it was";
     queue().launch([to = tensor.in_kernel()] { *to *= 10; });
     may_go_on.count_down();

@@ -56,7 +56,7 @@ class DirectRoundsTest : public ::testing::TestWithParam<Direct> {
         ASSERT_TRUE(sum(engine, "x", values, is_awaited).ok());
         ASSERT_EQ(values, std::vector<float>(count, expected(3, step)));
       }
-      EXPECT_EQ(engine.n_met(), 0U);
+      EXPECT_EQ(engine.n_direct(), 0U);
     });
   }
 };
@@ -67,7 +67,7 @@ TEST_P(DirectRoundsTest, TakePlaceFromTheSecondCallOn) {
     World world(n_ranks, options());
     world.run([&](Engine& engine) {
       sums(engine, "first", 1)(0);
-      EXPECT_EQ(engine.n_met(), 0U);
+      EXPECT_EQ(engine.n_direct(), 0U);
       for (const std::size_t count : {1U, 100U, is_in_memory() ? 4096U : 256U}) {
         EXPECT_EQ(meet(engine, 10, sums(engine, "x" + std::to_string(count), count)), 10U);
       }
@@ -130,7 +130,7 @@ TEST_P(DirectRoundsTest, MixWithOtherCalls) {
         });
       }
       for (std::thread& thread : threads) thread.join();
-      EXPECT_GE(engine.n_met(), is_in_memory() ? 0U : 1U);  // in memory a rank that sleeps has closed its rounds
+      EXPECT_GE(engine.n_direct(), is_in_memory() ? 0U : 1U);  // in memory a rank that sleeps has closed its rounds
     });
   }
 }

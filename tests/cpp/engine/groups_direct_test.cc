@@ -191,7 +191,7 @@ TEST(GroupsInDirectRounds, AreNotForMore) {
       call(0);
       if (is_too_large) {
         for (int step = 0; step < 4; ++step) call(step);
-        EXPECT_EQ(engine.n_met(), 0U);
+        EXPECT_EQ(engine.n_direct(), 0U);
       } else {
         EXPECT_EQ(meet(engine, 4, call), 4U);
       }

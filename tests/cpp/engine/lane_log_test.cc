@@ -32,7 +32,7 @@ class RelayWindow : public ::testing::Test {
   RelayWindow() {
     const PlanEntry plan{1, {{0}}};
     const ExecuteGroupsEntry first_use{1, {0}, Check::kNone};
-    EXPECT_TRUE(log_.hear(0, LogMessage{{plan, first_use}}, kBegin).ok());
+    EXPECT_TRUE(log_.on_message(0, LogMessage{{plan, first_use}}, kBegin).ok());
   }
 
   static LoopbackOptions hosts() {

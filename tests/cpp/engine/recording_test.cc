@@ -210,14 +210,14 @@ TEST(RecordedCalls, SayWhichWayTheyTook) {
   World world(2, patient());
   world.run([](Engine& engine) {
     perform(engine, 10);
-    const std::uint64_t n_met_before = engine.n_met();
+    const std::uint64_t n_met_before = engine.n_direct();
     const auto recording = engine.record();
     const std::uint64_t n_at_once = perform(engine, 200);
     std::vector<float> values(1);
     for (int i = 0; i < 10; ++i) ASSERT_TRUE(sum(engine, "submitted", values).ok());
     Paths paths = paths_of(read_all(*recording));
     EXPECT_EQ(paths[Path::kDirect], n_at_once);
-    EXPECT_EQ(paths[Path::kDirect] + paths[Path::kRepeated] + paths[Path::kInMemory], engine.n_met() - n_met_before);
+    EXPECT_EQ(paths[Path::kDirect] + paths[Path::kRepeated] + paths[Path::kInMemory], engine.n_direct() - n_met_before);
     EXPECT_GE(paths[Path::kPlan], 1U);  // the first of its name
     EXPECT_EQ(paths.size() - paths.count(Path::kNone), paths.size());
   });
@@ -227,7 +227,7 @@ TEST(RecordedCalls, SayWhichWayTheyTook) {
     std::vector<float> values(1);
     for (int i = 0; i < 10; ++i) ASSERT_TRUE(sum(engine, "swapped", values).ok());
     Paths paths = paths_of(read_all(*recording));
-    EXPECT_EQ(paths[Path::kByMessages], engine.n_met());
+    EXPECT_EQ(paths[Path::kByMessages], engine.n_direct());
     EXPECT_GT(paths[Path::kByMessages], 0U);
     EXPECT_EQ(paths[Path::kByMessages] + paths[Path::kAlong] + paths[Path::kPlan], 10U);
   });

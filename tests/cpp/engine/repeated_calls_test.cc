@@ -32,8 +32,8 @@ namespace {
 
 using testing::add_set;
 using testing::agree;
+using testing::arrive;
 using testing::bare;
-using testing::come;
 using testing::end_stalls_soon;
 using testing::LastToCome;
 using testing::meet;
@@ -85,7 +85,7 @@ TEST(RepeatedCalls, NeedNoOperationWhereAllHaveCome) {
         EXPECT_EQ(x.values, std::vector<float>(100, static_cast<float>(n_ranks - 1 + 2 * step)));
       }
       EXPECT_TRUE(last.was_at_once());
-      EXPECT_GE(engine.n_met(), 1U);
+      EXPECT_GE(engine.n_direct(), 1U);
     });
   }
 }
@@ -128,7 +128,7 @@ void expect_no_operation_in(bool is_in_set, std::uint32_t lane, const std::strin
       }
       EXPECT_TRUE(to_come.was_at_once());
     }
-    EXPECT_GE(engine.n_met(), 2U);
+    EXPECT_GE(engine.n_direct(), 2U);
     expect_recorded(*recording, engine.rank(), process_set, lane);
   });
 }
@@ -173,7 +173,7 @@ void expect_end_with_set(Engine& engine, const std::string& name, bool is_at_rou
   Vector x(name, 4, 1);
   x.call.process_set = process_set;
   if (engine.rank() != 1) agree(engine, x.call);
-  const Engine::OperationPtr pending = is_at_round && engine.rank() == 0 ? come(engine, x.call) : nullptr;
+  const Engine::OperationPtr pending = is_at_round && engine.rank() == 0 ? arrive(engine, x.call) : nullptr;
   EXPECT_TRUE(engine.wait(submit_request(engine, bare(Collective::kRemoveProcessSet, {process_set}))).ok());
   if (pending != nullptr) {
     const Status status = engine.wait(pending);
@@ -207,7 +207,7 @@ TEST(RepeatedCalls, OfABroadcast) {
       ASSERT_TRUE(perform(engine, x.call).ok());
       ASSERT_EQ(x.values, std::vector<float>(33, static_cast<float>(100 * step + 1)));
     }
-    EXPECT_GT(engine.n_met(), 0U);  // all but the first, unless the background thread has an engine for a moment
+    EXPECT_GT(engine.n_direct(), 0U);  // all but the first, unless the background thread has an engine for a moment
   });
 }
 
@@ -232,7 +232,7 @@ TEST(RepeatedCalls, OfManyBytes) {
         ASSERT_EQ(y.values, std::vector<float>(count, static_cast<float>(10 * step + 1)));
       }
     }
-    EXPECT_GT(engine.n_met(), 0U);
+    EXPECT_GT(engine.n_direct(), 0U);
   });
 }
 
@@ -247,14 +247,14 @@ TEST(RepeatedCalls, LeaveWhatLiesInSharedMemoryThere) {
     auto* shared = reinterpret_cast<float*>(allocated.value().buffer.data.get());
     Vector x("x", kCount, 0);
     x.call.tensor.memory = {reinterpret_cast<const std::byte*>(shared), reinterpret_cast<std::byte*>(shared)};
-    const std::uint64_t n_met = engine.n_met();  // to allocate
+    const std::uint64_t n_direct = engine.n_direct();  // to allocate
     for (std::uint64_t step = 1; step < 6; ++step) {
       std::fill_n(shared, kCount, static_cast<float>(step));
       ASSERT_TRUE(perform(engine, x.call).ok());
       ASSERT_EQ(shared[kCount - 1], static_cast<float>(2 * step));
       EXPECT_EQ(engine.n_bytes_in_place(), step * kCount * sizeof(float));
     }
-    EXPECT_EQ(engine.n_met(), n_met);
+    EXPECT_EQ(engine.n_direct(), n_direct);
   });
 }
 
@@ -347,7 +347,7 @@ TEST(RepeatedCalls, HoldTheirNameUntilTheyAreDone) {
       both.arrive_and_wait();
       Engine::OperationPtr first;
       if (engine.rank() == 0) {
-        first = come(engine, x.call);
+        first = arrive(engine, x.call);
         EXPECT_NE(first, nullptr);
         Vector second("x", 4, 1);
         EXPECT_TRUE(submit_request(engine, make_request(second.call))->is_refused());
@@ -383,7 +383,7 @@ TEST(RepeatedCalls, CloseTheRoundWhenOthersAreLate) {
       }
       ASSERT_EQ(x.values, std::vector<float>(9, static_cast<float>(6 * step)));
     }
-    EXPECT_LT(engine.n_met(), 11U) << "who sleeps has left the round";
+    EXPECT_LT(engine.n_direct(), 11U) << "who sleeps has left the round";
   });
 }
 
@@ -415,7 +415,7 @@ TEST(RepeatedCalls, MixWithAllOtherCalls) {
         ASSERT_TRUE(status.ok()) << status.message();
         ASSERT_EQ(x.values, std::vector<float>(9, static_cast<float>(n_ranks * (n_ranks + 1) / 2 * step)));
       }
-      EXPECT_LE(n_at_once, engine.n_met());
+      EXPECT_LE(n_at_once, engine.n_direct());
     });
   }
 }
@@ -530,7 +530,7 @@ TEST(RepeatedCalls, AreRememberedWhenARankIsMissed) {
   World world(2, options);
   std::latch has_failed(1);
   std::latch is_open(2);
-  std::latch has_come(1);
+  std::latch has_arrived(1);
   world.run([&](Engine& engine) {
     for (const char* name : {"met", "other"}) {
       Vector x(name, 4, 1);
@@ -539,9 +539,9 @@ TEST(RepeatedCalls, AreRememberedWhenARankIsMissed) {
     is_open.arrive_and_wait();
     Vector met("met", 4, 1);
     // Rank 0, the coordinator, is the last to come, and so needs no operation, unless the round was closed.
-    if (engine.rank() == 0) has_come.wait();
-    const Engine::OperationPtr operation = come(engine, met.call);
-    if (engine.rank() == 1) has_come.count_down();
+    if (engine.rank() == 0) has_arrived.wait();
+    const Engine::OperationPtr operation = arrive(engine, met.call);
+    if (engine.rank() == 1) has_arrived.count_down();
     EXPECT_TRUE(operation == nullptr || engine.wait(operation).ok());
     if (engine.rank() == 1) has_failed.wait();
     Vector rare("rare", 4, 1);

@@ -145,7 +145,7 @@ void expect_no_operation(Engine& engine, LastToCome& last, Collective collective
     EXPECT_EQ(x.values, values_of(nth, step, n_rows));
   }
   EXPECT_TRUE(last.was_at_once());
-  EXPECT_GE(engine.n_met(), 1U);
+  EXPECT_GE(engine.n_direct(), 1U);
 }
 
 TEST(RepeatedRows, NeedNoOperationWhereThereIsMemoryAndAllHaveCome) {
@@ -182,7 +182,7 @@ TEST(RepeatedRows, OfAnAlltoallInPlace) {
       ASSERT_TRUE(status_of(perform_rows(engine, x.call)).ok());
       ASSERT_EQ(x.values, x.wanted);
     }
-    EXPECT_GT(engine.n_met(), 0U);
+    EXPECT_GT(engine.n_direct(), 0U);
   });
 }
 
@@ -197,7 +197,7 @@ TEST(RepeatedRows, OfAReducescatterIntoItsOwnRows) {
       ASSERT_TRUE(status_of(perform_rows(engine, x.call)).ok());
       ASSERT_EQ(Ints(own, own + x.wanted.size()), x.wanted);
     }
-    EXPECT_GT(engine.n_met(), 0U);
+    EXPECT_GT(engine.n_direct(), 0U);
   });
 }
 
@@ -219,7 +219,7 @@ TEST(RepeatedRows, IntoMemoryOfTheEngine) {
           EXPECT_EQ(operation->outputs().at(0).shape, (Shape{n_rows_got, kWidth}));
         }
       }
-      EXPECT_GT(engine.n_met(), 0U);
+      EXPECT_GT(engine.n_direct(), 0U);
     });
   }
 }
@@ -242,7 +242,7 @@ TEST(RepeatedRows, OfManyBytes) {
           x.expect_right();
         }
       }
-      EXPECT_GT(engine.n_met(), 0U);
+      EXPECT_GT(engine.n_direct(), 0U);
     });
   }
 }
@@ -256,13 +256,13 @@ TEST(RepeatedRows, OfTwoRanksMeetWithWhatIsNotTooMuch) {
       const std::int64_t n_bytes_of_row = kWidth * std::int64_t{sizeof(std::int32_t)};
       const std::int64_t n_most = (1 << 20) / n_bytes_of_row / 2 * 2;
       for (const std::int64_t n_rows : {n_most, n_most + 2}) {
-        const std::uint64_t n_met = engine.n_met();
+        const std::uint64_t n_direct = engine.n_direct();
         for (int step = 0; step < 10; ++step) {
           RowsCall x(collective, "x" + std::to_string(n_rows), engine.rank(), 2, step, n_rows);
           ASSERT_TRUE(status_of(perform_rows(engine, x.call)).ok());
           x.expect_right();
         }
-        EXPECT_EQ(engine.n_met() > n_met, n_rows == n_most);
+        EXPECT_EQ(engine.n_direct() > n_direct, n_rows == n_most);
       }
     });
   }
@@ -286,7 +286,7 @@ TEST(RepeatedRows, OfAnAllgatherOfUnequalParts) {
       ASSERT_EQ(output_of(*operation), wanted);
       EXPECT_TRUE(x.result.is_intact());
     }
-    EXPECT_GT(engine.n_met(), 0U);
+    EXPECT_GT(engine.n_direct(), 0U);
   });
 }
 
@@ -310,7 +310,7 @@ TEST(RepeatedRows, AreGatheredAnewWhereARankBringsOthers) {
       wanted.insert(wanted.end(), more.begin(), more.end());
       EXPECT_EQ(output_of(*operation), wanted);
     }
-    EXPECT_GT(engine.n_met(), 0U);
+    EXPECT_GT(engine.n_direct(), 0U);
   });
 }
 
@@ -329,7 +329,7 @@ TEST(RepeatedRows, OfAnAlltoallMustBeAsManyOnAllRanks) {
         x.expect_right();
       }
     }
-    EXPECT_GT(engine.n_met(), 0U);
+    EXPECT_GT(engine.n_direct(), 0U);
   });
 }
 
@@ -382,7 +382,7 @@ TEST(RepeatedRows, MixWithAllOtherCalls) {
           ASSERT_EQ(output_of(*operation), x.wanted);
         }
       }
-      EXPECT_GT(engine.n_met(), 0U);
+      EXPECT_GT(engine.n_direct(), 0U);
     });
   }
 }

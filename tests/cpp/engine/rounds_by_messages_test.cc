@@ -44,7 +44,7 @@ TEST(RoundsByMessages, MayBeOf64KiBOfTwoRanks) {
       ASSERT_TRUE(sum(engine, "x", values, is_awaited).ok());
       ASSERT_EQ(values, std::vector<float>(kMany / 2, expected(2, step)));
     }
-    EXPECT_EQ(engine.n_met(), 18U);
+    EXPECT_EQ(engine.n_direct(), 18U);
   });
 }
 
@@ -58,7 +58,7 @@ TEST(RoundsByMessages, OfRanksOfTwoHosts) {
       ASSERT_TRUE(sum(engine, "x", values).ok());
       ASSERT_EQ(values, std::vector<float>(5, expected(4, step)));
     }
-    EXPECT_EQ(engine.n_met(), 19U);
+    EXPECT_EQ(engine.n_direct(), 19U);
   });
 }
 
@@ -71,7 +71,7 @@ void expect_none(int n_ranks, const WorldOptions& options, std::size_t count) {
       ASSERT_TRUE(sum(engine, "x", values).ok());
       ASSERT_EQ(values, std::vector<float>(count, expected(n_ranks, step)));
     }
-    EXPECT_EQ(engine.n_met(), 0U);
+    EXPECT_EQ(engine.n_direct(), 0U);
   });
 }
 
@@ -118,7 +118,7 @@ TEST(RoundsByMessages, WaitForALateRank) {
       ASSERT_TRUE((is_late ? engine.wait(operation) : late.wait(engine, operation)).ok());
       ASSERT_EQ(values, std::vector<float>(9, expected(3, step)));
     }
-    EXPECT_EQ(engine.n_met(), 11U);
+    EXPECT_EQ(engine.n_direct(), 11U);
   });
 }
 
@@ -134,7 +134,7 @@ TEST(RoundsByMessages, ForWhichARankNeverComesAreCancelled) {
     world.run([&](Engine& engine) {
       std::vector<float> values = filled(3, engine.rank(), 0);
       for (int step = 0; step < 3; ++step) ASSERT_TRUE(sum(engine, "x", values).ok());
-      EXPECT_EQ(engine.n_met(), 2U);
+      EXPECT_EQ(engine.n_direct(), 2U);
       if (engine.rank() == missing) others_have_failed.wait();
       const Status status = sum(engine, "x", values);
       EXPECT_EQ(status.kind(), ErrorKind::kTimeout);
@@ -147,7 +147,7 @@ TEST(RoundsByMessages, ForWhichARankNeverComesAreCancelled) {
         ASSERT_TRUE(after.ok()) << after.message();
         EXPECT_EQ(values, std::vector<float>(3, expected(3, step)));
       }
-      EXPECT_EQ(engine.n_met(), 4U);
+      EXPECT_EQ(engine.n_direct(), 4U);
     });
     (void)::testing::internal::GetCapturedStderr();
   }
@@ -174,7 +174,7 @@ TEST(RoundsByMessages, ADuplicateOfOneThatIsUnderWayFailsTheNextCallOfTheOthers)
         EXPECT_TRUE(sum(engine, "x", values).ok());
       }
       EXPECT_EQ(values, std::vector<float>(4, expected(3, 1)));
-      EXPECT_EQ(engine.n_met(), 1U);
+      EXPECT_EQ(engine.n_direct(), 1U);
       if (engine.rank() != twice) {
         const Status status = sum(engine, "x", values);
         EXPECT_EQ(status.kind(), ErrorKind::kInvalidArgument);
@@ -203,7 +203,7 @@ TEST(RoundsByMessages, EndWhereRanksDifferInTheirSettings) {
         ASSERT_TRUE(sum(engine, "x", values).ok());
         ASSERT_EQ(values, std::vector<float>(4, expected(3, step)));
       }
-      EXPECT_EQ(engine.n_met(), 2U);
+      EXPECT_EQ(engine.n_direct(), 2U);
       if (engine.rank() == prescribes) return;  // stays, and calls nothing
       std::vector<float> values = filled(4, engine.rank(), 0);
       const Engine::OperationPtr last = submit_request(engine, sum_of("x", values));

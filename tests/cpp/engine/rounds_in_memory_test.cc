@@ -43,20 +43,20 @@ TEST(RoundsInMemory, AreOverAsSoonAsTheLastHasCome) {
   const Watchdog watchdog("rounds");
   constexpr int kSteps = 50;
   World world(2, patient());
-  std::atomic<int> n_come{0};  // of the first rank to come
-  int n_done_at_once = 0;      // of the last's
+  std::atomic<int> n_arrived{0};  // of the first rank to come
+  int n_done_at_once = 0;         // of the last's
   world.run([&](Engine& engine) {
     for (int step = 0; step < kSteps; ++step) {
       std::array<float, 3> values{1, 2, 3};
-      if (engine.rank() == 0) n_come.wait(step);
+      if (engine.rank() == 0) n_arrived.wait(step);
       const Engine::OperationPtr operation =
           submit_request(engine, awaited(request(Collective::kAllreduce, "x", DataType::kFloat32, {3}, values.data())));
       if (engine.rank() == 0) {
         n_done_at_once += operation->is_done() ? 1 : 0;
       } else {
         EXPECT_FALSE(operation->is_done());
-        n_come = step + 1;
-        n_come.notify_one();
+        n_arrived = step + 1;
+        n_arrived.notify_one();
       }
       EXPECT_TRUE(engine.wait(operation).ok());
       EXPECT_EQ(values[2], 6.0F);
@@ -133,7 +133,7 @@ TEST(RoundsInMemory, OfTwoRanksGoOnWithoutRoom) {
       ASSERT_TRUE(engine.wait(operations[i]).ok());
       ASSERT_EQ(tensors[i], std::vector<float>(kCount, expected(2, static_cast<int>(i))));
     }
-    EXPECT_LE(engine.n_met(), SharedArena::kSmallBuffers);
+    EXPECT_LE(engine.n_direct(), SharedArena::kSmallBuffers);
   });
 }
 
@@ -149,7 +149,7 @@ TEST(RoundsInMemory, OfTwoRanksThatAreClosedLeaveTheirRoom) {
       ASSERT_EQ(values, std::vector<float>(kCount, expected(2, step)));
     };
     for (int step = 0; step < static_cast<int>(3 * SharedArena::kSmallBuffers); ++step) call(step, engine.rank() == 0);
-    EXPECT_EQ(engine.n_met(), 0U);
+    EXPECT_EQ(engine.n_direct(), 0U);
     EXPECT_EQ(meet(engine, 4, [&](int step) { call(step, true); }), 4U);
   });
 }
@@ -181,7 +181,7 @@ TEST(RoundsInMemory, OfTwoRanksAreNotForEverything) {
       std::vector<float> large = filled(262'145, engine.rank(), step);
       ASSERT_TRUE(sum(engine, "large", large).ok());
     }
-    EXPECT_EQ(engine.n_met(), 0U);
+    EXPECT_EQ(engine.n_direct(), 0U);
   });
 }
 
@@ -209,7 +209,7 @@ TEST(RoundsInMemory, OfGroupsBroadcastsAndBarriers) {
       barrier.signature.collective = Collective::kBarrier;
       ASSERT_TRUE(engine.wait(submit_request(engine, awaited(std::move(barrier)))).ok());
     }
-    EXPECT_GT(engine.n_met(), 0U);
+    EXPECT_GT(engine.n_direct(), 0U);
   });
 }
 
@@ -267,7 +267,7 @@ TEST(RoundsInMemory, AreLeftWhenARankIsLate) {
       ASSERT_TRUE((is_late ? engine.wait(operation) : late.wait(engine, operation)).ok());
       ASSERT_EQ(values, std::vector<float>(9, expected(3, step)));
     }
-    EXPECT_LT(engine.n_met(), 11U) << "who sleeps has left the round";
+    EXPECT_LT(engine.n_direct(), 11U) << "who sleeps has left the round";
   });
 }
 
@@ -442,9 +442,9 @@ TEST(RoundsInMemory, AreNoneUntilAllHaveGoneOnFromADuplicate) {
       has_failed.wait();
       EXPECT_FALSE(sum(engine, "x", values).ok());
     }
-    const std::uint64_t n_before = engine.n_met();
+    const std::uint64_t n_before = engine.n_direct();
     other(0);
-    EXPECT_EQ(engine.n_met(), n_before);
+    EXPECT_EQ(engine.n_direct(), n_before);
     EXPECT_TRUE(sum(engine, "x", values).ok());
     EXPECT_GT(meet(engine, 1, other), 0U) << "they go on";
   });

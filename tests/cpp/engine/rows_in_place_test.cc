@@ -125,7 +125,7 @@ void run(World& world, Kind kind, HowMade way, std::int64_t n_rows, bool until_m
   world.run([&](Engine& engine) {
     std::mt19937 random(static_cast<unsigned>(engine.rank()) + 7);
     const int n_steps = n_rows == kManyRows ? 2 : kSteps;
-    for (int step = 0; step < n_steps || (until_met && engine.n_met() == 0 && step < kMostSteps); ++step) {
+    for (int step = 0; step < n_steps || (until_met && engine.n_direct() == 0 && step < kMostSteps); ++step) {
       InPlace x(kind, {engine.rank(), world.size()}, step, n_rows);
       perform_in_place(engine, x.call(), way == HowMade::kRequests || (way == HowMade::kMixed && random() % 2 == 0));
       EXPECT_EQ(x.n_wrong(), 0) << to_string(kind.collective)
@@ -147,7 +147,7 @@ TEST(RowsInPlace, OfRanksThatMeet) {
           const bool can_meet = n_rows == 4 || (n_ranks == 2 && n_rows < kManyRows);
           run(world, kind, way, n_rows, can_meet);
           if (can_meet) {
-            EXPECT_GT(world.engine(0).n_met(), 0U);
+            EXPECT_GT(world.engine(0).n_direct(), 0U);
           }
         }
       }

@@ -165,7 +165,7 @@ TEST(Scan, RepeatedCallsMeet) {
     World world(3, testing::patient());
     world.run([&](Engine& engine) {
       const int rank = engine.rank();
-      const std::uint64_t n_met = testing::meet(engine, 20, [&](int step) {
+      const std::uint64_t n_direct = testing::meet(engine, 20, [&](int step) {
         std::vector<float> values(33, static_cast<float>(rank + step));
         const std::int64_t shape = 33;
         auto* memory = reinterpret_cast<std::byte*>(values.data());
@@ -178,7 +178,7 @@ TEST(Scan, RepeatedCallsMeet) {
         }
         ASSERT_EQ(values, std::vector<float>(33, static_cast<float>(rank * (rank + 1) / 2 + (rank + 1) * step)));
       });
-      EXPECT_EQ(n_met, 20U);
+      EXPECT_EQ(n_direct, 20U);
     });
   }
 }

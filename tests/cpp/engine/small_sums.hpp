@@ -48,11 +48,11 @@ inline float expected(int n_ranks, int step) { return static_cast<float>(n_ranks
 // do; all ranks see the same number.
 template <typename Step>
 std::uint64_t meet(Engine& engine, std::uint64_t n, Step step) {
-  const std::uint64_t before = engine.n_met();
-  const auto n_met = [&] { return engine.n_met() - before; };
+  const std::uint64_t before = engine.n_direct();
+  const auto n_direct = [&] { return engine.n_direct() - before; };
   const int most = 50 * static_cast<int>(n);
-  for (int i = 0; i < most && n_met() < n; ++i) step(i);
-  return n_met();
+  for (int i = 0; i < most && n_direct() < n; ++i) step(i);
+  return n_direct();
 }
 
 // What a rank did last is told of it when it is missed, also if it was no entry of the log.

@@ -27,17 +27,17 @@ using testing::Watchdog;
 
 TEST(Waits, AreHeededUntilAnotherBegins) {
   Waits waits;
-  EXPECT_TRUE(waits.are_heeded());
+  EXPECT_TRUE(waits.are_noticed());
   {
     const Waiting first(waits);
-    EXPECT_FALSE(waits.are_heeded());
-    waits.heed();
-    EXPECT_TRUE(waits.are_heeded());
+    EXPECT_FALSE(waits.are_noticed());
+    waits.notice_all();
+    EXPECT_TRUE(waits.are_noticed());
     const Waiting second(waits);
-    EXPECT_FALSE(waits.are_heeded());
+    EXPECT_FALSE(waits.are_noticed());
   }
   EXPECT_FALSE(waits.are_any());
-  EXPECT_FALSE(waits.are_heeded()) << "nobody has looked since";
+  EXPECT_FALSE(waits.are_noticed()) << "nobody has looked since";
 }
 
 // Two ranks, of which the mesh of `rank` is a test's own.

@@ -47,7 +47,7 @@ class Rank {
   bool awaits_lazy_news() { return loop_.stop_looking(false) == Sleeper::kAwaits; }
   void wait_without_looking() { loop_.stop_looking(true); }
   void begin_to_wait(const Operation& operation) { loop_.expect_no_more(&operation); }
-  std::uint64_t n_met() const { return world_.n_met; }
+  std::uint64_t n_direct() const { return world_.n_direct; }
 
   std::shared_ptr<Operation> submit(const std::string& name, bool is_awaited, std::int64_t count = kTooMany) {
     auto r = request(Collective::kAllreduce, name, DataType::kInt32, {count}, values_.data());
@@ -282,8 +282,8 @@ TEST_F(LateWaitsTest, MakeDirectRounds) {
     });
     finish();
   }
-  EXPECT_EQ(first_.n_met(), 2U);
-  EXPECT_EQ(second_.n_met(), 2U);
+  EXPECT_EQ(first_.n_direct(), 2U);
+  EXPECT_EQ(second_.n_direct(), 2U);
 }
 
 TEST_F(LateWaitsTest, MakeNoneOfSeveralCalls) {
@@ -294,7 +294,7 @@ TEST_F(LateWaitsTest, MakeNoneOfSeveralCalls) {
     return x;
   });
   finish();
-  EXPECT_EQ(first_.n_met(), 0U);
+  EXPECT_EQ(first_.n_direct(), 0U);
 }
 
 TEST_F(LateWaitsTest, MakeNoneOfAnotherCall) {
@@ -306,7 +306,7 @@ TEST_F(LateWaitsTest, MakeNoneOfAnotherCall) {
     return y;
   });
   finish();
-  EXPECT_EQ(first_.n_met(), 0U);
+  EXPECT_EQ(first_.n_direct(), 0U);
 }
 
 TEST_F(LateWaitsTest, MakeNoneWhereOthersAreHeldBack) {
@@ -318,7 +318,7 @@ TEST_F(LateWaitsTest, MakeNoneWhereOthersAreHeldBack) {
     return y;
   });
   finish();
-  EXPECT_EQ(first_.n_met(), 0U);
+  EXPECT_EQ(first_.n_direct(), 0U);
 }
 
 }  // namespace

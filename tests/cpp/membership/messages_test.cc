@@ -33,7 +33,7 @@ TEST(StoreMessages, RequestIsReadBackExactly) {
   EXPECT_EQ(decoded.value().size, 4U);
   EXPECT_EQ(decoded.value().timeout, request.timeout);
   EXPECT_EQ(decoded.value().blob, request.blob);
-  EXPECT_EQ(decoded.value().cannot_come, "sorry");
+  EXPECT_EQ(decoded.value().why_absent, "sorry");
   expect_exact(body_of(frame), decode_request);
 }
 

@@ -87,7 +87,7 @@ TEST_F(ExchangedBuffersTest, HaveOneOwnerEach) {
   const auto choice = [&random] { return random() % 2 == 0 ? Choice::kReadLast : Choice::kUnusedLongest; };
   std::deque<HandedOver> open;
   std::set<Buffer> held;
-  std::size_t n_met = 0;
+  std::size_t n_direct = 0;
   for (int step = 0; step < 20'000; ++step) {
     if (random() % 2 == 0) {
       const std::size_t n_bytes = random() % 4 == 0 ? kLarge : kSmall;
@@ -104,13 +104,13 @@ TEST_F(ExchangedBuffersTest, HaveOneOwnerEach) {
       for (const auto& buffer : {from_0, from_1}) {
         if (buffer) held.erase(*buffer);
       }
-      const bool is_met = from_0 && from_1 && random() % 3 != 0;
-      if (is_met) ++n_met;
-      if (from_0) give(is_met ? 1 : 0, *from_0);
-      if (from_1) give(is_met ? 0 : 1, *from_1);
+      const bool is_complete = from_0 && from_1 && random() % 3 != 0;
+      if (is_complete) ++n_direct;
+      if (from_0) give(is_complete ? 1 : 0, *from_0);
+      if (from_1) give(is_complete ? 0 : 1, *from_1);
     }
   }
-  EXPECT_GT(n_met, 1000U);
+  EXPECT_GT(n_direct, 1000U);
 }
 
 }  // namespace

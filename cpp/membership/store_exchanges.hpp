@@ -1,11 +1,11 @@
-// StoreRounds: the decisions of the rendezvous store: it tracks the ranks that have arrived for each key, and returns
-// the replies to send.
+// StoreExchanges: the decisions of the rendezvous store: it tracks the ranks that have arrived for each key, and
+// returns the replies to send.
 //
 // Pure: (state, request or departure, now) -> replies. No socket, no thread, no clock.
-// A round is one exchange of a key. It completes when all ranks have arrived: each gets all blobs. It fails for all at
-// once, with Timeout if a rank is missing when the first timeout of a waiting rank expires; with RanksLost if a rank
-// leaves while it waits, or cannot take part; with Mismatch if ranks disagree about the size, or two claim the same
-// rank. A rank that arrives at a failed round later gets the same error.
+// An exchange of a key completes when all ranks have arrived: each gets all blobs. It fails for all at once, with
+// Timeout if a rank is missing when the first timeout of a waiting rank expires; with RanksLost if a rank leaves while
+// it waits, or cannot take part; with Mismatch if ranks disagree about the size, or two claim the same rank. A rank
+// that arrives at a failed exchange later gets the same error.
 #pragma once
 
 #include <chrono>
@@ -30,15 +30,15 @@ struct StoreReply {
   std::shared_ptr<const std::vector<std::byte>> frame;  // shared by all replies with the same contents
 };
 
-class StoreRounds {
+class StoreExchanges {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  explicit StoreRounds(std::uint32_t size) : size_(size) {}
+  explicit StoreExchanges(std::uint32_t size) : size_(size) {}
 
-  // `who`: the address, for messages. A connection waits in one round at a time.
+  // `who`: the address, for messages. A connection waits in one exchange at a time.
   std::vector<StoreReply> exchange(ConnectionId from, const std::string& who, ExchangeRequest request, TimePoint now);
-  std::vector<StoreReply> leave(ConnectionId connection);
+  std::vector<StoreReply> on_disconnect(ConnectionId connection);
   std::vector<StoreReply> expire(TimePoint now);
   std::optional<TimePoint> next_deadline() const;
 
@@ -48,20 +48,20 @@ class StoreRounds {
     std::string who;
     Blob blob;
   };
-  struct Round {
+  struct Exchange {
     TimePoint deadline;
     std::chrono::milliseconds patience{0};  // the timeout of the rank that set the deadline
     std::map<std::uint32_t, Participant> participants;
   };
-  using Rounds = std::map<std::string, Round>;
+  using Exchanges = std::map<std::string, Exchange>;
 
-  std::vector<StoreReply> complete(Rounds::iterator round);
-  std::vector<StoreReply> fail(Rounds::iterator round, const Status& error);
-  std::string missing(const Round& round) const;
+  std::vector<StoreReply> complete(Exchanges::iterator exchange);
+  std::vector<StoreReply> fail(Exchanges::iterator exchange, const Status& error);
+  std::string missing(const Exchange& exchange) const;
   static std::vector<StoreReply> reply(ConnectionId to, const Status& error);
 
   std::uint32_t size_;
-  Rounds rounds_;
+  Exchanges exchanges_;
   std::deque<std::pair<std::string, Status>> failed_;  // the last few
 };
 

@@ -1,4 +1,4 @@
-#include "agree/round.hpp"
+#include "agree/negotiation.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -21,10 +21,10 @@ std::string join_texts(const std::vector<std::string>& texts) {
 
 }  // namespace
 
-// --- a round
+// --- a negotiation
 
-// Members never withdraw from an open round, so each member is examined once a round.
-bool Round::is_complete(const Members& members) {
+// Members never withdraw from an open negotiation, so each member is examined once in each.
+bool Negotiation::is_complete(const Members& members) {
   if (!members.has_any_joined()) return has_all();
   while (first_missing < members.size() && (has_arrived(first_missing) || members.has_joined(first_missing))) {
     ++first_missing;
@@ -32,7 +32,7 @@ bool Round::is_complete(const Members& members) {
   return first_missing == members.size();
 }
 
-std::vector<std::int32_t> Round::absent() const {
+std::vector<std::int32_t> Negotiation::absent() const {
   std::vector<std::int32_t> absent;
   if (has_all()) return absent;
   for (std::size_t member = 0; member < arrivals.size(); ++member) {
@@ -41,13 +41,13 @@ std::vector<std::int32_t> Round::absent() const {
   return absent;
 }
 
-void Round::arrive(int member, Arrival arrival) {
+void Negotiation::arrive(int member, Arrival arrival) {
   if (!has_arrived(member)) ++n_arrived;
   arrivals[static_cast<std::size_t>(member)] = arrival;
 }
 
 // Inputs of one signature have one size; an input of another size is dropped.
-void Round::contribute(int member, std::span<const std::byte> input, std::size_t most_bytes) {
+void Negotiation::contribute(int member, std::span<const std::byte> input, std::size_t most_bytes) {
   const std::size_t n_bytes = arrivals.size() * input.size();
   if (n_bytes > most_bytes) return;
   if (n_inputs == 0) inputs.resize(n_bytes);
@@ -57,7 +57,7 @@ void Round::contribute(int member, std::span<const std::byte> input, std::size_t
   ++n_inputs;
 }
 
-void Round::close() {
+void Negotiation::close() {
   std::fill(arrivals.begin(), arrivals.end(), Arrival::kAbsent);
   in_full.clear();
   inputs.clear();
@@ -65,60 +65,60 @@ void Round::close() {
   stage = Stage::kClosed;
 }
 
-void NamedRounds::Owed::forgive(int member) {
+void NameState::DeferredError::drop(int member) {
   n_calls_of_all -= std::exchange(n_calls[static_cast<std::size_t>(member)], std::uint8_t{0});
 }
 
 // --- the reports
 
-const Signature& NamedRounds::signature_of(int member) const {
+const Signature& NameState::signature_of(int member) const {
   const auto at = static_cast<std::size_t>(member);
-  return round.arrivals[at] == Arrival::kInFull ? round.in_full[at] : agreed;
+  return negotiation.arrivals[at] == Arrival::kInFull ? negotiation.in_full[at] : agreed;
 }
 
-const Signature& NamedRounds::signature() const {
+const Signature& NameState::signature() const {
   int member = 0;
-  while (!round.has_arrived(member)) ++member;
+  while (!negotiation.has_arrived(member)) ++member;
   return signature_of(member);
 }
 
 // Includes the member's own first dimensions, for messages.
-Signature NamedRounds::shown_signature_of(int member) const {
+Signature NameState::shown_signature_of(int member) const {
   const auto at = static_cast<std::size_t>(member);
   Signature shown = signature_of(member);
-  if (round.arrivals[at] != Arrival::kUnchanged) return shown;
+  if (negotiation.arrivals[at] != Arrival::kUnchanged) return shown;
   for (std::size_t tensor = 0; tensor < first_dims.size(); ++tensor) {
     shown.tensors[tensor].shape.front() = first_dims[tensor][at];
   }
   return shown;
 }
 
-std::string NamedRounds::disagreement(int member, const Members& members) const {
-  const bool is_in_full = round.arrivals[static_cast<std::size_t>(member)] == Arrival::kInFull;
-  if (round.n_arrived < 2 || !round.has_full()) return {};  // the first, or all unchanged
+std::string NameState::disagreement(int member, const Members& members) const {
+  const bool is_in_full = negotiation.arrivals[static_cast<std::size_t>(member)] == Arrival::kInFull;
+  if (negotiation.n_arrived < 2 || !negotiation.has_full()) return {};  // the first, or all unchanged
   int other = 0;
-  while (other == member || !round.has_arrived(other)) ++other;
-  if (!is_in_full && round.arrivals[static_cast<std::size_t>(other)] == Arrival::kUnchanged) return {};
+  while (other == member || !negotiation.has_arrived(other)) ++other;
+  if (!is_in_full && negotiation.arrivals[static_cast<std::size_t>(other)] == Arrival::kUnchanged) return {};
   const int low = std::min(member, other);
   const int high = std::max(member, other);
   if (describe_mismatch(signature_of(low), low, signature_of(high), high).empty()) return {};
   return describe_mismatch(shown_signature_of(low), members.rank(low), shown_signature_of(high), members.rank(high));
 }
 
-bool NamedRounds::is_root_absent(const Members& members) const {
-  if (round.has_all() || !info(signature().collective).has_root) return false;
-  return !round.has_arrived(members.member(signature().root));
+bool NameState::is_root_absent(const Members& members) const {
+  if (negotiation.has_all() || !info(signature().collective).has_root) return false;
+  return !negotiation.has_arrived(members.member(signature().root));
 }
 
-void NamedRounds::update_agreed() {
+void NameState::update_agreed() {
   const Signature now = signature();
   if (info(now.collective).first_dim_may_differ) {
     first_dims.resize(now.tensors.size());
     for (std::size_t tensor = 0; tensor < now.tensors.size(); ++tensor) {
-      first_dims[tensor].resize(round.arrivals.size());
-      for (std::size_t member = 0; member < round.arrivals.size(); ++member) {
-        if (round.arrivals[member] != Arrival::kInFull) continue;  // unchanged
-        first_dims[tensor][member] = round.in_full[member].tensors[tensor].shape.front();
+      first_dims[tensor].resize(negotiation.arrivals.size());
+      for (std::size_t member = 0; member < negotiation.arrivals.size(); ++member) {
+        if (negotiation.arrivals[member] != Arrival::kInFull) continue;  // unchanged
+        first_dims[tensor][member] = negotiation.in_full[member].tensors[tensor].shape.front();
       }
     }
   } else {
@@ -129,20 +129,20 @@ void NamedRounds::update_agreed() {
 
 // --- messages
 
-StallReport NamedRounds::stall_report(const Members& members, TimePoint now, bool is_told) const {
+StallReport NameState::stall_report(const Members& members, TimePoint now, bool is_reported) const {
   StallReport report;
   std::vector<std::string> missing;
   std::vector<std::string> present;
   for (int member = 0; member < members.size(); ++member) {
-    if (round.has_arrived(member)) {
+    if (negotiation.has_arrived(member)) {
       present.push_back(std::to_string(members.rank(member)));
     } else if (!members.has_joined(member)) {
       report.missing.push_back(member);
       missing.push_back(members.last_text(member, now));
     }
   }
-  const std::string waited = seconds_text(now - round.opened);
-  if (is_told) {
+  const std::string waited = seconds_text(now - negotiation.opened);
+  if (is_reported) {
     report.text = "'" + name + "' still waits, after " + waited + ", for " + join_texts(missing) + ".";
     return report;
   }

@@ -1,4 +1,4 @@
-#include "membership/store_rounds.hpp"
+#include "membership/store_exchanges.hpp"
 
 #include "base/earliest.hpp"
 #include "base/list_ranks.hpp"
@@ -21,13 +21,13 @@ std::shared_ptr<const std::vector<std::byte>> shared(std::vector<std::byte> fram
 
 }  // namespace
 
-std::vector<StoreReply> StoreRounds::exchange(ConnectionId from, const std::string& who, ExchangeRequest request,
-                                              TimePoint now) {
+std::vector<StoreReply> StoreExchanges::exchange(ConnectionId from, const std::string& who, ExchangeRequest request,
+                                                 TimePoint now) {
   for (const auto& [key, error] : failed_) {
     if (key == request.key) return reply(from, error);
   }
-  const auto [round, is_new] = rounds_.try_emplace(request.key, Round{});
-  Round& state = round->second;
+  const auto [exchange, is_new] = exchanges_.try_emplace(request.key, Exchange{});
+  Exchange& state = exchange->second;
   const std::string rank = "rank " + std::to_string(request.rank) + " (" + who + ")";
   const auto deadline = now + request.timeout;
   if (is_new || deadline < state.deadline) {
@@ -37,8 +37,8 @@ std::vector<StoreReply> StoreRounds::exchange(ConnectionId from, const std::stri
   const auto [place, is_first] =
       state.participants.try_emplace(request.rank, Participant{from, who, std::move(request.blob)});
   Status error;
-  if (!request.cannot_come.empty()) {
-    error = Status::ranks_lost(rank + " could not join: " + request.cannot_come);
+  if (!request.why_absent.empty()) {
+    error = Status::ranks_lost(rank + " could not join: " + request.why_absent);
   } else if (request.size != size_) {
     error = Status::mismatch(rank + " was started for a job of " + std::to_string(request.size) +
                              " ranks, but this job has " + std::to_string(size_));
@@ -47,79 +47,80 @@ std::vector<StoreReply> StoreRounds::exchange(ConnectionId from, const std::stri
                              place->second.who + ", one from " + who);
   }
   if (!error.ok()) {
-    auto replies = fail(round, error);
+    auto replies = fail(exchange, error);
     if (!is_first) replies.push_back(reply(from, error).front());
     return replies;
   }
-  return state.participants.size() == size_ ? complete(round) : std::vector<StoreReply>();
+  return state.participants.size() == size_ ? complete(exchange) : std::vector<StoreReply>();
 }
 
-std::vector<StoreReply> StoreRounds::leave(ConnectionId connection) {
-  for (auto round = rounds_.begin(); round != rounds_.end(); ++round) {
-    auto& participants = round->second.participants;
+std::vector<StoreReply> StoreExchanges::on_disconnect(ConnectionId connection) {
+  for (auto exchange = exchanges_.begin(); exchange != exchanges_.end(); ++exchange) {
+    auto& participants = exchange->second.participants;
     for (auto each = participants.begin(); each != participants.end(); ++each) {
       if (each->second.connection != connection) continue;
       const Status error = Status::ranks_lost("rank " + std::to_string(each->first) + " (" + each->second.who +
                                               ") left while the job was starting");
       participants.erase(each);
-      return fail(round, error);
+      return fail(exchange, error);
     }
   }
   return {};
 }
 
-std::vector<StoreReply> StoreRounds::expire(TimePoint now) {
+std::vector<StoreReply> StoreExchanges::expire(TimePoint now) {
   std::vector<StoreReply> replies;
-  for (auto round = rounds_.begin(); round != rounds_.end();) {
-    const auto next = std::next(round);
-    if (round->second.deadline <= now) {
-      auto more = fail(round, Status::timeout(missing(round->second) + " of " + std::to_string(size_) +
-                                              " did not come within " + seconds(round->second.patience)));
+  for (auto exchange = exchanges_.begin(); exchange != exchanges_.end();) {
+    const auto next = std::next(exchange);
+    if (exchange->second.deadline <= now) {
+      auto more = fail(exchange, Status::timeout(missing(exchange->second) + " of " + std::to_string(size_) +
+                                                 " did not come within " + seconds(exchange->second.patience)));
       replies.insert(replies.end(), more.begin(), more.end());
     }
-    round = next;
+    exchange = next;
   }
   return replies;
 }
 
-std::optional<StoreRounds::TimePoint> StoreRounds::next_deadline() const {
+std::optional<StoreExchanges::TimePoint> StoreExchanges::next_deadline() const {
   std::optional<TimePoint> next;
-  for (const auto& [key, round] : rounds_) next = earliest(next, round.deadline);
+  for (const auto& [key, exchange] : exchanges_) next = earliest(next, exchange.deadline);
   return next;
 }
 
-std::vector<StoreReply> StoreRounds::complete(Rounds::iterator round) {
+std::vector<StoreReply> StoreExchanges::complete(Exchanges::iterator exchange) {
   std::vector<Blob> blobs;
   std::vector<StoreReply> replies;
-  for (auto& [rank, participant] : round->second.participants) {
+  for (auto& [rank, participant] : exchange->second.participants) {
     blobs.push_back(std::move(participant.blob));
     replies.push_back({participant.connection, nullptr});
   }
   const auto frame = shared(encode_blobs(blobs));
   for (StoreReply& each : replies) each.frame = frame;
-  rounds_.erase(round);
+  exchanges_.erase(exchange);
   return replies;
 }
 
-std::vector<StoreReply> StoreRounds::fail(Rounds::iterator round, const Status& error) {
+std::vector<StoreReply> StoreExchanges::fail(Exchanges::iterator exchange, const Status& error) {
   const auto frame = shared(encode_error(error));
   std::vector<StoreReply> replies;
-  for (const auto& [rank, participant] : round->second.participants) replies.push_back({participant.connection, frame});
-  failed_.emplace_back(round->first, error);
+  for (const auto& [rank, participant] : exchange->second.participants)
+    replies.push_back({participant.connection, frame});
+  failed_.emplace_back(exchange->first, error);
   if (failed_.size() > kFailuresRemembered) failed_.pop_front();
-  rounds_.erase(round);
+  exchanges_.erase(exchange);
   return replies;
 }
 
-std::string StoreRounds::missing(const Round& round) const {
+std::string StoreExchanges::missing(const Exchange& exchange) const {
   std::vector<std::uint32_t> ranks;
   for (std::uint32_t rank = 0; rank < size_; ++rank) {
-    if (!round.participants.contains(rank)) ranks.push_back(rank);
+    if (!exchange.participants.contains(rank)) ranks.push_back(rank);
   }
   return list_ranks(ranks);
 }
 
-std::vector<StoreReply> StoreRounds::reply(ConnectionId to, const Status& error) {
+std::vector<StoreReply> StoreExchanges::reply(ConnectionId to, const Status& error) {
   return {{to, shared(encode_error(error))}};
 }
 

@@ -1,5 +1,6 @@
-// Round: one use of a name; it opens with the first report. NamedRounds: the coordinator's state of a name: its cache
-// id, the last agreed signature, the open round, and the errors that members still owe.
+// Negotiation: the agreement of all ranks on one use of a name; it opens with the first report. NameState: the
+// coordinator's state of a name: its cache id, the last agreed signature, the open negotiation, and the deferred
+// errors.
 //
 // Plain state with queries; the coordinator decides. "Member": see members.hpp.
 #pragma once
@@ -24,7 +25,7 @@ namespace ciranda {
 
 enum class Arrival : std::uint8_t { kAbsent, kUnchanged, kInFull };  // unchanged: with the signature agreed last time
 
-struct Round {
+struct Negotiation {
   enum class Stage : std::uint8_t {
     kClosed,
     kDirect,     // open; the members that have arrived sent their inputs to all; all others still may
@@ -33,7 +34,7 @@ struct Round {
     kReady,      // complete, and waits for execution
   };
 
-  explicit Round(int n_members) : arrivals(static_cast<std::size_t>(n_members), Arrival::kAbsent) {}
+  explicit Negotiation(int n_members) : arrivals(static_cast<std::size_t>(n_members), Arrival::kAbsent) {}
 
   std::vector<Arrival> arrivals;
   std::vector<Signature> in_full;  // by member, valid where arrivals is kInFull; empty if that is so for no member
@@ -45,10 +46,10 @@ struct Round {
   int n_urgent = 0;       // other reports of this name, not of its group
   Stage stage = Stage::kClosed;
   std::uint64_t direct_round = 0;     // number of the direct round, if it is one
-  std::uint64_t n_failed_before = 0;  // failed rounds of all names when this one opened
+  std::uint64_t n_failed_before = 0;  // failed negotiations of all names when this one opened
   TimePoint opened;
-  TimePoint next_report;  // when a stall is reported next
-  bool is_told = false;   // whether a stall has been reported
+  TimePoint next_report;     // when a stall is reported next
+  bool is_reported = false;  // whether a stall has been reported
 
   bool is_open() const { return stage != Stage::kClosed; }
   bool is_ready() const { return stage == Stage::kReady; }
@@ -67,17 +68,17 @@ struct Round {
   void arrive(int member, Arrival arrival);
   // `most_bytes`: limit for the inputs of all members; larger inputs are dropped.
   void contribute(int member, std::span<const std::byte> input, std::size_t most_bytes);
-  // True if the member may already know that the round has been executed.
-  bool has_come_directly(int member) const { return is_direct() && has_arrived(member); }
+  // True if the member may already know that the direct round has been executed.
+  bool has_arrived_directly(int member) const { return is_direct() && has_arrived(member); }
   bool has_all_inputs() const { return n_inputs == static_cast<int>(arrivals.size()); }
   void close();
 };
 
-struct NamedRounds;
+struct NameState;
 struct StallReport {
-  std::string text;                // the message
-  std::vector<int> missing;        // members that have not reported this name
-  NamedRounds* crossed = nullptr;  // reported by a missing member, but not by some member waiting here
+  std::string text;              // the message
+  std::vector<int> missing;      // members that have not reported this name
+  NameState* crossed = nullptr;  // reported by a missing member, but not by some member waiting here
 };
 
 struct PlannedGroup;
@@ -88,40 +89,40 @@ struct Reported {
   TimePoint when;
   std::optional<Signature> signature = {};  // none: the one agreed last time
   bool is_deferrable = false;
-  std::optional<std::uint64_t> direct_round = {};  // the round by messages to which the report belongs
+  std::optional<std::uint64_t> direct_round = {};  // the direct round by messages to which the report belongs
   bool is_duplicate = false;
   std::vector<std::byte> input = {};
 };
 
-struct NamedRounds {
+struct NameState {
   // A failure, and the number of later calls of each member that it answers.
-  struct Owed {
+  struct DeferredError {
     ErrorKind kind;
     std::string text;
     bool is_duplicate;
     std::uint64_t n_failed_before;
     std::vector<std::uint8_t> n_calls;  // by member
     std::size_t n_calls_of_all;
-    void forgive(int member);
+    void drop(int member);
   };
 
-  NamedRounds(std::string text, bool cacheable, int n_members)
-      : name(std::move(text)), is_cacheable(cacheable), round(n_members) {}
+  NameState(std::string text, bool cacheable, int n_members)
+      : name(std::move(text)), is_cacheable(cacheable), negotiation(n_members) {}
 
   std::string name;
   bool is_cacheable;
   std::uint32_t cache_id = kNoCacheId;
-  bool is_being_forgotten = false;  // ranks were told to forget its cache id, and it was not executed since
-  std::uint32_t kind = kNoKind;     // of `agreed`; see learned_order.hpp
-  PlannedGroup* group = nullptr;    // in the current plan
-  std::int32_t priority = 0;        // of the last report in full
-  Signature agreed;                 // by all ranks, last time; with the first dimensions of one of them
-  FirstDims first_dims;             // by tensor and member, if they may differ
-  std::vector<Owed> owed;           // the oldest first
-  // Reports of members that may have completed the open direct round; handled in this order when it is over here.
+  bool is_being_forgotten = false;             // ranks were told to forget its cache id, and it was not executed since
+  std::uint32_t kind = kNoKind;                // of `agreed`; see learned_order.hpp
+  PlannedGroup* group = nullptr;               // in the current plan
+  std::int32_t priority = 0;                   // of the last report in full
+  Signature agreed;                            // by all ranks, last time; with the first dimensions of one of them
+  FirstDims first_dims;                        // by tensor and member, if they may differ
+  std::vector<DeferredError> deferred_errors;  // the oldest first
+  // Reports of members that may have completed the direct round; handled in this order when it is over here.
   std::vector<Reported> later;
   std::size_t last_failure = ~std::size_t{0};  // index among the failures to log next; invalid if none
-  Round round;
+  Negotiation negotiation;
 
   // The signature that a member reported. REQUIRES: it has arrived.
   const Signature& signature_of(int member) const;
@@ -130,17 +131,17 @@ struct NamedRounds {
   // Compares the member that has just arrived with one that arrived before; all earlier ones agree with each other.
   // Empty if they match.
   std::string disagreement(int member, const Members& members) const;
-  // Whether the root, if any, has joined. REQUIRES: the round is complete.
+  // Whether the root, if any, has joined. REQUIRES: the negotiation is complete.
   bool is_root_absent(const Members& members) const;
-  // Signatures reported in full replace the agreed one. REQUIRES: the round is open.
+  // Signatures reported in full replace the agreed one. REQUIRES: the negotiation is open.
   void update_agreed();
-  // `is_told`: a full report has been shown before.
-  StallReport stall_report(const Members& members, TimePoint now, bool is_told) const;
+  // `is_reported`: a full report has been shown before.
+  StallReport stall_report(const Members& members, TimePoint now, bool is_reported) const;
 
  private:
   Signature shown_signature_of(int member) const;
 };
 
-using RoundsByName = std::unordered_map<std::string, std::unique_ptr<NamedRounds>>;
+using NameStates = std::unordered_map<std::string, std::unique_ptr<NameState>>;
 
 }  // namespace ciranda

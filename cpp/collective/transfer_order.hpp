@@ -1,5 +1,5 @@
-// TwoRounds: the order in which two ranks queue their transfers, if every block takes two rounds and kDepth blocks are
-// in flight: first 0, first 1, second 0, first 2, second 1, first 3, ...
+// TransferOrder: the order in which two ranks queue their transfers, if every block takes two and kDepth blocks are in
+// flight: first 0, first 1, second 0, first 2, second 1, first 3, ...
 #pragma once
 
 #include <algorithm>
@@ -7,12 +7,12 @@
 
 namespace ciranda {
 
-struct TwoRounds {
+struct TransferOrder {
   static constexpr std::size_t kDepth = 2;
 
   std::size_t n_blocks;
 
-  // The positions of a block's transfers in the queue. At the end, second rounds follow each other: no firsts are left.
+  // The positions of a block's transfers in the queue. At the end, seconds follow each other: no firsts are left.
   static constexpr std::size_t first(std::size_t block) { return block < kDepth ? block : 2 * block - 1; }
   constexpr std::size_t second(std::size_t block) const { return std::min(block + kDepth, n_blocks) + block; }
 };
