@@ -18,7 +18,7 @@ bool PlannedGroup::is_whole(std::size_t most_bytes) {
   if (kind == kNoKind) return false;
   n_bytes = 0;
   for (const NameState* name : names) {
-    if (name->round.is_open() || !name->deferred_errors.empty() || name->kind != kind) return false;
+    if (name->negotiation.is_open() || !name->deferred_errors.empty() || name->kind != kind) return false;
     n_bytes += name->agreed.n_bytes();
   }
   if (names.size() > 1 && n_bytes > most_bytes) return false;

@@ -59,7 +59,7 @@ class RoundsInMemory {
   // there were any of either.
   bool poll(TimePoint now) REQUIRES(progress_lock) { return !pending_.empty() && look(false, now); }
   // No thread of this rank polls any longer. Closes all incomplete rounds and reports their calls.
-  void leave() REQUIRES(progress_lock) {
+  void withdraw() REQUIRES(progress_lock) {
     if (!pending_.empty()) look(true, std::chrono::steady_clock::now());
   }
 
