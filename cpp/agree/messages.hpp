@@ -1,4 +1,5 @@
-// The messages of the agreement, as plain values. frames.hpp encodes and decodes them.
+// The messages of the agreement, as plain values: any thread. Reports go to the coordinator, entries of the log to all
+// ranks. frames.hpp encodes and decodes them.
 #pragma once
 
 #include <cstddef>

@@ -2,9 +2,9 @@
 // rank knows it: whether it is in use, what its ranks have agreed on, and how its oldest pending call is executed. It
 // is created at the first use of the name; a call looks it up once (persistent_ops.hpp).
 //
-// Any thread may take and release it; the call that holds it owns its last request. All else is for one thread (the
-// holder of the progress lock), and is changed by the parts of the participant (participant.hpp), each of which owns
-// some of the fields.
+// Any thread may take and release it, and ask for its lane and name; the call that holds it owns its last request. All
+// else is for one thread (the holder of the progress lock), and is changed by the parts of the participant
+// (participant.hpp), each of which owns some of the fields.
 #pragma once
 
 #include <atomic>

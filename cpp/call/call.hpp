@@ -1,7 +1,8 @@
 // Call: what a caller asks of the engine, neither copied nor checked. A call that ranks repeat needs neither;
 // otherwise make_request() stores it as a Request.
 //
-// A view: it refers to the caller's memory, and is valid during the call.
+// A view: it refers to the caller's memory, and is valid during the call. A plain value, made by the binding on the
+// thread of its caller.
 #pragma once
 
 #include <cstddef>

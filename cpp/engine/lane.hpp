@@ -1,5 +1,7 @@
 // Lane: a communicator: some ranks, their ordered log, and its execution. The world has one or more lanes, and so has
 // each process set. Lanes are independent and progress concurrently.
+//
+// One thread (the holder of the progress lock). ProgressLoop calls all lanes in every iteration, Lanes makes them.
 #pragma once
 
 #include <atomic>

@@ -19,7 +19,7 @@ class Reports {
   // All arguments outlive this.
   Reports(HeldGroups& held, PendingCalls& calls, LaneLog& log, ControlPlane& control);
 
-  // Adds a report. Cache ids, signatures and groups wait for send(). Any other message is sent at once, after all
+  // Adds a report. Cache ids and groups wait for send(). Any other message, as a signature, is sent at once, after all
   // reports that were added or held before it.
   void add(Message message, TimePoint now);
   // Reports the duplicates that were called while their name was at a round by messages: see PendingCalls::take_late().
