@@ -14,7 +14,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from rank_main import receive, send
@@ -22,6 +21,8 @@ from rank_main import receive, send
 _MAIN = Path(__file__).with_name("rank_main.py")
 #: What a rank sets for itself. All other variables may have been read as the parent started, or as it imported.
 _SET_LATE = ("CIRANDA_", "HOROVOD_", "PYTEST_")
+_MOST_ENVIRONMENTS = 3
+Environment = frozenset[tuple[str, str]]
 
 
 class ForkedProcess:
@@ -88,35 +89,35 @@ class _Parent:
         self._process.wait()
 
 
-@dataclass
-class _Parents:
-    env: dict[str, str] = field(default_factory=dict)
-    of_rank: dict[int, _Parent] = field(default_factory=dict)
+def _early(env: Mapping[str, str]) -> Environment:
+    return frozenset((name, value) for name, value in env.items() if not name.startswith(_SET_LATE))
 
-    def prepare(self, env: Mapping[str, str], n_ranks: int) -> bool:
-        """Start those that are missing; return whether ranks with `env` can be forked from them."""
-        early = {name: value for name, value in env.items() if not name.startswith(_SET_LATE)}
-        if self.of_rank and early != self.env:
-            return False
-        self.env = early
-        for rank in range(n_ranks):
-            if rank not in self.of_rank:
-                self.of_rank[rank] = _Parent(early)
-        return True
 
-    def close(self) -> None:
-        for parent in self.of_rank.values():
+#: By environment and rank number. Tests and the libraries that they import may change this process's environment.
+_parents: dict[Environment, dict[int, _Parent]] = {}
+
+
+@atexit.register
+def _close() -> None:
+    for of_rank in _parents.values():
+        for parent in of_rank.values():
             parent.close()
-        self.of_rank.clear()
-
-
-_parents = _Parents()
-atexit.register(_parents.close)
+    _parents.clear()
 
 
 def prepare(env: Mapping[str, str], n_ranks: int) -> bool:
-    """Return whether ranks with `env` can be forked; if so, their parents begin to import."""
-    return _parents.prepare(env, n_ranks)
+    """Return whether ranks with `env` can be forked; if so, their parents begin to import.
+
+    They cannot if there are parents for many other environments already: each takes time and memory.
+    """
+    early = _early(env)
+    if early not in _parents and len(_parents) == _MOST_ENVIRONMENTS:
+        return False
+    of_rank = _parents.setdefault(early, {})
+    for rank in range(n_ranks):
+        if rank not in of_rank:
+            of_rank[rank] = _Parent(dict(early))
+    return True
 
 
 def fork(rank: int, env: Mapping[str, str], connection: int, stderr: int) -> ForkedProcess:
@@ -124,4 +125,4 @@ def fork(rank: int, env: Mapping[str, str], connection: int, stderr: int) -> For
 
     REQUIRES: `prepare` has returned True for its environment.
     """
-    return _parents.of_rank[rank].fork(env, [connection, 1, stderr])
+    return _parents[_early(env)][rank].fork(env, [connection, 1, stderr])

@@ -129,7 +129,7 @@ def _finalizers_at_the_end_of_a_wait() -> list[str]:
         operations.clear()
 
     for index, array in enumerate([_finalized(change), *(np.ones(_SMALL, np.float32) for _ in range(3))]):
-        operations.append(engine.submit(ALLREDUCE, array, array, f"at the end {index}", hvd.Sum, -1, 1.0, 1.0, False))
+        operations.append(engine.submit(terms_of(ALLREDUCE), array, array, f"at the end {index}", how=0))
     del array
     _core.wait_all(operations)
     for again in range(100):  # in the memory of what was freed too early
