@@ -105,13 +105,14 @@ def _close() -> None:
     _parents.clear()
 
 
-def prepare(env: Mapping[str, str], n_ranks: int) -> bool:
+def prepare(env: Mapping[str, str], usual: Mapping[str, str], n_ranks: int) -> bool:
     """Return whether ranks with `env` can be forked; if so, their parents begin to import.
 
-    They cannot if there are parents for many other environments already: each takes time and memory.
+    They cannot if `env` differs from the `usual` one of ranks by what may be read early, nor if there are parents for
+    many other environments already: each takes time and memory.
     """
     early = _early(env)
-    if early not in _parents and len(_parents) == _MOST_ENVIRONMENTS:
+    if early != _early(usual) or (early not in _parents and len(_parents) == _MOST_ENVIRONMENTS):
         return False
     of_rank = _parents.setdefault(early, {})
     for rank in range(n_ranks):

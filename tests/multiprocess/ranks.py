@@ -34,6 +34,7 @@ from ciranda import _core
 
 _MAIN = Path(__file__).with_name("rank_main.py")
 _PREFIXES = ("CIRANDA_", "HOROVOD_")
+_USUAL = {"OMP_NUM_THREADS": "1"}
 _LOADING_SECONDS = 300.0  # of a framework, by several ranks at once, on a machine that is busy
 
 
@@ -102,11 +103,12 @@ class Ranks:
             "CIRANDA_SECRET_FILE": str(secret_file),
             "CIRANDA_JOB": job,
             "CIRANDA_HOST": "localhost",
-            "OMP_NUM_THREADS": "1",
+            **_USUAL,
             **(env or {}),
         }
         all_env = [_environment({**common, **self._identity(rank), **env_of(rank)}) for rank in range(n_ranks)]
-        is_forked = with_torch and hosts is None and all(forked.prepare(env, n_ranks) for env in all_env)
+        usual = _environment(_USUAL)
+        is_forked = with_torch and hosts is None and all(forked.prepare(env, usual, n_ranks) for env in all_env)
         for rank, env in enumerate(all_env):
             self._start(rank, env, is_forked)
         if initialize:
