@@ -9,11 +9,11 @@ using State = PersistentOp::State;
 // --- a call
 
 std::optional<DirectRound> DirectRounds::arrive(Direct by, PersistentOp& op, const Request& request, Ticket ticket) {
-  if (!is_open(op, by) || op.known_ != request.signature) return std::nullopt;
+  if (!is_open(op, by) || op.known() != request.signature) return std::nullopt;
   // By messages, the others continue without a rank that joins, so it has missed rounds of the name.
   const bool is_in_memory = by == Direct::kInMemory;
   const bool may_arrive =
-      is_in_memory ? fits(request, *op.room_) : op.n_joins_ == calls_.n_joins() && !request.is_deferrable;
+      is_in_memory ? fits(request, *op.rounds.room_) : op.rounds.n_joins_ == calls_.n_joins() && !request.is_deferrable;
   if (!may_arrive) return std::nullopt;
   op.become(is_in_memory ? State::kInMemory : State::kByMessages);
   calls_.add(op, {ticket});
@@ -21,23 +21,23 @@ std::optional<DirectRound> DirectRounds::arrive(Direct by, PersistentOp& op, con
 }
 
 std::optional<DirectRound> DirectRounds::round_for(PersistentOp& op, const Call& call) {
-  if (!is_open(op, Direct::kInMemory) || !is_of(*op.known_, call)) return std::nullopt;
+  if (!is_open(op, Direct::kInMemory) || !is_of(*op.known(), call)) return std::nullopt;
   return next(op);
 }
 
 Ticket DirectRounds::done(PersistentOp& op) {
-  ++op.next_round_;
+  ++op.rounds.next_;
   return calls_.take(op);
 }
 
 ReadyMessage DirectRounds::missed(PersistentOp& op) {
   op.become(State::kReported);
   close(op);
-  return ReadyMessage{{{op.cache_id_, false}}};
+  return ReadyMessage{{{op.cache_id(), false}}};
 }
 
 std::optional<DirectRound> DirectRounds::avoid(PersistentOp& op) {
-  if (op.direct_ != Direct::kInMemory) return std::nullopt;
+  if (op.rounds.direct_ != Direct::kInMemory) return std::nullopt;
   close(op);
   return next(op);
 }
@@ -54,24 +54,24 @@ bool DirectRounds::keep_duplicate(PersistentOp& op, Ticket ticket) {
 void DirectRounds::open(PersistentOp& op, Direct direct) {
   if (direct == Direct::kNot) return close(op);
   if (direct == Direct::kByMessages) return begin(op, direct);
-  const auto room = room_for(*op.known_, op.first_dims_.get(), rooms_.has_buffers());
+  const auto room = room_for(*op.known(), op.first_dims().get(), rooms_.has_buffers());
   if (room) open(op, *room);
 }
 
 bool DirectRounds::open(PersistentOp& op, const Room& room) {
-  if (!op.room_ || op.room_->n_bytes < room.n_bytes) op.room_ = rooms_.take(room);
-  if (!op.room_) return false;
-  op.room_->is_in_buffer = room.is_in_buffer;  // all members have finished the previous round
-  op.room_->n_exact_bytes = room.n_exact_bytes;
+  if (!op.rounds.room_ || op.rounds.room_->n_bytes < room.n_bytes) op.rounds.room_ = rooms_.take(room);
+  if (!op.rounds.room_) return false;
+  op.rounds.room_->is_in_buffer = room.is_in_buffer;  // all members have finished the previous round
+  op.rounds.room_->n_exact_bytes = room.n_exact_bytes;
   begin(op, Direct::kInMemory);
   return true;
 }
 
 // The previous round may have been closed. All members count it, whether or not each of them arrived at it.
 void DirectRounds::begin(PersistentOp& op, Direct direct) {
-  ++op.next_round_;
-  op.direct_ = direct;
-  op.n_joins_ = calls_.n_joins();
+  ++op.rounds.next_;
+  op.rounds.direct_ = direct;
+  op.rounds.n_joins_ = calls_.n_joins();
 }
 
 void DirectRounds::close(PersistentOp& op, std::vector<DirectRound>& to_close) {
@@ -82,15 +82,15 @@ void DirectRounds::close(PersistentOp& op, std::vector<DirectRound>& to_close) {
 // The count that all ranks share continues, so a late message for an old round does not match a new one.
 void DirectRounds::hand_over(PersistentOp& from, PersistentOp& to) {
   close(from);
-  to.next_round_ = std::exchange(from.next_round_, 0);
-  to.room_ = std::exchange(from.room_, std::nullopt);
+  to.rounds.next_ = std::exchange(from.rounds.next_, 0);
+  to.rounds.room_ = std::exchange(from.rounds.room_, std::nullopt);
 }
 
 std::optional<NoInputMessage> DirectRounds::cancel(PersistentOp& op, std::uint64_t round) {
-  const bool has_arrived = round < op.next_round_ || (round == op.next_round_ && op.state() == State::kByMessages);
+  const bool has_arrived = round < op.rounds.next_ || (round == op.rounds.next_ && op.state() == State::kByMessages);
   if (has_arrived) return std::nullopt;
   close(op);  // even if this rank still lacks inputs to the previous round
-  return NoInputMessage{op.cache_id_, round};
+  return NoInputMessage{op.cache_id(), round};
 }
 
 }  // namespace ciranda

@@ -50,7 +50,7 @@ class DirectRounds {
   // replaces arrive() and done(); if others are late, arrive() makes the call pending.
   static std::optional<DirectRound> round_for(PersistentOp& op, const Call& call);
   // REQUIRES: the name was not used since round_for().
-  static void done_at_once(PersistentOp& op) { ++op.next_round_; }
+  static void done_at_once(PersistentOp& op) { ++op.rounds.next_; }
   // Called before Participant::submit() if arrive() was not tried. Returns the round in memory at which others might
   // arrive; the caller must close it first.
   static std::optional<DirectRound> avoid(PersistentOp& op);
@@ -61,15 +61,15 @@ class DirectRounds {
   // --- a name
 
   // Whether the next call of the name may use a direct round.
-  static bool is_open(const PersistentOp& op, Direct by) { return op.direct_ == by && op.is_idle(); }
+  static bool is_open(const PersistentOp& op, Direct by) { return op.rounds.direct_ == by && op.is_idle(); }
   static DirectRound next(PersistentOp& op, Ticket ticket = kNoTicket) {
-    return {&op, op.room_.value_or(ReservedRoom{}), op.next_round_, op.first_dims_.get(), 0, ticket};
+    return {&op, op.rounds.room_.value_or(ReservedRoom{}), op.rounds.next_, op.first_dims().get(), 0, ticket};
   }
   // All members open a name at the same position of the log, with the same signature. If no room in memory is left,
   // nothing changes, and the second overload returns false.
   void open(PersistentOp& op, Direct direct);
   bool open(PersistentOp& op, const Room& room);
-  static void close(PersistentOp& op) { op.direct_ = Direct::kNot; }
+  static void close(PersistentOp& op) { op.rounds.direct_ = Direct::kNot; }
   // Also adds to `to_close` the round in memory at which others might arrive.
   static void close(PersistentOp& op, std::vector<DirectRound>& to_close);
   // The cache id now belongs to another name.

@@ -4,18 +4,18 @@
 #include <utility>
 
 #include "agree/direct_rounds.hpp"
+#include "agree/pending_calls.hpp"
 
 namespace ciranda {
 
 bool KnownNames::is_unchanged(PersistentOp& op, const Request& request) {
-  const bool is_same_priority = std::exchange(op.priority_, request.priority) == request.priority;
-  return is_same_priority && op.cache_id_ != kNoCacheId && op.known_ == request.signature;
+  const bool is_same_priority = std::exchange(op.knowledge.priority_, request.priority) == request.priority;
+  return is_same_priority && op.knowledge.cache_id_ != kNoCacheId && op.knowledge.signature_ == request.signature;
 }
 
 void KnownNames::learn(const ExecuteItem& item, PersistentOp& op) {
-  auto& reported = op.pending_.front().in_full;
-  if (reported) op.known_ = std::move(*reported);
-  op.first_dims_ = item.first_dims.empty() ? nullptr : std::make_shared<const FirstDims>(item.first_dims);
+  if (const auto reported = PendingCalls::take_signature(op)) op.knowledge.signature_ = std::move(*reported);
+  op.knowledge.first_dims_ = item.first_dims.empty() ? nullptr : std::make_shared<const FirstDims>(item.first_dims);
   if (item.cache_id != kNoCacheId) assign(item.cache_id, op);
 }
 
@@ -29,11 +29,11 @@ void KnownNames::learn_without_call(const ExecuteItem& item) {
 
 // All ranks have forgotten the name that had the cache id before; this rank may have called it again since, in full.
 void KnownNames::assign(std::uint32_t cache_id, PersistentOp& op) {
-  op.cache_id_ = cache_id;
+  op.knowledge.cache_id_ = cache_id;
   if (cache_id >= by_cache_id_.size()) by_cache_id_.resize(std::size_t{cache_id} + 1, nullptr);
   PersistentOp* before = std::exchange(by_cache_id_[cache_id], &op);
   if (before == nullptr || before == &op) return;
-  before->cache_id_ = kNoCacheId;
+  before->knowledge.cache_id_ = kNoCacheId;
   forget(*before);
   DirectRounds::hand_over(*before, op);
   PersistentOps::remove_if_unused(*before);

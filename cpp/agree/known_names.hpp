@@ -39,7 +39,7 @@ class KnownNames {
   // The same for a call that this rank has not made because it has joined. Its next report of the name is in full.
   void learn_without_call(const ExecuteItem& item) REQUIRES(progress_lock);
   // The next call is reported in full.
-  static void forget(PersistentOp& op) { op.known_.reset(); }
+  static void forget(PersistentOp& op) { op.knowledge.signature_.reset(); }
 
  private:
   void assign(std::uint32_t cache_id, PersistentOp& op) REQUIRES(progress_lock);

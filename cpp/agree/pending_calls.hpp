@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -28,7 +29,12 @@ class PendingCalls {
   // The reports that are due after a call has been answered.
   std::vector<DuplicateMessage> take_late() { return std::exchange(late_, {}); }
 
-  // The oldest call is answered. REQUIRES: the operation is not idle.
+  // The signature that the oldest call has reported in full; null if it was the known one, or was taken already.
+  // REQUIRES: the operation is not idle.
+  static std::unique_ptr<Signature> take_signature(PersistentOp& op) {
+    return std::move(op.calls.pending_.front().in_full);
+  }
+  // The oldest call is answered. REQUIRES: as above.
   Ticket take(PersistentOp& op);
 
   // The message for the coordinator, once no call is held. REQUIRES: has_joined() is false.
@@ -42,7 +48,7 @@ class PendingCalls {
   std::uint64_t n_joins() const { return n_joins_; }
 
   bool any() const { return n_ > 0 || has_joined(); }
-  static std::size_t count(const PersistentOp& op) { return op.pending_.size(); }
+  static std::size_t count(const PersistentOp& op) { return op.calls.pending_.size(); }
   // Calls without a name that the log handles under their number.
   bool has_numbered() const { return n_numbered_ > 0; }
 

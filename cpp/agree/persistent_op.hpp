@@ -4,7 +4,7 @@
 //
 // Any thread may take and release it, and ask for its lane and name; the call that holds it owns its last request. All
 // else is for one thread (the holder of the progress lock), and is changed by the parts of the participant
-// (participant.hpp), each of which owns some of the fields.
+// (participant.hpp), each of which owns a part of it.
 #pragma once
 
 #include <atomic>
@@ -39,6 +39,41 @@ struct PendingCall {
 
 class PersistentOps;
 
+// The parts of a persistent operation. Each is private to one part of the participant, which alone changes it.
+
+class CallsOfName {
+ public:
+  bool empty() const { return pending_.empty(); }
+
+ private:
+  friend class PendingCalls;
+  std::vector<PendingCall> pending_;  // oldest first
+  // Duplicates of a call that is in a round by messages; they are reported once the round is over.
+  std::size_t n_late_ = 0;
+};
+
+class KnowledgeOfName {
+ public:
+  std::uint32_t cache_id() const { return cache_id_; }
+  const std::optional<Signature>& signature() const { return signature_; }
+  const std::shared_ptr<const FirstDims>& first_dims() const { return first_dims_; }
+
+ private:
+  friend class KnownNames;
+  std::uint32_t cache_id_ = kNoCacheId;
+  std::optional<Signature> signature_;           // agreed on for the cache id; none after a round that this rank missed
+  std::shared_ptr<const FirstDims> first_dims_;  // [tensor][rank]; null if they cannot differ
+  std::int32_t priority_ = 0;                    // this rank's last one
+};
+
+class RoundsOfName {
+  friend class DirectRounds;
+  Direct direct_ = Direct::kNot;  // as opened by the log; kNot once a call does not use a direct round
+  std::uint64_t n_joins_ = 0;     // this rank's number of joins when the log opened the name
+  std::uint64_t next_ = 0;        // counted for the cache id; the same on all ranks
+  std::optional<ReservedRoom> room_;
+};
+
 class PersistentOp : public std::enable_shared_from_this<PersistentOp> {
  public:
   // `ops` contains this operation. All calls without a name that use direct rounds (unnamed.hpp) share one operation,
@@ -54,9 +89,13 @@ class PersistentOp : public std::enable_shared_from_this<PersistentOp> {
 
   // --- what its ranks have agreed on
 
-  std::uint32_t cache_id() const { return cache_id_; }
-  const std::optional<Signature>& known() const { return known_; }
-  const std::shared_ptr<const FirstDims>& first_dims() const { return first_dims_; }
+  std::uint32_t cache_id() const { return knowledge.cache_id(); }
+  const std::optional<Signature>& known() const { return knowledge.signature(); }
+  const std::shared_ptr<const FirstDims>& first_dims() const { return knowledge.first_dims(); }
+
+  CallsOfName calls;
+  KnowledgeOfName knowledge;
+  RoundsOfName rounds;
 
   // --- whether it is in use
 
@@ -96,12 +135,9 @@ class PersistentOp : public std::enable_shared_from_this<PersistentOp> {
 
  private:
   friend PersistentOps;
-  friend class PendingCalls;
-  friend class KnownNames;
-  friend class DirectRounds;
 
   // True if the operation can be removed, because the log would state again everything that it contains.
-  bool is_blank() const { return cache_id_ == kNoCacheId && pending_.empty() && !is_unnamed(); }
+  bool is_blank() const { return cache_id() == kNoCacheId && calls.empty() && !is_unnamed(); }
 
   PersistentOps* const ops_;  // invalid once only handles refer to this operation
   const LaneId lane_;
@@ -110,23 +146,6 @@ class PersistentOp : public std::enable_shared_from_this<PersistentOp> {
   std::unique_ptr<Request> last_request_;  // owned by the call that holds the operation
 
   State state_ = State::kIdle;
-
-  // Fields of PendingCalls:
-  std::vector<PendingCall> pending_;  // oldest first
-  // Duplicates of a call that is in a round by messages; they are reported once the round is over.
-  std::size_t n_late_ = 0;
-
-  // Fields of KnownNames:
-  std::uint32_t cache_id_ = kNoCacheId;
-  std::optional<Signature> known_;               // agreed on for the cache id; none after a round that this rank missed
-  std::shared_ptr<const FirstDims> first_dims_;  // [tensor][rank]; null if they cannot differ
-  std::int32_t priority_ = 0;                    // this rank's last one
-
-  // Fields of DirectRounds:
-  Direct direct_ = Direct::kNot;  // as opened by the log; kNot once a call does not use a direct round
-  std::uint64_t n_joins_ = 0;     // this rank's number of joins when the log opened the name
-  std::uint64_t next_round_ = 0;  // counted for the cache id; the same on all ranks
-  std::optional<ReservedRoom> room_;
 };
 
 // A caller's pointer to the operation of a name that it calls again, so that later calls need not look the name up. It

@@ -98,8 +98,9 @@ void PersistentOps::remove_lane(LaneId lane) {
   std::erase_if(ops_, [lane](const auto& each) {
     PersistentOp& op = *each.second;
     if (op.lane() != lane) return false;
-    op.pending_.clear();
-    op.cache_id_ = kNoCacheId;
+    op.calls = {};
+    op.knowledge = {};
+    op.rounds = {};
     return op.take();
   });
 }
