@@ -182,11 +182,14 @@ class EagerGradients:
                 raise failure
             self._compare()
             self._start_late()
-            for travelling in self._buckets:
-                if travelling.handle is not None:
+            pending = [travelling for travelling in self._buckets if travelling.handle is not None]
+            try:
+                for travelling in pending:
                     travelling.check_unchanged()
-                    travelling.handle.wait()
-                    _bring_back(travelling)
+            finally:
+                self._finish_calls()
+            for travelling in pending:
+                _bring_back(travelling)
         finally:
             for travelling in self._buckets:
                 travelling.handle, travelling.sent = None, []
