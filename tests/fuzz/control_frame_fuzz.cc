@@ -86,7 +86,7 @@ class World {
   void relay(const Message& message) {
     if (const auto* log = std::get_if<ciranda::LogMessage>(&message)) relay_.pass_down(*log);
     const int from = std::holds_alternative<ciranda::RelayedMessage>(message) ? 2 : 1;
-    if (!relay_.hear(from, message).ok()) return;
+    if (!relay_.on_message(from, message).ok()) return;
     relay_.let_go();
     relay_.take();
   }
