@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstdint>
 #include <numeric>
-#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -116,12 +115,11 @@ Ints output_of(const Operation& operation) {
   return {values, values + buffer.n_bytes / sizeof(std::int32_t)};
 }
 
-// As a blocking call does. Null: it was done without an operation.
+// A blocking call. Null: it was done without an operation.
 Engine::OperationPtr perform_rows(Engine& engine, const Call& call) {
-  std::optional<Engine::OperationPtr> operation = repeat(engine, call);
-  if (!operation) operation = submit_request(engine, make_request(call));
-  if (*operation != nullptr) static_cast<void>(engine.wait(*operation));
-  return *operation;
+  Engine::OperationPtr operation = engine.run(call);
+  if (operation != nullptr) static_cast<void>(engine.wait(operation));
+  return operation;
 }
 
 Status status_of(const Engine::OperationPtr& operation) {
