@@ -125,7 +125,6 @@ TEST(Translate, ToACallThatCanBeRepeated) {
       [](auto& r, auto&) { r.flags = 1U << 31U; },
       [](auto& r, auto&) { r.name = ""; },
       [](auto& r, auto&) { r.tensors = nullptr; },
-      [](auto& r, auto&) { r.tensors_count = 2; },
       [](auto& r, auto&) { r.weight = &kWeight; },
       [](auto& r, auto&) { r.arguments = &kNumber, r.arguments_count = 1; },
       [](auto&, auto& t) { t.output = nullptr; },
