@@ -42,8 +42,6 @@ struct Call : Terms {
   // Used only if the call becomes a request.
   std::int32_t priority = 0;
   Hints hints = {};
-
-  bool is_unnamed() const { return name.empty() && !is_cacheable; }
 };
 
 // Whether the call has this signature. REQUIRES: the call may be repeated.

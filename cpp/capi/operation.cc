@@ -111,7 +111,6 @@ ciranda_status run(ciranda_context& context, const ciranda_request& from, cirand
   }
   TranslatedCall translated;
   if (Status status = translate(from, translated); !status.ok()) return static_cast<ciranda_status>(status.kind());
-  translated.call.hints.is_awaited = true;
   std::shared_ptr<Engine> engine;
   Engine::OperationPtr done;
   if (from.callback == nullptr) {
@@ -120,6 +119,7 @@ ciranda_status run(ciranda_context& context, const ciranda_request& from, cirand
     engine = context.engine;
   } else {
     engine = context.engine;  // as in submit()
+    translated.call.hints.is_awaited = true;
     done = engine->submit(translated.call, callback_of(from), handle_of(from));
   }
   const Status status = engine->wait(done);

@@ -14,9 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ciranda import _core
+from ciranda._ops import ALLGATHER, terms_of
 from ciranda.process_sets import ProcessSet, added_sets
-
-_GATHERED = _core.Terms(_core.COLLECTIVES["allgather"], _core.REDUCE_OPS["sum"], -1, 1.0, 1.0, False)
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ def compare(engine: _core.Engine, n_inits: int) -> int | None:
     """
     import numpy as np  # not before it is needed: importing takes a while
 
-    (counts,) = engine.run(_GATHERED, np.array([n_inits], np.int64), None, "ciranda.init")
+    (counts,) = engine.run(terms_of(ALLGATHER), np.array([n_inits], np.int64), None, "ciranda.init")
     told = {int(count) for count in counts} - {0}
     if len(told) <= 1:
         return 0
