@@ -1,9 +1,8 @@
 // Place: the device that holds a tensor's memory, and the device's queue that orders the uses of the tensor. A plain
 // value; by default host memory, which needs no queue.
 //
-// A call with tensors on a device is ordered in their queues when it is made: it reads the input after all work queued
-// before. Work that is queued after the call has completed sees its result. The host does not wait for the device, as
-// with NCCL: the call is complete once the copy of the result is in the queue.
+// A call with tensors on a device reads its inputs after all work that their queues had been given before. When it is
+// done, its results may still be under way: Operation::order() makes a queue wait for them. The host waits for neither.
 #pragma once
 
 #include <cstdint>

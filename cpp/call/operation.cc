@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <ctime>
 #include <utility>
@@ -46,6 +47,17 @@ bool Operation::sleep_until_done(std::optional<std::chrono::nanoseconds> at_most
     futex_wait(state_, seen, nullptr);
   }
   return is_done();
+}
+
+Status Operation::order(const Place& place) const {
+  for (const DeviceEventPtr& event : events_) {
+    if (Status status = event->order(place); !status.ok()) return status;
+  }
+  return Status::ok_status();
+}
+
+bool Operation::has_ended() const {
+  return std::ranges::all_of(events_, [](const DeviceEventPtr& event) { return event->has_passed(); });
 }
 
 void Operation::when_done(Callback callback) {

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/device_event.hpp"
 #include "base/status.hpp"
 #include "call/output_memory.hpp"
 
@@ -38,6 +39,12 @@ class Operation : public std::enable_shared_from_this<Operation> {
   // The integer result of some collectives: the last rank to join, or the id of a process set.
   std::int64_t value() const { return value_; }
 
+  // For tensors on a device, whose results may still be under way when the operation is done. Work that place.queue is
+  // given after order() sees the results; the host may read them only when has_ended(). Neither waits. For tensors in
+  // host memory order() does nothing. REQUIRES, for both: is_done().
+  Status order(const Place& place) const;
+  bool has_ended() const;
+
   // Sleeps until the operation is done, a signal interrupts the thread, or at_most has passed. Returns is_done().
   bool sleep_until_done(std::optional<std::chrono::nanoseconds> at_most) const;
 
@@ -48,6 +55,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   void set_rare(bool is_rare) { is_rare_ = is_rare; }
   void set_outputs(std::vector<OutputBuffer> outputs) { outputs_ = std::move(outputs); }
   void set_value(std::int64_t value) { value_ = value; }
+  void set_events(std::vector<DeviceEventPtr> events) { events_ = std::move(events); }
   void complete(Status status);
   void refuse(Status status) {
     is_refused_ = true;
@@ -65,6 +73,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   mutable std::atomic<std::uint32_t> state_{0};
   Status status_;
   std::vector<OutputBuffer> outputs_;
+  std::vector<DeviceEventPtr> events_;  // behind the results
   std::int64_t value_ = 0;
   bool is_refused_ = false;
   bool is_rare_ = false;

@@ -23,7 +23,7 @@ struct OutputBuffer {
   std::shared_ptr<std::byte> data;
   std::size_t n_bytes = 0;
   std::vector<std::int64_t> shape;
-  Place place = {};  // on a device, the data is valid once the queue has reached it
+  Place place = {};  // on a device: see Operation::order()
 };
 
 // Fresh memory of n_bytes (at least one cache line), aligned to 64 bytes; null data if memory is exhausted.

@@ -59,7 +59,7 @@ struct Engine::Parts {
         progress(world, std::move(may_others_call)) {}
   ~Parts() {
     leave();  // even if another thread is in leave() already
-    wake->end();
+    world.wake->end();
   }
 
   OperationPtr submit(Submission&& submission, Operation::Callback callback, OpHandle* handle);
@@ -69,7 +69,6 @@ struct Engine::Parts {
   const std::unique_ptr<Mesh> mesh;
   const std::shared_ptr<Recorder> recorder = std::make_shared<Recorder>();
   WorldParts world;
-  const std::shared_ptr<Wake> wake = std::make_shared<Wake>(*mesh);
   std::mutex timeline_mutex;
   std::unique_ptr<Timeline> timeline;        // rank 0's
   std::optional<std::string> timeline_path;  // on all ranks, so that all refuse another
@@ -168,7 +167,8 @@ bool Engine::Parts::prepare(Submission& submission, OpHandle* handle) {
   if (request.memory.empty() || request.memory.front().place.is_host()) {
     submission.scratch = move_repeated(request);
   } else {
-    Result<std::unique_ptr<Staged>> staged = Staged::make(request, world.backends, world.sets, mesh->rank(), wake);
+    Result<std::unique_ptr<Staged>> staged =
+        Staged::make(request, world.backends, world.sets, mesh->rank(), world.wake);
     if (!staged.ok()) return refuse(staged.status());
     submission.staged = std::move(staged).value();
   }

@@ -269,17 +269,15 @@ Result<bool> Lane::execute(TimePoint now) {
   }
   answers_.note_busy();
   Result<bool> stepped = data_.step();
-  if (!stepped.ok() || stepped.value() || data_.awaits_device()) {
+  if (!stepped.ok() || stepped.value()) {
     stall_detector_.moved();
     return stepped;
   }
-  const auto awaited = [this]() REQUIRES(progress_lock) {
-    std::vector<int> ranks = data_.awaited();
-    for (int& rank : ranks) rank = mesh_.peer(rank).rank;
-    return ranks;
-  };
-  const Status status = stall_detector_.stuck(
-      now, [this]() REQUIRES(progress_lock) { return data_.describe_current(); }, awaited);
+  const Status status = stall_detector_.stuck(now, [this]() REQUIRES(progress_lock) {
+    StallDetector::Stuck stuck{data_.describe_current(), data_.awaited(), data_.awaited_device()};
+    for (int& rank : stuck.awaited) rank = mesh_.peer(rank).rank;
+    return stuck;
+  });
   if (!status.ok()) return status;
   return false;
 }

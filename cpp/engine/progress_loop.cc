@@ -42,6 +42,7 @@ Result<bool> ProgressLoop::agree(TimePoint now) {
   Result<bool> received = world_.control.receive(lanes_, now);
   if (!received.ok()) return received;
   bool moved = received.value();
+  if (Status status = world_.wake->failure(); !status.ok()) return status;
   if (Status status = lanes_.deliver_kept(now); !status.ok()) return status;
   if (Status status = world_.control.check_closed_peers(); !status.ok()) return status;
   // By index, since an entry of one lane may create further lanes.

@@ -7,8 +7,7 @@ namespace ciranda {
 StallDetector::StallDetector(const StallLimits& limits, ControlPlane& control, const Logger& logger)
     : limits_(limits), control_(control), logger_(logger) {}
 
-Status StallDetector::stuck(TimePoint now, const std::function<std::string()>& what,
-                            const std::function<std::vector<int>()>& awaited) {
+Status StallDetector::stuck(TimePoint now, const std::function<Stuck()>& describe) {
   if (limits_.interval().count() == 0) return Status::ok_status();
   if (!stuck_since_) {
     stuck_since_ = now;
@@ -16,24 +15,31 @@ Status StallDetector::stuck(TimePoint now, const std::function<std::string()>& w
   }
   if (now < next_) return Status::ok_status();
   next_ = now + limits_.interval() / 2;
-  if (asked_) return report(now, what(), awaited());
+  if (asked_) return report(now, describe());
   asked_ = now;
-  for (const int rank : awaited()) control_.ask(rank);
+  for (const int rank : describe().awaited) control_.ask(rank);
   return Status::ok_status();
 }
 
-Status StallDetector::report(TimePoint now, const std::string& what, const std::vector<int>& awaited) {
+Status StallDetector::report(TimePoint now, const Stuck& stuck) {
   const TimePoint asked = *asked_;
   asked_.reset();
-  const bool do_all_answer =
-      std::all_of(awaited.begin(), awaited.end(), [&](int rank) { return control_.last_message_from(rank) > asked; });
+  const bool awaits_device = !stuck.device.empty();
+  const bool do_all_answer = std::all_of(stuck.awaited.begin(), stuck.awaited.end(),
+                                         [&](int rank) { return control_.last_message_from(rank) > asked; });
   const auto waited = now - *stuck_since_;
-  std::string text = what + " began on all ranks but has not moved for " +
+  std::string text = stuck.what + " began on all ranks but has not moved for " +
                      std::to_string(std::chrono::duration_cast<std::chrono::seconds>(waited).count()) +
                      " s. Waiting for";
-  for (const int rank : awaited) text += " " + control_.peer_text(rank);
-  text += do_all_answer ? ", which may wait for another that is stopped or cut off." : ": stopped, or its link is cut.";
-  const auto most = do_all_answer ? 2 * limits_.shutdown : limits_.shutdown;
+  if (awaits_device) {
+    text +=
+        " the tensors of this rank " + stuck.device + ": the work that was queued there before the call has not ended.";
+  } else {
+    for (const int rank : stuck.awaited) text += " " + control_.peer_text(rank);
+    text += do_all_answer ? ", which may wait for its device, or for another that is stopped or cut off."
+                          : ": stopped, or its link is cut.";
+  }
+  const auto most = do_all_answer && !awaits_device ? 2 * limits_.shutdown : limits_.shutdown;
   if (limits_.shutdown.count() > 0 && waited >= most) return Status::timeout(text);
   if (limits_.warning.count() > 0) logger_.warning(text);
   return Status::ok_status();

@@ -1,6 +1,7 @@
-// StallDetector: detects that an entry in execution no longer moves, because a peer has stopped or a link is cut. The
-// peers that this rank waits for may themselves wait for the stopped one. So this rank probes them; a peer that answers
-// is not the cause. A rank that waits for the stopped peer directly reports it to all.
+// StallDetector: detects that an entry in execution no longer moves, because a peer has stopped, a link is cut, or a
+// device of this rank has not come to the call. The peers that this rank waits for may themselves wait for the stopped
+// one, or for their device. So this rank probes them; a peer that answers is not the cause. A rank that waits for the
+// stopped peer or for its device directly reports it to all.
 //
 // One thread (the holder of the progress lock).
 #pragma once
@@ -27,14 +28,18 @@ class StallDetector {
     stuck_since_.reset();
     asked_.reset();
   }
-  // Nothing has moved. `what` describes the entry in execution; `awaited` returns the ranks (of the world) that it
-  // waits for. Returns Timeout if nothing has moved for the stall limit, or for twice as long if all of them answer.
-  Status stuck(TimePoint now, const std::function<std::string()>& what,
-               const std::function<std::vector<int>()>& awaited);
+  struct Stuck {
+    std::string what;          // the entry in execution
+    std::vector<int> awaited;  // the ranks (of the world) that it waits for
+    std::string device;        // where this rank's tensors lie if it waits for these; else empty
+  };
+  // Nothing has moved. Returns Timeout if nothing has moved for the stall limit, or for twice as long if all awaited
+  // ranks answer.
+  Status stuck(TimePoint now, const std::function<Stuck()>& describe);
   std::optional<TimePoint> due() const;
 
  private:
-  Status report(TimePoint now, const std::string& what, const std::vector<int>& awaited);
+  Status report(TimePoint now, const Stuck& stuck);
 
   StallLimits limits_;
   ControlPlane& control_;

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "agree/auto_names.hpp"
@@ -15,6 +16,7 @@
 #include "base/thread_annotations.hpp"
 #include "call/output_memory.hpp"
 #include "engine/control_plane.hpp"
+#include "execute/wake.hpp"
 #include "observe/recorder.hpp"
 #include "transport/lane_mux.hpp"
 #include "transport/mesh.hpp"
@@ -32,8 +34,9 @@ struct WorldParts {
   Names names{};
   ProcessSets sets{mesh.size()};
   const OutputMemory output_memory{};
-  std::atomic<std::uint64_t> n_direct{0};  // calls executed by direct rounds
-  std::atomic<bool> has_failed{false};     // see Engine::has_failed
+  const std::shared_ptr<Wake> wake = std::make_shared<Wake>(mesh);  // for the threads of devices
+  std::atomic<std::uint64_t> n_direct{0};                           // calls executed by direct rounds
+  std::atomic<bool> has_failed{false};                              // see Engine::has_failed
 
   LaneMux mux GUARDED_BY(progress_lock){mesh};
   ControlPlane control GUARDED_BY(progress_lock){mesh};

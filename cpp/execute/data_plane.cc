@@ -54,6 +54,7 @@ void DataPlane::take(Work work) {
 
 Result<bool> DataPlane::step() {
   if (queue_.empty()) return false;
+  if (is_ending_) return end();
   if (!has_begun_) {
     const Result<bool> ready = has_inputs();
     if (!ready.ok() || !ready.value()) return ready;
@@ -127,8 +128,7 @@ Result<bool> DataPlane::start_next() {
     if (!next.ok()) return next.status();
     take(std::move(next).value());
   }
-  if (!running_) finish();
-  return true;
+  return running_ ? true : end();
 }
 
 // After the plans of an entry: remembers its results, and may begin to compare all remembered ones. Returns false if
@@ -153,17 +153,40 @@ bool DataPlane::share_news() {
   return true;
 }
 
+// The entry is executed.
+Result<bool> DataPlane::end() {
+  is_ending_ = true;
+  Result<bool> has_put = has_put_results();
+  if (has_put.ok() && has_put.value()) finish();
+  return has_put;
+}
+
+// Whether the results are in the queues of this rank's devices. Returns an error if a device has failed.
+Result<bool> DataPlane::has_put_results() {
+  for (const Participant::Ready& ready : queue_.front().requests) {
+    Submission& entry = in_flight_.at(ready.ticket);
+    if (entry.staged == nullptr || !entry.outcome.ok() || entry.staged->has_put_results()) continue;
+    entry.outcome = entry.staged->put_results(*entry.operation);
+  }
+  for (const Participant::Ready& ready : queue_.front().requests) {
+    const Submission& entry = in_flight_.at(ready.ticket);
+    if (entry.staged == nullptr || !entry.outcome.ok()) continue;
+    if (!entry.staged->are_results_queued()) return false;
+    if (Status status = entry.staged->results_status(); !status.ok()) return status;
+  }
+  return true;
+}
+
 void DataPlane::finish() {
   const Participant::Execute done = std::move(queue_.front());
   work_ = {};
   queue_.pop_front();
-  has_begun_ = has_checked_ = false;
+  has_begun_ = has_checked_ = is_ending_ = false;
   ++n_executed_;
   for (const Participant::Ready& ready : done.requests) {
     const Submission& entry = in_flight_.at(ready.ticket);
-    const bool has_result = entry.staged && entry.outcome.ok();
-    const Status outcome = has_result ? entry.staged->end(*entry.operation) : entry.outcome;
-    in_flight_.complete(ready.ticket, outcome);
+    if (entry.staged != nullptr && entry.outcome.ok()) entry.operation->set_events(entry.staged->take_events());
+    in_flight_.complete(ready.ticket, Status(entry.outcome));
   }
 }
 
@@ -184,11 +207,21 @@ void DataPlane::give_up_from(std::uint64_t log_index, const Status& status) {
     if (queue_.size() == 1) {
       running_.reset();
       work_ = {};
-      has_begun_ = has_checked_ = false;
+      has_begun_ = has_checked_ = is_ending_ = false;
     }
     queue_.pop_back();
     for (const Participant::Ready& ready : entry.requests) in_flight_.complete(ready.ticket, status);
   }
+}
+
+std::string DataPlane::awaited_device() const {
+  if (queue_.empty() || (has_begun_ && !is_ending_)) return "";
+  for (const Participant::Ready& ready : queue_.front().requests) {
+    const Staged* staged = in_flight_.at(ready.ticket).staged.get();
+    if (staged == nullptr || (is_ending_ ? staged->are_results_queued() : staged->is_here())) continue;
+    return staged->where();
+  }
+  return "";
 }
 
 std::vector<int> DataPlane::awaited() const { return running_ ? running_->awaited() : std::vector<int>{}; }

@@ -48,8 +48,9 @@ class DataPlane {
   // so the world breaks.
   Result<bool> step() REQUIRES(progress_lock);
 
-  // The next entry waits for inputs from a device of this rank. The device wakes this rank when they arrive.
-  bool awaits_device() const { return !queue_.empty() && !has_begun_; }
+  // The device of this rank for whose copies the next entry waits: "on device 0 of type 2". Empty if it waits for
+  // none.
+  std::string awaited_device() const REQUIRES(progress_lock);
 
   // The number of entries of the log that were passed to enqueue().
   std::uint64_t n_enqueued() const { return n_executed_ + queue_.size(); }
@@ -69,8 +70,10 @@ class DataPlane {
 
  private:
   Result<bool> has_inputs() const REQUIRES(progress_lock);
+  Result<bool> has_put_results() REQUIRES(progress_lock);
   Result<Work> begin();
   Result<bool> start_next() REQUIRES(progress_lock);
+  Result<bool> end() REQUIRES(progress_lock);
   void take(Work work);
   std::string describe(const Participant::Execute& entry) const;
   bool begin_check();
@@ -89,6 +92,7 @@ class DataPlane {
   std::deque<Participant::Execute> queue_;  // front: being executed, if has_begun_
   bool has_begun_ = false;
   bool has_checked_ = false;
+  bool is_ending_ = false;   // executed; its results are being put to devices
   Work work_;                // of the front entry
   std::size_t n_begun_ = 0;  // plans of work_ that have begun; the last of them is running_
   std::unique_ptr<RunningCollective> running_;

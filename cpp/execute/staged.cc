@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "base/round_up.hpp"
+
 namespace ciranda {
 namespace {
 
@@ -35,7 +37,12 @@ std::size_t n_bytes_written(const Request& request, std::size_t tensor, std::spa
 
 }  // namespace
 
-void Staged::Arrivals::note(Status copied) {
+Staged::Staged(Device& device, std::shared_ptr<Wake> wake) : device_(device) {
+  inputs_->wake = wake;
+  results_->wake = std::move(wake);
+}
+
+void Staged::Copies::note(Status copied) {
   if (!copied.ok()) {
     const std::lock_guard lock(mutex);
     status = std::move(copied);
@@ -43,68 +50,66 @@ void Staged::Arrivals::note(Status copied) {
   if (n_missing.fetch_sub(1, std::memory_order_acq_rel) == 1) wake->ring();
 }
 
-// Returns false if there is no memory. Null pointers stay null; if input and output are the same, they stay the same.
-bool Staged::add(Request& request, std::size_t index, std::span<const int> ranks, int rank) {
-  TensorMemory& memory = request.memory[index];
-  Tensor tensor{.on_device = memory, .input = {}, .output = {}};
-  tensor.n_bytes_written = memory.output != nullptr ? n_bytes_written(request, index, ranks, rank) : 0;
-  const bool is_in_place = memory.input == memory.output;
-  const std::size_t n_bytes_in = std::max(n_bytes_read(request, index, rank), is_in_place ? tensor.n_bytes_written : 0);
-  const auto allocate = [&](const std::byte* on_device, std::size_t n_bytes) {
-    return on_device == nullptr ? nullptr : device_.allocate_on_host(memory.place, std::max<std::size_t>(n_bytes, 1));
-  };
-  tensor.input = allocate(memory.input, n_bytes_in);
-  tensor.output = is_in_place ? tensor.input : allocate(memory.output, tensor.n_bytes_written);
-  const auto has_all = [&] {
-    return (memory.input == nullptr || tensor.input != nullptr) &&
-           (memory.output == nullptr || tensor.output != nullptr);
-  };
-  if (!has_all()) return false;
-  memory = {tensor.input.get(), tensor.output.get()};
-  tensors_.push_back(std::move(tensor));
+void Staged::Copies::note(Result<DeviceEventPtr> event) {
+  if (event.ok()) {
+    const std::lock_guard lock(mutex);
+    events.push_back(std::move(event).value());
+  }
+  note(event.status());
+}
+
+// --- when the call is made
+
+// The tensor's queue, in which an event is recorded.
+Status Staged::add(const TensorMemory& memory) {
+  Tensor& tensor = tensors_.emplace_back();
+  tensor.on_device = memory;
+  const auto found = std::ranges::find(queues_, memory.place.queue, [](const Queue& q) { return q.place.queue; });
+  tensor.queue = static_cast<std::size_t>(found - queues_.begin());
+  if (found != queues_.end()) return Status::ok_status();
+  Result<DeviceEventPtr> recorded = device_.record(memory.place);
+  if (!recorded.ok()) return recorded.status();
+  queues_.push_back({memory.place, std::move(recorded).value()});
+  return Status::ok_status();
+}
+
+// One block for all tensors. Returns false if there is no memory. Null pointers stay null; if input and output are the
+// same, they stay the same.
+bool Staged::allocate(Request& request) {
+  constexpr std::size_t kAlignment = 64;
+  std::size_t n_bytes = 0;
+  std::vector<std::pair<std::size_t, std::size_t>> at;  // of each tensor's input, and output
+  for (const Tensor& tensor : tensors_) {
+    const bool is_in_place = tensor.on_device.input == tensor.on_device.output;
+    const std::size_t input = n_bytes;
+    n_bytes +=
+        round_up(is_in_place ? std::max(tensor.n_bytes_read, tensor.n_bytes_written) : tensor.n_bytes_read, kAlignment);
+    at.emplace_back(input, is_in_place ? input : n_bytes);
+    if (!is_in_place) n_bytes += round_up(tensor.n_bytes_written, kAlignment);
+  }
+  host_ = device_.allocate_on_host(queues_.front().place, std::max<std::size_t>(n_bytes, 1));
+  if (host_ == nullptr) return false;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    Tensor& tensor = tensors_[i];
+    if (tensor.on_device.input != nullptr) tensor.input = host_.get() + at[i].first;
+    if (tensor.on_device.output != nullptr) tensor.output = host_.get() + at[i].second;
+    request.memory[i] = {tensor.input, tensor.output};
+  }
   return true;
 }
 
-void Staged::fetch(const Request& request, int rank) {
-  const auto n_bytes = [&](std::size_t i) { return tensors_[i].input != nullptr ? n_bytes_read(request, i, rank) : 0; };
-  for (std::size_t i = 0; i < tensors_.size(); ++i) arrivals_->n_missing += n_bytes(i) > 0 ? 1 : 0;
-  for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    if (n_bytes(i) == 0) continue;
-    const Tensor& tensor = tensors_[i];
-    device_.fetch(tensor.on_device.place, tensor.input.get(), tensor.on_device.input, n_bytes(i),
-                  [arrivals = arrivals_, memory = tensor.input](Status copied) { arrivals->note(std::move(copied)); });
+void Staged::fetch() {
+  std::vector<std::vector<DeviceCopy>> copies(queues_.size());
+  for (const Tensor& tensor : tensors_) {
+    if (tensor.input == nullptr || tensor.n_bytes_read == 0) continue;
+    copies[tensor.queue].push_back({tensor.input, tensor.on_device.input, tensor.n_bytes_read});
   }
-}
-
-// The queue keeps the memory from which it copies. If the copy fails, all later work of the queue fails.
-void Staged::put(const Tensor& tensor, std::byte* to, std::shared_ptr<std::byte> from, std::size_t n_bytes) const {
-  if (n_bytes == 0) return;
-  const std::byte* const host = from.get();
-  device_.put(tensor.on_device.place, to, host, n_bytes, [kept = std::move(from)](const Status&) {});
-}
-
-Status Staged::end(Operation& operation) const {
-  std::vector<OutputBuffer> outputs = operation.outputs();  // outputs after those of the tensors stay on the host
-  for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    const Tensor& tensor = tensors_[i];
-    std::byte* const given = tensor.on_device.output;
-    if (i >= outputs.size()) {
-      put(tensor, given, tensor.output, tensor.n_bytes_written);
-      continue;
-    }
-    std::shared_ptr<std::byte> host = std::move(outputs[i].data);
-    const bool is_given = host.get() == tensor.output.get();
-    outputs[i].place = tensor.on_device.place;
-    outputs[i].data = is_given ? std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), given)
-                               : device_.allocate(tensor.on_device.place, std::max<std::size_t>(outputs[i].n_bytes, 1));
-    if (!is_given && outputs[i].data == nullptr) {
-      return Status::internal("there is no memory " + to_string(tensor.on_device.place) + " for a result of " +
-                              std::to_string(outputs[i].n_bytes) + " bytes");
-    }
-    put(tensor, outputs[i].data.get(), is_given ? tensor.output : std::move(host), outputs[i].n_bytes);
+  for (const auto& of_queue : copies) inputs_->n_missing += of_queue.empty() ? 0 : 1;
+  for (std::size_t i = 0; i < queues_.size(); ++i) {
+    if (copies[i].empty()) continue;
+    device_.fetch(queues_[i].place, std::move(copies[i]), queues_[i].recorded,
+                  [inputs = inputs_, kept = host_](Status copied) { inputs->note(std::move(copied)); });
   }
-  operation.set_outputs(std::move(outputs));
-  return Status::ok_status();
 }
 
 Result<std::unique_ptr<Staged>> Staged::make(Request& request, std::span<const BackendRow> backends,
@@ -118,15 +123,67 @@ Result<std::unique_ptr<Staged>> Staged::make(Request& request, std::span<const B
   }
   const Ranks ranks = sets.ranks(request.process_set);
   if (!ranks) return Status::aborted("process set " + std::to_string(request.process_set) + " has been removed.");
-  std::unique_ptr<Staged> staged(new Staged(*device));
+  std::unique_ptr<Staged> staged(new Staged(*device, std::move(wake)));
   for (std::size_t i = 0; i < request.memory.size(); ++i) {
-    if (staged->add(request, i, *ranks, rank)) continue;
+    if (Status status = staged->add(request.memory[i]); !status.ok()) {
+      return Status::internal(call_text(request) + ": " + status.message());
+    }
+    Tensor& tensor = staged->tensors_.back();
+    if (tensor.on_device.input != nullptr) tensor.n_bytes_read = n_bytes_read(request, i, rank);
+    if (tensor.on_device.output != nullptr) tensor.n_bytes_written = n_bytes_written(request, i, *ranks, rank);
+  }
+  if (!staged->allocate(request)) {
     return Status::internal(call_text(request) + ": there is no host memory to stage its tensors in");
   }
   request.is_awaited = false;
-  staged->arrivals_->wake = std::move(wake);
-  staged->fetch(request, rank);
+  staged->fetch();
   return staged;
+}
+
+// --- when it is executed
+
+// Replaces an output in host memory by one on the device.
+Status Staged::prepare_output(OutputBuffer& output, const Tensor& tensor, std::vector<DeviceCopy>& copies) {
+  const std::byte* const host = output.data.get();
+  const bool is_given = host == tensor.output;
+  output.place = tensor.on_device.place;
+  output.data = is_given ? std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), tensor.on_device.output)
+                         : device_.allocate(output.place, std::max<std::size_t>(output.n_bytes, 1));
+  if (!is_given && output.data == nullptr) {
+    return Status::internal("there is no memory " + to_string(output.place) + " for a result of " +
+                            std::to_string(output.n_bytes) + " bytes");
+  }
+  if (output.n_bytes > 0) copies.push_back({output.data.get(), host, output.n_bytes});
+  return Status::ok_status();
+}
+
+// A copy that fails after the operation is done breaks the world.
+Status Staged::put_results(Operation& operation) {
+  has_put_results_ = true;
+  std::vector<OutputBuffer> outputs = operation.outputs();  // outputs after those of the tensors stay on the host
+  std::vector<std::shared_ptr<std::byte>> kept{host_};
+  for (const OutputBuffer& output : outputs) kept.push_back(output.data);
+  std::vector<std::vector<DeviceCopy>> copies(queues_.size());
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const Tensor& tensor = tensors_[i];
+    if (i < outputs.size()) {
+      if (Status status = prepare_output(outputs[i], tensor, copies[tensor.queue]); !status.ok()) return status;
+    } else if (tensor.output != nullptr && tensor.n_bytes_written > 0) {
+      copies[tensor.queue].push_back({tensor.on_device.output, tensor.output, tensor.n_bytes_written});
+    }
+  }
+  operation.set_outputs(std::move(outputs));
+  for (const auto& of_queue : copies) results_->n_missing += of_queue.empty() ? 0 : 1;
+  for (std::size_t i = 0; i < queues_.size(); ++i) {
+    if (copies[i].empty()) continue;
+    device_.put(
+        queues_[i].place, std::move(copies[i]), queues_[i].recorded,
+        [results = results_](Result<DeviceEventPtr> event) { results->note(std::move(event)); },
+        [wake = results_->wake, kept](Status copied) {
+          if (!copied.ok()) wake->fail(std::move(copied));
+        });
+  }
+  return Status::ok_status();
 }
 
 }  // namespace ciranda

@@ -1,16 +1,19 @@
-// Staged: staging buffers in host memory for the tensors of a call on a device, while the call is agreed on and
+// Staged: the staging buffer in host memory for the tensors of a call on a device, while the call is agreed on and
 // executed. So every collective works on every device, wherever the other ranks have their tensors, and only the device
 // itself accesses its memory. Calls in host memory need none of this.
 //
-// The copies of the inputs are put into the tensors' queues when the call is made, the copies of the results when the
-// results are ready. No thread of the engine waits for a copy.
+// When the call is made, an event is recorded in each queue of its tensors, and their inputs are copied after it; the
+// results are copied when they are ready. Between the two, the tensors are the engine's. No thread of the engine waits
+// for a copy.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "agree/process_sets.hpp"
@@ -20,29 +23,9 @@
 #include "base/thread_annotations.hpp"
 #include "call/operation.hpp"
 #include "call/request.hpp"
-#include "transport/mesh.hpp"
+#include "execute/wake.hpp"
 
 namespace ciranda {
-
-// Lets threads that may outlive an engine wake its progress loop; does nothing once the engine has ended. Any thread.
-// Held by a shared_ptr; the engine calls end() before it destroys the mesh.
-class Wake {
- public:
-  explicit Wake(Mesh& mesh) : mesh_(&mesh) {}
-
-  void ring() {
-    const std::lock_guard lock(mutex_);
-    if (mesh_ != nullptr) mesh_->kick();
-  }
-  void end() {
-    const std::lock_guard lock(mutex_);
-    mesh_ = nullptr;
-  }
-
- private:
-  std::mutex mutex_;
-  Mesh* mesh_;
-};
 
 class Staged {
  public:
@@ -52,39 +35,65 @@ class Staged {
   static Result<std::unique_ptr<Staged>> make(Request& request, std::span<const BackendRow> backends,
                                               const ProcessSets& sets, int rank, std::shared_ptr<Wake> wake);
 
-  // True if all copies of inputs have ended; status() has their result. The end of the last copy wakes the progress
-  // loop.
-  bool is_here() const REQUIRES(progress_lock) { return arrivals_->n_missing.load(std::memory_order_acquire) == 0; }
-  // REQUIRES: is_here(). An error means that the device has failed.
-  Status status() const REQUIRES(progress_lock) { return arrivals_->status; }
-  // Puts the copies of the result into the tensors' queues, and sets outputs on the device in the operation. Returns an
-  // error if there is no memory for them. REQUIRES: the request is executed.
-  Status end(Operation& operation) const REQUIRES(progress_lock);
+  // Whether all inputs have arrived; status() has the outcome. The last copy wakes the progress loop.
+  bool is_here() const REQUIRES(progress_lock) { return inputs_->n_missing.load(std::memory_order_acquire) == 0; }
+  // REQUIRES, for both: is_here() or are_results_queued(). An error means that the device has failed.
+  Status status() const REQUIRES(progress_lock) { return inputs_->status; }
+  Status results_status() const REQUIRES(progress_lock) { return results_->status; }
+
+  // Begins to copy the result to the tensors, and gives the operation its outputs on the device. Returns an error if
+  // there is no memory for them. REQUIRES: the request is executed.
+  Status put_results(Operation& operation) REQUIRES(progress_lock);
+  bool has_put_results() const REQUIRES(progress_lock) { return has_put_results_; }
+  // Whether the copies are in the device's queue. The last one wakes the progress loop. REQUIRES: has_put_results().
+  bool are_results_queued() const REQUIRES(progress_lock) {
+    return results_->n_missing.load(std::memory_order_acquire) == 0;
+  }
+  // The events behind the results. REQUIRES: are_results_queued(), results_status() is ok.
+  std::vector<DeviceEventPtr> take_events() REQUIRES(progress_lock) { return std::move(results_->events); }
+
+  // "on device 0 of type 2"
+  std::string where() const { return to_string(queues_.front().place); }
 
  private:
   struct Tensor {
     TensorMemory on_device;
-    std::shared_ptr<std::byte> input;
-    std::shared_ptr<std::byte> output;  // may be the input
-    std::size_t n_bytes_written = 0;    // of the output that the caller has given
+    std::size_t queue = 0;            // in queues_
+    std::size_t n_bytes_read = 0;     // of the input
+    std::size_t n_bytes_written = 0;  // of the output that the caller has given
+    std::byte* input = nullptr;       // these two on the host
+    std::byte* output = nullptr;      // may be the input
   };
-  struct Arrivals {
-    std::atomic<std::size_t> n_missing{0};
-    std::mutex mutex;  // guards writes
+  // A queue of the caller's, and where the call was made in it.
+  struct Queue {
+    Place place;
+    DeviceEventPtr recorded;
+  };
+  // How far a direction of copies is. Shared with the device's threads.
+  struct Copies {
+    std::atomic<std::size_t> n_missing{0};  // queues
+    std::mutex mutex;                       // guards writes of the next two
     Status status;
+    std::vector<DeviceEventPtr> events;
     std::shared_ptr<Wake> wake;
 
+    void note(Result<DeviceEventPtr> event);
     void note(Status copied);
   };
 
-  explicit Staged(Device& device) : device_(device) {}
-  bool add(Request& request, std::size_t index, std::span<const int> ranks, int rank);
-  void fetch(const Request& request, int rank);
-  void put(const Tensor& tensor, std::byte* to, std::shared_ptr<std::byte> from, std::size_t n_bytes) const;
+  explicit Staged(Device& device, std::shared_ptr<Wake> wake);
+  Status add(const TensorMemory& memory);
+  bool allocate(Request& request);
+  void fetch();
+  Status prepare_output(OutputBuffer& output, const Tensor& tensor, std::vector<DeviceCopy>& copies);
 
   Device& device_;
   std::vector<Tensor> tensors_;
-  std::shared_ptr<Arrivals> arrivals_ = std::make_shared<Arrivals>();  // shared with the device's threads
+  std::vector<Queue> queues_;
+  std::shared_ptr<std::byte> host_;
+  bool has_put_results_ = false;
+  std::shared_ptr<Copies> inputs_ = std::make_shared<Copies>();
+  std::shared_ptr<Copies> results_ = std::make_shared<Copies>();
 };
 
 }  // namespace ciranda

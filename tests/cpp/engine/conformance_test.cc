@@ -25,6 +25,7 @@ using testing::kLayouts;
 using testing::Layout;
 using testing::request;
 using testing::submit;
+using testing::wait_at_home;
 
 class ConformanceTest : public ::testing::TestWithParam<Case> {
  protected:
@@ -82,7 +83,7 @@ TEST_P(ConformanceTest, Allreduce) {
               r.signature.op = op.op;
               r.signature.prescale = factors.prescale;
               r.signature.postscale = factors.postscale;
-              const Status status = engine.wait(submit(engine, std::move(r)));
+              const Status status = wait_at_home(engine, submit(engine, std::move(r)));
               ASSERT_TRUE(status.ok()) << status.message();
               operand.expect(expected);
             }
@@ -108,7 +109,7 @@ TEST_P(ConformanceTest, Broadcast) {
             r.memory = {operand.memory()};
             r.is_awaited = is_awaited;
             r.signature.root = root;
-            const Status status = engine.wait(submit(engine, std::move(r)));
+            const Status status = wait_at_home(engine, submit(engine, std::move(r)));
             ASSERT_TRUE(status.ok()) << status.message();
             operand.expect(all[static_cast<std::size_t>(root)]);
           }
@@ -147,7 +148,7 @@ TEST_P(ConformanceTest, Allgather) {
                 request(Collective::kAllgather, "g", dtype(), {rows(engine.rank(), size()), width}, input.data());
             r.memory.front().output = nullptr;
             auto operation = submit(engine, std::move(r));
-            const Status status = engine.wait(operation);
+            const Status status = wait_at_home(engine, operation);
             ASSERT_TRUE(status.ok()) << status.message();
             ASSERT_EQ(operation->outputs().size(), 1U);
             const OutputBuffer& output = operation->outputs().front();
@@ -194,7 +195,7 @@ TEST_P(GroupConformanceTest, Barrier) {
         Request r;
         r.name = "barrier";
         r.signature.collective = Collective::kBarrier;
-        ASSERT_TRUE(engine.wait(submit(engine, std::move(r))).ok());
+        ASSERT_TRUE(wait_at_home(engine, submit(engine, std::move(r))).ok());
         ASSERT_GE(n_arrived.load(), round * size());
       }
     });
@@ -244,7 +245,7 @@ TEST_P(GroupConformanceTest, AllreduceOfEveryTypeAtOnce) {
     worlds_[layout].run([&](Engine& engine) {
       GroupOfTensors group = make_group(Collective::kAllreduce, engine.rank(), tensors);
       const std::vector<TensorSignature> signatures = group.request.signature.tensors;
-      const Status status = engine.wait(submit(engine, std::move(group.request)));
+      const Status status = wait_at_home(engine, submit(engine, std::move(group.request)));
       ASSERT_TRUE(status.ok()) << status.message();
       for (std::size_t i = 0; i < tensors.size(); ++i) {
         SCOPED_TRACE("tensor " + std::to_string(i) + " " + to_string(layout));
@@ -262,7 +263,7 @@ TEST_P(GroupConformanceTest, BroadcastOfEveryTypeAtOnce) {
       const int root = size() - 1;
       GroupOfTensors group = make_group(Collective::kBroadcast, engine.rank(), tensors);
       group.request.signature.root = root;
-      const Status status = engine.wait(submit(engine, std::move(group.request)));
+      const Status status = wait_at_home(engine, submit(engine, std::move(group.request)));
       ASSERT_TRUE(status.ok()) << status.message();
       for (std::size_t i = 0; i < tensors.size(); ++i) {
         SCOPED_TRACE("tensor " + std::to_string(i) + " " + to_string(layout));
@@ -279,7 +280,7 @@ TEST_P(GroupConformanceTest, AllgatherOfEveryTypeAtOnce) {
       GroupOfTensors group = make_group(Collective::kAllgather, engine.rank(), tensors);
       for (TensorMemory& memory : group.request.memory) memory.output = nullptr;
       auto operation = submit(engine, std::move(group.request));
-      ASSERT_TRUE(engine.wait(operation).ok());
+      ASSERT_TRUE(wait_at_home(engine, operation).ok());
       ASSERT_EQ(operation->outputs().size(), tensors.size());
       for (std::size_t i = 0; i < tensors.size(); ++i) {
         Bytes expected;
@@ -351,7 +352,7 @@ TEST_P(GroupConformanceTest, AveragesOfFloatsAreWithinOneRounding) {
         Request r = request(Collective::kAllreduce, "average", precision.dtype, {kCount}, tensor.data());
         r.signature.op = ReduceOp::kAverage;
         r.signature.prescale = kPrescale;
-        ASSERT_TRUE(engine.wait(submit(engine, std::move(r))).ok());
+        ASSERT_TRUE(wait_at_home(engine, submit(engine, std::move(r))).ok());
         result.assign(tensor.bytes().begin(), tensor.bytes().end());
       });
       for (std::size_t i = 0; i < kCount; ++i) {

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <latch>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -34,9 +35,12 @@ using testing::Layout;
 using testing::options_for;
 using testing::paged_device;
 using testing::paged_home;
+using testing::PagedDevice;
 using testing::PagedQueue;
 using testing::request;
+using testing::wait_at_home;
 using testing::Watchdog;
+
 using testing::World;
 using testing::WorldOptions;
 
@@ -78,7 +82,9 @@ WorldOptions on(Homes homes, Layout layout = Layout::kArena, int size = 2) {
   return options;
 }
 
-Status make(Engine& engine, Request request) { return engine.wait(submit_request(engine, std::move(request))); }
+Status make(Engine& engine, Request request) {
+  return wait_at_home(engine, submit_request(engine, std::move(request)));
+}
 
 // --- nobody but the device
 
@@ -166,34 +172,76 @@ TEST(DevicesTest, ACallReadsWhatItsQueueHasMadeBeforeAndHoldsUpNobodyMeanwhile) 
     EXPECT_EQ(value, 2);
     EXPECT_FALSE(operation->is_done());
     may_end.count_down();
-    ASSERT_TRUE(engine.wait(operation).ok());
+    ASSERT_TRUE(wait_at_home(engine, operation).ok());
     EXPECT_EQ(tensor.values(), Values{3});
   });
 }
 
-// The queue stands still behind the call: that it is complete does not say that the result is there, but that what the
-// queue is given from then on sees it.
-TEST(DevicesTest, ACallIsCompleteOnceItsResultIsInTheQueue) {
-  const Watchdog watchdog("a queue that stands still");
+// The call is done once the copy of its result is in a queue of the device; the caller's own queue goes on meanwhile,
+// and sees the result behind order().
+TEST(DevicesTest, AQueueGoesOnDuringACallAndSeesTheResultOnceOrdered) {
+  const Watchdog watchdog("a queue that goes on");
   World world(2, on(Homes::kPaged));
   world.run([&](Engine& engine) {
     DeviceTensor tensor({engine.rank() + 1});
+    DeviceTensor other({7});
     std::latch may_begin(1);
-    std::latch may_go_on(1);
-    std::latch has_arrived(1);
-    queue().launch([&] { may_begin.wait(); });  // before the input is read: the call cannot be complete yet
+    std::latch has_gone_on(1);
+    queue().launch([&] { may_begin.wait(); });  // before the input is read: the call cannot be done yet
     const auto operation = submit_request(engine, tensor.sum("sum"));
-    queue().launch([&] {
-      has_arrived.count_down();
-      may_go_on.wait();
+    queue().launch([&, to = other.in_kernel()] {
+      *to += 1;
+      has_gone_on.count_down();
     });
+    EXPECT_FALSE(operation->is_done());
     may_begin.count_down();
+    has_gone_on.wait();
     ASSERT_TRUE(engine.wait(operation).ok());
-    has_arrived.wait();
-    EXPECT_EQ(*tensor.in_kernel(), engine.rank() + 1) << "as it was";
+    ASSERT_TRUE(operation->order(home().place).ok());
     queue().launch([to = tensor.in_kernel()] { *to *= 10; });
-    may_go_on.count_down();
     EXPECT_EQ(tensor.values(), Values{30});
+    EXPECT_EQ(other.values(), Values{8});
+    EXPECT_TRUE(operation->has_ended());
+  });
+}
+
+// Whichever queue the tensor was made in.
+TEST(DevicesTest, AnyQueueOfTheDeviceCanBeOrderedBehindACall) {
+  const Watchdog watchdog("another queue");
+  World world(2, on(Homes::kPaged));
+  world.run([&](Engine& engine) {
+    PagedQueue another;
+    const Place elsewhere{PagedDevice::kType, 0, &another};
+    DeviceTensor tensor({engine.rank() + 1});
+    const auto operation = submit_request(engine, tensor.sum("sum"));
+    ASSERT_TRUE(engine.wait(operation).ok());
+    ASSERT_TRUE(operation->order(elsewhere).ok());
+    another.launch([to = tensor.in_kernel()] { *to *= 10; });
+    another.synchronize();
+    EXPECT_EQ(tensor.values(), Values{30});
+  });
+}
+
+// A kernel of one queue may need the result of another queue's call, in another lane.
+TEST(DevicesTest, CallsOfOneQueueDoNotWaitBehindThoseOfAnother) {
+  const Watchdog watchdog("two queues");
+  WorldOptions options = on(Homes::kPaged);
+  options.config.num_lanes = 2;
+  World world(2, options);
+  world.run([&](Engine& engine) {
+    PagedQueue another;
+    DeviceTensor first({1});
+    DeviceTensor second({2});
+    std::latch second_is_done(1);
+    queue().launch([&] { second_is_done.wait(); });
+    const auto waits = submit_request(engine, first.sum("first"));
+    Request r = second.sum("second");
+    r.lane = 1;
+    r.memory.front().place.queue = &another;
+    ASSERT_TRUE(engine.wait(submit_request(engine, std::move(r))).ok());
+    second_is_done.count_down();
+    ASSERT_TRUE(wait_at_home(engine, waits).ok());
+    EXPECT_EQ(first.values(), Values{2});
   });
 }
 
@@ -254,7 +302,7 @@ TEST(DevicesTest, CallsAreCompletedInTheOrderOfTheirQueue) {
       }));
     }
     may_begin.count_down();
-    for (const auto& operation : operations) ASSERT_TRUE(engine.wait(operation).ok());
+    for (const auto& operation : operations) ASSERT_TRUE(wait_at_home(engine, operation).ok());
     are_completed.wait();
     std::vector<std::size_t> in_order(kCalls);
     std::iota(in_order.begin(), in_order.end(), 0);
@@ -289,7 +337,7 @@ TEST_P(DevicesInWorlds, CallsOfOneNameAreNowOnTheDeviceAndNowInHostMemory) {
         if (!repeated) {
           ASSERT_TRUE(make(engine, make_request(tensor.call(name, shape))).ok());
         } else if (*repeated != nullptr) {
-          ASSERT_TRUE(engine.wait(*repeated).ok());
+          ASSERT_TRUE(wait_at_home(engine, *repeated).ok());
         }
       } else {
         Request r = tensor.sum(name);
@@ -323,7 +371,7 @@ TEST_P(DevicesInWorlds, CallsThatTravelTogetherLieInSeveralPlaces) {
         operations.push_back(submit_request(engine, std::move(r)));
       }
       for (std::size_t i = 0; i < tensors.size(); ++i) {
-        ASSERT_TRUE(engine.wait(operations[i]).ok());
+        ASSERT_TRUE(wait_at_home(engine, operations[i]).ok());
         EXPECT_EQ(tensors[i].second.values(), Values(1 + i * 17, kSize * static_cast<std::int64_t>(i)));
       }
     }
@@ -376,14 +424,14 @@ TEST_P(DevicesInWorlds, GoOnWhileARankHasJoined) {
         gather.signature.collective = Collective::kAllgather;
         gather.memory.front().output = nullptr;
         const auto gathered = submit_request(engine, std::move(gather));
-        ASSERT_TRUE(engine.wait(gathered).ok());
+        ASSERT_TRUE(wait_at_home(engine, gathered).ok());
         const OutputBuffer& output = gathered->outputs().front();
         EXPECT_EQ(output.place.type, home().place.type);
         EXPECT_EQ(output.shape, Shape{n_present});
         EXPECT_EQ(testing::contents(output).size(), static_cast<std::size_t>(n_present) * sizeof(std::int64_t));
       }
       const auto joined = submit_request(engine, bare(Collective::kJoin));
-      ASSERT_TRUE(engine.wait(joined).ok());
+      ASSERT_TRUE(wait_at_home(engine, joined).ok());
     }
   });
 }
@@ -397,17 +445,84 @@ INSTANTIATE_TEST_SUITE_P(Worlds, DevicesInWorlds,
 
 // --- what fails
 
-TEST(DevicesTest, ADeviceThatFailsBreaksTheWorldWithItsReason) {
-  const Watchdog watchdog("a copy that fails");
+using Fault = PagedDevice::Fault;
+
+class Faulty {
+ public:
+  explicit Faulty(Fault fault) { paged_device().fail(fault); }
+  ~Faulty() { paged_device().fail(Fault::kNone); }
+  Faulty(const Faulty&) = delete;
+  Faulty& operator=(const Faulty&) = delete;
+};
+
+// Rank 0 has its tensor on the device, rank 1 in host memory.
+void expect_broken(Fault fault, const char* why) {
+  const Watchdog watchdog(why);
   World world(2, on(Homes::kMixed));
-  world.run([](Engine& engine) {
+  std::latch is_over(2);
+  world.run([&](Engine& engine) {
     DeviceTensor tensor({1});
-    if (engine.rank() == 0) paged_device().fail_fetches(true);
-    const Status status = make(engine, tensor.sum("x"));
-    EXPECT_NE(status.message().find("the copy of 8 bytes failed"), std::string::npos) << status.message();
-    if (engine.rank() == 0) paged_device().fail_fetches(false);
+    std::optional<Faulty> faulty;
+    if (engine.rank() == 0) faulty.emplace(fault);
+    Status status = engine.wait(submit_request(engine, tensor.sum("x")));
+    // A copy to the device fails when it is its turn, which may be when the call is done already.
+    while (status.ok()) status = engine.wait(submit_request(engine, bare(Collective::kBarrier)));
+    EXPECT_NE(status.message().find(why), std::string::npos) << status.message();
+    is_over.arrive_and_wait();
   });
 }
+
+TEST(DevicesTest, ACopyThatFailsBreaksTheWorldWithItsReason) {
+  expect_broken(Fault::kFetch, "the copy of 8 bytes failed");
+  expect_broken(Fault::kPut, "the copy of 8 bytes failed");
+  expect_broken(Fault::kQueuePut, "the copy of 8 bytes was refused");
+}
+
+TEST(DevicesTest, ACallThatCannotBeOrderedIsRefused) {
+  World world(1, on(Homes::kPaged));
+  world.run([](Engine& engine) {
+    DeviceTensor tensor({1});
+    {
+      const Faulty faulty(Fault::kRecord);
+      const auto operation = submit_request(engine, tensor.sum("x"));
+      EXPECT_TRUE(operation->is_refused());
+      EXPECT_EQ(operation->status().message(), "allreduce 'x': the device records no event");
+    }
+    EXPECT_TRUE(make(engine, tensor.sum("x")).ok()) << "the name is free";
+  });
+}
+
+// --- devices that do not come to a call
+
+class DevicesThatWait : public ::testing::TestWithParam<Homes> {};
+
+// On all ranks, or on one while the other waits for it in the collective.
+TEST_P(DevicesThatWait, AreNamedAndEndTheWorldAtTheLimit) {
+  const Watchdog watchdog("a device that does not come");
+  WorldOptions options = on(GetParam());
+  testing::end_stalls_soon(options.config);
+  std::latch may_end(1);
+  std::latch is_over(2);
+  {
+    World world(2, options);
+    world.run([&](Engine& engine) {
+      DeviceTensor tensor({engine.rank()});
+      if (home().device != nullptr) queue().launch([&] { may_end.wait(); });
+      const auto operation = submit_request(engine, tensor.sum("never"));
+      const Status status = engine.wait(operation);
+      EXPECT_EQ(status.kind(), ErrorKind::kTimeout) << status.message();
+      EXPECT_NE(status.message().find("allreduce 'never'"), std::string::npos) << status.message();
+      EXPECT_NE(status.message().find("on device 0 of type 200"), std::string::npos) << status.message();
+      is_over.arrive_and_wait();
+      if (engine.rank() == 0) may_end.count_down();
+      may_end.wait();
+      static_cast<void>(tensor.values());  // once its queue has come to the call, which copies from it
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, DevicesThatWait, ::testing::Values(Homes::kPaged, Homes::kMixed),
+                         [](const auto& test) { return testing::to_string(test.param); });
 
 // Its copies end when there is no engine any more.
 TEST(DevicesTest, AWorldEndsWhileAQueueStandsStill) {

@@ -18,19 +18,9 @@ class Guarded {
   static constexpr std::size_t kMisaligned = 1;
 
   // Filled with a pattern that no result has by chance.
-  Guarded(std::size_t n_bytes, std::size_t misalignment)
-      : n_bytes_(n_bytes), bytes_(kLine + kLine + n_bytes + kLine, kGuard) {
-    if (home_.device != nullptr) {
-      on_device_ = home_.device->allocate(home_.place, bytes_.size());
-      write(home_, on_device_.get(), bytes_);
-    }
-    const auto address = reinterpret_cast<std::uintptr_t>(memory());
-    begin_ = kLine + (kLine - address % kLine) % kLine + misalignment;
-  }
-  Guarded(std::span<const std::byte> content, std::size_t misalignment) : Guarded(content.size(), misalignment) {
-    std::copy(content.begin(), content.end(), bytes_.begin() + static_cast<std::ptrdiff_t>(begin_));
-    if (on_device_ != nullptr) write(home_, on_device_.get(), bytes_);
-  }
+  Guarded(std::size_t n_bytes, std::size_t misalignment) : Guarded(n_bytes, misalignment, {}) {}
+  Guarded(std::span<const std::byte> content, std::size_t misalignment)
+      : Guarded(content.size(), misalignment, content) {}
 
   std::byte* data() { return memory() + begin_; }
   // As they are now.
@@ -54,6 +44,15 @@ class Guarded {
  private:
   static constexpr std::byte kGuard{0xA5};
   static constexpr std::size_t kLine = 64;
+
+  Guarded(std::size_t n_bytes, std::size_t misalignment, std::span<const std::byte> content)
+      : n_bytes_(n_bytes), bytes_(kLine + kLine + n_bytes + kLine, kGuard) {
+    if (home_.device != nullptr) on_device_ = home_.device->allocate(home_.place, bytes_.size());
+    const auto address = reinterpret_cast<std::uintptr_t>(memory());
+    begin_ = kLine + (kLine - address % kLine) % kLine + misalignment;
+    std::copy(content.begin(), content.end(), bytes_.begin() + static_cast<std::ptrdiff_t>(begin_));
+    if (on_device_ != nullptr) write(home_, on_device_.get(), bytes_);
+  }
 
   std::byte* memory() { return on_device_ != nullptr ? on_device_.get() : bytes_.data(); }
 

@@ -80,21 +80,26 @@ class AtHome {
 
 // From and to the device, behind all that the queue was given before, at once.
 template <typename Copy>
-void copy_now(Copy copy) {
+void copy_now(const Home& at, Copy copy) {
   std::promise<void> copied;
-  copy([&copied](const Status&) { copied.set_value(); });
+  copy(at.device->record(at.place).value(), [&copied](const Status&) { copied.set_value(); });
   copied.get_future().wait();
 }
 inline void read(const Home& at, std::span<std::byte> to, const std::byte* from) {
   if (to.empty()) return;
   if (at.device == nullptr) {
     std::memcpy(to.data(), from, to.size());
-  } else {
-    copy_now([&](Device::Done done) { at.device->fetch(at.place, to.data(), from, to.size(), std::move(done)); });
+    return;
   }
+  copy_now(at, [&](DeviceEventPtr after, Device::Done done) {
+    at.device->fetch(at.place, {{to.data(), from, to.size()}}, std::move(after), std::move(done));
+  });
 }
 inline void write(const Home& at, std::byte* to, std::span<const std::byte> from) {
-  copy_now([&](Device::Done done) { at.device->put(at.place, to, from.data(), from.size(), std::move(done)); });
+  copy_now(at, [&](DeviceEventPtr after, Device::Done done) {
+    const auto queued = [](const Result<DeviceEventPtr>&) {};
+    at.device->put(at.place, {{to, from.data(), from.size()}}, std::move(after), queued, std::move(done));
+  });
 }
 
 // What an operation of this thread's rank has given, wherever that lies.

@@ -2,9 +2,11 @@
 
 #include <sys/mman.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <future>
+#include <string>
 #include <utility>
 
 #include "base/round_up.hpp"
@@ -16,6 +18,29 @@ namespace {
 constexpr std::size_t kAlignment = 64;
 
 PagedQueue& queue_of(const Place& place) { return *static_cast<PagedQueue*>(place.queue); }
+
+class PagedEvent final : public DeviceEvent {
+ public:
+  Status order(const Place& place) const override {
+    queue_of(place).launch([passed = passed_] { passed.wait(); });
+    return Status::ok_status();
+  }
+  bool has_passed() const override { return passed_.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
+  void wait() const { passed_.wait(); }
+  void pass() { promise_.set_value(); }
+
+ private:
+  std::promise<void> promise_;
+  std::shared_future<void> passed_{promise_.get_future()};
+};
+
+void wait_for(const DeviceEventPtr& event) { static_cast<const PagedEvent&>(*event).wait(); }
+
+Status failed(const char* what, const std::vector<DeviceCopy>& copies) {
+  std::size_t n_bytes = 0;
+  for (const DeviceCopy& copy : copies) n_bytes += copy.n_bytes;
+  return Status::internal(std::string("the copy of ") + std::to_string(n_bytes) + " bytes " + what);
+}
 
 std::byte* map(int descriptor, int protection) {
   void* at = mmap(nullptr, PagedDevice::kMostBytes, protection, MAP_SHARED | MAP_NORESERVE, descriptor, 0);
@@ -101,18 +126,44 @@ std::shared_ptr<std::byte> PagedDevice::allocate_on_host(const Place&, std::size
   return {new std::byte[n_bytes], std::default_delete<std::byte[]>()};
 }
 
-void PagedDevice::fetch(const Place& place, std::byte* to_host, const std::byte* from, std::size_t n_bytes, Done done) {
-  queue_of(place).launch([this, to_host, from, n_bytes, done = std::move(done)] {
-    if (fails_) return done(Status::internal("the copy of " + std::to_string(n_bytes) + " bytes failed"));
-    std::memcpy(to_host, in_kernel(from), n_bytes);
-    done(Status::ok_status());
-  });
+PagedDevice::OwnQueues& PagedDevice::own_queues(const Place& place) {
+  const std::lock_guard lock(own_mutex_);
+  return own_[place.queue];
 }
 
-void PagedDevice::put(const Place& place, std::byte* to, const std::byte* from_host, std::size_t n_bytes, Done done) {
-  queue_of(place).launch([this, to, from_host, n_bytes, done = std::move(done)] {
-    std::memcpy(in_kernel(to), from_host, n_bytes);
-    done(Status::ok_status());
+Result<DeviceEventPtr> PagedDevice::record(const Place& place) {
+  if (fault_ == Fault::kRecord) return Status::internal("the device records no event");
+  auto event = std::make_shared<PagedEvent>();
+  queue_of(place).launch([event] { event->pass(); });
+  return DeviceEventPtr(event);
+}
+
+void PagedDevice::fetch(const Place& place, std::vector<DeviceCopy> copies, DeviceEventPtr after, Done done) {
+  own_queues(place).fetches.launch(
+      [this, copies = std::move(copies), after = std::move(after), done = std::move(done)] {
+        wait_for(after);
+        if (fault_ == Fault::kFetch) return done(failed("failed", copies));
+        for (const DeviceCopy& one : copies) std::memcpy(one.to, in_kernel(one.from), one.n_bytes);
+        done(Status::ok_status());
+      });
+}
+
+void PagedDevice::put(const Place& place, std::vector<DeviceCopy> copies, DeviceEventPtr after, Queued queued,
+                      Done done) {
+  auto event = std::make_shared<PagedEvent>();
+  const auto copy = [this, copies, after = std::move(after), event, done = std::move(done)] {
+    wait_for(after);
+    const bool fails = fault_ == Fault::kPut;
+    for (const DeviceCopy& one : copies) {
+      if (!fails) std::memcpy(in_kernel(one.to), one.from, one.n_bytes);
+    }
+    event->pass();
+    done(fails ? failed("failed", copies) : Status::ok_status());
+  };
+  thread_.launch([this, &own = own_queues(place), copies, copy, event, queued = std::move(queued)] {
+    if (fault_ == Fault::kQueuePut) return queued(failed("was refused", copies));
+    queued(DeviceEventPtr(event));
+    own.puts.launch(copy);
   });
 }
 

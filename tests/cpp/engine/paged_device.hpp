@@ -1,18 +1,21 @@
 // PagedDevice: a device for tests whose memory the host cannot touch. Its pages are mapped without access, so that a
 // thread of the host that reads or writes there ends the process. What runs in a queue sees the same pages elsewhere.
 //
-// A queue is a thread that does what it is given, in order, while nobody waits for it.
+// A queue is a thread that does what it is given, in order, while nobody waits for it. The device copies in queues of
+// its own, two for each of the callers', and begins copies to it in a thread of its own.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "backend/device.hpp"
 
@@ -54,24 +57,41 @@ class PagedDevice final : public Device {
   // Freed in the order of the queue.
   std::shared_ptr<std::byte> allocate(const Place& place, std::size_t n_bytes) override;
   std::shared_ptr<std::byte> allocate_on_host(const Place& place, std::size_t n_bytes) override;
-  void fetch(const Place& place, std::byte* to_host, const std::byte* from, std::size_t n_bytes, Done done) override;
-  void put(const Place& place, std::byte* to, const std::byte* from_host, std::size_t n_bytes, Done done) override;
+  Result<DeviceEventPtr> record(const Place& place) override;
+  void fetch(const Place& place, std::vector<DeviceCopy> copies, DeviceEventPtr after, Done done) override;
+  void put(const Place& place, std::vector<DeviceCopy> copies, DeviceEventPtr after, Queued queued, Done done) override;
 
   // What a kernel may read and write.
   std::byte* in_kernel(const std::byte* memory) const { return visible_ + (memory - memory_); }
 
-  // The next copies from the device fail.
-  void fail_fetches(bool they_fail) { fails_ = they_fail; }
+  // From now on, what the device is asked for fails so.
+  enum class Fault : std::uint8_t {
+    kNone,
+    kRecord,    // an event is refused
+    kFetch,     // a copy from the device fails
+    kQueuePut,  // a copy to it is refused
+    kPut,       // a copy to it fails when it is its turn
+  };
+  void fail(Fault fault) { fault_ = fault; }
 
  private:
+  struct OwnQueues {
+    PagedQueue fetches;
+    PagedQueue puts;
+  };
+
   void free(std::size_t begin, std::size_t n_bytes);
+  OwnQueues& own_queues(const Place& place);
 
   std::byte* memory_ = nullptr;   // as tensors have it: without access
   std::byte* visible_ = nullptr;  // the same pages, for kernels
   std::mutex mutex_;
   std::multimap<std::size_t, std::size_t> free_;  // where, by size
   std::size_t n_bytes_used_ = 0;
-  std::atomic<bool> fails_{false};
+  std::atomic<Fault> fault_{Fault::kNone};
+  std::mutex own_mutex_;
+  std::map<void*, OwnQueues> own_;  // by the caller's queue
+  PagedQueue thread_;
 };
 
 // The one of the process.

@@ -24,6 +24,7 @@ using testing::kLayouts;
 using testing::Layout;
 using testing::request;
 using testing::submit;
+using testing::wait_at_home;
 
 using Rows = std::vector<std::int64_t>;
 
@@ -136,7 +137,7 @@ TEST_P(RowsConformanceTest, Reducescatter) {
             Request r = reduction_request(Collective::kReducescatter, c, dtype(), {block.n_rows, block.width});
             r.memory = {{input.data(), given, home().place}};
             auto operation = submit(engine, std::move(r));
-            const Status status = engine.wait(operation);
+            const Status status = wait_at_home(engine, operation);
             ASSERT_TRUE(status.ok()) << status.message();
             if (given == nullptr) expect_output(*operation, 0, expected, {rows[rank], block.width});
             EXPECT_TRUE(given != output.data() || output.holds(expected));
@@ -171,7 +172,7 @@ TEST_P(RowsConformanceTest, Reduce) {
           r.signature.root = root;
           r.memory = {{input.data(), in_place ? input.data() : output.data(), home().place}};
           if (!is_root && misalignment == Guarded::kMisaligned) r.memory[0].output = nullptr;
-          const Status status = engine.wait(submit(engine, std::move(r)));
+          const Status status = wait_at_home(engine, submit(engine, std::move(r)));
           ASSERT_TRUE(status.ok()) << status.message();
           EXPECT_TRUE(input.holds(is_root && in_place ? expected : mine));
           EXPECT_TRUE(output.holds(is_root && !in_place ? expected : before));
@@ -230,7 +231,7 @@ TEST_P(RowsConformanceTest, Alltoall) {
               request(Collective::kAlltoall, "a" + std::to_string(width), dtype(), {sums[0], width}, input.data());
           if (which != 0) r.splits = {to};  // else equal parts, not given
           auto operation = submit(engine, std::move(r));
-          const Status status = engine.wait(operation);
+          const Status status = wait_at_home(engine, operation);
           ASSERT_TRUE(status.ok()) << status.message();
           ASSERT_EQ(operation->outputs().size(), 2U);
           expect_output(*operation, 0, expected, {sums[1], width});
@@ -261,7 +262,7 @@ TEST_P(RowsConformanceTest, AlltoallIntoGivenMemory) {
           Request r = request(Collective::kAlltoall, "into", dtype(), {n_rows * size(), width}, nullptr);
           r.memory = {operand.memory()};
           r.has_room_for_all = true;
-          const Status status = engine.wait(submit(engine, std::move(r)));
+          const Status status = wait_at_home(engine, submit(engine, std::move(r)));
           ASSERT_TRUE(status.ok()) << status.message();
           operand.expect(expected);
         }
@@ -288,7 +289,7 @@ TEST_P(RowsConformanceTest, Gather) {
           Request r = request(Collective::kGather, "g", dtype(), {n_rows, width}, input.data());
           r.signature.root = root;
           auto operation = submit(engine, std::move(r));
-          const Status status = engine.wait(operation);
+          const Status status = wait_at_home(engine, operation);
           ASSERT_TRUE(status.ok()) << status.message();
           if (engine.rank() == root) {
             expect_output(*operation, 0, all, {n_all, width});
@@ -324,7 +325,7 @@ TEST_P(RowsConformanceTest, Scatter) {
             r.signature.root = root;
             if (!is_even && engine.rank() == root) r.splits = {splits};
             auto operation = submit(engine, std::move(r));
-            const Status status = engine.wait(operation);
+            const Status status = wait_at_home(engine, operation);
             ASSERT_TRUE(status.ok()) << status.message();
             ASSERT_EQ(operation->outputs().size(), 1U);
             expect_output(*operation, 0, rows_of(dtype(), root, engine.rank(), n_rows, width), {n_rows, width});
@@ -411,7 +412,7 @@ TEST_P(RowsGroupConformanceTest, ReducescatterOfEveryTypeAtOnce) {
     worlds_[layout].run([&](Engine& engine) {
       std::vector<Guarded> own = group.tensors(engine.rank());
       auto operation = submit(engine, group.request(Collective::kReducescatter, own));
-      ASSERT_TRUE(engine.wait(operation).ok());
+      ASSERT_TRUE(wait_at_home(engine, operation).ok());
       for (std::size_t i = 0; i < group.dtypes.size(); ++i) {
         SCOPED_TRACE("tensor " + std::to_string(i) + " " + to_string(layout));
         const Reduction reduction{group.dtypes[i], ReduceOp::kSum, 1, 1, size()};
@@ -441,7 +442,7 @@ TEST_P(RowsGroupConformanceTest, AlltoallOfEveryTypeAtOnce) {
       Request r = group.request(Collective::kAlltoall, own);
       for (std::size_t i = 0; i < group.dtypes.size(); ++i) r.splits.push_back(splits_of(i, engine.rank()));
       auto operation = submit(engine, std::move(r));
-      ASSERT_TRUE(engine.wait(operation).ok());
+      ASSERT_TRUE(wait_at_home(engine, operation).ok());
       ASSERT_EQ(operation->outputs().size(), 2 * group.dtypes.size());
       for (std::size_t i = 0; i < group.dtypes.size(); ++i) {
         SCOPED_TRACE("tensor " + std::to_string(i) + " " + to_string(layout));
@@ -472,11 +473,11 @@ TEST_P(RowsGroupConformanceTest, ReduceGatherAndScatterOfEveryTypeAtOnce) {
         results.emplace_back(group.inputs[i].front().size(), Guarded::kAligned);
         reduce.memory[i].output = results.back().data();
       }
-      ASSERT_TRUE(engine.wait(submit(engine, std::move(reduce))).ok());
+      ASSERT_TRUE(wait_at_home(engine, submit(engine, std::move(reduce))).ok());
       auto gathered = submit(engine, group.request(Collective::kGather, own));
-      ASSERT_TRUE(engine.wait(gathered).ok());
+      ASSERT_TRUE(wait_at_home(engine, gathered).ok());
       auto scattered = submit(engine, group.request(Collective::kScatter, own));
-      ASSERT_TRUE(engine.wait(scattered).ok());
+      ASSERT_TRUE(wait_at_home(engine, scattered).ok());
       for (std::size_t i = 0; i < group.dtypes.size(); ++i) {
         SCOPED_TRACE("tensor " + std::to_string(i) + " " + to_string(layout));
         const Reduction reduction{group.dtypes[i], ReduceOp::kSum, 1, 1, size()};

@@ -28,6 +28,7 @@ using testing::Layout;
 using testing::options_for;
 using testing::request;
 using testing::submit;
+using testing::wait_at_home;
 using testing::Watchdog;
 using testing::World;
 
@@ -63,7 +64,7 @@ class ScanConformanceTest : public ::testing::TestWithParam<Case> {
           r.signature.op = reduction.op;
           r.signature.prescale = reduction.prescale;
           r.signature.postscale = reduction.postscale;
-          const Status status = engine.wait(submit(engine, std::move(r)));
+          const Status status = wait_at_home(engine, submit(engine, std::move(r)));
           ASSERT_TRUE(status.ok()) << status.message();
           operand.expect(expected);
         }

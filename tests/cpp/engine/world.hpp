@@ -151,6 +151,12 @@ class World {
   std::vector<std::unique_ptr<Engine>> engines_;
 };
 
+// Engine::wait(), after which the queue of this rank's home sees the result.
+inline Status wait_at_home(Engine& engine, const Engine::OperationPtr& operation) {
+  const Status status = engine.wait(operation);
+  return status.ok() ? operation->order(home().place) : status;
+}
+
 // A request on one tensor, in place unless `output` is given; at home, as in run().
 inline Request request(Collective collective, std::string name, DataType dtype, Shape shape, void* input,
                        void* output = nullptr) {

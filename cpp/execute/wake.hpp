@@ -1,0 +1,47 @@
+// Wake: by which threads of a device, which may outlive an engine, wake its progress loop, and tell it of a failure.
+// Does nothing once the engine has ended. Any thread. Held by a shared_ptr; the engine calls end() before it destroys
+// the mesh.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <utility>
+
+#include "base/status.hpp"
+#include "transport/mesh.hpp"
+
+namespace ciranda {
+
+class Wake {
+ public:
+  explicit Wake(Mesh& mesh) : mesh_(&mesh) {}
+
+  void ring() {
+    const std::lock_guard lock(mutex_);
+    if (mesh_ != nullptr) mesh_->kick();
+  }
+  // A device has failed after the call had been completed: the world must break. The first reason is kept.
+  void fail(Status why) {
+    const std::lock_guard lock(mutex_);
+    if (!has_failed_.load(std::memory_order_relaxed)) failure_ = std::move(why);
+    has_failed_.store(true, std::memory_order_release);
+    if (mesh_ != nullptr) mesh_->kick();
+  }
+  Status failure() const {
+    if (!has_failed_.load(std::memory_order_acquire)) return Status::ok_status();
+    const std::lock_guard lock(mutex_);
+    return failure_;
+  }
+  void end() {
+    const std::lock_guard lock(mutex_);
+    mesh_ = nullptr;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  Mesh* mesh_;
+  std::atomic<bool> has_failed_{false};
+  Status failure_;
+};
+
+}  // namespace ciranda
