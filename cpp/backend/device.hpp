@@ -2,7 +2,7 @@
 // it are staged in host memory (execute/staged.hpp), so they can take part in every collective, whatever devices other
 // ranks use.
 //
-// Threads: any, concurrently. No method waits for the device. The object lives as long as the process.
+// Called by Staged; any thread, concurrently. No method waits for the device. The object lives as long as the process.
 #pragma once
 
 #include <cstddef>

@@ -2,7 +2,7 @@
 // peers that this rank waits for may themselves wait for the stopped one. So this rank probes them; a peer that answers
 // is not the cause. A rank that waits for the stopped peer directly reports it to all.
 //
-// One thread (the holder of the progress lock).
+// Called by Lane; one thread (the holder of the progress lock).
 #pragma once
 
 #include <chrono>

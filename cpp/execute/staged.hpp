@@ -4,6 +4,8 @@
 //
 // The copies of the inputs are put into the tensors' queues when the call is made, the copies of the results when the
 // results are ready. No thread of the engine waits for a copy.
+//
+// Called by Engine, which makes it as a call is submitted, on any thread; then by DataPlane, under the progress lock.
 #pragma once
 
 #include <atomic>
