@@ -5,7 +5,8 @@
 //
 // A call gets its number, in the order of calls, when the progress loop takes it in or when it is executed at once.
 //
-// One thread (the holder of the progress lock).
+// Called by ProgressLoop, Lanes, Lane, RoundsInMemory; one thread (the holder of the progress lock). Engine also takes
+// operations from Names::ops, on any thread.
 #pragma once
 
 #include <cstdint>

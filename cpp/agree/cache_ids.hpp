@@ -5,7 +5,7 @@
 // keeps its meaning. A member that has a pending call of a name keeps the cache id, and says so in its answer. No
 // report by a forgotten cache id arrives after the answer.
 //
-// Pure. "Member": see members.hpp.
+// Called by Coordinator and Negotiations; pure. "Member": see members.hpp.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// CoordinatorOptions: the lane and the settings that a coordinator is made with.
+// CoordinatorOptions: the lane and the settings that a coordinator is made with. Made by LaneLog, read by Coordinator
+// and its parts. Plain values.
 #pragma once
 
 #include <chrono>

@@ -2,7 +2,7 @@
 //
 // A failure is sent to each member that reported the name. For a member that has not, it is a *deferred error*: its
 // next report of the name gets the same error. A duplicate call need not occur on other members, so their deferred
-// error expires. Pure.
+// error expires. Called by Negotiations; pure.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // HeldGroups: the planned groups of names on one rank. A deferrable call of a group is *held* until all calls of the
-// group can be reported by one number. The user of this class must release held calls in time. Pure.
+// group can be reported by one number. Called by Participant, which holds, and Reports, which must release held calls
+// in time; pure.
 #pragma once
 
 #include <cstddef>

@@ -3,7 +3,8 @@
 // Training submits the same tensors every step. After two steps in a row with the same set of tensors, the order of the
 // last step is cut into groups of about group_bytes, each with tensors of one kind. The coordinator then holds a tensor
 // until its group is complete instead of sending it alone. A step that differs drops the plan, and learning restarts.
-// While a plan holds, a group can be observed at once, at a cost that does not depend on its size. Pure; one thread.
+// While a plan holds, a group can be observed at once, at a cost that does not depend on its size.
+// Called by ReadyQueue, which owns it, and PlannedGroups; pure.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
 // Members: the ranks of a lane as its coordinator knows them: which ranks, the last report of each, which ones wait,
-// and which have joined. "Member" is a rank's index among them; texts for people show world ranks. Pure; one thread.
+// and which have joined. "Member" is a rank's index among them; texts for people show world ranks.
+// Called by Coordinator and its parts; pure.
 #pragma once
 
 #include <chrono>

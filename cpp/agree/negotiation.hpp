@@ -2,7 +2,7 @@
 // coordinator's state of a name: its cache id, the last agreed signature, the open negotiation, and the deferred
 // errors.
 //
-// Plain state with queries; the coordinator decides. "Member": see members.hpp.
+// Called by Coordinator, which decides, and its parts; plain state with queries. "Member": see members.hpp.
 #pragma once
 
 #include <cstddef>

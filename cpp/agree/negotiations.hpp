@@ -10,7 +10,7 @@
 // negotiation becomes an ordinary one. If a member that has arrived reports the name again, it has seen the end of the
 // direct round before the coordinator has: that report is kept for later.
 //
-// Pure. "Member": see members.hpp.
+// Called by Coordinator and PlannedGroups; pure. "Member": see members.hpp.
 #pragma once
 
 #include <cstddef>

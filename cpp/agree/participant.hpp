@@ -1,6 +1,6 @@
 // Participant: one rank's side of the agreement: how it reports a request, and how an entry of the log affects it. Its
 // parts are the pending calls, the known names, the held groups of names, and the direct rounds of calls with and
-// without a name. Callers use the part that they need.
+// without a name. Called by Lane and its parts (engine/lane_parts.hpp), each of which uses the parts that it needs.
 //
 // Pure, like the coordinator. The caller chooses a ticket for each request. The participant returns each ticket exactly
 // once, to execute or to fail the request.

@@ -1,5 +1,5 @@
 // PendingCalls: this rank's unanswered calls of a lane, and its join, if it has no more work. Calls of a name are
-// answered in order. Pure.
+// answered in order. Called by Participant and its parts, Lane, Reports, AnswerWatch; pure.
 #pragma once
 
 #include <cstddef>

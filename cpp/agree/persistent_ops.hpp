@@ -1,8 +1,9 @@
 // PersistentOps: the persistent operations of this rank, by lane and name. An operation keeps its address while it is
-// in use, has a pending call, or has a cache id. To remove it, it is taken and never released: the owner of a handle
-// then fails to take it, and looks the name up.
+// in use, has a pending call, or has a cache id. The holder removes an operation by taking it and never releasing it:
+// the owner of a handle then fails to take it, and looks the name up.
 //
-// Any thread, except where a function requires the progress lock: only its holder removes operations.
+// Called by Engine and Lanes, which take, Lane, InFlight and Submission, which release, and the parts of Participant;
+// any thread, except where a function requires the progress lock: only its holder removes operations.
 #pragma once
 
 #include <cstddef>

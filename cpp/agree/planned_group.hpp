@@ -1,6 +1,6 @@
 // PlannedGroup: names that ranks report by one number (planned_groups.hpp), and which members have reported them.
 //
-// Plain state with queries; PlannedGroups decides.
+// Called by PlannedGroups, which decides, ReadyQueue and Coordinator; plain state with queries.
 #pragma once
 
 #include <cstddef>

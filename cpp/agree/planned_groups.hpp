@@ -6,7 +6,7 @@
 // negotiation.
 //
 // Ranks learn a plan from the log. Until all have acknowledged it, the others may report groups of the previous plan,
-// and no third plan is made. Pure.
+// and no third plan is made. Called by Coordinator; pure.
 #pragma once
 
 #include <cstdint>

@@ -4,7 +4,7 @@
 // Ranks execute the log in order. So once a name has had a priority, few bytes are put into the log ahead of execution,
 // and a more urgent name can overtake all that are still in this queue. A group is as urgent as its most urgent name.
 // (P3, Jayarajan et al., 2019, and ByteScheduler, Peng et al., 2019, do the same for gradients; they call the bytes put
-// ahead the credit.) Pure; one thread.
+// ahead the credit.) Called by Coordinator, Negotiations, PlannedGroups; pure.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // RelayTree: which relay forwards whose reports: a host's ranks report to the host's first rank, hosts to hosts, up to
 // the host of rank 0. The number of hosts below a host is such that two hops lead from any of about a thousand hosts to
-// the first. Plain and immutable; equal on every rank.
+// the first. Called by LaneLog and Relay; plain, immutable, equal on every rank.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // RoundRooms: which names of a lane may use direct rounds in memory (transport/arrivals.hpp), without the coordinator,
 // and where in shared memory these take place. Every member reserves room in the order of the log, so all agree on
-// them without communication. Room is never freed; a cache id that is reassigned keeps its room. Pure.
+// them without communication. Room is never freed; a cache id that is reassigned keeps its room.
+// Called by DirectRounds, Coordinator, and engine/ and execute/ for sizes; pure.
 #pragma once
 
 #include <algorithm>

@@ -13,7 +13,7 @@
 // it. They reached the coordinator before their senders' StandingMessages, so here that direct round is over, and the
 // numbers differ.)
 //
-// Pure. "Member": see members.hpp.
+// Called by Coordinator and Negotiations; pure. "Member": see members.hpp.
 #pragma once
 
 #include <cstdint>

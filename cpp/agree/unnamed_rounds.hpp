@@ -1,5 +1,6 @@
 // UnnamedRounds: this rank's calls without a name (unnamed.hpp) in direct rounds, which are in memory. At most one of
-// these calls is in a round, and then none is in the log: so the ranks agree on which call is the next. Pure.
+// these calls is in a round, and then none is in the log: so the ranks agree on which call is the next.
+// Called by Participant, Lane, RoundsInMemory; pure.
 #pragma once
 
 #include <cstddef>

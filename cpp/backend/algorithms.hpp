@@ -1,5 +1,6 @@
 // The table of all algorithms: each row has the collective, the memory it needs, the start function, the cost, and when
 // it is possible. A new algorithm is a source file and a line of launch.hpp under collective/, and a row here.
+// Called by CostModel and Policy; pure.
 #pragma once
 
 #include <cstddef>
@@ -66,7 +67,7 @@ enum class Segments : std::uint8_t {
   kPassedOn,  // a piece that is passed on from rank to rank
 };
 
-// What decides whether an algorithm is possible for a call, besides the memory that is available.
+// The facts of a call by which an algorithm is possible or not, besides the memory that is available.
 struct Conditions {
   const NativeOptions& options;
   int n_ranks;

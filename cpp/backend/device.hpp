@@ -2,11 +2,15 @@
 // it are staged in host memory (execute/staged.hpp), so they can take part in every collective, whatever devices other
 // ranks use.
 //
+<<<<<<< HEAD
 // Copies run in queues of the device's own, beside the callers' queues: a caller's queue goes on while a call is
 // executed. Events order them. A copy of one caller's queue does not wait behind those of another, which may wait for
 // it in turn.
 //
 // Threads: any, concurrently. No method waits for the device. The object lives as long as the process.
+=======
+// Called by Staged; any thread, concurrently. No method waits for the device. The object lives as long as the process.
+>>>>>>> h/who
 #pragma once
 
 #include <cstddef>

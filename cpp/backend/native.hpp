@@ -1,6 +1,7 @@
 // NativeBackend: the backend of host memory, on the CPU. The table of algorithms lists the candidates. Among several
 // algorithms or segment sizes the settings choose, or the cost model, corrected by measured times of this job's calls.
 // It also has what no other backend does: the arena, inputs of all ranks combined here, and exchanged measurements.
+// Called by DataPlane, through Backends; one thread (the holder of the progress lock).
 #pragma once
 
 #include <cstddef>

@@ -9,9 +9,9 @@
 //
 // The time of a call is the least that any rank measured: that of the last rank to arrive, which waits for no other.
 // (If others finish after that rank, this time is too short: see CostModel::unseen_ns.) The time of a way is the first
-// quartile of its calls, because disturbances only make calls longer. Pure, except for the times passed in; one thread.
-// The way of a call depends only on earlier calls and on the exchanged times. REQUIRES: the same order of calls on all
-// ranks.
+// quartile of its calls, because disturbances only make calls longer. Called by NativeBackend; pure, except for the
+// times passed in. The way of a call depends only on earlier calls and on the exchanged times. REQUIRES: the same order
+// of calls on all ranks.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // Policy: chooses an algorithm of the table for a call, by the settings or the cost model.
 //
-// Pure: created for one choice. Everything it refers to outlives it.
+// Called by NativeBackend; pure: created for one choice. Everything it refers to outlives it.
 #pragma once
 
 #include <cstddef>

@@ -2,7 +2,7 @@
 // otherwise make_request() stores it as a Request.
 //
 // A view: it refers to the caller's memory, and is valid during the call. A plain value, made by the binding on the
-// thread of its caller.
+// thread of its caller. Called by Engine, RoundsInMemory, DirectRounds; that thread.
 #pragma once
 
 #include <cstddef>

@@ -4,7 +4,8 @@
 // under the progress lock. Nothing progresses until it returns, so it may hand work to other threads but not wait for
 // the engine. All other callbacks run on threads of their own (CallbackThreads).
 //
-// Threads: any. Failure: an exception of a callback is reported on standard error, and does not propagate.
+// Called by Operation, CallbackThreads and Engine; any thread. Failure: an exception of a callback is reported on
+// standard error, and does not propagate.
 #pragma once
 
 #include <functional>

@@ -12,7 +12,8 @@
 // work, the transport, or the tensors that travel together. 16-bit types are combined in float and rounded once, at the
 // end.
 //
-// One thread. The object holds as much memory as the tensors (twice as much for 16-bit types).
+// Called by execute/collectives/adasum.cc; one thread (the holder of the progress lock). The object holds as much
+// memory as the tensors (twice as much for 16-bit types).
 #pragma once
 
 #include <cstddef>

@@ -8,6 +8,9 @@
 // p / kParts. Counters count the parts that a member has finished. A member that handles a whole chunk at once
 // publishes its last part. Parts that the last chunk of a collective does not need are skipped: a counter that has
 // reached a later part includes all parts before.
+//
+// Called by the algorithms in shared memory (shm_*.cc, RegionPieces); owned by NativeBackend; one thread (the holder of
+// the progress lock).
 #pragma once
 
 #include <cstddef>

@@ -6,7 +6,7 @@
 //   chain      each rank forwards to one other; the last is as many hops away as there are ranks
 // Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH, 2005 (binomial);
 // Watts, van de Geijn: A Pipelined Broadcast for Multidimensional Meshes, 1995 (chain).
-// Pure.
+// Called by direct_broadcast.cc; pure.
 #pragma once
 
 #include <cstdint>

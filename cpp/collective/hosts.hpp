@@ -1,4 +1,4 @@
-// The placement of a mesh's ranks on hosts, as algorithms need it.
+// The placement of a mesh's ranks on hosts, as algorithms need it. Called by NativeBackend and CostModel; pure.
 #pragma once
 
 #include <bit>

@@ -5,7 +5,8 @@
 // memory is not mapped by others. When all have published, each reads the tables of the others. Small pieces of the
 // same call that are not in regions are copied to the member's stage, and their results back. A member writes its table
 // and stage again only when its next allreduce of this kind begins. By then no other member reads them, because the
-// member waits until all have reduced their slices.
+// member waits until all have reduced their slices. Called by shm_allreduce_two_shot.cc; one thread (the holder of the
+// progress lock).
 #pragma once
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 //   result  the combination of the parts in float32, with the remaining factors
 //
 // All ranks get the same bits, including those that reduced; and the same bits with every algorithm.
-// Pure functions and plain values.
+// Called by the algorithms and NativeBackend; pure functions and plain values.
 #pragma once
 
 #include <cstddef>

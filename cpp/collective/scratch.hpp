@@ -1,7 +1,8 @@
 // Scratch: memory for data in transit, which algorithms use one after the other, so that a call need not get zeroed
 // pages from the system.
 //
-// Keeps the last allocation for reuse; one above kMostKept is freed at the next take(). One thread at a time.
+// Keeps the last allocation for reuse; one above kMostKept is freed at the next take(). Owned by NativeBackend.
+// Called by the direct algorithms; one thread (the holder of the progress lock).
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // Divides a range of bytes among ranks, in whole cache lines, so that no element and no line is split. Also cuts a
-// range into blocks, which are moved one after the other.
+// range into blocks, which are moved one after the other. Called by the algorithms; pure.
 #pragma once
 
 #include <algorithm>

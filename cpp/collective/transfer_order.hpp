@@ -1,5 +1,6 @@
 // TransferOrder: the order in which two ranks queue their transfers, if every block takes two and kDepth blocks are in
-// flight: first 0, first 1, second 0, first 2, second 1, first 3, ...
+// flight: first 0, first 1, second 0, first 2, second 1, first 3, ... Called by direct_allreduce_by_hosts.cc,
+// direct_allreduce_two_shot.cc and Policy; pure.
 #pragma once
 
 #include <algorithm>

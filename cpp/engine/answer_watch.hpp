@@ -3,7 +3,7 @@
 // missing rank fails a call, so pending calls are checked at that interval (PendingCalls::sweep). The check is skipped
 // if the lane has moved data since the last one: an answer cannot be expected then.
 //
-// One thread (the holder of the progress lock).
+// Called by Lane; one thread (the holder of the progress lock).
 #pragma once
 
 #include <optional>

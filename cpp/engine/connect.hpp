@@ -1,4 +1,5 @@
 // connect: from settings to a running engine: read the secret, join the world, start the engine.
+// Called by capi/worlds.cc as a world is joined; any thread, which it blocks.
 #pragma once
 
 #include <cstdint>

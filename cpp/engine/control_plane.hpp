@@ -1,7 +1,8 @@
 // ControlPlane: frames, sends and receives the messages between ranks, and detects ranks that leave, die or stop
 // answering. It passes a lane's messages to the lane without interpreting them.
 //
-// One thread (the holder of the progress lock).
+// Called by ProgressLoop, which receives and sends, by LaneLog, which posts, and by Lane, Lanes and their parts; one
+// thread (the holder of the progress lock).
 #pragma once
 
 #include <chrono>

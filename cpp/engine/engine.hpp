@@ -1,9 +1,10 @@
 // Engine: takes requests, agrees on them with the other ranks, executes them, and completes their operations.
 //
-// Threads: submit(), wait(), poll() from any thread at any time; create(), shutdown() by one thread. At any moment at
-// most one thread runs the *progress loop* (holds the progress lock): a caller that waits, or the background thread if
-// there is work and no caller waits. Callbacks run on threads of their own (call/callback_threads.hpp) and may call
-// everything, shutdown() included. Direct callbacks (call/callbacks.hpp) are the exception: they must not wait.
+// Called by capi and bindings/python. Threads: submit(), wait(), poll() from any thread at any time; create(),
+// shutdown() by one thread. At any moment at most one thread runs the *progress loop* (holds the progress lock): a
+// caller that waits, or the background thread if there is work and no caller waits. Callbacks run on threads of their
+// own (call/callback_threads.hpp) and may call everything, shutdown() included. Direct callbacks (call/callbacks.hpp)
+// are the exception: they must not wait.
 // Failure: nothing throws. When a rank is lost, every pending and later operation fails with RanksLost, which names it.
 #pragma once
 

@@ -1,5 +1,5 @@
 // Holding: decides how long reports are held back to be sent together: until nothing has been added for one window, and
-// for 20 windows at most. Pure; one thread.
+// for 20 windows at most. Called by LaneLog and Reports; pure.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,8 @@
 // Lane: a communicator: some ranks, their ordered log, and its execution. The world has one or more lanes, and so has
 // each process set. Lanes are independent and progress concurrently.
 //
-// One thread (the holder of the progress lock). ProgressLoop calls all lanes in every iteration, Lanes makes them.
+// Called by ProgressLoop in every iteration, by Lanes, which owns the lanes, and by Engine with questions to the first
+// lane; one thread (the holder of the progress lock).
 #pragma once
 
 #include <atomic>

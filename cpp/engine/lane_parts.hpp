@@ -1,4 +1,5 @@
 // LaneParts: references that the parts of one lane share, to objects that the lane owns or that outlive it.
+// Called by Lane, AnswerWatch, RoundsInMemory, RoundsByMessages; one thread (the holder of the progress lock).
 #pragma once
 
 #include <atomic>

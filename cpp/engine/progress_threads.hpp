@@ -6,7 +6,7 @@
 // one more iteration, so that any later message wakes the background thread, which sleeps in Mesh::sleep. During a
 // burst of submissions the doorbell stays disarmed: the background thread runs the loop at least every 250 us instead.
 //
-// Any thread may call any function, unless its comment says otherwise.
+// Called by Engine; any thread, unless the comment of a function says otherwise.
 #pragma once
 
 #include <atomic>

@@ -8,7 +8,7 @@
 //
 // Calls without a name may have another signature each time. So each member writes a tag, which has a place of its own.
 //
-// One thread (the holder of the progress lock).
+// Called by RoundsInMemory; one thread (the holder of the progress lock).
 #pragma once
 
 #include <array>

@@ -2,7 +2,7 @@
 // (agree/sent_inputs.hpp) and combines them, without an entry of the log. It also selects the inputs that travel along
 // with a report and that the log then distributes.
 //
-// "Member" is a rank of the lane. One thread (the holder of the progress lock).
+// "Member" is a rank of the lane. Called by Lane; one thread (the holder of the progress lock).
 #pragma once
 
 #include <cstddef>

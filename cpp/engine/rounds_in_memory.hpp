@@ -7,7 +7,7 @@
 // rank that arrives later wakes it in the ordinary way. An early call (request.hpp) is the exception: its rank may
 // sleep before its thread waits. A rank that closes the round wakes it.
 //
-// One thread (the holder of the progress lock).
+// Called by Lane and ProgressLoop; one thread (the holder of the progress lock).
 #pragma once
 
 #include <cstddef>

@@ -3,7 +3,7 @@
 // one, or for their device. So this rank probes them; a peer that answers is not the cause. A rank that waits for the
 // stopped peer or for its device directly reports it to all.
 //
-// One thread (the holder of the progress lock).
+// Called by Lane; one thread (the holder of the progress lock).
 #pragma once
 
 #include <chrono>

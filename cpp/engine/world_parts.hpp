@@ -1,6 +1,7 @@
 // WorldParts: the objects that all lanes of a world share. It outlives the lanes and the progress loop.
 //
-// Threads: any, except where a member is guarded.
+// Called by Engine, which owns it, ProgressThreads, ProgressLoop, Lanes, Lane; any thread, except where a member is
+// guarded.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,5 @@
 // allgather_numbers: the phase of an entry of the log in which each rank of a lane sends some numbers to all others.
+// Called by DataPlane, LaneArena, Consistency and weighted_average.cc; one thread (the holder of the progress lock).
 #pragma once
 
 #include <cstddef>

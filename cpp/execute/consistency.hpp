@@ -2,7 +2,7 @@
 //
 // Each rank keeps a checksum of every such result. At certain positions of the log, the same on all ranks, the ranks
 // compare one number, a checksum of these checksums. Only if it differs do they exchange all of them, to find the first
-// result that differs, and on which rank. One thread (the holder of the progress lock).
+// result that differs, and on which rank. Called by DataPlane; one thread (the holder of the progress lock).
 #pragma once
 
 #include <cstdint>

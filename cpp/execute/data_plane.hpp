@@ -1,6 +1,7 @@
 // DataPlane: executes the response log, entry after entry, a bounded step at a time.
 //
-// One thread (the holder of the progress lock).
+// Called by Lane, RoundsInMemory and RoundsByMessages; by ProgressLoop and Engine with questions; one thread (the
+// holder of the progress lock).
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,8 @@
 // it happens at the same position of the log on all members. If any step fails, the lane goes on without an arena, and
 // the rank that knows the reason warns.
 //
-// One thread (the holder of the progress lock). Owns this rank's mapping; the memory is freed with the last mapping.
+// Called by DataPlane; one thread (the holder of the progress lock). Owns this rank's mapping; the memory is freed with
+// the last mapping.
 #pragma once
 
 #include <cstddef>

@@ -2,7 +2,7 @@
 // contribution, and combines those of all ranks. agree/round_rooms.hpp gives the layout in memory,
 // execute/direct_tensor.hpp the operation on one tensor.
 //
-// A view: it owns no memory. One thread (the holder of the progress lock).
+// A view: it owns no memory. Called by RoundsInMemory; one thread (the holder of the progress lock).
 #pragma once
 
 #include <cstddef>

@@ -5,6 +5,8 @@
 // When the call is made, an event is recorded in each queue of its tensors, and their inputs are copied after it; the
 // results are copied when they are ready. Between the two, the tensors are the engine's. No thread of the engine waits
 // for a copy.
+//
+// Called by Engine, which makes it as a call is submitted, on any thread; then by DataPlane, under the progress lock.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,6 @@
-// Submission: a request in the engine, from its submission to its completion. Any thread pushes it to the
-// SubmissionQueue; the next iteration takes it in, and it is in flight from then on (in_flight.hpp).
+// Submission: a request in the engine, from its submission to its completion. Called by Engine, which makes it, and
+// ProgressThreads, which pushes it to the SubmissionQueue, on any thread; ProgressLoop takes it in, in its next
+// iteration, and it is in flight from then on (in_flight.hpp).
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,5 @@
-// Work: the plans that execute one entry of the response log.
+// Work: the plans that execute one entry of the response log. Made by collectives/, LaneArena and Consistency.
+// Called by DataPlane; one thread (the holder of the progress lock).
 #pragma once
 
 #include <functional>

@@ -2,9 +2,10 @@
 //
 // Unauthenticated peers cost little. Each must finish the handshake within `deadline`, and sends at most
 // Handshake::kMostBytes before that. There are at most kMostHalfOpen of them; if one more connects, the oldest is
-// dropped. Threads: one. It uses the caller's event loop (level-triggered, each descriptor is its own token): pass it
-// every event whose token it owns(), and call expire() at next_deadline(). Failure: `on_refused` gets the first few
-// refusals, as sentences with the address. No refusal ends the acceptor.
+// dropped. Called by PairConnector, on the thread that joins, and by StoreServer, on its own thread. It uses the
+// caller's event loop (level-triggered, each descriptor is its own token): pass it every event whose token it owns(),
+// and call expire() at next_deadline(). Failure: `on_refused` gets the first few refusals, as sentences with the
+// address. No refusal ends the acceptor.
 #pragma once
 
 #include <chrono>

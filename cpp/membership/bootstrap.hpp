@@ -3,7 +3,8 @@
 // Each rank listens, exchanges addresses with all others through the store, connects to all of them at once, and finds
 // out with which it shares memory, and at what cost. A world of one needs neither store nor sockets.
 //
-// Threads: blocks its caller; several ranks of one process may join at the same time, each on its own thread.
+// Called by connect(). Threads: blocks its caller; several ranks of one process may join at the same time, each on its
+// own thread.
 // Failure: Timeout with the missing ranks, Aborted if interrupted, InvalidArgument for errors that the user can correct
 // (addresses, ports, secret), Mismatch if ranks were started with different settings, RanksLost if one ended meanwhile.
 // Every message names the reporting rank, and the peer with host and address.

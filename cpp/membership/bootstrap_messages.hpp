@@ -1,7 +1,8 @@
 // The messages of ranks while a world forms: each rank's addresses and measurements (through the store), and the probe
 // of shared memory (over authenticated control connections).
 //
-// Threads: plain values. Failure: decoding trusts no input; Internal unless the bytes are exactly one valid message.
+// Called by join_world() and probe_shared_memory(); plain values. Failure: decoding trusts no input; Internal unless
+// the bytes are exactly one valid message.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // HMAC-SHA256 (RFC 2104, FIPS 180-4).
 //
-// Threads: pure functions. Failure: none. A message is the concatenation of its parts.
+// Called by Handshake; pure functions. Failure: none. A message is the concatenation of its parts.
 #pragma once
 
 #include <array>

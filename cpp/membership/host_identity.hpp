@@ -1,7 +1,8 @@
 // HostIdentity: two processes compare it to decide whether to try to share memory.
 //
 // Equal identities prove nothing (containers, copied machines): only the probe does. Processes with different
-// identities do not try. Threads: pure, but reads /proc. Failure: values that cannot be read are left out.
+// identities do not try. Called by join_world(); pure, but reads /proc. Failure: values that cannot be read are left
+// out.
 #pragma once
 
 #include <string>

@@ -1,6 +1,7 @@
 // OutgoingConnection: one attempt to connect to an address and to authenticate.
 //
-// Threads: one. It uses the caller's event loop (level-triggered, the descriptor is the token).
+// Called by PairConnector and StoreClient; one thread. It uses the caller's event loop (level-triggered, the descriptor
+// is the token).
 // Failure: state() kFailed with a reason that names the address. for_good(): another attempt would end the same way,
 // because the other end answered and refused.
 #pragma once

@@ -2,8 +2,8 @@
 // accepts. Several connections are spread over the peer's addresses, and so over this rank's interfaces: each connects
 // from the interface in the same network, or else from the one with the same index in the list.
 //
-// Threads: one. Failure: errors name the peer, its host and its address. The death of a peer is detected at once if the
-// peer is on this machine or had connected.
+// Called by join_world(); one thread. Failure: errors name the peer, its host and its address. The death of a peer is
+// detected at once if the peer is on this machine or had connected.
 #pragma once
 
 #include <chrono>

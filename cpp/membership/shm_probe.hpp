@@ -8,8 +8,9 @@
 //   3. The leader checks these nonces, and sends the list of the ranks that passed.
 // Nothing is inferred from names.
 //
-// Threads: one a rank; blocks until the deadline at most. Failure: a rank that cannot take part does not share (the
-// leader warns, once, with the reason); an error means that a peer is lost or has sent an invalid message.
+// Called by join_world(); one thread a rank; blocks until the deadline at most. Failure: a rank that cannot take part
+// does not share (the leader warns, once, with the reason); an error means that a peer is lost or has sent an invalid
+// message.
 #pragma once
 
 #include <functional>

@@ -1,7 +1,7 @@
 // StoreClient: a rank's connection to the rendezvous store.
 //
-// Threads: one. Blocks until the limit at most. Failure: every error lists the addresses that were tried, with the
-// reason why each failed.
+// Called by join_world(); one thread. Blocks until the limit at most. Failure: every error lists the addresses that
+// were tried, with the reason why each failed.
 #pragma once
 
 #include <string>

@@ -1,11 +1,11 @@
 // StoreExchanges: the decisions of the rendezvous store: it tracks the ranks that have arrived for each key, and
 // returns the replies to send.
 //
-// Pure: (state, request or departure, now) -> replies. No socket, no thread, no clock.
-// An exchange of a key completes when all ranks have arrived: each gets all blobs. It fails for all at once, with
-// Timeout if a rank is missing when the first timeout of a waiting rank expires; with RanksLost if a rank leaves while
-// it waits, or cannot take part; with Mismatch if ranks disagree about the size, or two claim the same rank. A rank
-// that arrives at a failed exchange later gets the same error.
+// Pure: (state, request or departure, now) -> replies. No socket, no thread, no clock. Called by StoreServer, on its
+// thread. An exchange of a key completes when all ranks have arrived: each gets all blobs. It fails for all at once,
+// with Timeout if a rank is missing when the first timeout of a waiting rank expires; with RanksLost if a rank leaves
+// while it waits, or cannot take part; with Mismatch if ranks disagree about the size, or two claim the same rank. A
+// rank that arrives at a failed exchange later gets the same error.
 #pragma once
 
 #include <chrono>
@@ -36,7 +36,7 @@ class StoreExchanges {
 
   explicit StoreExchanges(std::uint32_t size) : size_(size) {}
 
-  // `who`: the address, for messages. A connection waits in one exchange at a time.
+  // `who`: the address of the rank that connects, for messages. A connection waits in one exchange at a time.
   std::vector<StoreReply> exchange(ConnectionId from, const std::string& who, ExchangeRequest request, TimePoint now);
   std::vector<StoreReply> on_disconnect(ConnectionId connection);
   std::vector<StoreReply> expire(TimePoint now);

@@ -2,7 +2,7 @@
 //
 // There is one request: a rank contributes its blob for a key, and gets all ranks' blobs when all have arrived; or it
 // reports why it cannot take part. There are two replies: the blobs by rank, or an error. Each message is one frame
-// (wire.hpp). Decoding trusts no input.
+// (wire.hpp). Decoding trusts no input. Called by StoreClient, StoreServer, StoreExchanges; pure.
 #pragma once
 
 #include <chrono>

@@ -1,7 +1,8 @@
 // RecordRing: the last completed calls of this rank, in memory of a fixed size. The writer never waits: it overwrites
 // the oldest record, whether that was read or not.
 //
-// Threads: one writer at a time; any number of concurrent readers.
+// Called by Recorder, one writer at a time (the holder of the progress lock), and by Recording: any number of
+// concurrent readers.
 #pragma once
 
 #include <array>

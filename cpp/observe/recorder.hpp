@@ -1,7 +1,8 @@
 // Recorder: records the calls of one rank while at least one Recording exists. Otherwise it only costs the load of a
 // word that no thread writes.
 //
-// Threads: one thread calls write() at a time; all other functions may be called by any thread.
+// Called by InFlight, which writes, on one thread (the holder of the progress lock); by Engine and Recording, on any
+// thread.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,5 @@
-// Stages: the times at which one call reached each stage on this rank, and its path.
+// Stages: the times at which one call reached each stage on this rank, and its path. Called by Engine, Lane, its
+// rounds, and InFlight; a plain value.
 #pragma once
 
 #include <array>

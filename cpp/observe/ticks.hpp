@@ -2,7 +2,7 @@
 // is unknown: TickClock converts it to nanoseconds.
 //
 // It is the processor's counter (10 ns a read) if that runs at a constant rate and never stops, else the system's
-// monotonic clock.
+// monotonic clock. Called by Stages, Recorder, Recording, Timeline; any thread.
 #pragma once
 
 #include <chrono>

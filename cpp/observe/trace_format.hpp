@@ -2,7 +2,8 @@
 // "allreduce.weights". A call is the event NEGOTIATE_ALLREDUCE from its submission until the ranks have agreed on it,
 // followed by the event ALLREDUCE until it is done.
 //
-// All functions append text to `to`; together, from begin() to end(), it is a JSON array. No I/O.
+// All functions append text to `to`; together, from begin() to end(), it is a JSON array. Called by Timeline, on its
+// thread; no I/O.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 // other threads have work on the core, a yield would cost a time slice of milliseconds, so it gives up instead of
 // yielding.
 //
-// One thread. No failure.
+// Called by ProgressThreads; one thread. No failure.
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,7 @@
 // LongWaits: the threads that have slept in wait() for a long time and that only the end of their operation can wake.
 // A rank is at a standstill if no other thread of it could make a call.
 //
-// Any thread.
+// Called by ProgressThreads and Engine::wait(); any thread.
 #pragma once
 
 #include <pthread.h>

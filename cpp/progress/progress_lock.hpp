@@ -1,7 +1,7 @@
 // ProgressLock: the right to run the progress loop, held by one thread at a time. It is not recursive: in the thread
 // that holds it (for instance in a direct callback that submits), try_take() returns false, and take() is forbidden.
 //
-// Any thread.
+// Called by ProgressThreads; any thread.
 #pragma once
 
 #include <atomic>

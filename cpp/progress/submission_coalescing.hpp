@@ -7,7 +7,7 @@
 // submission waits for only a part of the time that the burst took. A thread that submits and waits in turn is in a
 // burst too; its waits take in the submissions that it has left.
 //
-// Threads: any. Threads that submit at the same time share the counts, which costs only time.
+// Called by ProgressThreads; any thread. Threads that submit at the same time share the counts, which costs only time.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Waits: counts the threads in wait(), and knows whether the holder of the progress lock has noticed all of them.
 //
-// Any thread.
+// Called by ProgressThreads and Engine::wait(), when_done(); any thread.
 #pragma once
 
 #include <atomic>

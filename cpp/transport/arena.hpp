@@ -1,6 +1,8 @@
 // SharedArena: memory that all ranks of one host have mapped (arena_layout.hpp), with the counters that synchronize the
 // hand-over of chunks. Every counter has one writer. Counters only grow, so collectives reset nothing. The arena does
-// not own its memory (a mapping or a test's buffer does).
+// not own its memory (a mapping or a test's buffer does). Called by ArenaSession, RegionPieces, RoundMemory,
+// RoundsInMemory; one thread (the holder of the progress lock). Engine and ProgressLoop use regions(), probe_pairs()
+// uses slots as ranks connect.
 #pragma once
 
 #include <atomic>

@@ -2,7 +2,8 @@
 //
 // Implementations: a socket (tcp), several sockets (striped), rings in shared memory (shm), rings in private memory
 // (loopback, for tests).
-// Thread-safety: one thread at a time on each end (the holder of the engine's progress lock).
+// Called by ControlPlane, LaneMux, PairTransfers, RoundedStream; one thread at a time on each end (the holder of the
+// progress lock).
 // Failure: a channel never throws. Once state() is not kOpen, it never is again; bytes that arrived before the end are
 // still readable.
 #pragma once

@@ -8,7 +8,7 @@
 // (docs/performance.md). Otherwise it writes to the buffer that has been unused for longest, whose lines have long left
 // the reader's caches.
 //
-// One thread a member.
+// Called by RoundMemory; one thread a member.
 #pragma once
 
 #include <cstddef>

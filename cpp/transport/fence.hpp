@@ -1,5 +1,5 @@
 // full_fence(): orders a store before a later load of another word, as the sleep protocol of a mesh needs
-// (writer: store data, fence, load doorbell; sleeper: store doorbell, fence, load data).
+// (writer: store data, fence, load doorbell; sleeper: store doorbell, fence, load data). Called by SocketMesh.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
 // FreeRanges: a best-fit allocator that keeps its records outside the memory that it manages. Adjacent free ranges are
-// merged. Pure; one thread.
+// merged. Called by SharedRegions, under its mutex; pure.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,8 @@
 // LaneMesh: the mesh of one lane's members. Its ranks are indices among the members, and its data channels are the
 // lane's own streams. It forwards everything else to the world's mesh.
 //
-// Threads: as Mesh. The world's mesh and the mux outlive this object.
+// Called by Lane, which makes it, its parts, DataPlane, backends; threads: as Mesh. The world's mesh and the mux
+// outlive this object.
 #pragma once
 
 #include <algorithm>

@@ -3,8 +3,9 @@
 // A mesh is complete when it is built: membership/ builds real ones, a LoopbackFabric those of tests. It carries bytes
 // and wake-ups, and knows which peers are gone. It does not interpret the bytes.
 //
-// Threads: all methods are for the holder of the engine's progress lock, except kick() (any thread) and sleep()
-// (the engine's background thread, without the lock).
+// Called by ProgressThreads, ProgressLoop, ControlPlane, LaneMux and LaneMesh; one thread (the holder of the progress
+// lock), except rank(), size(), peer(), arena(), kick() (any thread) and sleep() (the background thread, without the
+// lock).
 #pragma once
 
 #include <chrono>

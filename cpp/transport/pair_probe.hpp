@@ -3,8 +3,8 @@
 // A rank r measures with r ^ 1, r ^ 2, r ^ 4 and so on: its neighbours, and ranks with distant numbers, which are on
 // other processor sockets if there are several. That takes 0.3 to 0.6 ms a partner, for log2(n) partners.
 //
-// Threads: one a member. All members call it at about the same time, before any other use of the arena; the next use
-// begins when all have returned. It writes to slots and leaves arbitrary contents in them.
+// Called by join_world(); one thread a member. All members call it at about the same time, before any other use of the
+// arena; the next use begins when all have returned. It writes to slots and leaves arbitrary contents in them.
 #pragma once
 
 #include <chrono>

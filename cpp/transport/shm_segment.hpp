@@ -5,7 +5,8 @@
 // Pages are allocated before their first use, so a file system that is too small is an error then, not a SIGBUS later.
 // A page lies on the NUMA node of the process that allocates it. So if several processes write to a segment, each
 // allocates its own part.
-// Threads: as a pointer to bytes. Ownership: the mapping, and the name while there is one.
+// Called by LaneArena, SharedRegions, Engine::allocate_shared(), membership/. Threads: as a pointer to bytes.
+// Ownership: the mapping, and the name while there is one.
 #pragma once
 
 #include <cstddef>

@@ -3,7 +3,7 @@
 // The kernel closes a silent connection only after a quarter of an hour. With TCP_USER_TIMEOUT it would close it
 // earlier, but also if the peer acknowledges everything and merely has no room for more, such as a process in a
 // debugger. A peer without room must not count as lost.
-// A plain value, for one connection; call lasts() from time to time.
+// Called by SocketMesh. A plain value, for one connection; call lasts() from time to time.
 #pragma once
 
 #include <chrono>

@@ -5,7 +5,8 @@
 // succession would pay for both in every call. During such calls the sleeper *lingers*: it checks every few
 // milliseconds whether the calls have ended, and enables socket events itself.
 //
-// Threads: open(), shut(): the holder of the progress lock. sleep(): the sleeping thread, without the lock.
+// Called by SocketMesh. Threads: open(), shut(): the holder of the progress lock. sleep(): the sleeping thread, without
+// the lock.
 // Ownership: the descriptors are not owned and outlive this object.
 #pragma once
 

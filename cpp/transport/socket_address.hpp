@@ -1,6 +1,7 @@
 // SocketAddress: an IPv4 or IPv6 address with a port, and the functions that create one.
 //
-// Plain value. resolve() may query the name service and block; the other functions do not.
+// Called by membership/ and socket.hpp; a plain value. resolve() may query the name service and block; the other
+// functions do not.
 #pragma once
 
 #include <sys/socket.h>

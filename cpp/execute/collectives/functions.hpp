@@ -2,7 +2,7 @@
 // this one. call/op_table.hpp has the properties of each collective.
 //
 // Ranks in plans are numbers of members in the given mesh, not ranks of the world; these functions translate.
-// One thread (the holder of the progress lock).
+// Called by DataPlane (make_plans) and RoundCall (Combine); one thread (the holder of the progress lock).
 #pragma once
 
 #include <array>
