@@ -2,15 +2,11 @@
 // it are staged in host memory (execute/staged.hpp), so they can take part in every collective, whatever devices other
 // ranks use.
 //
-<<<<<<< HEAD
 // Copies run in queues of the device's own, beside the callers' queues: a caller's queue goes on while a call is
 // executed. Events order them. A copy of one caller's queue does not wait behind those of another, which may wait for
 // it in turn.
 //
-// Threads: any, concurrently. No method waits for the device. The object lives as long as the process.
-=======
 // Called by Staged; any thread, concurrently. No method waits for the device. The object lives as long as the process.
->>>>>>> h/who
 #pragma once
 
 #include <cstddef>
@@ -25,31 +21,35 @@
 namespace ciranda {
 
 struct DeviceCopy {
-  std::byte* to;
+  std::byte* to;  // null: memory that put() allocates, at least one byte
   const std::byte* from;
-  std::size_t n_bytes;  // > 0
+  std::size_t n_bytes;  // > 0, unless put() allocates
 };
 
 class Device {
  public:
   virtual ~Device() = default;
 
-  // Allocates memory of the device, at least one byte. Null: out of memory. Release it only after its users' queues
-  // have finished with it, or let the deleter wait.
-  virtual std::shared_ptr<std::byte> allocate(const Place& place, std::size_t n_bytes) = 0;
-  // As allocate(), for host memory that the device copies from and to quickly (pinned).
+  // Allocates host memory that the device copies from and to quickly (pinned), at least one byte. Null: out of memory.
   virtual std::shared_ptr<std::byte> allocate_on_host(const Place& place, std::size_t n_bytes) = 0;
 
   // The event behind all work that place.queue has been given.
   virtual Result<DeviceEventPtr> record(const Place& place) = 0;
 
-  // Called once, on a thread of the device. Must not block. Destroyed afterwards, with all that it keeps alive.
+  // These two are called once, on a thread of the device. They must not block. They are destroyed afterwards, with all
+  // that they keep alive.
   using Done = std::function<void(Status)>;
-  using Queued = std::function<void(Result<DeviceEventPtr>)>;
+  struct Put {
+    DeviceEventPtr event;  // behind all copies
+    // For each copy without `to`, in order. Its last user's queue must be ordered before place.queue when it is freed.
+    // A null: the device is out of memory, and has copied nothing.
+    std::vector<std::shared_ptr<std::byte>> allocated = {};
+  };
+  using Queued = std::function<void(Result<Put>)>;
 
-  // Copy from the device, and to it, after the event, which place.queue has recorded. `done`: all copies are done, or
-  // one has failed for this reason. `queued`, before it: the event behind all copies, or why they could not be queued;
-  // in the latter case `done` is not called. The memory on both sides must outlive the copies.
+  // Copy from the device, and to it, after the event, which place.queue has recorded. `queued`: the copies are queued,
+  // or why they could not be. `done`, after it: all copies are done, or why one has failed; not called if they were not
+  // queued. The memory on both sides must outlive the copies.
   virtual void fetch(const Place& place, std::vector<DeviceCopy> copies, DeviceEventPtr after, Done done) = 0;
   virtual void put(const Place& place, std::vector<DeviceCopy> copies, DeviceEventPtr after, Queued queued,
                    Done done) = 0;

@@ -164,9 +164,9 @@ Result<bool> DataPlane::end() {
 // Whether the results are in the queues of this rank's devices. Returns an error if a device has failed.
 Result<bool> DataPlane::has_put_results() {
   for (const Participant::Ready& ready : queue_.front().requests) {
-    Submission& entry = in_flight_.at(ready.ticket);
+    const Submission& entry = in_flight_.at(ready.ticket);
     if (entry.staged == nullptr || !entry.outcome.ok() || entry.staged->has_put_results()) continue;
-    entry.outcome = entry.staged->put_results(*entry.operation);
+    entry.staged->put_results(*entry.operation);
   }
   for (const Participant::Ready& ready : queue_.front().requests) {
     const Submission& entry = in_flight_.at(ready.ticket);
@@ -184,8 +184,8 @@ void DataPlane::finish() {
   has_begun_ = has_checked_ = is_ending_ = false;
   ++n_executed_;
   for (const Participant::Ready& ready : done.requests) {
-    const Submission& entry = in_flight_.at(ready.ticket);
-    if (entry.staged != nullptr && entry.outcome.ok()) entry.operation->set_events(entry.staged->take_events());
+    Submission& entry = in_flight_.at(ready.ticket);
+    if (entry.staged != nullptr && entry.outcome.ok()) entry.outcome = entry.staged->conclude(*entry.operation);
     in_flight_.complete(ready.ticket, Status(entry.outcome));
   }
 }

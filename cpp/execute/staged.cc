@@ -50,14 +50,6 @@ void Staged::Copies::note(Status copied) {
   if (n_missing.fetch_sub(1, std::memory_order_acq_rel) == 1) wake->ring();
 }
 
-void Staged::Copies::note(Result<DeviceEventPtr> event) {
-  if (event.ok()) {
-    const std::lock_guard lock(mutex);
-    events.push_back(std::move(event).value());
-  }
-  note(event.status());
-}
-
 // --- when the call is made
 
 // The tensor's queue, in which an event is recorded.
@@ -142,47 +134,63 @@ Result<std::unique_ptr<Staged>> Staged::make(Request& request, std::span<const B
 
 // --- when it is executed
 
-// Replaces an output in host memory by one on the device.
-Status Staged::prepare_output(OutputBuffer& output, const Tensor& tensor, std::vector<DeviceCopy>& copies) {
-  const std::byte* const host = output.data.get();
-  const bool is_given = host == tensor.output;
-  output.place = tensor.on_device.place;
-  output.data = is_given ? std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), tensor.on_device.output)
-                         : device_.allocate(output.place, std::max<std::size_t>(output.n_bytes, 1));
-  if (!is_given && output.data == nullptr) {
-    return Status::internal("there is no memory " + to_string(output.place) + " for a result of " +
-                            std::to_string(output.n_bytes) + " bytes");
-  }
-  if (output.n_bytes > 0) copies.push_back({output.data.get(), host, output.n_bytes});
-  return Status::ok_status();
-}
-
 // A copy that fails after the operation is done breaks the world.
-Status Staged::put_results(Operation& operation) {
+void Staged::put_results(const Operation& operation) {
   has_put_results_ = true;
-  std::vector<OutputBuffer> outputs = operation.outputs();  // outputs after those of the tensors stay on the host
+  const std::vector<OutputBuffer>& outputs = operation.outputs();  // those after the tensors' stay on the host
   std::vector<std::shared_ptr<std::byte>> kept{host_};
   for (const OutputBuffer& output : outputs) kept.push_back(output.data);
   std::vector<std::vector<DeviceCopy>> copies(queues_.size());
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const Tensor& tensor = tensors_[i];
+    std::vector<DeviceCopy>& to = copies[tensor.queue];
     if (i < outputs.size()) {
-      if (Status status = prepare_output(outputs[i], tensor, copies[tensor.queue]); !status.ok()) return status;
+      const bool allocates = is_allocated(tensor, outputs[i]);
+      if (!allocates && outputs[i].n_bytes == 0) continue;
+      to.push_back({allocates ? nullptr : tensor.on_device.output, outputs[i].data.get(), outputs[i].n_bytes});
     } else if (tensor.output != nullptr && tensor.n_bytes_written > 0) {
-      copies[tensor.queue].push_back({tensor.on_device.output, tensor.output, tensor.n_bytes_written});
+      to.push_back({tensor.on_device.output, tensor.output, tensor.n_bytes_written});
     }
   }
-  operation.set_outputs(std::move(outputs));
+  results_->puts.resize(queues_.size());
   for (const auto& of_queue : copies) results_->n_missing += of_queue.empty() ? 0 : 1;
   for (std::size_t i = 0; i < queues_.size(); ++i) {
     if (copies[i].empty()) continue;
     device_.put(
         queues_[i].place, std::move(copies[i]), queues_[i].recorded,
-        [results = results_](Result<DeviceEventPtr> event) { results->note(std::move(event)); },
+        [results = results_, i](Result<Device::Put> put) {
+          if (put.ok()) results->puts[i] = std::move(put).value();
+          results->note(put.status());
+        },
         [wake = results_->wake, kept](Status copied) {
           if (!copied.ok()) wake->fail(std::move(copied));
         });
   }
+}
+
+Status Staged::conclude(Operation& operation) {
+  std::vector<OutputBuffer> outputs = operation.outputs();
+  std::vector<std::size_t> n_taken(queues_.size(), 0);  // of the memory that the device has allocated
+  for (std::size_t i = 0; i < std::min(tensors_.size(), outputs.size()); ++i) {
+    const Tensor& tensor = tensors_[i];
+    OutputBuffer& output = outputs[i];
+    output.place = tensor.on_device.place;
+    if (!is_allocated(tensor, output)) {
+      output.data = std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), tensor.on_device.output);
+      continue;
+    }
+    output.data = std::move(results_->puts[tensor.queue].allocated[n_taken[tensor.queue]++]);
+    if (output.data == nullptr) {
+      return Status::internal("there is no memory " + to_string(output.place) + " for a result of " +
+                              std::to_string(output.n_bytes) + " bytes");
+    }
+  }
+  operation.set_outputs(std::move(outputs));
+  std::vector<DeviceEventPtr> events;
+  for (Device::Put& put : results_->puts) {
+    if (put.event != nullptr) events.push_back(std::move(put.event));
+  }
+  operation.set_events(std::move(events));
   return Status::ok_status();
 }
 

@@ -43,16 +43,16 @@ class Staged {
   Status status() const REQUIRES(progress_lock) { return inputs_->status; }
   Status results_status() const REQUIRES(progress_lock) { return results_->status; }
 
-  // Begins to copy the result to the tensors, and gives the operation its outputs on the device. Returns an error if
-  // there is no memory for them. REQUIRES: the request is executed.
-  Status put_results(Operation& operation) REQUIRES(progress_lock);
+  // Begins to copy the result to the tensors. REQUIRES: the request is executed.
+  void put_results(const Operation& operation) REQUIRES(progress_lock);
   bool has_put_results() const REQUIRES(progress_lock) { return has_put_results_; }
   // Whether the copies are in the device's queue. The last one wakes the progress loop. REQUIRES: has_put_results().
   bool are_results_queued() const REQUIRES(progress_lock) {
     return results_->n_missing.load(std::memory_order_acquire) == 0;
   }
-  // The events behind the results. REQUIRES: are_results_queued(), results_status() is ok.
-  std::vector<DeviceEventPtr> take_events() REQUIRES(progress_lock) { return std::move(results_->events); }
+  // Gives the operation its outputs on the device, and the events behind them. Returns an error if there was no memory
+  // for them. REQUIRES: are_results_queued(), results_status() is ok.
+  Status conclude(Operation& operation) REQUIRES(progress_lock);
 
   // "on device 0 of type 2"
   std::string where() const { return to_string(queues_.front().place); }
@@ -74,12 +74,11 @@ class Staged {
   // How far a direction of copies is. Shared with the device's threads.
   struct Copies {
     std::atomic<std::size_t> n_missing{0};  // queues
-    std::mutex mutex;                       // guards writes of the next two
+    std::mutex mutex;                       // guards writes of `status`
     Status status;
-    std::vector<DeviceEventPtr> events;
+    std::vector<Device::Put> puts;  // by queue; each is written by one thread
     std::shared_ptr<Wake> wake;
 
-    void note(Result<DeviceEventPtr> event);
     void note(Status copied);
   };
 
@@ -87,7 +86,10 @@ class Staged {
   Status add(const TensorMemory& memory);
   bool allocate(Request& request);
   void fetch();
-  Status prepare_output(OutputBuffer& output, const Tensor& tensor, std::vector<DeviceCopy>& copies);
+  // Whether the device allocates the tensor's output, which is now on the host.
+  static bool is_allocated(const Tensor& tensor, const OutputBuffer& output) {
+    return output.data.get() != tensor.output;
+  }
 
   Device& device_;
   std::vector<Tensor> tensors_;

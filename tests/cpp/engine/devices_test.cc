@@ -478,6 +478,33 @@ TEST(DevicesTest, ACopyThatFailsBreaksTheWorldWithItsReason) {
   expect_broken(Fault::kQueuePut, "the copy of 8 bytes was refused");
 }
 
+// On the rank that lacks it, by name; the world goes on.
+TEST(DevicesTest, AResultWithoutMemoryFailsAlone) {
+  const Watchdog watchdog("no memory");
+  World world(2, on(Homes::kMixed));
+  std::latch is_over(2);
+  world.run([&](Engine& engine) {
+    DeviceTensor tensor({engine.rank()});
+    const auto gather = [&] {
+      Request r = tensor.sum("rows");
+      r.signature.collective = Collective::kAllgather;
+      r.memory.front().output = nullptr;
+      return make(engine, std::move(r));
+    };
+    {
+      std::optional<Faulty> faulty;
+      if (engine.rank() == 0) faulty.emplace(Fault::kMemory);
+      const Status status = gather();
+      EXPECT_EQ(status.ok(), engine.rank() == 1);
+      if (!status.ok()) {
+        EXPECT_EQ(status.message(), "there is no memory on device 0 of type 200 for a result of 16 bytes");
+      }
+      is_over.arrive_and_wait();
+    }
+    EXPECT_TRUE(gather().ok());
+  });
+}
+
 TEST(DevicesTest, ACallThatCannotBeOrderedIsRefused) {
   World world(1, on(Homes::kPaged));
   world.run([](Engine& engine) {

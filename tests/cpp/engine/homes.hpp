@@ -19,7 +19,7 @@
 namespace ciranda::testing {
 
 struct Home {
-  Device* device = nullptr;  // null: host memory
+  PagedDevice* device = nullptr;  // null: host memory
   Place place = {};
 };
 
@@ -97,7 +97,7 @@ inline void read(const Home& at, std::span<std::byte> to, const std::byte* from)
 }
 inline void write(const Home& at, std::byte* to, std::span<const std::byte> from) {
   copy_now(at, [&](DeviceEventPtr after, Device::Done done) {
-    const auto queued = [](const Result<DeviceEventPtr>&) {};
+    const auto queued = [](const Result<Device::Put>&) {};
     at.device->put(at.place, {{to, from.data(), from.size()}}, std::move(after), queued, std::move(done));
   });
 }

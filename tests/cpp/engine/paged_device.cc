@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -100,7 +101,7 @@ PagedDevice::~PagedDevice() {
 }
 
 std::shared_ptr<std::byte> PagedDevice::allocate(const Place& place, std::size_t n_bytes) {
-  const std::size_t size = round_up(n_bytes, kAlignment);
+  const std::size_t size = round_up(std::max<std::size_t>(n_bytes, 1), kAlignment);
   const std::lock_guard lock(mutex_);
   std::size_t begin = n_bytes_used_;
   if (const auto found = free_.find(size); found != free_.end()) {
@@ -150,20 +151,28 @@ void PagedDevice::fetch(const Place& place, std::vector<DeviceCopy> copies, Devi
 
 void PagedDevice::put(const Place& place, std::vector<DeviceCopy> copies, DeviceEventPtr after, Queued queued,
                       Done done) {
-  auto event = std::make_shared<PagedEvent>();
-  const auto copy = [this, copies, after = std::move(after), event, done = std::move(done)] {
-    wait_for(after);
-    const bool fails = fault_ == Fault::kPut;
-    for (const DeviceCopy& one : copies) {
-      if (!fails) std::memcpy(in_kernel(one.to), one.from, one.n_bytes);
-    }
-    event->pass();
-    done(fails ? failed("failed", copies) : Status::ok_status());
-  };
-  thread_.launch([this, &own = own_queues(place), copies, copy, event, queued = std::move(queued)] {
+  thread_.launch([this, place, copies = std::move(copies), after = std::move(after), queued = std::move(queued),
+                  done = std::move(done)]() mutable {
     if (fault_ == Fault::kQueuePut) return queued(failed("was refused", copies));
-    queued(DeviceEventPtr(event));
-    own.puts.launch(copy);
+    auto event = std::make_shared<PagedEvent>();
+    Put put{event};
+    for (DeviceCopy& copy : copies) {
+      if (copy.to != nullptr) continue;
+      put.allocated.push_back(fault_ == Fault::kMemory ? nullptr : allocate(place, copy.n_bytes));
+      copy.to = put.allocated.back().get();
+    }
+    const bool has_memory = std::ranges::none_of(copies, [](const DeviceCopy& copy) { return copy.to == nullptr; });
+    queued(std::move(put));
+    own_queues(place).puts.launch(
+        [this, has_memory, copies = std::move(copies), after = std::move(after), event, done = std::move(done)] {
+          wait_for(after);
+          const bool fails = fault_ == Fault::kPut;
+          for (const DeviceCopy& one : copies) {
+            if (has_memory && !fails) std::memcpy(in_kernel(one.to), one.from, one.n_bytes);
+          }
+          event->pass();
+          done(fails ? failed("failed", copies) : Status::ok_status());
+        });
   });
 }
 

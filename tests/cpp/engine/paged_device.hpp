@@ -54,8 +54,8 @@ class PagedDevice final : public Device {
   PagedDevice(const PagedDevice&) = delete;
   PagedDevice& operator=(const PagedDevice&) = delete;
 
-  // Freed in the order of the queue.
-  std::shared_ptr<std::byte> allocate(const Place& place, std::size_t n_bytes) override;
+  // Memory of the device, freed in the order of the queue. Null: out of memory.
+  std::shared_ptr<std::byte> allocate(const Place& place, std::size_t n_bytes);
   std::shared_ptr<std::byte> allocate_on_host(const Place& place, std::size_t n_bytes) override;
   Result<DeviceEventPtr> record(const Place& place) override;
   void fetch(const Place& place, std::vector<DeviceCopy> copies, DeviceEventPtr after, Done done) override;
@@ -71,6 +71,7 @@ class PagedDevice final : public Device {
     kFetch,     // a copy from the device fails
     kQueuePut,  // a copy to it is refused
     kPut,       // a copy to it fails when it is its turn
+    kMemory,    // there is no memory for results
   };
   void fail(Fault fault) { fault_ = fault; }
 
