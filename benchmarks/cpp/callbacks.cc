@@ -116,7 +116,7 @@ class Bench {
   void submit(std::size_t i, Way way, Pending& pending, ciranda_operation** operation) {
     const auto count = static_cast<std::int64_t>(n_values_);
     float* const values = &values_[i * n_values_];
-    const ciranda_tensor tensor{values, values, &count, 1, CIRANDA_FLOAT32, nullptr, 0};
+    const ciranda_tensor tensor{values, values, &count, 1, CIRANDA_FLOAT32, nullptr, 0, 0, 0, nullptr};
     ciranda_request request = CIRANDA_REQUEST_INIT;
     request.name = names_[i].c_str();
     request.tensors = &tensor;

@@ -38,7 +38,7 @@ double undisturbed(std::vector<double> values) {
 class Calls {
  public:
   explicit Calls(ciranda_context* world) : world_(world) {
-    tensor_ = {&value_, &value_, &shape_, 1, CIRANDA_FLOAT32, nullptr, 0};
+    tensor_ = {&value_, &value_, &shape_, 1, CIRANDA_FLOAT32, nullptr, 0, 0, 0, nullptr};
     request_.name = "x";
     request_.tensors = &tensor_;
     request_.tensors_count = 1;

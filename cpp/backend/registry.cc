@@ -2,10 +2,14 @@
 
 #include <array>
 
+#include "backend/cuda/cuda_device.hpp"
+
 namespace ciranda {
 namespace {
 
-constexpr std::array<BackendRow, 0> kBackends{};
+constexpr std::array kBackends{
+    BackendRow{.memory = DeviceType::kCuda, .name = "cuda", .device = cuda::find_device},
+};
 
 }  // namespace
 

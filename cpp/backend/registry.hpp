@@ -14,6 +14,7 @@
 #include "backend/backend.hpp"
 #include "backend/device.hpp"
 #include "base/config.hpp"
+#include "base/status.hpp"
 #include "transport/mesh.hpp"
 
 namespace ciranda {
@@ -23,8 +24,8 @@ struct BackendRow {
   std::string_view name;  // in messages
   // Creates a backend for the ranks of one mesh, which outlives it. Null: its tensors are always staged.
   std::unique_ptr<Backend> (*make)(Mesh& mesh, const Config& config) = nullptr;
-  // Returns null if this machine has no such device, or no driver for it.
-  Device* (*device)() = nullptr;
+  // Returns an error if this machine has no such device, or no driver for it; it says what to do.
+  Result<Device*> (*device)() = nullptr;
 };
 
 // The rows of this build.

@@ -8,10 +8,12 @@
 #include <cstdint>
 #include <string>
 
+#include "ciranda/ciranda.h"
+
 namespace ciranda {
 
 // Numbers are DLPack's (DLDeviceType). backend/registry.hpp has the types beside the host.
-enum class DeviceType : std::int32_t { kHost = 1 };
+enum class DeviceType : std::int32_t { kHost = CIRANDA_HOST, kCuda = CIRANDA_CUDA };
 
 struct Place {
   DeviceType type = DeviceType::kHost;
@@ -24,6 +26,7 @@ struct Place {
 
 inline std::string to_string(const Place& place) {
   if (place.is_host()) return "in host memory";
+  if (place.type == DeviceType::kCuda) return "on GPU " + std::to_string(place.index);
   return "on device " + std::to_string(place.index) + " of type " + std::to_string(static_cast<int>(place.type));
 }
 

@@ -222,6 +222,31 @@ ciranda_status ciranda_operation_output(const ciranda_operation* operation, size
   return CIRANDA_OK;
 }
 
+ciranda_status ciranda_operation_output_device(const ciranda_operation* operation, size_t index, int32_t* device_type,
+                                               int32_t* device) noexcept {
+  if (operation == nullptr || device_type == nullptr || device == nullptr) return CIRANDA_INVALID_ARGUMENT;
+  if (!operation->operation->is_done()) return CIRANDA_PENDING;
+  const auto& outputs = operation->operation->outputs();
+  if (index >= outputs.size()) return CIRANDA_INVALID_ARGUMENT;
+  *device_type = static_cast<int32_t>(outputs[index].place.type);
+  *device = outputs[index].place.index;
+  return CIRANDA_OK;
+}
+
+ciranda_status ciranda_operation_order(const ciranda_operation* operation, int32_t device_type, int32_t device,
+                                       void* stream) noexcept {
+  if (operation == nullptr) return CIRANDA_INVALID_ARGUMENT;
+  if (!operation->operation->is_done()) return CIRANDA_PENDING;
+  return ciranda::capi::guarded([&] {
+    const ciranda::Place place{static_cast<ciranda::DeviceType>(device_type), device, stream};
+    return static_cast<ciranda_status>(operation->operation->order(place).kind());
+  });
+}
+
+int ciranda_operation_has_ended(const ciranda_operation* operation) noexcept {
+  return operation != nullptr && operation->operation->is_done() && operation->operation->has_ended() ? 1 : 0;
+}
+
 int64_t ciranda_operation_value(const ciranda_operation* operation) noexcept {
   return operation == nullptr || !operation->operation->is_done() ? 0 : operation->operation->value();
 }

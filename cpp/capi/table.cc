@@ -53,6 +53,9 @@ constexpr ciranda_table kTable = {
     ciranda_operation_call_back,
     ciranda_handle_new,
     ciranda_handle_release,
+    ciranda_operation_output_device,
+    ciranda_operation_order,
+    ciranda_operation_has_ended,
 };
 
 }  // namespace

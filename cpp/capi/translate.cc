@@ -53,6 +53,9 @@ Status translate(const ciranda_tensor& tensor, CallTensor& to) {
   to.shape = {tensor.shape, static_cast<std::size_t>(tensor.ndim)};
   to.memory.input = static_cast<const std::byte*>(tensor.input);
   to.memory.output = static_cast<std::byte*>(tensor.output);
+  if (tensor.device_type != 0 && tensor.device_type != CIRANDA_HOST) {
+    to.memory.place = {static_cast<DeviceType>(tensor.device_type), tensor.device, tensor.stream};
+  }
   return Status::ok_status();
 }
 

@@ -108,14 +108,13 @@ Result<std::unique_ptr<Staged>> Staged::make(Request& request, std::span<const B
                                              const ProcessSets& sets, int rank, std::shared_ptr<Wake> wake) {
   const Place place = request.memory.front().place;
   const auto row = std::ranges::find(backends, place.type, &BackendRow::memory);
-  Device* const device = row != backends.end() ? row->device() : nullptr;
-  if (device == nullptr) {
-    return Status::invalid_argument(call_text(request) + ": its tensors lie " + to_string(place) +
-                                    ", which there is no backend for here.");
-  }
+  const std::string where = call_text(request) + ": its tensors lie " + to_string(place);
+  if (row == backends.end()) return Status::invalid_argument(where + ", which there is no backend for here.");
+  const Result<Device*> device = row->device();
+  if (!device.ok()) return Status::invalid_argument(where + ". " + device.status().message());
   const Ranks ranks = sets.ranks(request.process_set);
   if (!ranks) return Status::aborted("process set " + std::to_string(request.process_set) + " has been removed.");
-  std::unique_ptr<Staged> staged(new Staged(*device, std::move(wake)));
+  std::unique_ptr<Staged> staged(new Staged(*device.value(), std::move(wake)));
   for (std::size_t i = 0; i < request.memory.size(); ++i) {
     if (Status status = staged->add(request.memory[i]); !status.ok()) {
       return Status::internal(call_text(request) + ": " + status.message());

@@ -21,7 +21,7 @@ static int check(const float* sums, int32_t size) {
 
 static int sum_over_ranks(ciranda_context* world, float* values) {
   const int64_t shape[1] = {COUNT};
-  const ciranda_tensor tensor = {values, values, shape, 1, CIRANDA_FLOAT32, NULL, 0};
+  const ciranda_tensor tensor = {values, values, shape, 1, CIRANDA_FLOAT32, NULL, 0, 0, 0, NULL};
   ciranda_request request = CIRANDA_REQUEST_INIT;
   ciranda_operation* operation = NULL;
   request.name = "values";

@@ -30,7 +30,7 @@ static ciranda_request request_for(ciranda_collective collective, const char* na
 
 /* `n` integers: in place, if `output` is `input`. */
 static ciranda_tensor numbers(const int32_t* input, int32_t* output, const int64_t* n) {
-  const ciranda_tensor tensor = {input, output, n, 1, CIRANDA_INT32, NULL, 0};
+  const ciranda_tensor tensor = {input, output, n, 1, CIRANDA_INT32, NULL, 0, 0, 0, NULL};
   return tensor;
 }
 
@@ -109,7 +109,7 @@ static void weighted_average(void) {
   const double batch = rank + 1;
   const double expected = (2.0 * size + 1) / 3;
   double loss = batch;
-  const ciranda_tensor tensor = {&loss, &loss, &one, 1, CIRANDA_FLOAT64, NULL, 0};
+  const ciranda_tensor tensor = {&loss, &loss, &one, 1, CIRANDA_FLOAT64, NULL, 0, 0, 0, NULL};
   ciranda_request request = request_for(CIRANDA_ALLREDUCE, "loss", &tensor);
   request.op = CIRANDA_AVERAGE;
   request.weight = &batch;
@@ -235,7 +235,7 @@ static void uneven_batches(void) {
   for (int32_t batch = 0; batch <= rank; ++batch) {
     double gradients[2] = {size, size};
     for (int i = 0; i < 2; ++i) {
-      const ciranda_tensor tensor = {&gradients[i], &gradients[i], &one, 1, CIRANDA_FLOAT64, NULL, 0};
+      const ciranda_tensor tensor = {&gradients[i], &gradients[i], &one, 1, CIRANDA_FLOAT64, NULL, 0, 0, 0, NULL};
       ciranda_request request = request_for(CIRANDA_ALLREDUCE, i == 0 ? "gradient" : "over all", &tensor);
       request.op = CIRANDA_AVERAGE;
       request.flags = i == 0 ? 0 : CIRANDA_REQUEST_DIVIDE_BY_ALL;

@@ -28,7 +28,7 @@ __attribute__((visibility("default"))) int size_now(void) {
 /* The sum over all ranks, in place; how it ended, and why. */
 __attribute__((visibility("default"))) int sum(const char* name, float* values, int64_t count, char* message,
                                                size_t capacity) {
-  const ciranda_tensor tensor = {values, values, &count, 1, CIRANDA_FLOAT32, NULL, 0};
+  const ciranda_tensor tensor = {values, values, &count, 1, CIRANDA_FLOAT32, NULL, 0, 0, 0, NULL};
   ciranda_request request = CIRANDA_REQUEST_INIT;
   ciranda_operation* operation = NULL;
   ciranda_context* now = ciranda_current();

@@ -7,7 +7,7 @@
 namespace ciranda::mpi {
 
 Tensor::Tensor(const void* input, void* output, ciranda_dtype dtype, std::int64_t rows, std::int64_t columns)
-    : shape_{rows, columns}, tensor_{input, output, shape_.data(), 2, dtype, nullptr, 0} {}
+    : shape_{rows, columns}, tensor_{input, output, shape_.data(), 2, dtype, nullptr, 0, 0, 0, nullptr} {}
 
 ciranda_request request_of(ciranda_collective collective) {
   ciranda_request request = CIRANDA_REQUEST_INIT;

@@ -64,7 +64,7 @@ class Request {
     if (!context_) refuse(native::kNotInitialized);
     for (const Described& each : tensors) {
       tensors_.push_back({each.input, each.output, each.shape.data(), static_cast<std::int32_t>(each.shape.size()),
-                          each.dtype, nullptr, 0});
+                          each.dtype, nullptr, 0, 0, 0, nullptr});
     }
     request_.collective = wanted.collective;
     request_.op = wanted.op;

@@ -35,7 +35,7 @@
 #define CIRANDA_API
 #endif
 
-#define CIRANDA_ABI_VERSION 5
+#define CIRANDA_ABI_VERSION 6
 
 #ifdef __cplusplus
 #define CIRANDA_NOEXCEPT noexcept
@@ -204,9 +204,13 @@ CIRANDA_API uint32_t ciranda_pair(const ciranda_context* context, int32_t peer) 
 
 /* ---- requests --------------------------------------------------------------------------------------------------- */
 
-/* One tensor of a request, contiguous in host memory, first dimension outermost. (For device memory, a later version
- * adds the device's type and number, as in DLPack, and the queue that orders it, after the last field;
- * tensor_struct_size tells whether a caller has them, and zeros mean the host.) */
+/* The type of the memory of a tensor; the numbers are DLPack's. */
+enum {
+  CIRANDA_HOST = 1,
+  CIRANDA_CUDA = 2 /* since version 6 */
+};
+
+/* One tensor of a request, contiguous, first dimension outermost. */
 typedef struct ciranda_tensor {
   /* This rank's contribution. Read until the operation is done. Broadcast, scatter and transfer read it on the root
    * only. */
@@ -228,6 +232,14 @@ typedef struct ciranda_tensor {
    * shape[0] may differ between ranks, and is ignored on the ranks that receive a scatter. */
   const int64_t* splits;
   size_t splits_count;
+  /* Since version 6. Where the memory is: 0 or CIRANDA_HOST, or CIRANDA_CUDA, the number of the GPU among those of the
+   * process, and the stream (a cudaStream_t, or NULL for the legacy default stream) whose earlier work makes the input.
+   * From ciranda_submit() until the operation is done, work on any stream must leave the tensor alone; see
+   * ciranda_operation_order(). All tensors of a request of one rank are on one device; those of other ranks may be
+   * elsewhere. */
+  int32_t device_type;
+  int32_t device;
+  void* stream;
 } ciranda_tensor;
 
 typedef void (*ciranda_callback)(const ciranda_operation* operation, void* user_data);
@@ -371,6 +383,19 @@ CIRANDA_API size_t ciranda_operation_outputs_count(const ciranda_operation* oper
  * such output; *output is then all zero. */
 CIRANDA_API ciranda_status ciranda_operation_output(const ciranda_operation* operation, size_t index,
                                                     ciranda_output* output) CIRANDA_NOEXCEPT;
+
+/* Since version 6. Where output `index` is, as in ciranda_tensor: its `data` is valid there once it is ordered. Returns
+ * as ciranda_operation_output(). */
+CIRANDA_API ciranda_status ciranda_operation_output_device(const ciranda_operation* operation, size_t index,
+                                                           int32_t* device_type, int32_t* device) CIRANDA_NOEXCEPT;
+
+/* Since version 6. An operation on tensors of a GPU is done when the copies of its results are queued there. Makes the
+ * stream wait for them, so that work that it is given afterwards sees the results; may be called for several streams.
+ * Does not wait, and does nothing for tensors in host memory. CIRANDA_PENDING if the operation is not done. */
+CIRANDA_API ciranda_status ciranda_operation_order(const ciranda_operation* operation, int32_t device_type,
+                                                   int32_t device, void* stream) CIRANDA_NOEXCEPT;
+/* Since version 6. 1 if the operation is done and no copy of its results is under way any more, else 0. */
+CIRANDA_API int ciranda_operation_has_ended(const ciranda_operation* operation) CIRANDA_NOEXCEPT;
 
 /* The number that is the result of some collectives (see their constants); else 0. */
 CIRANDA_API int64_t ciranda_operation_value(const ciranda_operation* operation) CIRANDA_NOEXCEPT;

@@ -277,7 +277,7 @@ class Group {
       }
       tensors.push_back({member.input, in_place ? member.output : nullptr, member.shape.data(),
                          static_cast<std::int32_t>(member.shape.size()), member.dtype,
-                         member.splits.empty() ? nullptr : member.splits.data(), member.splits.size()});
+                         member.splits.empty() ? nullptr : member.splits.data(), member.splits.size(), 0, 0, nullptr});
     }
     return tensors;
   }
@@ -581,7 +581,8 @@ class Context {
   template <typename T, std::size_t Extent>
   [[nodiscard]] Operation reduce_async(std::span<T, Extent> values, const RootedReduceOptions& options = {}) {
     const auto shape = static_cast<std::int64_t>(values.size());
-    const ciranda_tensor tensor{values.data(), values.data(), &shape, 1, DataTypeOf<T>::value, nullptr, 0};
+    const ciranda_tensor tensor{values.data(), values.data(), &shape, 1, DataTypeOf<T>::value, nullptr, 0, 0, 0,
+                                nullptr};
     ciranda_request request = reduction_for(CIRANDA_REDUCE, options, &tensor);
     request.root = options.root;
     return submit(request);
@@ -714,7 +715,8 @@ class Context {
   auto with_allreduce(std::span<const T> input, std::span<T> output, const ReduceOptions& options, Perform perform) {
     require(input.size() == output.size(), "allreduce: input and output differ in length");
     const auto shape = static_cast<std::int64_t>(input.size());
-    const ciranda_tensor tensor{input.data(), output.data(), &shape, 1, DataTypeOf<T>::value, nullptr, 0};
+    const ciranda_tensor tensor{input.data(), output.data(), &shape, 1, DataTypeOf<T>::value, nullptr, 0, 0, 0,
+                                nullptr};
     ciranda_request request = reduction_for(CIRANDA_ALLREDUCE, options, &tensor);
     request.weight = options.weight ? &*options.weight : nullptr;
     request.priority = options.priority;
@@ -725,14 +727,16 @@ class Context {
   template <typename T, typename Perform>
   auto with_scan(std::span<T> values, const ScanOptions& options, Perform perform) {
     const auto shape = static_cast<std::int64_t>(values.size());
-    const ciranda_tensor tensor{values.data(), values.data(), &shape, 1, DataTypeOf<T>::value, nullptr, 0};
+    const ciranda_tensor tensor{values.data(), values.data(), &shape, 1, DataTypeOf<T>::value, nullptr, 0, 0, 0,
+                                nullptr};
     return perform(reduction_for(CIRANDA_SCAN, options, &tensor));
   }
 
   template <typename T, typename Perform>
   auto with_broadcast(std::span<T> values, const BroadcastOptions& options, Perform perform) {
     const auto shape = static_cast<std::int64_t>(values.size());
-    const ciranda_tensor tensor{values.data(), values.data(), &shape, 1, DataTypeOf<T>::value, nullptr, 0};
+    const ciranda_tensor tensor{values.data(), values.data(), &shape, 1, DataTypeOf<T>::value, nullptr, 0, 0, 0,
+                                nullptr};
     ciranda_request request = request_for(CIRANDA_BROADCAST, options, &tensor);
     request.root = options.root;
     return perform(request);
@@ -764,7 +768,8 @@ class Context {
     const std::uint32_t pair = ciranda_pair(context_.get(), peer);
     require(pair != 0, "send, receive: there is no such other rank");
     const auto shape = static_cast<std::int64_t>(values.size());
-    const ciranda_tensor tensor{values.data(), values.data(), &shape, 1, DataTypeOf<T>::value, nullptr, 0};
+    const ciranda_tensor tensor{values.data(), values.data(), &shape, 1, DataTypeOf<T>::value, nullptr, 0, 0, 0,
+                                nullptr};
     const BroadcastOptions options{name, sender, {pair, 0}};
     ciranda_request request = request_for(CIRANDA_TRANSFER, options, &tensor);
     request.root = sender;
@@ -804,7 +809,10 @@ class Context {
               shape.empty() ? 1 : static_cast<std::int32_t>(shape.size()),
               DataTypeOf<T>::value,
               splits.empty() ? nullptr : splits.data(),
-              splits.size()};
+              splits.size(),
+              0,
+              0,
+              nullptr};
     }
   };
 

@@ -94,6 +94,12 @@ typedef struct ciranda_table {
                                         void* user_data) CIRANDA_NOEXCEPT;
   ciranda_handle* (*handle_new)(void) CIRANDA_NOEXCEPT;
   void (*handle_release)(ciranda_handle* handle) CIRANDA_NOEXCEPT;
+  /* Since version 6. */
+  ciranda_status (*operation_output_device)(const ciranda_operation* operation, size_t index, int32_t* device_type,
+                                            int32_t* device) CIRANDA_NOEXCEPT;
+  ciranda_status (*operation_order)(const ciranda_operation* operation, int32_t device_type, int32_t device,
+                                    void* stream) CIRANDA_NOEXCEPT;
+  int (*operation_has_ended)(const ciranda_operation* operation) CIRANDA_NOEXCEPT;
 } ciranda_table;
 /* clang-format on */
 
@@ -188,6 +194,9 @@ static inline ciranda_status ciranda_use_table(const ciranda_table* table, char*
 #define ciranda_operation_call_back (ciranda_table_in_use->operation_call_back)
 #define ciranda_handle_new (ciranda_table_in_use->handle_new)
 #define ciranda_handle_release (ciranda_table_in_use->handle_release)
+#define ciranda_operation_output_device (ciranda_table_in_use->operation_output_device)
+#define ciranda_operation_order (ciranda_table_in_use->operation_order)
+#define ciranda_operation_has_ended (ciranda_table_in_use->operation_has_ended)
 
 #endif /* CIRANDA_USE_TABLE */
 

@@ -44,7 +44,7 @@ std::string push_sum(const std::string& name, const Array& array) {
 // What the other rank makes of the same call.
 ciranda_status plain_sum(ciranda_context* world, const std::string& name, std::vector<float>& values) {
   const auto n = static_cast<std::int64_t>(values.size());
-  const ciranda_tensor tensor{values.data(), values.data(), &n, 1, CIRANDA_FLOAT32, nullptr, 0};
+  const ciranda_tensor tensor{values.data(), values.data(), &n, 1, CIRANDA_FLOAT32, nullptr, 0, 0, 0, nullptr};
   ciranda_request request = CIRANDA_REQUEST_INIT;
   request.name = name.c_str();
   request.collective = CIRANDA_ALLREDUCE;

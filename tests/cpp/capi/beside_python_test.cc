@@ -37,7 +37,7 @@ TEST(BesidePython, AWaitMayHaveADeadline) {
     const bool is_first = ciranda_rank(world) == 0;
     while (!is_first && !is_late) std::this_thread::yield();
     float value = 1;
-    const ciranda_tensor tensor{&value, &value, nullptr, 0, CIRANDA_FLOAT32, nullptr, 0};
+    const ciranda_tensor tensor{&value, &value, nullptr, 0, CIRANDA_FLOAT32, nullptr, 0, 0, 0, nullptr};
     const ciranda_request request = request_for(tensor, "late");
     ciranda_operation* operation = nullptr;
     ASSERT_EQ(ciranda_submit(world, &request, &operation), CIRANDA_OK);
@@ -62,7 +62,7 @@ TEST(BesidePython, AHandleMayBeKeptInACallback) {
   in_a_world(2, [](ciranda_context*& world) {
     const std::int64_t rows = ciranda_rank(world) + 1;
     const std::vector<std::int32_t> values(static_cast<std::size_t>(rows), 7);
-    const ciranda_tensor tensor{values.data(), nullptr, &rows, 1, CIRANDA_INT32, nullptr, 0};
+    const ciranda_tensor tensor{values.data(), nullptr, &rows, 1, CIRANDA_INT32, nullptr, 0, 0, 0, nullptr};
     ciranda_request request = request_for(tensor, "rows");
     request.collective = CIRANDA_ALLGATHER;
     std::atomic<ciranda_operation*> kept{nullptr};
@@ -88,7 +88,7 @@ TEST(BesidePython, AHandleMayBeKeptInACallback) {
 TEST(BesidePython, AHandleMayBeRetainedWhileItIsPending) {
   in_a_world(2, [](ciranda_context*& world) {
     float value = 1;
-    const ciranda_tensor tensor{&value, &value, nullptr, 0, CIRANDA_FLOAT32, nullptr, 0};
+    const ciranda_tensor tensor{&value, &value, nullptr, 0, CIRANDA_FLOAT32, nullptr, 0, 0, 0, nullptr};
     const ciranda_request request = request_for(tensor, "twice");
     ciranda_operation* operation = nullptr;
     ASSERT_EQ(ciranda_submit(world, &request, &operation), CIRANDA_OK);
@@ -107,7 +107,7 @@ TEST(BesidePython, ARequestMayNeedAllRanks) {
     ciranda_operation* joined = nullptr;
     if (ciranda_rank(world) == 0) {
       float value = 1;
-      const ciranda_tensor tensor{&value, &value, nullptr, 0, CIRANDA_FLOAT32, nullptr, 0};
+      const ciranda_tensor tensor{&value, &value, nullptr, 0, CIRANDA_FLOAT32, nullptr, 0, 0, 0, nullptr};
       ciranda_request request = request_for(tensor, "whole");
       request.flags = CIRANDA_REQUEST_NEEDS_ALL;
       request.binding = "ciranda.tensorflow";
@@ -132,7 +132,7 @@ void note(const ciranda_operation* operation, void* user_data) {
 
 TEST(BesidePython, MessagesNameTheBindingInCallbacksToo) {
   in_a_world(1, [](ciranda_context*& world) {
-    const ciranda_tensor no_memory{nullptr, nullptr, nullptr, 0, CIRANDA_FLOAT32, nullptr, 0};
+    const ciranda_tensor no_memory{nullptr, nullptr, nullptr, 0, CIRANDA_FLOAT32, nullptr, 0, 0, 0, nullptr};
     ciranda_request request = request_for(no_memory, "nothing");
     std::promise<std::string> noted;
     request.binding = "ciranda.jax";
@@ -164,7 +164,7 @@ TEST(BesidePython, SomeRanksFormASetWithoutTheOthers) {
     ASSERT_EQ(ciranda_form_process_set(world, ranks, 2, 0, &set, message, sizeof(message)), CIRANDA_OK) << message;
     EXPECT_EQ(ciranda_process_set_ranks(world, set, nullptr, 0), 2U);
     float value = static_cast<float>(ciranda_rank(world) + 1);
-    const ciranda_tensor tensor{&value, &value, nullptr, 0, CIRANDA_FLOAT32, nullptr, 0};
+    const ciranda_tensor tensor{&value, &value, nullptr, 0, CIRANDA_FLOAT32, nullptr, 0, 0, 0, nullptr};
     ciranda_request request = request_for(tensor, "among two");
     request.process_set = set;
     EXPECT_EQ(ciranda_run(world, &request, nullptr), CIRANDA_OK);
@@ -186,7 +186,7 @@ TEST(BesidePython, RanksShareMemoryThatOutlivesTheContext) {
     auto* values = static_cast<float*>(memory);
     EXPECT_EQ(values[kCount - 1], 0.0F);
     values[kCount - 1] = static_cast<float>(ciranda_rank(world) + 1);
-    const ciranda_tensor tensor{values, values, &kCount, 1, CIRANDA_FLOAT32, nullptr, 0};
+    const ciranda_tensor tensor{values, values, &kCount, 1, CIRANDA_FLOAT32, nullptr, 0, 0, 0, nullptr};
     const ciranda_request request = request_for(tensor, "where it lies");
     EXPECT_EQ(ciranda_run(world, &request, nullptr), CIRANDA_OK);
     EXPECT_EQ(values[kCount - 1], 3.0F);

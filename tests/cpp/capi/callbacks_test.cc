@@ -41,7 +41,7 @@ class Value {
 
  private:
   float value_ = 1;
-  ciranda_tensor tensor_{&value_, &value_, nullptr, 0, CIRANDA_FLOAT32, nullptr, 0};
+  ciranda_tensor tensor_{&value_, &value_, nullptr, 0, CIRANDA_FLOAT32, nullptr, 0, 0, 0, nullptr};
 };
 
 TEST(Callbacks, WaitForOtherCollectives) {

@@ -27,7 +27,7 @@ ciranda_context* join_alone() {
 // The status by which an allreduce of one float ends.
 ciranda_status sum_of_one(ciranda_context* world, const char* name) {
   float value = 1;
-  const ciranda_tensor tensor{&value, &value, nullptr, 0, CIRANDA_FLOAT32, nullptr, 0};
+  const ciranda_tensor tensor{&value, &value, nullptr, 0, CIRANDA_FLOAT32, nullptr, 0, 0, 0, nullptr};
   ciranda_request request = CIRANDA_REQUEST_INIT;
   request.name = name;
   request.tensors = &tensor;

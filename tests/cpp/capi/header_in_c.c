@@ -4,9 +4,10 @@
 #include <ciranda/ciranda.h>
 #include <ciranda/table.h>
 
-_Static_assert(CIRANDA_ABI_VERSION == 5, "a new version: pin its layout here as well");
+_Static_assert(CIRANDA_ABI_VERSION == 6, "a new version: pin its layout here as well");
 _Static_assert(sizeof(void*) != 8 || offsetof(ciranda_tensor, splits) == 32, "version 1 ends here");
-_Static_assert(sizeof(void*) != 8 || sizeof(ciranda_tensor) == 48, "ciranda_tensor");
+_Static_assert(sizeof(void*) != 8 || offsetof(ciranda_tensor, device_type) == 48, "version 5 ends here");
+_Static_assert(sizeof(void*) != 8 || sizeof(ciranda_tensor) == 64, "ciranda_tensor");
 _Static_assert(sizeof(void*) != 8 || sizeof(ciranda_options) == 32, "ciranda_options");
 _Static_assert(sizeof(void*) != 8 || sizeof(ciranda_output) == 32, "ciranda_output");
 _Static_assert(sizeof(void*) != 8 || sizeof(ciranda_request) == 152, "ciranda_request");

@@ -36,7 +36,7 @@ TEST_F(WorldOfOne, AllreduceAppliesTheFactors) {
   const std::vector<float> input{1, 2, 3};
   std::vector<float> output(3, -1);
   const std::int64_t shape = 3;
-  const ciranda_tensor tensor{input.data(), output.data(), &shape, 1, CIRANDA_FLOAT32, nullptr, 0};
+  const ciranda_tensor tensor{input.data(), output.data(), &shape, 1, CIRANDA_FLOAT32, nullptr, 0, 0, 0, nullptr};
   ciranda_request request = request_for(tensor);
   request.prescale = 2;
   request.postscale = 0.25;
@@ -55,7 +55,7 @@ TEST_F(WorldOfOne, AllreduceAppliesTheFactors) {
 TEST_F(WorldOfOne, RunNeedsNoOperationWhereThereIsNothingToSay) {
   std::vector<float> values{1, 2, 3};
   const std::int64_t shape = 3;
-  const ciranda_tensor tensor{values.data(), values.data(), &shape, 1, CIRANDA_FLOAT32, nullptr, 0};
+  const ciranda_tensor tensor{values.data(), values.data(), &shape, 1, CIRANDA_FLOAT32, nullptr, 0, 0, 0, nullptr};
   ciranda_request request = request_for(tensor);
   request.postscale = 2;
   request.name = "x";
@@ -70,7 +70,7 @@ TEST_F(WorldOfOne, RunNeedsNoOperationWhereThereIsNothingToSay) {
 
 TEST_F(WorldOfOne, RunGivesTheOperationOfWhatFailedOrHasOutputs) {
   float value = 1;
-  const ciranda_tensor no_memory{nullptr, nullptr, nullptr, 0, CIRANDA_FLOAT32, nullptr, 0};
+  const ciranda_tensor no_memory{nullptr, nullptr, nullptr, 0, CIRANDA_FLOAT32, nullptr, 0, 0, 0, nullptr};
   ciranda_request request = request_for(no_memory);
   ciranda_operation* operation = nullptr;
   EXPECT_EQ(ciranda_run(world_, &request, &operation), CIRANDA_INVALID_ARGUMENT);
@@ -80,7 +80,7 @@ TEST_F(WorldOfOne, RunGivesTheOperationOfWhatFailedOrHasOutputs) {
   EXPECT_EQ(ciranda_run(world_, &request, nullptr), CIRANDA_INVALID_ARGUMENT);
 
   const std::int64_t shape = 1;
-  const ciranda_tensor tensor{&value, nullptr, &shape, 1, CIRANDA_FLOAT32, nullptr, 0};
+  const ciranda_tensor tensor{&value, nullptr, &shape, 1, CIRANDA_FLOAT32, nullptr, 0, 0, 0, nullptr};
   request = request_for(tensor);
   request.collective = CIRANDA_ALLGATHER;
   EXPECT_EQ(ciranda_run(world_, &request, &operation), CIRANDA_OK);
@@ -99,7 +99,7 @@ TEST_F(WorldOfOne, RunGivesTheOperationOfWhatFailedOrHasOutputs) {
 TEST_F(WorldOfOne, AllgatherGivesItsOutput) {
   const std::vector<std::int32_t> input{1, 2, 3, 4, 5, 6};
   const std::int64_t shape[] = {3, 2};
-  const ciranda_tensor tensor{input.data(), nullptr, shape, 2, CIRANDA_INT32, nullptr, 0};
+  const ciranda_tensor tensor{input.data(), nullptr, shape, 2, CIRANDA_INT32, nullptr, 0, 0, 0, nullptr};
   ciranda_request request = request_for(tensor);
   request.collective = CIRANDA_ALLGATHER;
   ciranda_operation* operation = nullptr;
@@ -123,7 +123,7 @@ TEST_F(WorldOfOne, AllgatherGivesItsOutput) {
 TEST_F(WorldOfOne, AnInvalidRequestFailsByItsOperation) {
   float value = 0;
   const std::int64_t shape = -1;
-  const ciranda_tensor tensor{&value, &value, &shape, 1, CIRANDA_FLOAT32, nullptr, 0};
+  const ciranda_tensor tensor{&value, &value, &shape, 1, CIRANDA_FLOAT32, nullptr, 0, 0, 0, nullptr};
   ciranda_request request = request_for(tensor);
   request.name = "wrong";
   Seen seen;
@@ -153,7 +153,7 @@ TEST_F(WorldOfOne, AnUnreadableRequestGivesNoOperation) {
 TEST_F(WorldOfOne, TheCallbackComesWithoutAHandle) {
   std::vector<double> values{1, 2};
   const std::int64_t shape = 2;
-  const ciranda_tensor tensor{values.data(), values.data(), &shape, 1, CIRANDA_FLOAT64, nullptr, 0};
+  const ciranda_tensor tensor{values.data(), values.data(), &shape, 1, CIRANDA_FLOAT64, nullptr, 0, 0, 0, nullptr};
   ciranda_request request = request_for(tensor);
   Seen seen;
   request.callback = look;
@@ -169,8 +169,8 @@ TEST_F(WorldOfOne, GroupedTensorsAreOneRequest) {
   std::vector<float> a{1, 2};
   std::vector<std::int64_t> b{3};
   const std::int64_t shapes[] = {2, 1};
-  const ciranda_tensor tensors[] = {{a.data(), a.data(), &shapes[0], 1, CIRANDA_FLOAT32, nullptr, 0},
-                                    {b.data(), b.data(), &shapes[1], 1, CIRANDA_INT64, nullptr, 0}};
+  const ciranda_tensor tensors[] = {{a.data(), a.data(), &shapes[0], 1, CIRANDA_FLOAT32, nullptr, 0, 0, 0, nullptr},
+                                    {b.data(), b.data(), &shapes[1], 1, CIRANDA_INT64, nullptr, 0, 0, 0, nullptr}};
   ciranda_request request = CIRANDA_REQUEST_INIT;
   request.tensors = tensors;
   request.tensors_count = 2;

@@ -17,7 +17,8 @@ class RecordingOfC : public WorldOfOne {
  protected:
   ciranda_status sum(const char* name) {
     const std::array<std::int64_t, 1> shape{2};
-    const ciranda_tensor tensor{values_.data(), values_.data(), shape.data(), 1, CIRANDA_FLOAT32, nullptr, 0};
+    const ciranda_tensor tensor{values_.data(), values_.data(), shape.data(), 1, CIRANDA_FLOAT32, nullptr, 0, 0, 0,
+                                nullptr};
     ciranda_request request = CIRANDA_REQUEST_INIT;
     request.name = name;
     request.tensors = &tensor;

@@ -16,7 +16,7 @@ struct LargerRequest {
 };
 
 ciranda_tensor vector_of(float* values, const std::int64_t* shape) {
-  return {values, values, shape, 1, CIRANDA_FLOAT32, nullptr, 0};
+  return {values, values, shape, 1, CIRANDA_FLOAT32, nullptr, 0, 0, 0, nullptr};
 }
 
 // The request of the call that it means.
@@ -45,8 +45,8 @@ TEST(Translate, InitialisedInCMeansTheSame) {
 TEST(Translate, CarriesEveryField) {
   float values[6] = {};
   const std::int64_t shape[] = {2, 3};
-  const ciranda_tensor tensors[] = {{values, values + 1, shape, 2, CIRANDA_INT16, nullptr, 0},
-                                    {values, nullptr, nullptr, 0, CIRANDA_BOOL, nullptr, 0}};
+  const ciranda_tensor tensors[] = {{values, values + 1, shape, 2, CIRANDA_INT16, nullptr, 0, 0, 0, nullptr},
+                                    {values, nullptr, nullptr, 0, CIRANDA_BOOL, nullptr, 0, 0, 0, nullptr}};
   ciranda_request request = CIRANDA_REQUEST_INIT;
   request.op = CIRANDA_AVERAGE;
   request.prescale = 0.5;
@@ -76,7 +76,7 @@ TEST(Translate, CarriesEveryField) {
 TEST(Translate, ToACallWhoseResultIsAllocated) {
   float values[6] = {};
   const std::int64_t shape = 6;
-  const ciranda_tensor tensor{values, values + 1, &shape, 1, CIRANDA_FLOAT32, nullptr, 0};
+  const ciranda_tensor tensor{values, values + 1, &shape, 1, CIRANDA_FLOAT32, nullptr, 0, 0, 0, nullptr};
   ciranda_request request = CIRANDA_REQUEST_INIT;
   request.name = "x";
   request.tensors = &tensor;
@@ -96,7 +96,7 @@ TEST(Translate, ToACallWhoseResultIsAllocated) {
 TEST(Translate, AnOmittedInputIsTheOutput) {
   float values[6] = {};
   const std::int64_t shape = 6;
-  const ciranda_tensor tensor{nullptr, values, &shape, 1, CIRANDA_FLOAT32, nullptr, 0};
+  const ciranda_tensor tensor{nullptr, values, &shape, 1, CIRANDA_FLOAT32, nullptr, 0, 0, 0, nullptr};
   ciranda_request request = CIRANDA_REQUEST_INIT;
   request.name = "x";
   request.tensors = &tensor;
@@ -135,7 +135,7 @@ TEST(Translate, ToACallThatCanBeRepeated) {
       [](auto&, auto& t) { t.splits = &kNumber, t.splits_count = 1; },
   };
   for (std::size_t i = 0; i <= std::size(changes); ++i) {
-    ciranda_tensor tensor{values, values, shape, 2, CIRANDA_FLOAT32, nullptr, 0};
+    ciranda_tensor tensor{values, values, shape, 2, CIRANDA_FLOAT32, nullptr, 0, 0, 0, nullptr};
     ciranda_request request = CIRANDA_REQUEST_INIT;
     request.name = "x";
     request.tensors = &tensor;
@@ -151,7 +151,7 @@ TEST(Translate, ToTheHintsOfItsFlags) {
   constexpr std::uint32_t kFlags[] = {0, CIRANDA_REQUEST_DEFERRABLE, CIRANDA_REQUEST_AWAITED,
                                       CIRANDA_REQUEST_DIRECT_CALLBACK};
   float value = 1;
-  ciranda_tensor tensor{&value, &value, nullptr, 0, CIRANDA_FLOAT32, nullptr, 0};
+  ciranda_tensor tensor{&value, &value, nullptr, 0, CIRANDA_FLOAT32, nullptr, 0, 0, 0, nullptr};
   ciranda_request request = CIRANDA_REQUEST_INIT;
   request.name = "x";
   request.tensors = &tensor;
@@ -244,8 +244,8 @@ TEST(Translate, CarriesSplits) {
   float values[6] = {};
   const std::int64_t shape[] = {3, 2};
   const std::int64_t splits[] = {2, 0, 1};
-  ciranda_tensor tensors[] = {{values, nullptr, shape, 2, CIRANDA_FLOAT32, splits, 3},
-                              {values, nullptr, shape, 2, CIRANDA_FLOAT32, nullptr, 0}};
+  ciranda_tensor tensors[] = {{values, nullptr, shape, 2, CIRANDA_FLOAT32, splits, 3, 0, 0, nullptr},
+                              {values, nullptr, shape, 2, CIRANDA_FLOAT32, nullptr, 0, 0, 0, nullptr}};
   ciranda_request request = CIRANDA_REQUEST_INIT;
   request.collective = CIRANDA_ALLTOALL;
   request.tensors = tensors;

@@ -20,7 +20,7 @@ namespace {
 
 ciranda_operation* submit(ciranda_context* world, const char* name, std::vector<float>& values) {
   const auto count = static_cast<std::int64_t>(values.size());
-  const ciranda_tensor tensor{values.data(), values.data(), &count, 1, CIRANDA_FLOAT32, nullptr, 0};
+  const ciranda_tensor tensor{values.data(), values.data(), &count, 1, CIRANDA_FLOAT32, nullptr, 0, 0, 0, nullptr};
   ciranda_request request = CIRANDA_REQUEST_INIT;
   request.name = name;
   request.tensors = &tensor;
@@ -55,7 +55,7 @@ TEST(World, RunsTheSameCallAgainAndAgain) {
     in_a_world(n_ranks, [&](ciranda_context*& world) {
       for (int step = 0; step < 200; ++step) {
         float value = static_cast<float>((ciranda_rank(world) + 1) * step);
-        const ciranda_tensor tensor{&value, &value, nullptr, 0, CIRANDA_FLOAT32, nullptr, 0};
+        const ciranda_tensor tensor{&value, &value, nullptr, 0, CIRANDA_FLOAT32, nullptr, 0, 0, 0, nullptr};
         ciranda_request request = CIRANDA_REQUEST_INIT;
         request.name = "run";
         request.tensors = &tensor;
@@ -95,7 +95,7 @@ TEST(World, RunsTheSameCallAgainAndAgainInAnyLane) {
       ASSERT_EQ(ciranda_record_start(world, &recording), CIRANDA_OK);
       for (int step = 0; step < 400; ++step) {
         float value = static_cast<float>((rank + 1) * step);
-        const ciranda_tensor tensor{&value, &value, nullptr, 0, CIRANDA_FLOAT32, nullptr, 0};
+        const ciranda_tensor tensor{&value, &value, nullptr, 0, CIRANDA_FLOAT32, nullptr, 0, 0, 0, nullptr};
         ciranda_request request = CIRANDA_REQUEST_INIT;
         request.name = step % 2 == 0 ? "run" : nullptr;
         request.tensors = &tensor;
@@ -122,7 +122,7 @@ TEST(World, RunsAndSubmitsWithHandles) {
       const int rank = ciranda_rank(world);
       for (int step = 0; step < 100; ++step) {
         float value = static_cast<float>((rank + 1) * step);
-        const ciranda_tensor tensor{&value, &value, nullptr, 0, CIRANDA_FLOAT32, nullptr, 0};
+        const ciranda_tensor tensor{&value, &value, nullptr, 0, CIRANDA_FLOAT32, nullptr, 0, 0, 0, nullptr};
         ciranda_request request = CIRANDA_REQUEST_INIT;
         request.name = step % 10 == 0 ? "other" : "run";
         request.tensors = &tensor;
@@ -152,7 +152,7 @@ TEST(World, RunsTheSameCallOfRowsAgainAndAgain) {
         std::vector<std::int32_t> result(4, -1);
         const std::int64_t shape = 2;
         const ciranda_tensor tensor{
-            values.data(), is_given ? result.data() : nullptr, &shape, 1, CIRANDA_INT32, nullptr, 0};
+            values.data(), is_given ? result.data() : nullptr, &shape, 1, CIRANDA_INT32, nullptr, 0, 0, 0, nullptr};
         ciranda_request request = CIRANDA_REQUEST_INIT;
         request.collective = collective;
         request.name = "rows";
@@ -182,7 +182,7 @@ TEST(World, AnAlltoallThatIsSaidToHaveRoomHasSome) {
   in_a_world(1, [](ciranda_context*& world) {
     const float value = 1;
     const std::int64_t shape = 1;
-    const ciranda_tensor tensor{&value, nullptr, &shape, 1, CIRANDA_FLOAT32, nullptr, 0};
+    const ciranda_tensor tensor{&value, nullptr, &shape, 1, CIRANDA_FLOAT32, nullptr, 0, 0, 0, nullptr};
     ciranda_request request = CIRANDA_REQUEST_INIT;
     request.collective = CIRANDA_ALLTOALL;
     request.tensors = &tensor;
@@ -197,7 +197,7 @@ TEST(World, GathersUnevenParts) {
     const int rank = ciranda_rank(world);
     const std::vector<std::int64_t> mine(static_cast<std::size_t>(rank), rank);  // rank 0 has nothing
     const std::int64_t count = rank;
-    const ciranda_tensor tensor{mine.data(), nullptr, &count, 1, CIRANDA_INT64, nullptr, 0};
+    const ciranda_tensor tensor{mine.data(), nullptr, &count, 1, CIRANDA_INT64, nullptr, 0, 0, 0, nullptr};
     ciranda_request request = CIRANDA_REQUEST_INIT;
     request.collective = CIRANDA_ALLGATHER;
     request.name = "parts";
@@ -221,7 +221,7 @@ TEST(World, AlltoallDealsOutRowsAndSaysHowManyCameFromWhom) {
     const std::int64_t splits[] = {rank, 1, 1};
     const std::int64_t shape[] = {rank + 2, 2};
     const std::vector<std::int32_t> mine(static_cast<std::size_t>(2 * shape[0]), static_cast<std::int32_t>(rank));
-    const ciranda_tensor tensor{mine.data(), nullptr, shape, 2, CIRANDA_INT32, splits, 3};
+    const ciranda_tensor tensor{mine.data(), nullptr, shape, 2, CIRANDA_INT32, splits, 3, 0, 0, nullptr};
     ciranda_request request = CIRANDA_REQUEST_INIT;
     request.collective = CIRANDA_ALLTOALL;
     request.name = "rows";

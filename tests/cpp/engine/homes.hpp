@@ -44,7 +44,7 @@ inline std::span<const BackendRow> backends_of_homes() {
   static const std::vector<BackendRow> rows = [] {
     std::vector<BackendRow> all(all_backends().begin(), all_backends().end());
     all.push_back(
-        {.memory = PagedDevice::kType, .name = "paged", .device = []() -> Device* { return &paged_device(); }});
+        {.memory = PagedDevice::kType, .name = "paged", .device = []() -> Result<Device*> { return &paged_device(); }});
     return all;
   }();
   return rows;

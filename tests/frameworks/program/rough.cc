@@ -33,7 +33,7 @@ struct Rough {
   std::string name;
   double value = 1;
 
-  ciranda_tensor tensor() { return {&value, &value, nullptr, 0, CIRANDA_FLOAT64, nullptr, 0}; }
+  ciranda_tensor tensor() { return {&value, &value, nullptr, 0, CIRANDA_FLOAT64, nullptr, 0, 0, 0, nullptr}; }
 
   void end(const native::Outcome&) {
     if (what == kThrow) throw std::runtime_error("rough: " + name);

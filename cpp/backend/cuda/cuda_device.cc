@@ -1,0 +1,63 @@
+#include "backend/cuda/cuda_device.hpp"
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "backend/cuda/driver.hpp"
+#include "backend/cuda/gpu.hpp"
+
+namespace ciranda::cuda {
+namespace {
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(const Driver& driver) : driver_(driver) {}
+
+  std::shared_ptr<std::byte> allocate_on_host(const Place& place, std::size_t n_bytes) override {
+    const Result<Gpu*> gpu = at(place);
+    return gpu.ok() ? gpu.value()->allocate_on_host(n_bytes) : nullptr;
+  }
+
+  Result<DeviceEventPtr> record(const Place& place) override {
+    const Result<Gpu*> gpu = at(place);
+    return gpu.ok() ? gpu.value()->record(place.queue) : Result<DeviceEventPtr>(gpu.status());
+  }
+
+  void fetch(const Place& place, std::vector<DeviceCopy> copies, DeviceEventPtr after, Done done) override {
+    at(place).value()->fetch(place.queue, std::move(copies), std::move(after), std::move(done));
+  }
+
+  void put(const Place& place, std::vector<DeviceCopy> copies, DeviceEventPtr after, Queued queued,
+           Done done) override {
+    at(place).value()->put(place.queue, std::move(copies), std::move(after), std::move(queued), std::move(done));
+  }
+
+ private:
+  // record() has opened it before it is copied from or to.
+  Result<Gpu*> at(const Place& place) {
+    const std::lock_guard lock(mutex_);
+    const auto found = gpus_.find(place.index);
+    if (found != gpus_.end()) return found->second;
+    const Result<Gpu*> opened = Gpu::open(driver_, place.index);
+    if (opened.ok()) gpus_.emplace(place.index, opened.value());
+    return opened;
+  }
+
+  const Driver& driver_;
+  std::mutex mutex_;
+  std::map<int, Gpu*> gpus_;  // by number
+};
+
+}  // namespace
+
+Result<Device*> find_device() {
+  static const Result<Device*> device = [] {
+    const Result<const Driver*> driver = Driver::load();
+    if (!driver.ok()) return Result<Device*>(driver.status());
+    return Result<Device*>(new CudaDevice(*driver.value()));
+  }();
+  return device;
+}
+
+}  // namespace ciranda::cuda

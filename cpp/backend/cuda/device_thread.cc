@@ -1,0 +1,78 @@
+#include "backend/cuda/device_thread.hpp"
+
+#include <chrono>
+#include <utility>
+
+#include "base/block_signals.hpp"
+#include "base/relax.hpp"
+
+namespace ciranda::cuda {
+namespace {
+
+// While copies are under way: how often the thread looks in a row, and how long it sleeps between later looks.
+constexpr int kQuickLooks = 200;
+constexpr std::chrono::microseconds kInterval{20};
+
+}  // namespace
+
+DeviceThread::DeviceThread(const GpuContext& gpu) : gpu_(gpu) {
+  const BlockSignals blocked;  // the thread inherits the mask
+  std::thread([this] { loop(); }).detach();
+}
+
+void DeviceThread::run(std::function<void()> job) {
+  {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back(std::move(job));
+  }
+  has_jobs_.notify_one();
+}
+
+void DeviceThread::when_passed(std::shared_ptr<const Event> event, std::function<void(Status)> done) {
+  awaited_.push_back({std::move(event), std::move(done)});
+}
+
+void DeviceThread::loop() {
+  gpu_.driver.cuCtxSetCurrent(gpu_.context);
+  int n_looks = 0;  // in a row that found nothing
+  std::unique_lock lock(mutex_);
+  while (true) {
+    const auto has_job = [this] { return !jobs_.empty(); };
+    if (awaited_.empty()) {
+      has_jobs_.wait(lock, has_job);
+    } else if (n_looks > kQuickLooks) {
+      has_jobs_.wait_for(lock, kInterval, has_job);
+    }
+    while (!jobs_.empty()) {
+      std::function<void()> job = std::move(jobs_.front());
+      jobs_.pop_front();
+      lock.unlock();
+      job();
+      job = nullptr;  // what it kept alive may give this thread work when it is freed
+      lock.lock();
+      n_looks = 0;
+    }
+    lock.unlock();
+    n_looks = look() ? 0 : n_looks + 1;
+    relax();
+    lock.lock();
+  }
+}
+
+// Whether an event has passed.
+bool DeviceThread::look() {
+  bool has_passed = false;
+  for (auto awaited = awaited_.begin(); awaited != awaited_.end();) {
+    const std::optional<bool> passed = awaited->event->query();
+    if (passed.has_value() && !*passed) {
+      ++awaited;
+      continue;
+    }
+    awaited->done(passed.has_value() ? Status::ok_status() : awaited->event->status());
+    awaited = awaited_.erase(awaited);
+    has_passed = true;
+  }
+  return has_passed;
+}
+
+}  // namespace ciranda::cuda

@@ -1,0 +1,64 @@
+#include "backend/cuda/events.hpp"
+
+#include "backend/cuda/current_context.hpp"
+
+namespace ciranda::cuda {
+
+Event::~Event() { events_.give_back(handle_); }
+
+Status Event::order(const Place& place) const {
+  const GpuContext& gpu = events_.gpu_;
+  const CurrentContext current(gpu.driver, gpu.context);
+  if (Status status = current.status(); !status.ok()) return status;
+  const auto stream = static_cast<CUstream>(place.queue);
+  return gpu.check(gpu.driver.cuStreamWaitEvent(stream, handle_, 0), "cuStreamWaitEvent");
+}
+
+std::optional<bool> Event::query() const {
+  const GpuContext& gpu = events_.gpu_;
+  const CurrentContext current(gpu.driver, gpu.context);
+  const CUresult outcome = gpu.driver.cuEventQuery(handle_);
+  if (outcome == CUresult::kSuccess || outcome == CUresult::kNotReady) return outcome == CUresult::kSuccess;
+  return std::nullopt;
+}
+
+Status Event::status() const {
+  const GpuContext& gpu = events_.gpu_;
+  const CurrentContext current(gpu.driver, gpu.context);
+  const CUresult outcome = gpu.driver.cuEventQuery(handle_);
+  return outcome == CUresult::kNotReady ? Status::ok_status() : gpu.check(outcome, "cuEventQuery");
+}
+
+Result<std::shared_ptr<const Event>> Events::record(CUstream stream) {
+  Result<CUevent> handle = take();
+  if (!handle.ok()) return handle.status();
+  auto event = std::make_shared<const Event>(*this, handle.value());
+  if (Status status = gpu_.check(gpu_.driver.cuEventRecord(handle.value(), stream), "cuEventRecord"); !status.ok()) {
+    return status;
+  }
+  return event;
+}
+
+Result<CUevent> Events::take() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!free_.empty()) {
+      const CUevent handle = free_.back();
+      free_.pop_back();
+      return handle;
+    }
+  }
+  CUevent handle = nullptr;
+  if (Status status = gpu_.check(gpu_.driver.cuEventCreate(&handle, kEventDisableTiming), "cuEventCreate");
+      !status.ok()) {
+    return status;
+  }
+  return handle;
+}
+
+void Events::give_back(CUevent handle) {
+  const std::lock_guard lock(mutex_);
+  free_.push_back(handle);
+}
+
+}  // namespace ciranda::cuda

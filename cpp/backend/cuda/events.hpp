@@ -1,0 +1,65 @@
+// Events: those of one GPU. An event is made once and used again, as the driver makes one in microseconds.
+//
+// Any thread. An event may be dropped while a stream waits for it: a wait is for what was recorded before it.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "backend/cuda/driver.hpp"
+#include "base/device_event.hpp"
+#include "base/status.hpp"
+
+namespace ciranda::cuda {
+
+// A GPU as far as its events need it.
+struct GpuContext {
+  const Driver& driver;
+  CUcontext context;
+  int number;  // among the GPUs of the process
+
+  Status check(CUresult outcome, std::string_view call) const { return driver.check(outcome, call, number); }
+};
+
+class Events;
+
+class Event final : public DeviceEvent {
+ public:
+  Event(Events& events, CUevent handle) : events_(events), handle_(handle) {}
+  ~Event() override;
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  Status order(const Place& place) const override;
+  bool has_passed() const override { return query().value_or(false); }
+
+  CUevent handle() const { return handle_; }
+  // Whether it has passed; none if the GPU has failed, for which status() has the reason.
+  std::optional<bool> query() const;
+  Status status() const;
+
+ private:
+  Events& events_;
+  const CUevent handle_;
+};
+
+class Events {
+ public:
+  explicit Events(const GpuContext& gpu) : gpu_(gpu) {}
+
+  // The event behind all work that the stream has been given. REQUIRES: the GPU's context is the thread's.
+  Result<std::shared_ptr<const Event>> record(CUstream stream);
+
+ private:
+  friend class Event;
+
+  Result<CUevent> take();
+  void give_back(CUevent handle);
+
+  const GpuContext gpu_;
+  std::mutex mutex_;
+  std::vector<CUevent> free_;
+};
+
+}  // namespace ciranda::cuda
