@@ -32,7 +32,7 @@ ENGINE := CMakeLists.txt CMakePresets.json $(call files_in,cmake cpp)
 HOROVOD := $(call files_in,compat/horovod)
 PACKAGE := pyproject.toml LICENSE README.md CMakeLists.txt $(call files_in,cmake cpp src)
 CPP_FORMATTED := $(shell find cpp tests examples benchmarks \( -name '*.hpp' -o -name '*.cc' -o -name '*.h' \
-	-o -name '*.c' -o -name '*.cpp' \) 2> /dev/null)
+	-o -name '*.inc' -o -name '*.c' -o -name '*.cpp' \) 2> /dev/null)
 # But for those that need more than this repository and the system.
 BENCHMARKS := $(filter-out %/kernels_bench.cc $(foreach peer,gloo mpi oneccl,%/$(peer)_sums.cc %/$(peer)_system.cc),\
 	$(wildcard benchmarks/cpp/*.cc benchmarks/cpp/peers/*.cc))
