@@ -250,5 +250,18 @@ TEST(ScaledIntegerTwins, MatchTheHostForAnyFactor) {
   }
 }
 
+// 2^52 + 1/2 + 2^-14, of which the first 64 bits are those of a tie.
+TEST(ScaledIntegerTwins, SeeBitsBehindATie) {
+  const std::uint64_t half = std::uint64_t{1} << 63;
+  std::vector<Bytes> inputs;
+  for (int k = 0; k < 8; ++k) {
+    const std::uint64_t value = k == 3 ? half + 8193 : half;
+    const auto* bytes = reinterpret_cast<const std::byte*>(&value);
+    inputs.emplace_back(bytes, bytes + sizeof value);
+  }
+  check({.dtype = DataType::kUInt64, .op = ReduceOp::kAverage, .factors = {.postscale = 2.0, .n_average = 1 << 15}},
+        inputs, 1);
+}
+
 }  // namespace
 }  // namespace ciranda::cuda
