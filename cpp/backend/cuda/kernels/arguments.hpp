@@ -7,11 +7,13 @@
 
 namespace ciranda::cuda {
 
-inline constexpr std::uint32_t kMostThreads = 256;  // of a block
+inline constexpr std::uint32_t kMostThreads = 256;  // of a block, which has a multiple of 32
 inline constexpr std::uint32_t kMostInputs = 64;    // of a reduction
 
 // A range of memory, one of any number in an array that the GPU accesses. A launch divides the ranges into chunks,
-// which are numbered across all ranges, and distributes them over its blocks. launches.hpp numbers them.
+// which are numbered across all of them, and distributes these over its blocks; launches.hpp numbers them. A block
+// finds its first range by a binary search, whose reads wait for each other: a long array should be in the GPU's
+// memory.
 struct Piece {
   const void* from;           // any alignment
   void* to;                   // any alignment; may be equal to `from`

@@ -121,7 +121,8 @@ Scaling integer_scaling(const ReduceFactors& factors) {
   return {factors.prescale, static_cast<double>(factors.n_average), factors.postscale};
 }
 
-constexpr std::uint32_t kBlocksOfMultiprocessor = 8;  // 2048 threads
+// All of them are resident at once, unless a kernel needs more than 64 registers: no second wave of blocks runs alone.
+constexpr std::uint32_t kBlocksOfMultiprocessor = 4;
 
 }  // namespace
 
