@@ -23,6 +23,10 @@ export CCACHE_SLOPPINESS := pch_defines,time_macros
 # deep as the library's, what one has compiled serves the other.
 WITH_CCACHE = $(if $(shell command -v ccache),CC=$${CC:-cc} CXX=$${CXX:-c++} CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_C_COMPILER_LAUNCHER=ccache)
 
+# pip builds in an environment of its own, so it is told where the compiler of the GPU kernels is.
+WITH_KERNELS = $(if $(wildcard $(VENV)/.nvrtc),-C cmake.define.CIRANDA_CUDA_KERNELS=ON \
+  -C "cmake.define.CIRANDA_NVRTC=$$($(BIN)/python tools/make_cubins.py --find)")
+
 BUILT := build/wheel
 comma := ,
 space := $(subst ,, )
@@ -32,7 +36,7 @@ ENGINE := CMakeLists.txt CMakePresets.json $(call files_in,cmake cpp)
 HOROVOD := $(call files_in,compat/horovod)
 PACKAGE := pyproject.toml LICENSE README.md CMakeLists.txt $(call files_in,cmake cpp src)
 CPP_FORMATTED := $(shell find cpp tests examples benchmarks \( -name '*.hpp' -o -name '*.cc' -o -name '*.h' \
-	-o -name '*.c' -o -name '*.cpp' \) 2> /dev/null)
+	-o -name '*.inc' -o -name '*.c' -o -name '*.cpp' \) 2> /dev/null)
 # But for those that need more than this repository and the system.
 BENCHMARKS := $(filter-out %/kernels_bench.cc $(foreach peer,gloo mpi oneccl,%/$(peer)_sums.cc %/$(peer)_system.cc),\
 	$(wildcard benchmarks/cpp/*.cc benchmarks/cpp/peers/*.cc))
@@ -47,7 +51,7 @@ PURE_LAYERS := call agree fuse
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-cpp test-python check wheel lint lint-cpp lint-python tidy format sanitize asan tsan \
+.PHONY: help demo test test-cpp test-python check wheel wheel-as-built lint lint-cpp lint-python tidy format sanitize asan tsan \
 	tsan-threaded fuzz guard coverage package ecosystem frameworks frameworks-all build built-for-tests built-for-sanitizers install deps clean
 # The stamps of one virtual environment must not be made at the same time.
 .NOTPARALLEL:
@@ -85,10 +89,15 @@ $(VENV)/.coverage-tools: | $(VENV)/.created
 	@touch $@
 
 # The wheel is built once, and installed wherever it is needed.
-$(BUILT)/.built: $(PACKAGE) | $(VENV)/.created
+$(BUILT)/.built: $(PACKAGE) tools/make_cubins.py $(wildcard $(VENV)/.nvrtc) | $(VENV)/.created
 	@echo '=== Compiling the package: some minutes the first time, seconds when little has changed'
 	rm -rf $(BUILT) build/extension
-	$(WITH_CCACHE) $(BIN)/pip wheel --quiet --no-deps --wheel-dir $(BUILT) -C build-dir=build/extension .
+	$(WITH_CCACHE) $(BIN)/pip wheel --quiet --no-deps --wheel-dir $(BUILT) -C build-dir=build/extension $(WITH_KERNELS) .
+	@touch $@
+
+# The compiler of the GPU kernels. Only `make wheel` asks for it; whoever has it builds with the kernels.
+$(VENV)/.nvrtc: | $(VENV)/.created
+	$(BIN)/pip install --quiet 'nvidia-cuda-nvrtc-cu12>=12.9,<12.10'
 	@touch $@
 
 # pip leaves a package of the same version alone unless it is forced; forced, it would fetch all dependencies again.
@@ -126,7 +135,10 @@ build: build/release/build.ninja  ## build the library and its tests in build/re
 	@echo '=== Compiling the library and its tests: minutes the first time'
 	cmake --build --preset release -j $(JOBS)
 
-wheel: $(BUILT)/.built $(VENV)/.wheel-tools  ## make the wheels of ciranda and of the module horovod in dist
+wheel: $(VENV)/.nvrtc  ## make the wheels of ciranda, with kernels for GPUs, and of the module horovod in dist
+	$(MAKE) wheel-as-built  # by a make that knows of the compiler of the GPU kernels
+
+wheel-as-built: $(BUILT)/.built $(VENV)/.wheel-tools
 	rm -rf dist
 	$(BIN)/auditwheel repair --exclude libpaddle.so --wheel-dir dist $(BUILT)/ciranda-*.whl
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist ./compat/horovod
@@ -183,7 +195,7 @@ fuzz: build/asan/build.ninja  ## run every parser's fuzz target, FUZZ_SECONDS se
 	cmake --build --preset asan -j $(JOBS)
 	tools/run_fuzz.sh build/asan $(FUZZ_SECONDS)
 
-package: build wheel $(VENV)/.installed-test  ## install the library and the wheels, and use both as a stranger would
+package: build wheel-as-built $(VENV)/.installed-test  ## install the library and the wheels, and use both as a stranger would
 	tests/package/run.sh build/release build/package
 	tests/package/wheel.sh dist build/package
 

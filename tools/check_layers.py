@@ -1,9 +1,9 @@
 """Check who includes whom under cpp/, and that no CMakeLists.txt links what its folder may not use.
 
 ALLOWED is the architecture: the folders stand in the order of a tensor's way, each with the folders that it may use
-directly; FACES says which headers of a folder others see, where not all. Within a folder, no concept may need another
-that needs it: a header and its source count as one concept. `python tools/check_layers.py [ROOT]` prints every
-offending line and exits 1 if there is one.
+directly; FACES says which headers of a folder others see, where not all; ROOMS narrows what a folder in one of them may
+use. Within a folder, no concept may need another that needs it: a header and its source count as one concept.
+`python tools/check_layers.py [ROOT]` prints every offending line and exits 1 if there is one.
 """
 
 from __future__ import annotations
@@ -43,6 +43,12 @@ ALLOWED: dict[str, frozenset[str]] = {
 # What other layers may include of these; the rest is private. Backends has the implementations.
 FACES: dict[str, frozenset[str]] = {
     "backend": frozenset({"backend.hpp", "backends.hpp", "candidate.hpp", "device.hpp", "registry.hpp"}),
+}
+
+# Folders of a layer that use only some of what it may: each with those layers, and itself.
+ROOMS: dict[str, frozenset[str]] = {
+    # A GPU's compiler reads the *.inc here, and arguments.hpp.
+    "backend/cuda/kernels": frozenset({"base"}),
 }
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
@@ -88,7 +94,7 @@ def judge(user: str, used: str, what: str) -> str | None:
 
 def includes_of(cpp: Path) -> Iterator[tuple[Path, int, Path]]:
     """Yield each quoted include under the folder `cpp`: the file, the number of the line, and the header it names."""
-    for path in sorted(p for p in cpp.rglob("*") if p.suffix in {".hpp", ".cc", ".h", ".c"}):
+    for path in sorted(p for p in cpp.rglob("*") if p.suffix in {".hpp", ".cc", ".h", ".c", ".inc"}):
         for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
             if match := _INCLUDE.match(text):
                 yield path, number, Path(match[1])
@@ -99,7 +105,8 @@ def check_includes(cpp: Path) -> Iterator[Offence]:
     for path, number, header in includes_of(cpp):
         user = folder_of(path.relative_to(cpp))
         what = f'#include "{header}"'
-        if message := judge(user, header.parts[0], what) or judge_face(user, header, what):
+        message = judge(user, header.parts[0], what) or judge_face(user, header, what)
+        if message := message or judge_room(path.relative_to(cpp).parent.as_posix(), header, what):
             yield Offence(path, number, message)
 
 
@@ -110,6 +117,14 @@ def judge_face(user: str, header: Path, what: str) -> str | None:
     if face is None or used == user or str(header.relative_to(used)) in face:
         return None
     return f"{what}: {used} shows {user} only {', '.join(sorted(face))}"
+
+
+def judge_room(room: str, header: Path, what: str) -> str | None:
+    """Say that the folder `room` of a layer may not use `header`, or return None if it may."""
+    allowed = ROOMS.get(room)
+    if allowed is None or header.parent.as_posix() == room or header.parts[0] in allowed:
+        return None
+    return f"{what}: {room} may use {', '.join(sorted(allowed))} alone"
 
 
 def check_circles(cpp: Path) -> Iterator[Offence]:

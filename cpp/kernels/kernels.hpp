@@ -1,4 +1,5 @@
-// The only code that does arithmetic on tensor elements.
+// The only code that does arithmetic on tensor elements in host memory. That of GPUs, backend/cuda/kernels, gives the
+// same bits.
 //
 // Every kernel is a pure function of its arguments: no state, no allocation, callable from any thread. Inputs need no
 // alignment. Results are bit-identical at every SIMD level, for every split of a range into calls, and for every

@@ -1,5 +1,7 @@
 """The checks of tools/ are only worth something if they catch what they are for: break each rule and see."""
 
+import importlib.util
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +9,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+
+_MAKE_CUBINS = importlib.util.spec_from_file_location("make_cubins", ROOT / "tools" / "make_cubins.py")
+make_cubins = importlib.util.module_from_spec(_MAKE_CUBINS)
+_MAKE_CUBINS.loader.exec_module(make_cubins)
 
 
 def run_tool(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -30,6 +36,7 @@ def write(root: Path, path: str, text: str) -> None:
         ("include/ciranda/a.hpp", "base/status.hpp", "ciranda may not use base"),
         ("fuse/a.cc", "plan.hpp", "write the path from cpp/"),
         ("surprise/a.cc", "base/status.hpp", "surprise/ is not in the table"),
+        ("backend/cuda/kernels/a.inc", "kernels/half.hpp", "backend/cuda/kernels may use base alone"),
     ],
 )
 def test_a_forbidden_include_is_named(tmp_path: Path, path: str, include: str, complaint: str) -> None:
@@ -293,3 +300,38 @@ def test_what_the_tests_start_hears_of_hang_ups_and_ctrl_c_under_nohup() -> None
         command, cwd=ROOT / "tests" / "multiprocess", capture_output=True, text=True, check=False, timeout=120
     )
     assert done.stdout.split() == ["False", "False"], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("instruction", "is_found"),
+    [
+        ("fma.rn.f32", True),
+        ("fma.rn.ftz.f64", True),
+        ("mad.rn.f32", True),
+        ("mul.f32", True),
+        ("add.ftz.f32", True),
+        ("mul.rn.f32", False),
+        ("div.rn.f64", False),
+        ("mad.lo.s32", False),
+        ("add.s64", False),
+    ],
+)
+def test_instructions_that_may_contract_are_found(instruction: str, is_found: bool) -> None:
+    ptx = f".version 8.8\n\tsetp.eq.s32 %p1, %r1, 0;\n\t{instruction} \t%f3, %f1, %f2;\n"
+    assert make_cubins.contracted(ptx) == ([instruction] if is_found else [])
+
+
+def test_images_are_packed_at_multiples_of_16_bytes() -> None:
+    images = [(70, False, b"first"), (100, True, b"second")]
+    packed = make_cubins.packed(images)
+    rows = list(struct.iter_unpack("<IIQQ", packed[:72]))
+    assert [(row[0], bool(row[1]), packed[row[2] : row[2] + row[3]]) for row in rows[:2]] == images
+    assert rows[2] == (0, 0, 0, 0)
+    assert all(row[2] % 16 == 0 for row in rows)
+
+
+def test_without_nvrtc_the_check_of_the_ptx_says_that_it_is_skipped(tmp_path: Path) -> None:
+    done = run_tool("make_cubins.py", "--check", "--nvrtc", tmp_path / "none")
+    assert done.returncode == 77
+    assert done.stdout.startswith("SKIPPED: no NVRTC 12 is found")
+    assert run_tool("make_cubins.py", tmp_path / "images", "--nvrtc", tmp_path / "none").returncode == 1

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "base/checksum.hpp"
 #include "engine/engine.hpp"
 #include "engine/sets.hpp"
 #include "engine/world.hpp"
@@ -167,31 +166,6 @@ TEST_P(ConsistencyTest, IsNotAskedFor) {
 
 INSTANTIATE_TEST_SUITE_P(Layouts, ConsistencyTest, ::testing::ValuesIn(kLayouts),
                          [](const auto& layout) { return testing::to_string(layout.param); });
-
-TEST(Checksum, DiffersWhereverABitDoes) {
-  for (const std::size_t n_bytes : {1U, 7U, 8U, 31U, 32U, 33U, 100U}) {
-    std::vector<std::byte> bytes(n_bytes, std::byte{0});
-    const std::uint64_t sum = checksum(bytes);
-    EXPECT_NE(sum, checksum(std::span(bytes).first(n_bytes - 1)));
-    EXPECT_NE(sum, checksum(bytes, 1));
-    for (std::size_t bit = 0; bit < 8 * n_bytes; ++bit) {
-      const auto mask = static_cast<std::byte>(1U << bit % 8);
-      bytes[bit / 8] ^= mask;
-      EXPECT_NE(checksum(bytes), sum) << bit << " of " << n_bytes;
-      bytes[bit / 8] ^= mask;
-    }
-  }
-}
-
-TEST(Checksum, DiffersWhenPartsChangePlaces) {
-  std::vector<std::uint64_t> words{1, 2, 3, 4, 5, 6, 7, 8, 9};
-  const std::uint64_t sum = checksum(std::as_bytes(std::span(words)));
-  for (std::size_t i = 1; i < words.size(); ++i) {
-    std::swap(words[0], words[i]);
-    EXPECT_NE(checksum(std::as_bytes(std::span(words))), sum) << i;
-    std::swap(words[0], words[i]);
-  }
-}
 
 }  // namespace
 }  // namespace ciranda
