@@ -130,8 +130,12 @@ void touches(void** arguments, std::vector<Touch>& touched) {
   Touches(touched).add_launch(arguments_of<Arguments>(arguments));
 }
 
+template <class Arguments>
+constexpr std::array<std::size_t, 1> kArgumentBytes{sizeof(Arguments)};
+
 constexpr std::array kTwins{
-#define KERNEL(name, Arguments, ...) Twin{#name, run<Arguments, __VA_ARGS__>, touches<Arguments>},
+#define KERNEL(name, Arguments, ...) \
+  Twin{#name, run<Arguments, __VA_ARGS__>, touches<Arguments>, kArgumentBytes<Arguments>},
 #include "backend/cuda/kernels/list.inc"
 #undef KERNEL
 };

@@ -1,0 +1,163 @@
+#include "backend/cuda/driver.hpp"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "backend/cuda/driver_advice.hpp"
+
+namespace ciranda::cuda {
+namespace {
+
+constexpr const char* kLibrary = "libcuda.so.1";
+constexpr const char* kNeeded = "Tensors on a GPU need NVIDIA driver 525 (CUDA 12.0) or newer";
+
+struct Wanted {
+  const char* name;      // for cuGetProcAddress
+  const char* exported;  // for dlsym: with the version of its signature
+  void** address;
+};
+
+template <typename Function>
+Wanted wanted(const char* name, const char* exported, Function*& where) {
+  return {name, exported, reinterpret_cast<void**>(&where)};
+}
+
+template <typename Function>
+Wanted wanted(const char* name, Function*& where) {
+  return wanted(name, name, where);
+}
+
+auto all_of(DriverFunctions& to) {
+  return std::to_array<Wanted>({
+      wanted("cuInit", to.cuInit),
+      wanted("cuDriverGetVersion", to.cuDriverGetVersion),
+      wanted("cuGetErrorName", to.cuGetErrorName),
+      wanted("cuGetErrorString", to.cuGetErrorString),
+      wanted("cuDeviceGetCount", to.cuDeviceGetCount),
+      wanted("cuDeviceGet", to.cuDeviceGet),
+      wanted("cuDeviceGetName", to.cuDeviceGetName),
+      wanted("cuDeviceGetUuid", "cuDeviceGetUuid_v2", to.cuDeviceGetUuid),
+      wanted("cuDeviceGetAttribute", to.cuDeviceGetAttribute),
+      wanted("cuDeviceCanAccessPeer", to.cuDeviceCanAccessPeer),
+      wanted("cuDevicePrimaryCtxRetain", to.cuDevicePrimaryCtxRetain),
+      wanted("cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxRelease_v2", to.cuDevicePrimaryCtxRelease),
+      wanted("cuCtxSetCurrent", to.cuCtxSetCurrent),
+      wanted("cuCtxGetCurrent", to.cuCtxGetCurrent),
+      wanted("cuMemAlloc", "cuMemAlloc_v2", to.cuMemAlloc),
+      wanted("cuMemFree", "cuMemFree_v2", to.cuMemFree),
+      wanted("cuMemAllocAsync", to.cuMemAllocAsync),
+      wanted("cuMemFreeAsync", to.cuMemFreeAsync),
+      wanted("cuMemHostAlloc", to.cuMemHostAlloc),
+      wanted("cuMemFreeHost", to.cuMemFreeHost),
+      wanted("cuMemHostRegister", "cuMemHostRegister_v2", to.cuMemHostRegister),
+      wanted("cuMemHostUnregister", to.cuMemHostUnregister),
+      wanted("cuMemHostGetDevicePointer", "cuMemHostGetDevicePointer_v2", to.cuMemHostGetDevicePointer),
+      wanted("cuPointerGetAttributes", to.cuPointerGetAttributes),
+      wanted("cuIpcGetMemHandle", to.cuIpcGetMemHandle),
+      wanted("cuIpcOpenMemHandle", "cuIpcOpenMemHandle_v2", to.cuIpcOpenMemHandle),
+      wanted("cuIpcCloseMemHandle", to.cuIpcCloseMemHandle),
+      wanted("cuMemcpyAsync", to.cuMemcpyAsync),
+      wanted("cuMemcpyHtoDAsync", "cuMemcpyHtoDAsync_v2", to.cuMemcpyHtoDAsync),
+      wanted("cuMemcpyDtoHAsync", "cuMemcpyDtoHAsync_v2", to.cuMemcpyDtoHAsync),
+      wanted("cuMemsetD8Async", to.cuMemsetD8Async),
+      wanted("cuStreamCreateWithPriority", to.cuStreamCreateWithPriority),
+      wanted("cuStreamDestroy", "cuStreamDestroy_v2", to.cuStreamDestroy),
+      wanted("cuStreamWaitEvent", to.cuStreamWaitEvent),
+      wanted("cuStreamQuery", to.cuStreamQuery),
+      wanted("cuStreamSynchronize", to.cuStreamSynchronize),
+      wanted("cuStreamWriteValue32", "cuStreamWriteValue32_v2", to.cuStreamWriteValue32),
+      wanted("cuEventCreate", to.cuEventCreate),
+      wanted("cuEventRecord", to.cuEventRecord),
+      wanted("cuEventQuery", to.cuEventQuery),
+      wanted("cuEventDestroy", "cuEventDestroy_v2", to.cuEventDestroy),
+      wanted("cuModuleLoadData", to.cuModuleLoadData),
+      wanted("cuModuleGetFunction", to.cuModuleGetFunction),
+      wanted("cuModuleUnload", to.cuModuleUnload),
+      wanted("cuLaunchKernel", to.cuLaunchKernel),
+  });
+}
+using All = decltype(all_of(std::declval<DriverFunctions&>()));
+static_assert(std::tuple_size_v<All> * sizeof(void*) == sizeof(DriverFunctions), "a row for each function");
+
+std::string to_text(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
+
+template <typename Function>
+Function exported(void* library, const char* name) {
+  return reinterpret_cast<Function>(dlsym(library, name));
+}
+
+void* find(const Wanted& function, void* library, GetProcAddress search) {
+  if (search == nullptr) return dlsym(library, function.exported);
+  void* found = nullptr;
+  int why_not = 0;
+  const CUresult outcome = search(function.name, &found, kOldestVersion, kProcAddressLegacyStream, &why_not);
+  return outcome == CUresult::kSuccess ? found : nullptr;
+}
+
+Status not_there(std::string_view loader) {
+  return Status::invalid_argument("the NVIDIA driver was not found: " + std::string(loader) + ". " + kNeeded +
+                                  ": install it; start a container with the NVIDIA container toolkit (--gpus all)");
+}
+
+}  // namespace
+
+Result<const Driver*> Driver::load() {
+  static const Result<Driver> opened = open();
+  if (!opened.ok()) return opened.status();
+  return &opened.value();
+}
+
+Result<Driver> Driver::open() {
+  void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return not_there(dlerror());
+  Driver driver;
+  // Every driver exports it, and it works before cuInit: an old driver is called old before its functions are missed.
+  driver.cuDriverGetVersion = exported<decltype(driver.cuDriverGetVersion)>(library, "cuDriverGetVersion");
+  if (driver.cuDriverGetVersion == nullptr || driver.cuDriverGetVersion(&driver.version_) != CUresult::kSuccess) {
+    return Status::invalid_argument(std::string(kLibrary) +
+                                    " tells no version (cuDriverGetVersion): it is damaged, or" +
+                                    " no NVIDIA driver. " + kNeeded + ": install it again");
+  }
+  if (driver.version_ < kOldestVersion) {
+    return Status::invalid_argument("the NVIDIA driver is too old: it supports CUDA " + to_text(driver.version_) +
+                                    ". " + kNeeded + ": update it");
+  }
+  if (Status found = driver.find_functions(library); !found.ok()) return found;
+  if (const CUresult outcome = driver.cuInit(0); outcome != CUresult::kSuccess) {
+    return Status::invalid_argument(driver.check(outcome, "cuInit").message() + " [the driver supports CUDA " +
+                                    to_text(driver.version_) + "]");
+  }
+  return driver;
+}
+
+Status Driver::find_functions(void* library) {
+  const auto search = exported<GetProcAddress>(library, "cuGetProcAddress_v2");
+  std::string missing;
+  for (const Wanted& each : all_of(*this)) {
+    *each.address = find(each, library, search);
+    if (*each.address == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(each.name);
+  }
+  if (missing.empty()) return Status::ok_status();
+  return Status::invalid_argument("the NVIDIA driver for CUDA " + to_text(version_) + " (" + kLibrary + ") has no " +
+                                  missing + ". " + kNeeded + ", complete: install it again; see that LD_LIBRARY_PATH" +
+                                  " leads to no other " + kLibrary);
+}
+
+Status Driver::check(CUresult outcome, std::string_view call, int device) const {
+  if (outcome == CUresult::kSuccess) return Status::ok_status();
+  const char* name = nullptr;
+  const char* text = nullptr;
+  if (cuGetErrorName(outcome, &name) != CUresult::kSuccess || name == nullptr) name = "an error unknown to the driver";
+  if (cuGetErrorString(outcome, &text) != CUresult::kSuccess || text == nullptr) text = "no text";
+  std::string message(call);
+  if (device != kNoDevice) message += " on GPU " + std::to_string(device);
+  message += " failed: " + std::string(name) + " (" + std::to_string(static_cast<int>(outcome)) + ", " + text + ")";
+  if (const std::string_view advice = advice_on(outcome); !advice.empty()) message += ": " + std::string(advice);
+  return Status::internal(std::move(message));
+}
+
+}  // namespace ciranda::cuda

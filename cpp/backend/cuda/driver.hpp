@@ -1,0 +1,40 @@
+// Driver: the CUDA driver of this process, libcuda.so.1, found at run time. A process that never calls load() opens no
+// library of NVIDIA's and makes no context.
+//
+//   const Result<const Driver*> driver = Driver::load();
+//   if (!driver.ok()) return driver.status();
+//   const Status made = driver.value()->check(driver.value()->cuMemAlloc(&at, n_bytes), "cuMemAlloc", device);
+//
+// Threads: any. The first load() searches, the others wait for it; the answer holds for the life of the process.
+// Failure: a status with the version found, the version needed, and what to do. Kind InvalidArgument: tensors on a GPU
+// are refused here, all else works.
+#pragma once
+
+#include <string_view>
+
+#include "backend/cuda/driver_api.hpp"
+#include "base/status.hpp"
+
+namespace ciranda::cuda {
+
+class Driver : public DriverFunctions {
+ public:
+  static Result<const Driver*> load();
+
+  static constexpr int kNoDevice = -1;
+  // Returns ok for kSuccess, else an Internal error with the call, the error's name and text, the device, and what to
+  // do about it where we know that.
+  Status check(CUresult outcome, std::string_view call, int device = kNoDevice) const;
+
+  // The newest CUDA that the driver supports: 1000 * major + 10 * minor.
+  int version() const { return version_; }
+
+ private:
+  Driver() : DriverFunctions{} {}
+  static Result<Driver> open();
+  Status find_functions(void* library);
+
+  int version_ = 0;
+};
+
+}  // namespace ciranda::cuda

@@ -1,0 +1,168 @@
+// Memory: device, pinned, registered, and that of other processes.
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "call.hpp"
+#include "checker.hpp"
+#include "device_memory.hpp"
+#include "exports.hpp"
+#include "host_memory.hpp"
+#include "ipc.hpp"
+
+namespace ciranda::fakes {
+namespace {
+
+const void* at(CUdeviceptr address) { return reinterpret_cast<const void*>(address); }
+
+Touch all_of(const Range& range) { return {range.memory(), range.n_bytes, true}; }
+
+// The range that begins at `address` and is of `kind`; null: none is, which is reported.
+std::shared_ptr<Range> find_whole(const char* call, const void* address, Kind kind) {
+  auto range = address_map().find(address);
+  if (range != nullptr && range->memory() == address && range->kind == kind) return range;
+  const auto how = address_map().end_of(address);
+  if (settings()->checks) {
+    report(std::string(call) + ": no such memory" + (how ? ", since it was ended by " + *how : "") +
+           ", or of another kind");
+  }
+  return nullptr;
+}
+
+// Takes memory of the host or of another process away: the host must know of the end of all that uses it.
+std::shared_ptr<Range> take_away(const char* call, const void* address, Kind kind) {
+  auto range = find_whole(call, address, kind);
+  if (range == nullptr) return nullptr;
+  checker().end(*range, call);
+  address_map().end(*range, call);
+  address_map().remove(*range);
+  return range;
+}
+
+}  // namespace
+
+CUresult cuMemAlloc_v2(CUdeviceptr* address, std::size_t n_bytes) {
+  return in_context("cuMemAlloc", [&](Context& context) {
+    if (n_bytes == 0) return CUresult::kInvalidValue;
+    const auto range = allocate_device(context.device, n_bytes, "cuMemAlloc", true);
+    if (range == nullptr) return CUresult::kOutOfMemory;
+    *address = range->begin;
+    return CUresult::kSuccess;
+  });
+}
+
+CUresult cuMemFree_v2(CUdeviceptr address) {
+  return in_context("cuMemFree", [&](Context&) {
+    if (address == 0) return CUresult::kSuccess;
+    const auto range = take_away("cuMemFree", at(address), Kind::kDevice);
+    if (range == nullptr) return CUresult::kInvalidValue;
+    release_device(*range);
+    return CUresult::kSuccess;
+  });
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr* address, std::size_t n_bytes, CUstream handle) {
+  return on_stream("cuMemAllocAsync", handle, [&](Context& context, Stream& stream) {
+    if (n_bytes == 0) return CUresult::kInvalidValue;
+    const auto range = allocate_device(context.device, n_bytes, "cuMemAllocAsync", false);
+    if (range == nullptr) return CUresult::kOutOfMemory;
+    *address = range->begin;
+    return stream.enqueue({.call = "cuMemAllocAsync", .touches = {all_of(*range)}});
+  });
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
+  return on_stream("cuMemFreeAsync", handle, [&](Context&, Stream& stream) {
+    const auto range = find_whole("cuMemFreeAsync", at(address), Kind::kDevice);
+    if (range == nullptr) return CUresult::kInvalidValue;
+    const auto run = [range](const VectorClock&) {
+      address_map().remove(*range);
+      release_device(*range);
+      return CUresult::kSuccess;
+    };
+    const CUresult given = stream.enqueue({.call = "cuMemFreeAsync", .touches = {all_of(*range)}, .run = run});
+    if (given == CUresult::kSuccess) address_map().end(*range, "cuMemFreeAsync");
+    return given;
+  });
+}
+
+CUresult cuMemHostAlloc(void** address, std::size_t n_bytes, unsigned) {
+  return in_context("cuMemHostAlloc", [&](Context& context) {
+    if (n_bytes == 0) return CUresult::kInvalidValue;
+    const auto range = allocate_pinned(context.device, n_bytes);
+    if (range == nullptr) return CUresult::kOutOfMemory;
+    *address = range->memory();
+    return CUresult::kSuccess;
+  });
+}
+
+CUresult cuMemFreeHost(void* address) {
+  return in_context("cuMemFreeHost", [&](Context&) {
+    const auto range = take_away("cuMemFreeHost", address, Kind::kPinned);
+    if (range == nullptr) return CUresult::kInvalidValue;
+    range->pages = nullptr;
+    release_pinned(*range);
+    return CUresult::kSuccess;
+  });
+}
+
+CUresult cuMemHostRegister_v2(void* address, std::size_t n_bytes, unsigned) {
+  return in_context("cuMemHostRegister", [&](Context& context) {
+    if (address == nullptr || n_bytes == 0) return CUresult::kInvalidValue;
+    return register_host(context.device, static_cast<std::byte*>(address), n_bytes);
+  });
+}
+
+CUresult cuMemHostUnregister(void* address) {
+  return in_context("cuMemHostUnregister", [&](Context&) {
+    const auto range = take_away("cuMemHostUnregister", address, Kind::kRegistered);
+    if (range == nullptr) return CUresult::kHostMemoryNotRegistered;
+    range->pages = nullptr;
+    unregister_host(*range);
+    return CUresult::kSuccess;
+  });
+}
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* on_device, void* address, unsigned) {
+  return in_context("cuMemHostGetDevicePointer", [&](Context&) {
+    const auto range = address_map().find(address);
+    if (range == nullptr || !range->is_host()) return CUresult::kInvalidValue;
+    *on_device = reinterpret_cast<CUdeviceptr>(address);
+    return CUresult::kSuccess;
+  });
+}
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
+  return in_context("cuIpcGetMemHandle", [&](Context&) {
+    if (settings()->ipc == Ipc::kNoExport) return CUresult::kNotSupported;
+    const auto range = address_map().find(at(address));
+    if (range == nullptr || !range->can_be_exported) return CUresult::kInvalidValue;
+    *handle = export_range(*range);
+    return CUresult::kSuccess;
+  });
+}
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandle handle, unsigned flags) {
+  return in_context("cuIpcOpenMemHandle", [&](Context& context) {
+    if (flags != cuda::kIpcLazyPeerAccess) return CUresult::kInvalidValue;
+    if (settings()->ipc == Ipc::kNoImport) return CUresult::kMapFailed;
+    const Import import = import_range(handle, context.device);
+    if (import.outcome == CUresult::kSuccess) *address = import.range->begin;
+    return import.outcome;
+  });
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
+  return in_context("cuIpcCloseMemHandle", [&](Context&) {
+    const auto range = find_whole("cuIpcCloseMemHandle", at(address), Kind::kImported);
+    if (range == nullptr) return CUresult::kInvalidValue;
+    if (close_import(range) == nullptr) return CUresult::kSuccess;
+    checker().end(*range, "cuIpcCloseMemHandle");
+    address_map().end(*range, "cuIpcCloseMemHandle");
+    address_map().remove(*range);
+    unmap_import(*range);
+    return CUresult::kSuccess;
+  });
+}
+
+}  // namespace ciranda::fakes

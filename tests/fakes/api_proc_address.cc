@@ -1,0 +1,136 @@
+// cuGetProcAddress. Never counted: it does nothing that a program waits for.
+#include <array>
+#include <string_view>
+
+#include "exports.hpp"
+#include "settings.hpp"
+
+namespace ciranda::fakes {
+namespace {
+
+// Has a function for each that the engine declares, of the type that it declares.
+constexpr cuda::DriverFunctions kFunctions{
+    .cuInit = cuInit,
+    .cuDriverGetVersion = cuDriverGetVersion,
+    .cuGetErrorName = cuGetErrorName,
+    .cuGetErrorString = cuGetErrorString,
+    .cuDeviceGetCount = cuDeviceGetCount,
+    .cuDeviceGet = cuDeviceGet,
+    .cuDeviceGetName = cuDeviceGetName,
+    .cuDeviceGetUuid = cuDeviceGetUuid_v2,
+    .cuDeviceGetAttribute = cuDeviceGetAttribute,
+    .cuDeviceCanAccessPeer = cuDeviceCanAccessPeer,
+    .cuDevicePrimaryCtxRetain = cuDevicePrimaryCtxRetain,
+    .cuDevicePrimaryCtxRelease = cuDevicePrimaryCtxRelease_v2,
+    .cuCtxSetCurrent = cuCtxSetCurrent,
+    .cuCtxGetCurrent = cuCtxGetCurrent,
+    .cuMemAlloc = cuMemAlloc_v2,
+    .cuMemFree = cuMemFree_v2,
+    .cuMemAllocAsync = cuMemAllocAsync,
+    .cuMemFreeAsync = cuMemFreeAsync,
+    .cuMemHostAlloc = cuMemHostAlloc,
+    .cuMemFreeHost = cuMemFreeHost,
+    .cuMemHostRegister = cuMemHostRegister_v2,
+    .cuMemHostUnregister = cuMemHostUnregister,
+    .cuMemHostGetDevicePointer = cuMemHostGetDevicePointer_v2,
+    .cuPointerGetAttributes = cuPointerGetAttributes,
+    .cuIpcGetMemHandle = cuIpcGetMemHandle,
+    .cuIpcOpenMemHandle = cuIpcOpenMemHandle_v2,
+    .cuIpcCloseMemHandle = cuIpcCloseMemHandle,
+    .cuMemcpyAsync = cuMemcpyAsync,
+    .cuMemcpyHtoDAsync = cuMemcpyHtoDAsync_v2,
+    .cuMemcpyDtoHAsync = cuMemcpyDtoHAsync_v2,
+    .cuMemsetD8Async = cuMemsetD8Async,
+    .cuStreamCreateWithPriority = cuStreamCreateWithPriority,
+    .cuStreamDestroy = cuStreamDestroy_v2,
+    .cuStreamWaitEvent = cuStreamWaitEvent,
+    .cuStreamQuery = cuStreamQuery,
+    .cuStreamSynchronize = cuStreamSynchronize,
+    .cuStreamWriteValue32 = cuStreamWriteValue32_v2,
+    .cuEventCreate = cuEventCreate,
+    .cuEventRecord = cuEventRecord,
+    .cuEventQuery = cuEventQuery,
+    .cuEventDestroy = cuEventDestroy_v2,
+    .cuModuleLoadData = cuModuleLoadData,
+    .cuModuleGetFunction = cuModuleGetFunction,
+    .cuModuleUnload = cuModuleUnload,
+    .cuLaunchKernel = cuLaunchKernel,
+};
+
+struct Named {
+  std::string_view name;
+  void* function;
+};
+
+template <typename Function>
+Named named(std::string_view name, Function* function) {
+  return {name, reinterpret_cast<void*>(function)};
+}
+
+const auto& all() {
+  static const auto kAll = std::to_array<Named>({
+      named("cuInit", kFunctions.cuInit),
+      named("cuDriverGetVersion", kFunctions.cuDriverGetVersion),
+      named("cuGetErrorName", kFunctions.cuGetErrorName),
+      named("cuGetErrorString", kFunctions.cuGetErrorString),
+      named("cuDeviceGetCount", kFunctions.cuDeviceGetCount),
+      named("cuDeviceGet", kFunctions.cuDeviceGet),
+      named("cuDeviceGetName", kFunctions.cuDeviceGetName),
+      named("cuDeviceGetUuid", kFunctions.cuDeviceGetUuid),
+      named("cuDeviceGetAttribute", kFunctions.cuDeviceGetAttribute),
+      named("cuDeviceCanAccessPeer", kFunctions.cuDeviceCanAccessPeer),
+      named("cuDevicePrimaryCtxRetain", kFunctions.cuDevicePrimaryCtxRetain),
+      named("cuDevicePrimaryCtxRelease", kFunctions.cuDevicePrimaryCtxRelease),
+      named("cuCtxSetCurrent", kFunctions.cuCtxSetCurrent),
+      named("cuCtxGetCurrent", kFunctions.cuCtxGetCurrent),
+      named("cuMemAlloc", kFunctions.cuMemAlloc),
+      named("cuMemFree", kFunctions.cuMemFree),
+      named("cuMemAllocAsync", kFunctions.cuMemAllocAsync),
+      named("cuMemFreeAsync", kFunctions.cuMemFreeAsync),
+      named("cuMemHostAlloc", kFunctions.cuMemHostAlloc),
+      named("cuMemFreeHost", kFunctions.cuMemFreeHost),
+      named("cuMemHostRegister", kFunctions.cuMemHostRegister),
+      named("cuMemHostUnregister", kFunctions.cuMemHostUnregister),
+      named("cuMemHostGetDevicePointer", kFunctions.cuMemHostGetDevicePointer),
+      named("cuPointerGetAttributes", kFunctions.cuPointerGetAttributes),
+      named("cuIpcGetMemHandle", kFunctions.cuIpcGetMemHandle),
+      named("cuIpcOpenMemHandle", kFunctions.cuIpcOpenMemHandle),
+      named("cuIpcCloseMemHandle", kFunctions.cuIpcCloseMemHandle),
+      named("cuMemcpyAsync", kFunctions.cuMemcpyAsync),
+      named("cuMemcpyHtoDAsync", kFunctions.cuMemcpyHtoDAsync),
+      named("cuMemcpyDtoHAsync", kFunctions.cuMemcpyDtoHAsync),
+      named("cuMemsetD8Async", kFunctions.cuMemsetD8Async),
+      named("cuStreamCreateWithPriority", kFunctions.cuStreamCreateWithPriority),
+      named("cuStreamDestroy", kFunctions.cuStreamDestroy),
+      named("cuStreamWaitEvent", kFunctions.cuStreamWaitEvent),
+      named("cuStreamQuery", kFunctions.cuStreamQuery),
+      named("cuStreamSynchronize", kFunctions.cuStreamSynchronize),
+      named("cuStreamWriteValue32", kFunctions.cuStreamWriteValue32),
+      named("cuEventCreate", kFunctions.cuEventCreate),
+      named("cuEventRecord", kFunctions.cuEventRecord),
+      named("cuEventQuery", kFunctions.cuEventQuery),
+      named("cuEventDestroy", kFunctions.cuEventDestroy),
+      named("cuModuleLoadData", kFunctions.cuModuleLoadData),
+      named("cuModuleGetFunction", kFunctions.cuModuleGetFunction),
+      named("cuModuleUnload", kFunctions.cuModuleUnload),
+      named("cuLaunchKernel", kFunctions.cuLaunchKernel),
+  });
+  return kAll;
+}
+
+constexpr int kNotThere = 1;  // CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND
+constexpr int kIsNewer = 2;   // CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+
+}  // namespace
+
+CUresult cuGetProcAddress_v2(const char* name, void** function, int version, std::uint64_t, int* status) {
+  *function = nullptr;
+  for (const Named& each : all()) {
+    if (each.name == name && !settings()->missing.contains(each.name)) *function = each.function;
+  }
+  if (version < cuda::kOldestVersion) *function = nullptr;
+  if (status != nullptr) *status = version < cuda::kOldestVersion ? kIsNewer : *function == nullptr ? kNotThere : 0;
+  return *function == nullptr ? CUresult::kNotFound : CUresult::kSuccess;
+}
+
+}  // namespace ciranda::fakes
