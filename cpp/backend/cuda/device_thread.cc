@@ -59,16 +59,18 @@ void DeviceThread::loop() {
   }
 }
 
-// Whether an event has passed.
+// Whether an event has passed. After a failure nothing tells when the copies end, so the memory that `done` keeps alive
+// is never freed.
 bool DeviceThread::look() {
   bool has_passed = false;
   for (auto awaited = awaited_.begin(); awaited != awaited_.end();) {
-    const std::optional<bool> passed = awaited->event->query();
-    if (passed.has_value() && !*passed) {
+    const Result<bool> passed = awaited->event->query();
+    if (passed.ok() && !passed.value()) {
       ++awaited;
       continue;
     }
-    awaited->done(passed.has_value() ? Status::ok_status() : awaited->event->status());
+    awaited->done(passed.status());
+    if (!passed.ok()) static_cast<void>(new Awaited(std::move(*awaited)));
     awaited = awaited_.erase(awaited);
     has_passed = true;
   }

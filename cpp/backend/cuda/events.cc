@@ -14,19 +14,13 @@ Status Event::order(const Place& place) const {
   return gpu.check(gpu.driver.cuStreamWaitEvent(stream, handle_, 0), "cuStreamWaitEvent");
 }
 
-std::optional<bool> Event::query() const {
+Result<bool> Event::query() const {
   const GpuContext& gpu = events_.gpu_;
   const CurrentContext current(gpu.driver, gpu.context);
   const CUresult outcome = gpu.driver.cuEventQuery(handle_);
-  if (outcome == CUresult::kSuccess || outcome == CUresult::kNotReady) return outcome == CUresult::kSuccess;
-  return std::nullopt;
-}
-
-Status Event::status() const {
-  const GpuContext& gpu = events_.gpu_;
-  const CurrentContext current(gpu.driver, gpu.context);
-  const CUresult outcome = gpu.driver.cuEventQuery(handle_);
-  return outcome == CUresult::kNotReady ? Status::ok_status() : gpu.check(outcome, "cuEventQuery");
+  if (outcome == CUresult::kNotReady) return false;
+  Status status = gpu.check(outcome, "cuEventQuery");
+  return status.ok() ? Result<bool>(true) : status;
 }
 
 Result<std::shared_ptr<const Event>> Events::record(CUstream stream) {

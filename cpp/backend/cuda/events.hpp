@@ -32,12 +32,14 @@ class Event final : public DeviceEvent {
   Event& operator=(const Event&) = delete;
 
   Status order(const Place& place) const override;
-  bool has_passed() const override { return query().value_or(false); }
+  bool has_passed() const override {
+    const Result<bool> passed = query();
+    return passed.ok() && passed.value();
+  }
 
   CUevent handle() const { return handle_; }
-  // Whether it has passed; none if the GPU has failed, for which status() has the reason.
-  std::optional<bool> query() const;
-  Status status() const;
+  // Whether it has passed. An error means that the GPU has failed.
+  Result<bool> query() const;
 
  private:
   Events& events_;

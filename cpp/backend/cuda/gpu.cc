@@ -75,8 +75,20 @@ Result<Gpu::Streams> Gpu::streams_of(void* queue) {
   return streams;
 }
 
+// If something cannot be queued, waits for what was: the memory is the caller's again.
 Result<std::shared_ptr<const Event>> Gpu::copy(CUstream stream, Way way, const std::vector<DeviceCopy>& copies,
                                                const DeviceEventPtr& after) {
+  Status status = queue(stream, way, copies, after);
+  if (status.ok()) {
+    Result<std::shared_ptr<const Event>> event = events_.record(stream);
+    if (event.ok()) return event;
+    status = event.status();
+  }
+  context_.driver.cuStreamSynchronize(stream);
+  return status;
+}
+
+Status Gpu::queue(CUstream stream, Way way, const std::vector<DeviceCopy>& copies, const DeviceEventPtr& after) {
   const Driver& driver = context_.driver;
   const CUevent made = static_cast<const Event&>(*after).handle();
   if (Status status = context_.check(driver.cuStreamWaitEvent(stream, made, 0), "cuStreamWaitEvent"); !status.ok()) {
@@ -84,14 +96,15 @@ Result<std::shared_ptr<const Event>> Gpu::copy(CUstream stream, Way way, const s
   }
   for (const DeviceCopy& one : copies) {
     if (one.n_bytes == 0) continue;
-    const Status status = way == Way::kFetch
-                              ? context_.check(driver.cuMemcpyDtoHAsync(one.to, address(one.from), one.n_bytes, stream),
-                                               "cuMemcpyDtoHAsync")
-                              : context_.check(driver.cuMemcpyHtoDAsync(address(one.to), one.from, one.n_bytes, stream),
-                                               "cuMemcpyHtoDAsync");
+    const Status status =
+        way == Way::kFetch
+            ? context_.check(driver.cuMemcpyDtoHAsync(one.to, address(one.from), one.n_bytes, stream),
+                             "cuMemcpyDtoHAsync")
+            : context_.check(driver.cuMemcpyHtoDAsync(address(one.to), one.from, one.n_bytes, stream),
+                             "cuMemcpyHtoDAsync");
     if (!status.ok()) return status;
   }
-  return events_.record(stream);
+  return Status::ok_status();
 }
 
 // Fills in `to` where it is missing; it stays null where the GPU is out of memory.

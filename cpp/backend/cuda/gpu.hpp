@@ -42,6 +42,7 @@ class Gpu {
   Result<Streams> streams_of(void* queue);
   Result<std::shared_ptr<const Event>> copy(CUstream stream, Way way, const std::vector<DeviceCopy>& copies,
                                             const DeviceEventPtr& after);
+  Status queue(CUstream stream, Way way, const std::vector<DeviceCopy>& copies, const DeviceEventPtr& after);
   Status allocate(void* queue, CUstream stream, std::vector<DeviceCopy>& copies, Device::Put& put);
   void free_after(void* queue, CUdeviceptr memory);
 

@@ -108,6 +108,11 @@ inline const auto kEverySizeOnDevice =
 inline const auto kMixedWithHost =
     ::testing::Combine(::testing::Values(2, 3), ::testing::Values(DataType::kFloat16, DataType::kInt64),
                        ::testing::ValuesIn(kHomesBesideHost));
+// By a driver, which takes longer. Not with sanitizers, which the fake driver's pages without access are not for.
+#ifndef CIRANDA_SANITIZED
+inline const auto kOnGpu = ::testing::Combine(
+    ::testing::Values(2), ::testing::Values(DataType::kUInt8, DataType::kFloat32), ::testing::Values(Homes::kCuda));
+#endif
 
 // Of groups, which have every type.
 using GroupCase = std::tuple<int, Homes>;

@@ -175,6 +175,9 @@ INSTANTIATE_TEST_SUITE_P(EverySize, ConformanceTest,
 INSTANTIATE_TEST_SUITE_P(EveryTypeOnDevice, ConformanceTest, kEveryTypeOnDevice, name_of);
 INSTANTIATE_TEST_SUITE_P(EverySizeOnDevice, ConformanceTest, kEverySizeOnDevice, name_of);
 INSTANTIATE_TEST_SUITE_P(MixedWithHost, ConformanceTest, kMixedWithHost, name_of);
+#ifndef CIRANDA_SANITIZED
+INSTANTIATE_TEST_SUITE_P(OnGpu, ConformanceTest, kOnGpu, name_of);
+#endif
 
 // --- what has no element type of its own
 

@@ -47,7 +47,7 @@ class Guarded {
 
   Guarded(std::size_t n_bytes, std::size_t misalignment, std::span<const std::byte> content)
       : n_bytes_(n_bytes), bytes_(kLine + kLine + n_bytes + kLine, kGuard) {
-    if (home_.device != nullptr) on_device_ = home_.device->allocate(home_.place, bytes_.size());
+    if (home_.device != nullptr) on_device_ = home_.allocate(home_.place, bytes_.size());
     const auto address = reinterpret_cast<std::uintptr_t>(memory());
     begin_ = kLine + (kLine - address % kLine) % kLine + misalignment;
     std::copy(content.begin(), content.end(), bytes_.begin() + static_cast<std::ptrdiff_t>(begin_));

@@ -19,14 +19,17 @@
 namespace ciranda::testing {
 
 struct Home {
-  PagedDevice* device = nullptr;  // null: host memory
+  Device* device = nullptr;  // null: host memory
   Place place = {};
+  // Memory for tests. It is freed once the queue has done all that it had been given by then.
+  std::shared_ptr<std::byte> (*allocate)(const Place& place, std::size_t n_bytes) = nullptr;
 };
 
 enum class Homes : std::uint8_t {
   kHost,
   kPaged,  // all ranks on the device, each with a queue of its own
   kMixed,  // every second rank in host memory
+  kCuda,   // all ranks on a GPU of the fake driver, each with a stream of its own
 };
 
 // For the conformance suites: all, those with all ranks on a device, and those with a device beside host memory.
@@ -35,7 +38,7 @@ inline constexpr std::array kHomesOnDevice{Homes::kPaged};
 inline constexpr std::array kHomesBesideHost{Homes::kMixed};
 
 inline std::string to_string(Homes homes) {
-  constexpr const char* kNames[] = {"Host", "Paged", "Mixed"};
+  constexpr const char* kNames[] = {"Host", "Paged", "Mixed", "Cuda"};
   return kNames[static_cast<std::size_t>(homes)];
 }
 
@@ -53,11 +56,16 @@ inline std::span<const BackendRow> backends_of_homes() {
 inline Home paged_home(int rank) {
   static PagedDevice& device = paged_device();  // outlives the queues
   static std::vector<PagedQueue> queues(8);
-  return {&device, {PagedDevice::kType, 0, &queues[static_cast<std::size_t>(rank)]}};
+  const auto allocate = [](const Place& place, std::size_t n_bytes) { return device.allocate(place, n_bytes); };
+  return {&device, {PagedDevice::kType, 0, &queues[static_cast<std::size_t>(rank)]}, allocate};
 }
+
+// In cuda_home.cc. Ends the program if there is no driver.
+Home cuda_home(int rank);
 
 inline Home home_of(Homes homes, int rank) {
   const bool is_on_host = homes == Homes::kHost || (homes == Homes::kMixed && rank % 2 == 1);
+  if (homes == Homes::kCuda) return cuda_home(rank);
   return is_on_host ? Home{} : paged_home(rank);
 }
 

@@ -348,6 +348,9 @@ INSTANTIATE_TEST_SUITE_P(EverySize, RowsConformanceTest,
 INSTANTIATE_TEST_SUITE_P(EveryTypeOnDevice, RowsConformanceTest, kEveryTypeOnDevice, name_of);
 INSTANTIATE_TEST_SUITE_P(EverySizeOnDevice, RowsConformanceTest, kEverySizeOnDevice, name_of);
 INSTANTIATE_TEST_SUITE_P(MixedWithHost, RowsConformanceTest, kMixedWithHost, name_of);
+#ifndef CIRANDA_SANITIZED
+INSTANTIATE_TEST_SUITE_P(OnGpu, RowsConformanceTest, kOnGpu, name_of);
+#endif
 
 // --- groups
 

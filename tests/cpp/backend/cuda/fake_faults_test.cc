@@ -5,7 +5,7 @@
 #include <string>
 
 #include "backend/cuda/fake_process.hpp"
-#include "backend/cuda/gpu.hpp"
+#include "backend/cuda/fake_gpu.hpp"
 
 namespace ciranda::cuda::testing {
 namespace {

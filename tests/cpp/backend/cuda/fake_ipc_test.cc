@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "backend/cuda/fake_process.hpp"
-#include "backend/cuda/gpu.hpp"
+#include "backend/cuda/fake_gpu.hpp"
 #include "base/unique_fd.hpp"
 
 namespace ciranda::cuda::testing {

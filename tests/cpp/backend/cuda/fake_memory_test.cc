@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backend/cuda/fake_process.hpp"
-#include "backend/cuda/gpu.hpp"
+#include "backend/cuda/fake_gpu.hpp"
 
 namespace ciranda::cuda::testing {
 namespace {

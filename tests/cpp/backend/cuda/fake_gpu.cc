@@ -1,4 +1,4 @@
-#include "backend/cuda/gpu.hpp"
+#include "backend/cuda/fake_gpu.hpp"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
