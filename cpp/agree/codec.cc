@@ -8,10 +8,6 @@
 
 namespace ciranda {
 
-// Flags for an input, or all inputs, that follow. Each shares a byte with another value.
-constexpr std::uint8_t kHasInput = 2;
-constexpr std::uint8_t kHasInputs = 4;
-
 constexpr bool is_one(Collective value) { return value < Collective{kNumCollectives}; }
 constexpr bool is_one(ReduceOp value) { return reduce_op_from_wire(static_cast<std::uint8_t>(value)).has_value(); }
 constexpr bool is_one(DataType value) { return data_type_from_wire(static_cast<std::uint8_t>(value)).has_value(); }
@@ -24,15 +20,11 @@ void code_name(auto& io, auto& name) {
   io(name);
   io.require(name.size() <= kMaxNameBytes);
 }
-// Not empty: a flag elsewhere states whether there is an input.
-void code_input(auto& io, auto& input) {
-  io(input);
-  io.require(!input.empty());
-}
 inline void code(ByteWriter& io, const Payload& m) { io(m.bytes()); }
 inline void code(ByteReader& io, Payload& m) {
   std::vector<std::byte> bytes;
-  code_input(io, bytes);
+  io(bytes);
+  io.require(!bytes.empty());
   m = Payload(std::move(bytes));
 }
 
@@ -51,13 +43,7 @@ void code(auto& io, Is<RequestMessage> auto& m) {
   code_name(io, m.name);
   io(m.signature);
 }
-void code(auto& io, Is<ReadyMessage::Item> auto& m) {
-  auto flags = static_cast<std::uint8_t>((m.is_deferrable ? 1 : 0) | (m.input.empty() ? 0 : kHasInput));
-  io(m.cache_id, flags);
-  io.require(flags <= (1 | kHasInput));
-  io.set(m.is_deferrable, (flags & 1) != 0);
-  if ((flags & kHasInput) != 0) code_input(io, m.input);
-}
+void code(auto& io, Is<ReadyMessage::Item> auto& m) { io(m.cache_id, m.is_deferrable); }
 void code(auto& io, Is<ReadyMessage> auto& m) { io(m.items); }
 void code(auto& io, Is<GroupsMessage> auto& m) { io(m.plan, m.groups); }
 void code(auto& io, Is<DuplicateMessage> auto& m) { code_name(io, m.name); }
@@ -80,14 +66,7 @@ void code(auto& io, Is<ExecuteItem> auto& m) {
   io(m.first_dims, m.absent);
   if (!m.absent.empty()) io(m.signature);
 }
-void code(auto& io, Is<ExecuteEntry> auto& m) {
-  auto last = static_cast<std::uint8_t>(static_cast<std::uint8_t>(m.check) | (m.inputs.empty() ? 0 : kHasInputs));
-  io(m.items, last);
-  const auto check = static_cast<Check>(last & ~kHasInputs);
-  io.require(check <= Check::kCompare);
-  io.set(m.check, check);
-  if ((last & kHasInputs) != 0) code_input(io, m.inputs);
-}
+void code(auto& io, Is<ExecuteEntry> auto& m) { io(m.items, m.check); }
 void code(auto& io, Is<RankRange> auto& m) { io(m.first, m.last); }
 void code(auto& io, Is<FailEntry> auto& m) {
   code_name(io, m.name);

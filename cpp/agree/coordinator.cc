@@ -65,9 +65,8 @@ Status Coordinator::check_cache_id(int rank, std::uint32_t cache_id) const {
 Status Coordinator::on_ready(int rank, const ReadyMessage& message, TimePoint now) {
   for (const ReadyMessage::Item& item : message.items) {
     if (Status status = check_cache_id(rank, item.cache_id); !status.ok()) return status;
-    Reported reported{rank, now, std::nullopt, item.is_deferrable};
-    reported.input = item.input;
-    if (Status status = report(cache_ids_.name(item.cache_id), std::move(reported)); !status.ok()) return status;
+    NameState& name = cache_ids_.name(item.cache_id);
+    if (Status status = report(name, {rank, now, std::nullopt, item.is_deferrable}); !status.ok()) return status;
   }
   return Status::ok_status();
 }
@@ -181,9 +180,6 @@ LogEntry Coordinator::execute(const ReadyQueue::Batch& batch) {
   }
   ExecuteEntry entry;
   entry.check = check;
-  if (batch.names.size() == 1 && batch.names.front()->negotiation.has_all_inputs()) {
-    entry.inputs = batch.names.front()->negotiation.inputs;
-  }
   for (NameState* name : batch.names) entry.items.push_back(execute(*name));
   return entry;
 }

@@ -2,7 +2,6 @@
 // ranks. frames.hpp encodes and decodes them.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <variant>
@@ -36,7 +35,6 @@ struct ReadyMessage {
   struct Item {
     std::uint32_t cache_id = 0;
     bool is_deferrable = false;
-    std::vector<std::byte> input = {};  // small; if all ranks send one, the log may return them: see ExecuteEntry
   };
   std::vector<Item> items;
 };
@@ -161,9 +159,6 @@ enum class Check : std::uint8_t { kNone = 0, kRemember = 1, kCompare = 2 };
 struct ExecuteEntry {
   std::vector<ExecuteItem> items;
   Check check = Check::kNone;
-  // If all ranks reported the only item along with their input: all inputs in rank order, so that each rank can execute
-  // the item without the others.
-  std::vector<std::byte> inputs = {};
 };
 
 struct RankRange {

@@ -46,22 +46,10 @@ void Negotiation::arrive(int member, Arrival arrival) {
   arrivals[static_cast<std::size_t>(member)] = arrival;
 }
 
-// Inputs of one signature have one size; an input of another size is dropped.
-void Negotiation::contribute(int member, std::span<const std::byte> input, std::size_t most_bytes) {
-  const std::size_t n_bytes = arrivals.size() * input.size();
-  if (n_bytes > most_bytes) return;
-  if (n_inputs == 0) inputs.resize(n_bytes);
-  if (inputs.size() != n_bytes) return;
-  std::copy(input.begin(), input.end(),
-            inputs.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(member) * input.size()));
-  ++n_inputs;
-}
-
 void Negotiation::close() {
   std::fill(arrivals.begin(), arrivals.end(), Arrival::kAbsent);
   in_full.clear();
-  inputs.clear();
-  n_inputs = n_arrived = first_missing = n_deferrable = n_urgent = 0;
+  n_arrived = first_missing = n_deferrable = n_urgent = 0;
   stage = Stage::kClosed;
 }
 

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -38,8 +37,6 @@ struct Negotiation {
 
   std::vector<Arrival> arrivals;
   std::vector<Signature> in_full;  // by member, valid where arrivals is kInFull; empty if that is so for no member
-  std::vector<std::byte> inputs;   // the inputs that were sent with reports, each at its member's offset
-  int n_inputs = 0;
   int n_arrived = 0;
   int first_missing = 0;  // all members before this one have arrived or joined, as far as is_complete() has looked
   int n_deferrable = 0;   // deferrable reports of this name, not of its group
@@ -66,11 +63,8 @@ struct Negotiation {
   bool is_complete(const Members& members);
   std::vector<std::int32_t> absent() const;
   void arrive(int member, Arrival arrival);
-  // `most_bytes`: limit for the inputs of all members; larger inputs are dropped.
-  void contribute(int member, std::span<const std::byte> input, std::size_t most_bytes);
   // True if the member may already know that the direct round has been executed.
   bool has_arrived_directly(int member) const { return is_direct() && has_arrived(member); }
-  bool has_all_inputs() const { return n_inputs == static_cast<int>(arrivals.size()); }
   void close();
 };
 
@@ -91,7 +85,6 @@ struct Reported {
   bool is_deferrable = false;
   std::optional<std::uint64_t> direct_round = {};  // the direct round by messages to which the report belongs
   bool is_duplicate = false;
-  std::vector<std::byte> input = {};
 };
 
 struct NameState {

@@ -55,9 +55,6 @@ Status Negotiations::handle(NameState& name, Reported reported) {
     if (!members_.has_any_joined()) negotiation.stage = Negotiation::Stage::kDirect;
     negotiation.direct_round = *reported.direct_round;
   }
-  if (!reported.input.empty()) {
-    negotiation.contribute(rank, reported.input, options_.limits.along_bytes(negotiation.arrivals.size()));
-  }
   if (reported.signature) {
     negotiation.in_full.resize(static_cast<std::size_t>(members_.size()));
     negotiation.in_full[static_cast<std::size_t>(rank)] = std::move(*reported.signature);

@@ -58,7 +58,6 @@ Status Participant::misfit(const std::string& what_the_log_does, const std::stri
 Result<Participant::Action> Participant::execute(const ExecuteEntry& entry) {
   Execute action;
   action.check = entry.check;
-  action.inputs = entry.inputs;
   action.requests.reserve(entry.items.size());
   for (const ExecuteItem& item : entry.items) {
     Result<Ready> ready = execute(item, action.to_close);

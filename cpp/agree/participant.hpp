@@ -40,7 +40,6 @@ class Participant {
   struct Execute {
     std::vector<Ready> requests;  // in order; executed together
     Check check = Check::kNone;
-    std::vector<std::byte> inputs = {};      // of all ranks, concatenated, if the log contains them
     std::vector<DirectRound> to_close = {};  // before the requests: this rank has already reported the next call
   };
   struct Fail {

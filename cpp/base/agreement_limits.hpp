@@ -3,7 +3,6 @@
 // defaults here and the settings.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 
 #include "base/config.hpp"
@@ -22,10 +21,6 @@ struct AgreementLimits {
   // between hosts at 1 Gbit/s: two thirds for 64 KiB in all, the same for 128 KiB. Two ranks on loopback: three
   // quarters for 64 KiB, the same for 128 KiB, twice for 256 KiB.
   std::size_t message_bytes = 128 << 10;
-  // The inputs that may travel with reports. The coordinator sends them to every rank with the log.
-  std::size_t along_bytes(std::size_t n_ranks) const {
-    return std::min(message_bytes, std::max<std::size_t>(8 << 10, (64 << 10) / n_ranks));
-  }
   // Each rank sends its input to every other: with more ranks, that takes longer than a message to the coordinator and
   // back.
   int message_ranks = 8;

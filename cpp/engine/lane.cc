@@ -114,17 +114,13 @@ void Lane::submit(Submission&& submission, TimePoint now) {
   if (participant_.rounds().keep_duplicate(op, ticket)) return;
   const Request& request = *in_flight_.at(ticket).request;
   Message message = is_duplicate ? participant_.submit_duplicate(op, ticket) : participant_.submit(op, request, ticket);
-  auto* ready = std::get_if<ReadyMessage>(&message);
   // The report of a known name may be lazy: the coordinator can use it only after its own rank has made the call. That
   // rank makes the call by itself, or is woken when this rank stops polling (ProgressLoop::stop_looking).
-  const bool may_be_lazy = request.is_deferrable || (request.is_awaited && ready != nullptr);
+  const bool may_be_lazy =
+      request.is_deferrable || (request.is_awaited && std::holds_alternative<ReadyMessage>(message));
   // If a thread waits late for an asynchronous call, the report is urgent: the other ranks' calls may be asynchronous
   // too, so no thread there waits, and a lazy message would wake none.
   if (!may_be_lazy || is_waited_for_late || is_duplicate) parts_.control.hurry();
-  if (ready != nullptr && ready->items.size() == 1) {
-    const auto input = by_messages_.input_along(request);
-    ready->items.front().input.assign(input.begin(), input.end());
-  }
   reports_.add(std::move(message), now);
   in_flight_.note(ticket, Stage::kReady);
 }
@@ -210,7 +206,7 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
     stand_in(*to_execute, id_, mesh_, in_flight_);
     for (const Participant::Ready& ready : to_execute->requests) {
       by_messages_.forget(ready.ticket);
-      in_flight_.note_agreed(ready.ticket, to_execute->inputs.empty() ? Path::kPlan : Path::kAlong, log_arrived_);
+      in_flight_.note_agreed(ready.ticket, Path::kPlan, log_arrived_);
     }
     change_sets(*to_execute, change_sets_, in_flight_);
     data_.enqueue(std::move(*to_execute));
@@ -292,11 +288,12 @@ std::string_view Lane::agreement(Collective collective, std::size_t n_bytes) con
   signature.collective = collective;
   signature.tensors.push_back({DataType::kUInt8, {n_rows}});
   const std::vector<std::int64_t> alike(mesh_.ranks().size(), n_rows);
-  const Direct direct = coordinator->direct_for(signature, {alike});
-  if (direct != Direct::kNot) {
-    return direct == Direct::kInMemory ? "a direct round in shared memory" : "a direct round by messages";
+  switch (coordinator->direct_for(signature, {alike})) {
+    case Direct::kInMemory: return "a direct round in shared memory";
+    case Direct::kByMessages: return "a direct round by messages";
+    case Direct::kNot: break;
   }
-  return by_messages_.sends_along(signature) ? "the log, inputs with the reports" : "the log";
+  return "the log";
 }
 
 std::optional<TimePoint> Lane::next_deadline() const {

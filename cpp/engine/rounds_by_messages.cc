@@ -1,8 +1,12 @@
 #include "engine/rounds_by_messages.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <span>
 #include <utility>
 #include <vector>
+
+#include "base/agreement_limits.hpp"
 
 namespace ciranda {
 namespace {
@@ -14,17 +18,9 @@ std::span<const std::byte> input_of(const Request& request) {
 // The report for the coordinator, which does not need the input.
 InputMessage as_report(const InputMessage& message) { return {message.cache_id, message.round, {}}; }
 
-std::vector<std::span<const std::byte>> bytes_of(const std::vector<Payload>& inputs) {
-  std::vector<std::span<const std::byte>> bytes;
-  for (const Payload& input : inputs) bytes.push_back(input.bytes());
-  return bytes;
-}
-
-// All other members except the ones through which the log reaches this rank. None if there are too many members for
-// direct rounds by messages.
-std::vector<LivenessProbe::Watched> ranks_beside(const LaneLog& log, const LaneMesh& mesh, int most_ranks) {
+// All other members except the ones through which the log reaches this rank.
+std::vector<LivenessProbe::Watched> ranks_beside(const LaneLog& log, const LaneMesh& mesh) {
   std::vector<LivenessProbe::Watched> ranks;
-  if (mesh.size() > most_ranks) return ranks;
   const std::vector<int>& above = log.above();
   for (int member = 0; member < mesh.size(); ++member) {
     if (member == mesh.rank() || std::find(above.begin(), above.end(), member) != above.end()) continue;
@@ -38,14 +34,12 @@ std::vector<LivenessProbe::Watched> ranks_beside(const LaneLog& log, const LaneM
 RoundsByMessages::RoundsByMessages(const LaneParts& lane, const Config& config, const StallLimits& patience,
                                    const Logger& logger)
     : lane_(lane),
-      limits_(agreement_limits(config)),
-      goes_by_messages_(lane.mesh.size() <= limits_.message_ranks && !shares_memory_with_all(lane.mesh) &&
-                        !lane.log.has_relays()),
-      contributes_inputs_(!shares_memory_with_all(lane.mesh) && !lane.log.has_relays() && config.algorithm.empty() &&
-                          !config.check_data),
+      goes_by_messages_(lane.mesh.size() <= agreement_limits(config).message_ranks &&
+                        !shares_memory_with_all(lane.mesh) && !lane.log.has_relays()),
       logger_(logger),
       inputs_(lane.mesh.rank(), lane.mesh.size()),
-      probe_(ranks_beside(lane.log, lane.mesh, limits_.message_ranks), patience, lane.control, logger) {}
+      probe_(goes_by_messages_ ? ranks_beside(lane.log, lane.mesh) : std::vector<LivenessProbe::Watched>(), patience,
+             lane.control, logger) {}
 
 bool RoundsByMessages::arrive(PersistentOp& op, Ticket ticket, TimePoint now) {
   const Submission& entry = lane_.in_flight.at(ticket);
@@ -87,7 +81,7 @@ Status RoundsByMessages::carry_out(TimePoint now) {
     entry.requests.push_back({ticket, nullptr, nullptr});  // null: it is an allreduce in which all ranks take part
     lane_.reports.add_late(now);
     lane_.in_flight.note_agreed(done.ticket, Path::kByMessages, lane_.in_flight.recorder().now());
-    if (Status status = lane_.data.combine(entry, bytes_of(done.inputs)); !status.ok()) return status;
+    if (Status status = lane_.data.combine(entry, done.inputs); !status.ok()) return status;
     lane_.count_direct_round();
     const Status outcome = lane_.in_flight.at(done.ticket).outcome;
     lane_.in_flight.complete(done.ticket, outcome);
@@ -106,16 +100,6 @@ void RoundsByMessages::fail_lost(const Status& why) {
     inputs_.forget(ticket);
     lane_.in_flight.complete(ticket, why);
   }
-}
-
-// The time of a small allreduce depends on the number of message delays, not on the number of bytes.
-std::span<const std::byte> RoundsByMessages::input_along(const Request& request) const {
-  return request.is_awaited && sends_along(request.signature) ? input_of(request) : std::span<const std::byte>();
-}
-
-bool RoundsByMessages::sends_along(const Signature& signature) const {
-  return contributes_inputs_ && may_go_by_messages(signature, lane_.mesh.size(),
-                                                   limits_.along_bytes(static_cast<std::size_t>(lane_.mesh.size())));
 }
 
 }  // namespace ciranda

@@ -1,16 +1,12 @@
 // RoundsByMessages: this rank's calls in direct rounds by messages: it sends its input to all members, receives theirs
-// (agree/sent_inputs.hpp) and combines them, without an entry of the log. It also selects the inputs that travel along
-// with a report and that the log then distributes.
+// (agree/sent_inputs.hpp) and combines them, without an entry of the log.
 //
 // "Member" is a rank of the lane. One thread (the holder of the progress lock).
 #pragma once
 
-#include <cstddef>
 #include <optional>
-#include <span>
 
 #include "agree/sent_inputs.hpp"
-#include "base/agreement_limits.hpp"
 #include "base/thread_annotations.hpp"
 #include "engine/lane_parts.hpp"
 #include "engine/liveness_probe.hpp"
@@ -48,16 +44,9 @@ class RoundsByMessages {
   void fail_lost(const Status& why) REQUIRES(progress_lock);
   void clear() { inputs_.clear(); }
 
-  // The input that travels along with the report of a request. Empty unless it is small and a thread waits for the
-  // call.
-  std::span<const std::byte> input_along(const Request& request) const;
-  bool sends_along(const Signature& signature) const;
-
  private:
   const LaneParts lane_;
-  const AgreementLimits limits_;
   const bool goes_by_messages_;  // the lane can have such rounds; the coordinator's settings decide if it has
-  const bool contributes_inputs_;
   const Logger& logger_;
   SentInputs inputs_;
   LivenessProbe probe_;  // active while there is a round

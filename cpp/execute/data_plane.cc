@@ -7,19 +7,6 @@
 #include "execute/collectives/functions.hpp"
 
 namespace ciranda {
-namespace {
-
-std::vector<std::span<const std::byte>> in_equal_parts(std::span<const std::byte> bytes, int n_parts) {
-  std::vector<std::span<const std::byte>> parts(static_cast<std::size_t>(n_parts));
-  const std::size_t n_bytes = bytes.size() / parts.size();
-  for (std::span<const std::byte>& part : parts) {
-    part = bytes.first(n_bytes);
-    bytes = bytes.subspan(n_bytes);
-  }
-  return bytes.empty() ? parts : std::vector<std::span<const std::byte>>();
-}
-
-}  // namespace
 
 DataPlane::DataPlane(Mesh& mesh, InFlight& in_flight, Backends backends, std::size_t slot_bytes, const Logger& logger)
     : mesh_(mesh), in_flight_(in_flight), backends_(std::move(backends)), consistency_(in_flight, mesh) {
@@ -82,16 +69,17 @@ Result<bool> DataPlane::has_inputs() const {
   return true;
 }
 
-Status DataPlane::combine(const Participant::Execute& entry, std::span<const std::span<const std::byte>> inputs) {
+Status DataPlane::combine(const Participant::Execute& entry, std::span<const Payload> inputs) {
   Result<Work> made = make_plans(entry, in_flight_, mesh_);
   if (!made.ok()) return made.status();
   const std::vector<Plan>& plans = made.value().plans;
   std::vector<const std::byte*> from;
-  for (const std::span<const std::byte> input : inputs) {
-    if (plans.size() == 1 && input.size() == plans.front().n_bytes) from.push_back(input.data());
+  for (const Payload& input : inputs) {
+    const std::span<const std::byte> bytes = input.bytes();
+    if (plans.size() == 1 && bytes.size() == plans.front().n_bytes) from.push_back(bytes.data());
   }
   if (from.size() != static_cast<std::size_t>(mesh_.size())) {
-    return Status::internal("the inputs that were sent along do not fit " + describe(entry));
+    return Status::internal("the inputs of all ranks do not fit " + describe(entry));
   }
   backends_.native().combine(plans.front(), from);
   return Status::ok_status();
@@ -99,10 +87,6 @@ Status DataPlane::combine(const Participant::Execute& entry, std::span<const std
 
 Result<Work> DataPlane::begin() {
   for (const Participant::Ready& ready : queue_.front().requests) in_flight_.note(ready.ticket, Stage::kStarted);
-  if (!queue_.front().inputs.empty()) {
-    Status combined = combine(queue_.front(), in_equal_parts(queue_.front().inputs, mesh_.size()));
-    return combined.ok() ? Result<Work>(Work{}) : combined;
-  }
   const auto plans = [this] { return make_plans(queue_.front(), in_flight_, mesh_); };
   if (is_arena_settled_ || queue_.front().requests.empty()) return plans();
   is_arena_settled_ = true;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "agree/participant.hpp"
+#include "agree/payload.hpp"
 #include "backend/backends.hpp"
 #include "base/thread_annotations.hpp"
 #include "execute/consistency.hpp"
@@ -32,7 +33,7 @@ class DataPlane {
 
   // Executes an entry at once, before all queued entries. `inputs` has the inputs of all members, in their order, so no
   // other rank is needed. Fails as step() does.
-  Status combine(const Participant::Execute& entry, std::span<const std::span<const std::byte>> inputs);
+  Status combine(const Participant::Execute& entry, std::span<const Payload> inputs);
 
   bool is_idle() const { return queue_.empty(); }
 

@@ -29,12 +29,19 @@ enum class Path : std::uint8_t {
   kRepeated = CIRANDA_PATH_REPEATED,    // a repeated call in shared memory; this rank waited for others
   kInMemory = CIRANDA_PATH_MEMORY,      // a request in a direct round in shared memory
   kByMessages = CIRANDA_PATH_MESSAGES,  // a direct round by messages
-  kAlong = CIRANDA_PATH_ALONG,          // by the log, whose entry contained all inputs
   kPlan = CIRANDA_PATH_PLAN,            // by the log, and then by a plan
 };
-inline constexpr std::array<std::string_view, 7> kPaths{"none",     "direct", "repeated", "memory",
-                                                        "messages", "along",  "plan"};
-constexpr std::string_view to_string(Path path) { return kPaths[static_cast<std::size_t>(path)]; }
+constexpr std::string_view to_string(Path path) {
+  switch (path) {
+    case Path::kNone: return "none";
+    case Path::kDirect: return "direct";
+    case Path::kRepeated: return "repeated";
+    case Path::kInMemory: return "memory";
+    case Path::kByMessages: return "messages";
+    case Path::kPlan: return "plan";
+  }
+  return "";
+}
 
 class Stages {
  public:

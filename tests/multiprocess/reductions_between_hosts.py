@@ -12,7 +12,7 @@ from expected import Array, values
 import ciranda as hvd
 
 TYPES = ("float32", "float64", "float16", "bfloat16", "int32", "complex64")
-COUNTS = (1, 300, 5_000, 100_003, 400_000)  # along with its report, one shot, two shots, by hosts
+COUNTS = (1, 300, 5_000, 100_003, 400_000)  # in one shot, two shots, by hosts
 
 
 def _cancelling(count: int, dtype: str) -> Array:

@@ -15,7 +15,7 @@ import ciranda as hvd
 pytestmark = pytest.mark.multiprocess
 
 DTYPES = ["float16", ml_dtypes.bfloat16, "float32", "float64", "complex64", "int8", "int32", "int64", "uint64"]
-#: Met for or swapped, along with its report, one shot; and in two shots some types only.
+#: Met for or swapped, in one shot; and in two shots some types only.
 COUNTS = (3, 300, 5_000)
 LARGE = ("float32", ml_dtypes.bfloat16, "int32")
 WORLDS: dict[str, dict[str, str]] = {

@@ -12,7 +12,7 @@ import ciranda as hvd
 
 pytestmark = pytest.mark.multiprocess
 
-COUNTS = (1, 7, 300, 5_000, 100_003, 400_000)  # along with its report, one shot, two shots, by hosts
+COUNTS = (1, 7, 300, 5_000, 100_003, 400_000)  # in one shot, two shots, by hosts
 AS_BFLOAT16 = {"CIRANDA_WIRE_DTYPE": "bf16"}
 OVER_TCP = {**AS_BFLOAT16, "CIRANDA_SHARED_MEMORY": "0"}
 WAYS = {

@@ -453,7 +453,7 @@ enum {
   CIRANDA_PATH_REPEATED = 2, /* ciranda_run(), repeated; the others contributed while it waited */
   CIRANDA_PATH_MEMORY = 3,   /* a direct round in shared memory */
   CIRANDA_PATH_MESSAGES = 4, /* a direct round by messages */
-  CIRANDA_PATH_ALONG = 5,    /* by the log, whose entry contained the inputs */
+  CIRANDA_PATH_ALONG = 5,    /* unused: no call takes this path */
   CIRANDA_PATH_PLAN = 6      /* by the log, and a collective algorithm ran */
 };
 

@@ -125,7 +125,7 @@ std::uint64_t reduce_all(Engine& engine, const std::vector<DrawnTensor>& tensors
     r.signature.op = tensor.op;
     r.signature.prescale = tensor.prescale;
     r.is_deferrable = manner.fused;
-    r.is_awaited = !manner.fused;  // small ones travel with their reports
+    r.is_awaited = !manner.fused;
     operations.push_back(submit_request(engine, std::move(r)));
     if (!manner.fused) {
       EXPECT_TRUE(engine.wait(operations.back()).ok());

@@ -81,7 +81,7 @@ void expect_in_order(const Record& call, const Way& way) {
   EXPECT_EQ(call.outcome, ErrorKind::kOk);
   EXPECT_EQ(call.n_bytes, way.count * sizeof(float));
   EXPECT_GT(call[Stage::kSubmitted], 0);
-  EXPECT_EQ(call[Stage::kStarted] > 0, call.path == Path::kPlan || call.path == Path::kAlong) << to_string(call.path);
+  EXPECT_EQ(call[Stage::kStarted] > 0, call.path == Path::kPlan) << to_string(call.path);
   std::int64_t last = 0;
   for (const std::int64_t at : call.at_ns) {
     if (at == 0) continue;
@@ -229,7 +229,7 @@ TEST(RecordedCalls, SayWhichWayTheyTook) {
     Paths paths = paths_of(read_all(*recording));
     EXPECT_EQ(paths[Path::kByMessages], engine.n_direct());
     EXPECT_GT(paths[Path::kByMessages], 0U);
-    EXPECT_EQ(paths[Path::kByMessages] + paths[Path::kAlong] + paths[Path::kPlan], 10U);
+    EXPECT_EQ(paths[Path::kByMessages] + paths[Path::kPlan], 10U);
   });
 }
 

@@ -97,14 +97,6 @@ TEST(RoundsByMessages, AreSmallerWhereDataIsRounded) {
   EXPECT_EQ(world.engine(0).agreement(Collective::kAllreduce, kMany + 1), "the log");
 }
 
-TEST(RoundsByMessages, OnceOffLeaveInputsToTheLog) {
-  WorldOptions off = apart();
-  off.config.direct_rounds = false;
-  World world(2, off);
-  EXPECT_EQ(world.engine(0).agreement(Collective::kAllreduce, 16384), "the log, inputs with the reports");
-  EXPECT_EQ(world.engine(0).agreement(Collective::kAllreduce, 16385), "the log");
-}
-
 TEST(RoundsByMessages, WaitForALateRank) {
   const Watchdog watchdog("a late rank");
   World world(3, apart());

@@ -19,8 +19,7 @@ namespace {
 
 using testing::request;
 
-// Elements of a tensor whose data travels by itself.
-constexpr std::int64_t kTooMany = AgreementLimits{}.message_bytes / sizeof(std::int32_t);
+constexpr std::int64_t kCount = 5;
 
 // A mesh that counts how often it was asked to wake those who do not wait.
 class CountingMesh final : public testing::MeshAround {
@@ -49,13 +48,13 @@ class Rank {
   void begin_to_wait(const Operation& operation) { loop_.expect_no_more(&operation); }
   std::uint64_t n_direct() const { return world_.n_direct; }
 
-  std::shared_ptr<Operation> submit(const std::string& name, bool is_awaited, std::int64_t count = kTooMany) {
-    auto r = request(Collective::kAllreduce, name, DataType::kInt32, {count}, values_.data());
+  std::shared_ptr<Operation> submit(const std::string& name, bool is_awaited) {
+    auto r = request(Collective::kAllreduce, name, DataType::kInt32, {kCount}, values_.data());
     r.is_awaited = is_awaited;
     return submit(std::move(r));
   }
   std::shared_ptr<Operation> submit_deferrable(const std::string& name) {
-    auto r = request(Collective::kAllreduce, name, DataType::kInt32, {kTooMany}, values_.data());
+    auto r = request(Collective::kAllreduce, name, DataType::kInt32, {kCount}, values_.data());
     r.is_deferrable = true;
     return submit(std::move(r));
   }
@@ -86,7 +85,7 @@ class Rank {
   Recorder recorder_;
   WorldParts world_;
   ProgressLoop loop_{world_};
-  std::vector<std::int32_t> values_ = std::vector<std::int32_t>(kTooMany, 1);
+  std::vector<std::int32_t> values_ = std::vector<std::int32_t>(kCount, 1);
 };
 
 // Without direct rounds, which wake nobody.
@@ -108,9 +107,9 @@ class WakeUpsTest : public ::testing::TestWithParam<bool> {
     ASSERT_TRUE(operation.is_done());
   }
   // Makes the name known.
-  void call_once(const std::string& name, std::int64_t count = kTooMany) {
-    const auto first = coordinator_.submit(name, true, count);
-    complete(*other_.submit(name, true, count));
+  void call_once(const std::string& name) {
+    const auto first = coordinator_.submit(name, true);
+    complete(*other_.submit(name, true));
     complete(*first);
   }
 
@@ -175,19 +174,6 @@ TEST_P(WakeUpsTest, TheCoordinatorAwaitsNothingForARankThatHasGotWhatItWaitedFor
   const auto last = coordinator_.submit_deferrable("y");
   for (const auto& each : {awaited, beside, missing, last}) complete(*each);
   EXPECT_FALSE(coordinator_.awaits_lazy_news());
-}
-
-// Where ranks share no memory: the coordinator is done once it has heard of the other, which is done with the log.
-TEST_P(WakeUpsTest, ASmallInputTravelsWithItsReadyReport) {
-  if (GetParam()) GTEST_SKIP() << "memory is faster";
-  call_once("x", 5);
-  const auto awaited = other_.submit("x", true, 5);
-  other_.run();
-  const auto operation = coordinator_.submit("x", true, 5);
-  coordinator_.run();
-  EXPECT_TRUE(operation->is_done());
-  other_.run();
-  EXPECT_TRUE(awaited->is_done());
 }
 
 // What the last rank says of it is deferred, too, and the others have gone back to their own work.
