@@ -5,6 +5,9 @@
 // is *touched*: each of its reports counts as a report of each of its names, until no name of it has an open
 // negotiation.
 //
+// A report costs the same whatever the number of names: the coordinator computes 0.4 ms a step for 4,096 ranks with 100
+// tensors, and 1.1 ms with 1,000 (docs/reference/negotiation.md has these, and what sets of cache ids would cost).
+//
 // Ranks learn a plan from the log. Until all have acknowledged it, the others may report groups of the previous plan,
 // and no third plan is made. Called by Coordinator; pure.
 #pragma once
