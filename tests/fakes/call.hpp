@@ -1,5 +1,5 @@
 // What every call into the fake driver does first: it is counted, may be made to fail, and is refused before cuInit,
-// without a current context, or in a context that an error has ended.
+// while the process ends, without a current context, or in a context that an error has ended.
 #pragma once
 
 #include <mutex>
@@ -8,6 +8,7 @@
 #include "report.hpp"
 #include "settings.hpp"
 #include "types.hpp"
+#include "workers.hpp"
 
 namespace ciranda::fakes {
 
@@ -16,6 +17,7 @@ bool is_initialized();
 
 template <typename Function>
 CUresult counted(const char* call, const Function& function) {
+  if (workers().are_over()) return CUresult::kDeinitialized;
   const CUresult failed = count_call(call);
   return failed == CUresult::kSuccess ? function() : failed;
 }
@@ -28,6 +30,7 @@ CUresult initialized(const char* call, const Function& function) {
 // Calls function(context) with the context's lock.
 template <typename Function>
 CUresult in_context(const char* call, const Function& function) {
+  if (workers().are_over()) return CUresult::kDeinitialized;
   if (!is_initialized()) return CUresult::kNotInitialized;
   Context* const context = current_context();
   if (context == nullptr) return CUresult::kInvalidContext;

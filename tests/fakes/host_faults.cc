@@ -2,8 +2,8 @@
 
 #include <signal.h>
 
+#include <cstdint>
 #include <cstdio>
-#include <string>
 
 #include "address_map.hpp"
 #include "device_memory.hpp"
@@ -13,30 +13,34 @@
 namespace ciranda::fakes {
 namespace {
 
+constexpr std::size_t kMost = 1024;
+
 struct sigaction before {};
 
-std::string hex(const void* address) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%p", address);
-  return text;
-}
-
-// Empty: the address is none of ours. The process is about to end, so that it may allocate.
-std::string explain(const void* address) {
+// Writes why, or "": the address is none of ours. Nothing here allocates: it runs in a signal handler.
+void explain(const void* address, char* why) {
   const auto range = address_map().try_find(address);
-  const std::string host = "the host touches " + hex(address);
-  if (range == nullptr) return is_device_address(address) ? host + ", which was device memory" : "";
-  if (!range->is_host()) return host + ", device memory (" + range->origin + ")";
-  if (range->pages == nullptr) return "";
+  why[0] = '\0';
+  if (range == nullptr) {
+    if (is_device_address(address)) std::snprintf(why, kMost, "the host touches %p, which was device memory", address);
+    return;
+  }
+  const char* const origin = range->origin.c_str();
+  if (!range->is_host()) {
+    std::snprintf(why, kMost, "the host touches %p, device memory (%s)", address, origin);
+    return;
+  }
+  if (range->pages == nullptr) return;
   const UseOf holder = range->pages->holder_of(reinterpret_cast<std::uintptr_t>(address) - range->begin);
-  if (holder == nullptr) return "";
-  return host + ", pinned memory (" + range->origin + "), before it knows of the end of\n  " + holder->what;
+  if (holder == nullptr) return;
+  std::snprintf(why, kMost, "the host touches %p, pinned memory (%s), before it knows of the end of\n  %s", address,
+                origin, holder->what.c_str());
 }
 
 void handle(int, siginfo_t* fault, void*) {
-  if (settings()->checks) {
-    if (const std::string why = explain(fault->si_addr); !why.empty()) report(why);
-  }
+  char why[kMost];
+  explain(fault->si_addr, why);
+  if (why[0] != '\0' && settings()->checks) report_from_signal(why);
   sigaction(SIGSEGV, &before, nullptr);  // and the thread comes to the same fault again
 }
 

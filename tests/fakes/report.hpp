@@ -8,4 +8,7 @@ namespace ciranda::fakes {
 // Writes "fake cuda: ..." to stderr and aborts.
 [[noreturn]] void report(const std::string& what);
 
+// As report(), without an allocation.
+[[noreturn]] void report_from_signal(const char* what);
+
 }  // namespace ciranda::fakes

@@ -8,6 +8,7 @@
 
 #include "checker.hpp"
 #include "settings.hpp"
+#include "workers.hpp"
 
 namespace ciranda::fakes {
 namespace {
@@ -62,15 +63,24 @@ UseOf Stream::use_of(const Launch& launch, std::uint64_t position) const {
 
 void Stream::wait_for_room() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return n_pending_ < kLongestQueue; });
+  changed_.wait(lock, [this] { return n_pending_ < kLongestQueue || workers().are_over(); });
 }
 
 void Stream::push(Operation operation) {
+  if (!std::exchange(has_begun_, true)) {
+    workers().start([self = shared_from_this()] { self->work(); }, [self = weak_from_this()] { wake(self); });
+  }
   const std::lock_guard lock(mutex_);
   queue_.push_back(std::move(operation));
   ++n_pending_;
-  if (!std::exchange(has_begun_, true)) std::thread([self = shared_from_this()] { self->work(); }).detach();
   changed_.notify_all();
+}
+
+void Stream::wake(const std::weak_ptr<Stream>& stream) {
+  const auto awake = stream.lock();
+  if (awake == nullptr) return;
+  const std::lock_guard lock(awake->mutex_);  // not between what it waits for and its wait
+  awake->changed_.notify_all();
 }
 
 void Stream::close() {
@@ -96,14 +106,14 @@ bool Stream::has_reached(std::uint64_t position) {
 
 void Stream::wait_for(std::uint64_t position) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this, position] { return n_run_ >= position; });
+  changed_.wait(lock, [this, position] { return n_run_ >= position || workers().are_over(); });
 }
 
 void Stream::work() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return is_closed_ || !queue_.empty(); });
-    if (queue_.empty()) return;
+    changed_.wait(lock, [this] { return is_closed_ || !queue_.empty() || workers().are_over(); });
+    if (queue_.empty() || workers().are_over()) return;
     Operation operation = std::move(queue_.front());
     queue_.pop_front();
     lock.unlock();
@@ -120,7 +130,7 @@ void Stream::run(Operation& operation) {
   for (const Point& each : operation.waits) each.wait();
   stand_still(operation.position);
   delay();
-  if (fault_.load() != CUresult::kSuccess) return;
+  if (fault_.load() != CUresult::kSuccess || workers().are_over()) return;
   CUresult outcome = count_run(operation.call);
   if (outcome == CUresult::kSuccess && operation.run) outcome = operation.run(operation.clock);
   if (outcome == CUresult::kSuccess) return;
@@ -131,7 +141,8 @@ void Stream::run(Operation& operation) {
 void Stream::stand_still(std::uint64_t position) const {
   for (const Still& each : settings()->stills) {
     if (each.stream != number_ || each.operation != position) continue;
-    while (access(each.file.c_str(), F_OK) != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    while (access(each.file.c_str(), F_OK) != 0 && !workers().are_over())
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 

@@ -83,6 +83,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   void wait_for_room();
   UseOf use_of(const Launch& launch, std::uint64_t position) const;
   void push(Operation operation);
+  static void wake(const std::weak_ptr<Stream>& stream);
   void work();
   void run(Operation& operation);
   void stand_still(std::uint64_t position) const;
@@ -94,8 +95,9 @@ class Stream : public std::enable_shared_from_this<Stream> {
   DefaultOrder& order_;
   std::atomic<CUresult>& fault_;
 
-  std::mutex turn_;    // operations are queued in the order of their positions
-  VectorClock clock_;  // with the checker's lock
+  std::mutex turn_;         // operations are queued in the order of their positions
+  bool has_begun_ = false;  // its thread
+  VectorClock clock_;       // with the checker's lock
   std::uint64_t n_given_ = 0;
 
   std::mutex mutex_;
@@ -103,7 +105,6 @@ class Stream : public std::enable_shared_from_this<Stream> {
   std::deque<Operation> queue_;
   std::uint64_t n_run_ = 0;
   std::size_t n_pending_ = 0;
-  bool has_begun_ = false;
   bool is_closed_ = false;
   std::minstd_rand draws_;  // of its own thread
 };

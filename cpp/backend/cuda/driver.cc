@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <array>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,12 +19,12 @@ constexpr const char* kNeeded = "Tensors on a GPU need NVIDIA driver 525 (CUDA 1
 struct Wanted {
   const char* name;      // for cuGetProcAddress
   const char* exported;  // for dlsym: with the version of its signature
-  void** address;
+  void* where;           // a pointer to a function of the driver's type
 };
 
 template <typename Function>
 Wanted wanted(const char* name, const char* exported, Function*& where) {
-  return {name, exported, reinterpret_cast<void**>(&where)};
+  return {name, exported, &where};
 }
 
 template <typename Function>
@@ -103,6 +104,37 @@ Status not_there(std::string_view loader) {
                                   ": install it; start a container with the NVIDIA container toolkit (--gpus all)");
 }
 
+// Every driver exports its version, which it tells before cuInit too: an old one is called old before its functions are
+// missed.
+Result<int> version_of(void* library) {
+  const auto get_version = exported<decltype(DriverFunctions::cuDriverGetVersion)>(library, "cuDriverGetVersion");
+  int version = 0;
+  if (get_version == nullptr || get_version(&version) != CUresult::kSuccess) {
+    return Status::invalid_argument(std::string(kLibrary) + " tells no version (cuDriverGetVersion): it is damaged, " +
+                                    "or no NVIDIA driver. " + kNeeded + ": install it again");
+  }
+  if (version < kOldestVersion) {
+    return Status::invalid_argument("the NVIDIA driver is too old: it supports CUDA " + to_text(version) + ". " +
+                                    kNeeded + ": update it");
+  }
+  return version;
+}
+
+Result<DriverFunctions> find_all(void* library, int version) {
+  DriverFunctions functions{};
+  const auto search = exported<GetProcAddress>(library, "cuGetProcAddress_v2");
+  std::string missing;
+  for (const Wanted& each : all_of(functions)) {
+    void* const found = find(each, library, search);
+    std::memcpy(each.where, &found, sizeof found);  // POSIX: a pointer to a function fits
+    if (found == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(each.name);
+  }
+  if (missing.empty()) return functions;
+  return Status::invalid_argument("the NVIDIA driver for CUDA " + to_text(version) + " (" + kLibrary + ") has no " +
+                                  missing + ". " + kNeeded + ", complete: install it again; see that LD_LIBRARY_PATH" +
+                                  " leads to no other " + kLibrary);
+}
+
 }  // namespace
 
 Result<const Driver*> Driver::load() {
@@ -114,37 +146,16 @@ Result<const Driver*> Driver::load() {
 Result<Driver> Driver::open() {
   void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return not_there(dlerror());
-  Driver driver;
-  // Every driver exports it, and it works before cuInit: an old driver is called old before its functions are missed.
-  driver.cuDriverGetVersion = exported<decltype(driver.cuDriverGetVersion)>(library, "cuDriverGetVersion");
-  if (driver.cuDriverGetVersion == nullptr || driver.cuDriverGetVersion(&driver.version_) != CUresult::kSuccess) {
-    return Status::invalid_argument(std::string(kLibrary) +
-                                    " tells no version (cuDriverGetVersion): it is damaged, or" +
-                                    " no NVIDIA driver. " + kNeeded + ": install it again");
-  }
-  if (driver.version_ < kOldestVersion) {
-    return Status::invalid_argument("the NVIDIA driver is too old: it supports CUDA " + to_text(driver.version_) +
-                                    ". " + kNeeded + ": update it");
-  }
-  if (Status found = driver.find_functions(library); !found.ok()) return found;
+  Result<int> version = version_of(library);
+  if (!version.ok()) return version.status();
+  Result<DriverFunctions> functions = find_all(library, version.value());
+  if (!functions.ok()) return functions.status();
+  const Driver driver(functions.value(), version.value());
   if (const CUresult outcome = driver.cuInit(0); outcome != CUresult::kSuccess) {
     return Status::invalid_argument(driver.check(outcome, "cuInit").message() + " [the driver supports CUDA " +
                                     to_text(driver.version_) + "]");
   }
   return driver;
-}
-
-Status Driver::find_functions(void* library) {
-  const auto search = exported<GetProcAddress>(library, "cuGetProcAddress_v2");
-  std::string missing;
-  for (const Wanted& each : all_of(*this)) {
-    *each.address = find(each, library, search);
-    if (*each.address == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(each.name);
-  }
-  if (missing.empty()) return Status::ok_status();
-  return Status::invalid_argument("the NVIDIA driver for CUDA " + to_text(version_) + " (" + kLibrary + ") has no " +
-                                  missing + ". " + kNeeded + ", complete: install it again; see that LD_LIBRARY_PATH" +
-                                  " leads to no other " + kLibrary);
 }
 
 Status Driver::check(CUresult outcome, std::string_view call, int device) const {

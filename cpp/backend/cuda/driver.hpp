@@ -30,11 +30,10 @@ class Driver : public DriverFunctions {
   int version() const { return version_; }
 
  private:
-  Driver() : DriverFunctions{} {}
+  Driver(const DriverFunctions& functions, int version) : DriverFunctions(functions), version_(version) {}
   static Result<Driver> open();
-  Status find_functions(void* library);
 
-  int version_ = 0;
+  int version_;
 };
 
 }  // namespace ciranda::cuda

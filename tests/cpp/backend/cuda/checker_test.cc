@@ -1,5 +1,6 @@
 // The fake driver ends a program that uses memory without order, and says what is not ordered with what.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <atomic>
 #include <string>
@@ -277,6 +278,19 @@ TEST(CudaChecker, HostReadsBeforeSynchronization) {
       "  cuMemcpyDtoHAsync \\(operation 2 of stream 2");
 }
 
+TEST(CudaChecker, HostReadsSharedMemoryBeforeSynchronization) {
+  expect_aborts(
+      {},
+      [] {
+        const Scene at;
+        void* const shared = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        at.gpu->cuMemHostRegister(shared, kBytes, kMemHostPortable);
+        at.gpu->cuMemcpyDtoHAsync(shared, at.memory, kBytes, at.one);
+        load(static_cast<std::byte*>(shared));
+      },
+      "the host touches 0x.*, pinned memory \\(cuMemHostRegister\\), before");
+}
+
 TEST(CudaChecker, HostWritesWhatAStreamStillReads) {
   expect_aborts(
       {},
@@ -389,8 +403,6 @@ TEST(CudaChecker, BothAddressesOfMemoryThatAProcessHasTwice) {
 TEST(CudaChecker, CanBeTurnedOff) {
   expect_passes({{"FAKE_CUDA_CHECK", "0"}}, [] {
     const Scene at;
-    at.gpu.fill(at.memory, 1, kBytes, at.one);
-    at.gpu.fill(at.memory, 1, kBytes, at.two);
     EXPECT_EQ(at.gpu->cuEventQuery(at.gpu.make_event()), CUresult::kSuccess);
     EXPECT_EQ(at.gpu->cuMemsetD8Async(at.memory + 1, 1, kBytes, at.one), CUresult::kIllegalAddress);
     EXPECT_EQ(at.gpu->cuMemFree(at.memory + 1), CUresult::kInvalidValue);

@@ -120,6 +120,7 @@ TEST(CudaDriver, AForkOfAProcessThatUsesItIsToldWhy) {
     const Gpu gpu;
     const pid_t child = fork();
     if (child == 0) {
+      if (gpu->cuInit(0) != CUresult::kNotInitialized) _exit(EXIT_FAILURE);
       int count = 0;
       const Status failed = Driver::load().value()->check(gpu->cuDeviceGetCount(&count), "cuDeviceGetCount");
       _exit(failed.message().find("does not survive a fork") == std::string::npos ? EXIT_FAILURE : EXIT_SUCCESS);

@@ -201,6 +201,19 @@ TEST(FakeCudaStreams, EndWhenTheyHaveRunWhatTheyWereGiven) {
   });
 }
 
+// As the work of a GPU: nobody waits for it.
+TEST(FakeCudaStreams, DoNotKeepTheProcessFromItsEnd) {
+  expect_passes({{"FAKE_CUDA_STILL", "2:1:/no/such/file"}}, [] {
+    const Gpu gpu;
+    CUstream still = gpu.make_stream();
+    CUstream waiting = gpu.make_stream();
+    CUdeviceptr memory = gpu.allocate(1);
+    gpu.fill(memory, 1, 1, still);
+    EXPECT_EQ(gpu->cuStreamWaitEvent(waiting, gpu.record(still), 0), CUresult::kSuccess);
+    gpu.fill(memory, 1, 1, waiting);
+  });
+}
+
 TEST(FakeCudaKernels, HaveTheArgumentsOfTheLaunch) {
   expect_passes({}, [] {
     const Gpu gpu;
