@@ -120,7 +120,8 @@ class Running {
       const std::optional<std::int32_t> dtype = kDtypes.ours(static_cast<ffi::Dtype>(input.dtype));
       if (!dtype) return "arrays of XLA's element type " + std::to_string(input.dtype) + " cannot be communicated";
       results_[i] = {output.data, n_bytes_of(output, *dtype)};
-      tensors_[i] = {input.data, output.data, input.shape, static_cast<std::int32_t>(input.ndim), *dtype, nullptr, 0};
+      tensors_[i] = {input.data, output.data, input.shape, static_cast<std::int32_t>(input.ndim), *dtype, nullptr, 0,
+                     0,          0,           nullptr};
       fits = fits && has_size(input, output, member);
     }
     if (!fits || room() == Room::kNever) {
