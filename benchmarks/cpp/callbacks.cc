@@ -84,7 +84,7 @@ class Bench {
   }
 
   void reduce(void* values, ciranda_dtype dtype, std::int64_t count, const char* name) {
-    const ciranda_tensor tensor{values, values, &count, 1, dtype, nullptr, 0};
+    const ciranda_tensor tensor{values, values, &count, 1, dtype, nullptr, 0, 0, 0, nullptr};
     ciranda_request request = CIRANDA_REQUEST_INIT;
     request.op = CIRANDA_MAX;
     request.name = name;

@@ -96,12 +96,11 @@ Status Gpu::queue(CUstream stream, Way way, const std::vector<DeviceCopy>& copie
   }
   for (const DeviceCopy& one : copies) {
     if (one.n_bytes == 0) continue;
-    const Status status =
-        way == Way::kFetch
-            ? context_.check(driver.cuMemcpyDtoHAsync(one.to, address(one.from), one.n_bytes, stream),
-                             "cuMemcpyDtoHAsync")
-            : context_.check(driver.cuMemcpyHtoDAsync(address(one.to), one.from, one.n_bytes, stream),
-                             "cuMemcpyHtoDAsync");
+    const Status status = way == Way::kFetch
+                              ? context_.check(driver.cuMemcpyDtoHAsync(one.to, address(one.from), one.n_bytes, stream),
+                                               "cuMemcpyDtoHAsync")
+                              : context_.check(driver.cuMemcpyHtoDAsync(address(one.to), one.from, one.n_bytes, stream),
+                                               "cuMemcpyHtoDAsync");
     if (!status.ok()) return status;
   }
   return Status::ok_status();

@@ -106,9 +106,8 @@ void run_beside_host(const std::function<void(Engine&, Guarded&)>& body) {
 
 // Whichever call of the driver fails first, rank 0 gets an error or has made its calls, and rank 1 does not hang.
 TEST(CudaDeathTest, AnyCallOfTheDriverMayFail) {
-  expect_in_own_program([] {
-    run_beside_host([](Engine& engine, Guarded& tensor) { EXPECT_EQ(make_calls(engine, tensor, 3), 0); });
-  });
+  expect_in_own_program(
+      [] { run_beside_host([](Engine& engine, Guarded& tensor) { EXPECT_EQ(make_calls(engine, tensor, 3), 0); }); });
   for (int nth = 1; nth <= 60; nth += 2) {
     for (const char* error : {"719", "2"}) {  // launch failed, which ends the context; out of memory
       expect_in_own_program([&] {

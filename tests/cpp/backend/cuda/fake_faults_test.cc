@@ -4,8 +4,8 @@
 #include <set>
 #include <string>
 
-#include "backend/cuda/fake_process.hpp"
 #include "backend/cuda/fake_gpu.hpp"
+#include "backend/cuda/fake_process.hpp"
 
 namespace ciranda::cuda::testing {
 namespace {

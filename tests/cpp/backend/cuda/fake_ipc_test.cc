@@ -8,8 +8,8 @@
 #include <functional>
 #include <vector>
 
-#include "backend/cuda/fake_process.hpp"
 #include "backend/cuda/fake_gpu.hpp"
+#include "backend/cuda/fake_process.hpp"
 #include "base/unique_fd.hpp"
 
 namespace ciranda::cuda::testing {

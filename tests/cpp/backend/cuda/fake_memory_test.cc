@@ -7,8 +7,8 @@
 #include <cstring>
 #include <vector>
 
-#include "backend/cuda/fake_process.hpp"
 #include "backend/cuda/fake_gpu.hpp"
+#include "backend/cuda/fake_process.hpp"
 
 namespace ciranda::cuda::testing {
 namespace {
