@@ -1,6 +1,7 @@
 // Participant: one rank's side of the agreement: how it reports a request, and how an entry of the log affects it. Its
 // parts are the pending calls, the known names, the held groups of names, and the direct rounds of calls with and
-// without a name. Called by Lane and its parts (engine/lane_parts.hpp), each of which uses the parts that it needs.
+// without a name. Called by Lane; its parts (engine/lane_parts.hpp) use only the participant's parts, and
+// RoundsInMemory also submit().
 //
 // Pure, like the coordinator. The caller chooses a ticket for each request. The participant returns each ticket exactly
 // once, to execute or to fail the request.

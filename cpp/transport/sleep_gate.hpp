@@ -5,9 +5,9 @@
 // succession would pay for both in every call. During such calls the sleeper *lingers*: it checks every few
 // milliseconds whether the calls have ended, and enables socket events itself.
 //
-// Called by SocketMesh. Threads: open(), shut(): the holder of the progress lock. sleep(): the sleeping thread, without
-// the lock.
-// Ownership: the descriptors are not owned and outlive this object.
+// Called by SocketMesh. Threads: create(): the one that joins the world. open(), shut(): the holder of the progress
+// lock. sleep(): the sleeping thread, without the lock. Ownership: the descriptors are not owned and outlive this
+// object.
 #pragma once
 
 #include <chrono>
