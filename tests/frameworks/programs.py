@@ -65,6 +65,9 @@ class _Tensor(c.Structure):
         ("dtype", c.c_int32),
         ("splits", c.POINTER(c.c_int64)),
         ("splits_count", c.c_size_t),
+        ("device_type", c.c_int32),
+        ("device", c.c_int32),
+        ("stream", c.c_void_p),
     )
 
 

@@ -40,7 +40,9 @@ struct Held {
   std::array<float, 3> values{1, 2, 3};
   std::int64_t rows = 3;
 
-  ciranda_tensor tensor() { return {values.data(), values.data(), &rows, 1, CIRANDA_FLOAT32, nullptr, 0, 0, 0, nullptr}; }
+  ciranda_tensor tensor() {
+    return {values.data(), values.data(), &rows, 1, CIRANDA_FLOAT32, nullptr, 0, 0, 0, nullptr};
+  }
 
   void end(const Outcome& outcome) {
     ++heard->n_ends;

@@ -65,7 +65,8 @@ class Framework : public std::enable_shared_from_this<Framework> {
     const std::string name = "chain." + std::to_string(chain) + "." + std::to_string(place);
     auto node = std::make_unique<Node>(shared_from_this(), chain, place, std::move(values));
     const auto n = static_cast<std::int64_t>(node->values.size());
-    const ciranda_tensor tensor{node->values.data(), node->values.data(), &n, 1, CIRANDA_FLOAT32, nullptr, 0, 0, 0, nullptr};
+    const ciranda_tensor tensor{
+        node->values.data(), node->values.data(), &n, 1, CIRANDA_FLOAT32, nullptr, 0, 0, 0, nullptr};
     ciranda_request request = CIRANDA_REQUEST_INIT;
     request.name = name.c_str();
     request.collective = CIRANDA_ALLREDUCE;
