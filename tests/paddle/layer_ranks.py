@@ -94,10 +94,11 @@ def _penalized() -> Value:
 
 
 def _tied() -> Value:
-    """An embedding whose table is the last layer's weight as well, in bfloat16 where programs may have it."""
+    """An embedding whose table is the last layer's weight as well, in bfloat16 where programs and the CPU have it."""
     table = _parameter(7, 6)
     rows = paddle.cast(_x()[:, 0] > 0, "int64") * 3
-    with nullcontext() if _IS_OLD[0] else paddle.amp.auto_cast(dtype="bfloat16"):
+    has_bfloat16 = not _IS_OLD[0] and paddle.base.core.supports_bfloat16()
+    with paddle.amp.auto_cast(dtype="bfloat16") if has_bfloat16 else nullcontext():
         return paddle.cast(paddle.matmul(functional.embedding(rows, table), table, transpose_y=True), "float32")
 
 
