@@ -1,5 +1,9 @@
 // UnnamedRounds: this rank's calls without a name (unnamed.hpp) in direct rounds, which are in memory. At most one of
 // these calls is in a round, and then none is in the log: so the ranks agree on which call is the next.
+//
+// Without it such calls go by the log: 23 to 25 us instead of 3 to 6 for 4 bytes between two ranks, from Python
+// (measured in turns by CIRANDA_DIRECT_ROUNDS=0). The guard's row: "a call without a name, beside one with".
+//
 // Called by Participant, Lane, RoundsInMemory; pure.
 #pragma once
 
