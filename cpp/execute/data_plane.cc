@@ -137,21 +137,23 @@ bool DataPlane::share_news() {
   return true;
 }
 
-// The entry is executed.
+// The entry is executed. Puts its results to this rank's devices once, and finishes when they are in the queues there.
 Result<bool> DataPlane::end() {
-  is_ending_ = true;
-  Result<bool> has_put = has_put_results();
-  if (has_put.ok() && has_put.value()) finish();
-  return has_put;
+  if (!std::exchange(is_ending_, true)) put_results();
+  Result<bool> are_queued = are_results_queued();
+  if (are_queued.ok() && are_queued.value()) finish();
+  return are_queued;
 }
 
-// Whether the results are in the queues of this rank's devices. Returns an error if a device has failed.
-Result<bool> DataPlane::has_put_results() {
+void DataPlane::put_results() {
   for (const Participant::Ready& ready : queue_.front().requests) {
     const Submission& entry = in_flight_.at(ready.ticket);
-    if (entry.staged == nullptr || !entry.outcome.ok() || entry.staged->has_put_results()) continue;
-    entry.staged->put_results(*entry.operation);
+    if (entry.staged != nullptr && entry.outcome.ok()) entry.staged->put_results(*entry.operation);
   }
+}
+
+// Returns an error if a device has failed.
+Result<bool> DataPlane::are_results_queued() const {
   for (const Participant::Ready& ready : queue_.front().requests) {
     const Submission& entry = in_flight_.at(ready.ticket);
     if (entry.staged == nullptr || !entry.outcome.ok()) continue;

@@ -72,10 +72,11 @@ class DataPlane {
 
  private:
   Result<bool> has_inputs() const REQUIRES(progress_lock);
-  Result<bool> has_put_results() REQUIRES(progress_lock);
+  Result<bool> are_results_queued() const REQUIRES(progress_lock);
   Result<Work> begin();
   Result<bool> start_next() REQUIRES(progress_lock);
   Result<bool> end() REQUIRES(progress_lock);
+  void put_results() REQUIRES(progress_lock);
   void take(Work work);
   std::string describe(const Participant::Execute& entry) const;
   bool begin_check();

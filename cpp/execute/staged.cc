@@ -135,7 +135,6 @@ Result<std::unique_ptr<Staged>> Staged::make(Request& request, std::span<const B
 
 // A copy that fails after the operation is done breaks the world.
 void Staged::put_results(const Operation& operation) {
-  has_put_results_ = true;
   const std::vector<OutputBuffer>& outputs = operation.outputs();  // those after the tensors' stay on the host
   std::vector<std::shared_ptr<std::byte>> kept{host_};
   for (const OutputBuffer& output : outputs) kept.push_back(output.data);

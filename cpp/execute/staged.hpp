@@ -45,8 +45,8 @@ class Staged {
 
   // Begins to copy the result to the tensors. REQUIRES: the request is executed.
   void put_results(const Operation& operation) REQUIRES(progress_lock);
-  bool has_put_results() const REQUIRES(progress_lock) { return has_put_results_; }
-  // Whether the copies are in the device's queue. The last one wakes the progress loop. REQUIRES: has_put_results().
+  // Whether the copies are in the device's queue. The last one wakes the progress loop. REQUIRES: put_results() was
+  // called.
   bool are_results_queued() const REQUIRES(progress_lock) {
     return results_->n_missing.load(std::memory_order_acquire) == 0;
   }
@@ -95,7 +95,6 @@ class Staged {
   std::vector<Tensor> tensors_;
   std::vector<Queue> queues_;
   std::shared_ptr<std::byte> host_;
-  bool has_put_results_ = false;
   std::shared_ptr<Copies> inputs_ = std::make_shared<Copies>();
   std::shared_ptr<Copies> results_ = std::make_shared<Copies>();
 };
