@@ -328,12 +328,14 @@ bool is_reduced_in_groups(const Request& request) {
 }
 
 Status check_places(const Request& request) {
-  for (std::size_t i = 1; i < request.memory.size(); ++i) {
+  const std::size_t first = first_on_device(request);
+  for (std::size_t i = first; i < request.memory.size(); ++i) {
     const Place& place = request.memory[i].place;
-    const Place& first = request.memory.front().place;
-    if (place.is_beside(first)) continue;
-    return Status::invalid_argument(tensor_text(request, i) + "it lies " + to_string(place) + ", tensor 0 " +
-                                    to_string(first) + "; the tensors of one call lie on one device.");
+    const Place& device = request.memory[first].place;
+    if (place.is_host() || place.is_beside(device)) continue;
+    return Status::invalid_argument(tensor_text(request, i) + "it lies " + to_string(place) + ", tensor " +
+                                    std::to_string(first) + " " + to_string(device) +
+                                    "; the tensors of one call lie on one device, or in host memory.");
   }
   return Status::ok_status();
 }
@@ -341,6 +343,11 @@ Status check_places(const Request& request) {
 bool same_bits(double a, double b) { return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b); }
 
 }  // namespace
+
+std::size_t first_on_device(const Request& request) {
+  const auto is_on_device = [](const TensorMemory& memory) { return !memory.place.is_host(); };
+  return static_cast<std::size_t>(std::ranges::find_if(request.memory, is_on_device) - request.memory.begin());
+}
 
 std::string to_string(const Shape& shape) {
   std::string out = "[";

@@ -90,7 +90,7 @@ struct Signature : Terms {
 
 // Memory of one tensor of a request. `output` may equal `input`; null if the engine allocates, or if this rank gets no
 // result (reduce). The place is no part of the signature: ranks may have the tensor on different devices. One call's
-// tensors on one rank are on one device, and so is memory that the engine allocates for it.
+// tensors on one rank are on one device, or in host memory; memory that the engine allocates is where its tensor is.
 struct TensorMemory {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;

@@ -171,6 +171,7 @@ bool Engine::Parts::prepare(Submission& submission, OpHandle* handle) {
         Staged::make(request, world.backends, world.sets, mesh->rank(), world.wake);
     if (!staged.ok()) return refuse(staged.status());
     submission.staged = std::move(staged).value();
+    submission.operation->set_events({submission.staged->inputs_event()});
   }
   const bool has_no_name_yet = is_numbered(request);
   const LaneId lane = lane_id(request.process_set, request.lane);

@@ -104,6 +104,16 @@ void Staged::fetch() {
   }
 }
 
+DeviceEventPtr Staged::inputs_event() const {
+  struct Arrived final : DeviceEvent {
+    explicit Arrived(std::shared_ptr<Copies> of) : inputs(std::move(of)) {}
+    Status order(const Place&) const override { return Status::ok_status(); }
+    bool has_passed() const override { return inputs->n_missing.load(std::memory_order_acquire) == 0; }
+    const std::shared_ptr<Copies> inputs;
+  };
+  return std::make_shared<Arrived>(inputs_);
+}
+
 Result<std::unique_ptr<Staged>> Staged::make(Request& request, std::span<const BackendRow> backends,
                                              const ProcessSets& sets, int rank, std::shared_ptr<Wake> wake) {
   const Place place = request.memory.front().place;

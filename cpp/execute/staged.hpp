@@ -37,6 +37,8 @@ class Staged {
   static Result<std::unique_ptr<Staged>> make(Request& request, std::span<const BackendRow> backends,
                                               const ProcessSets& sets, int rank, std::shared_ptr<Wake> wake);
 
+  // Passes once all inputs have arrived: a call that fails before may not give up its tensors yet. Orders nothing.
+  DeviceEventPtr inputs_event() const;
   // Whether all inputs have arrived; status() has the outcome. The last copy wakes the progress loop.
   bool is_here() const REQUIRES(progress_lock) { return inputs_->n_missing.load(std::memory_order_acquire) == 0; }
   // REQUIRES, for both: is_here() or are_results_queued(). An error means that the device has failed.

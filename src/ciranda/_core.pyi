@@ -86,7 +86,16 @@ class LineProbe:
 def distance_of(line_ns: float) -> str: ...
 
 class TensorDescription:
-    def __init__(self, address: int, shape: list[int] | tuple[int, ...], dtype: int, owner: object) -> None: ...
+    # Of a tensor on a GPU: the library (_cuda_arrays.Library), and the GPU's number.
+    def __init__(
+        self,
+        address: int,
+        shape: list[int] | tuple[int, ...],
+        dtype: int,
+        owner: object,
+        library: object | None = None,
+        gpu: int = 0,
+    ) -> None: ...
 
 class Operation:
     # TimeoutError when the seconds are over; the operation goes on.

@@ -13,6 +13,8 @@ from framework import all_names
 
 #: Programs that are built from source when the suite begins.
 BUILT = ("c", "native")
+#: Stand-ins on the fake driver: they are here where PYTHONPATH leads to tests/fakes/modules.
+STAND_INS = ("cupy",)
 
 
 def _chosen() -> list[str]:
@@ -28,7 +30,8 @@ FRAMEWORKS = _chosen()
 def describe() -> str:
     distributions = importlib.metadata.packages_distributions()  # tensorflow may come from tensorflow-cpu
     versions = [
-        name if name in BUILT else f"{name} {importlib.metadata.version(distributions[name][0])}" for name in FRAMEWORKS
+        name if name in (*BUILT, *STAND_INS) else f"{name} {importlib.metadata.version(distributions[name][0])}"
+        for name in FRAMEWORKS
     ]
     others = [name for name in all_names() if name not in FRAMEWORKS]
     return f"frameworks: {', '.join(versions)}" + (f"; not here: {', '.join(others)}" if others else "")

@@ -69,6 +69,11 @@ void check_output(const TensorSignature& output, const TensorSignature& input, C
                          std::string(to_string(result.dtype)) + to_string(result.shape));
 }
 
+[[noreturn]] void raise_apart(const Place& input, const Place& output) {
+  raise_invalid_argument("the input is " + to_string(input) + " but the output is " + to_string(output) +
+                         "; both must be in one memory");
+}
+
 }  // namespace
 
 Collective collective_of(int value) {
@@ -91,7 +96,8 @@ void CallBuilder::begin(const Terms& terms, std::uint64_t place) {
   call.lane = upper & ~kNeedsAll;
   call.needs_all = (upper & kNeedsAll) != 0;
   call.is_cacheable = false;
-  table_ = nullptr;
+  library_ = {};
+  place_ = {};
 }
 
 void CallBuilder::set_name(nb::handle name) {
@@ -112,14 +118,21 @@ void CallBuilder::add_one(std::size_t index, nb::handle input, nb::handle output
   const bool is_in_place = output.is(input) && share.n_ranks == 1;
   const bool has_output = !output.is_none() && !is_in_place;
   tensor.memory = {};
-  if (has_output) tensor.memory.output = reader.read(output, Access::kWrite, output_).address;
-  const TensorView view = reader.read(input, is_in_place ? Access::kWrite : Access::kRead, signature);
+  if (has_output) {
+    const TensorView view = reader.read(output, Access::kWrite, output_);
+    tensor.memory.output = view.address;
+    place_ = view.place;
+  }
+  TensorView view = reader.read(input, is_in_place ? Access::kWrite : Access::kRead, signature);
+  if (has_output && !place_.is_beside(view.place)) raise_apart(view.place, place_);
   tensor.memory.input = view.address;
   if (is_in_place) tensor.memory.output = view.address;
   if (has_output) check_output(output_, signature, call.collective, share);
   tensor.dtype = signature.dtype;
   tensor.shape = signature.shape;
-  table_ = view.table;
+  tensor.memory.place = view.place;
+  place_ = view.place;
+  library_ = std::move(view.library);
 }
 
 Session::Tensors CallBuilder::add_tensors(nb::handle inputs, nb::handle outputs, TensorReader& reader, Share share) {

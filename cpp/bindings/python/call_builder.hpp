@@ -44,9 +44,10 @@ class CallBuilder {
   // be kept until the call is done.
   Session::Tensors add_tensors(nb::handle inputs, nb::handle outputs, TensorReader& reader, Share share);
 
-  // The dtypes of the outputs that the engine allocates, and the exchange table of the last input.
+  // The dtypes of the outputs that the engine allocates, the library of the last input, and its place.
   std::vector<DataType> output_dtypes() const;
-  const dlpack::ExchangeTable* table() const { return table_; }
+  const TensorLibrary& library() const { return library_; }
+  const Place& place() const { return place_; }
   // Whether a collective along dimension 0 has a tensor without dimensions.
   bool lacks_rows() const;
 
@@ -59,7 +60,8 @@ class CallBuilder {
   TensorSignature output_;
   std::vector<CallTensor> tensors_;
   Splits splits_;
-  const dlpack::ExchangeTable* table_ = nullptr;
+  TensorLibrary library_;
+  Place place_;
 };
 
 void bind_terms(nb::module_& m);

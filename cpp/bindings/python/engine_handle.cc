@@ -57,7 +57,7 @@ OperationHandle EngineHandle::handle_of(Engine::OperationPtr operation, const Ca
     raise(operation->status());
   }
   OperationHandle handle(session_, std::move(operation), std::move(kept));
-  handle.set_output_types(builder.output_dtypes(), builder.table());
+  handle.set_results(builder.output_dtypes(), builder.place(), builder.library());
   return handle;
 }
 
@@ -178,14 +178,17 @@ nb::list candidates(const EngineHandle& self, int collective, std::size_t n_byte
 
 std::uint64_t checksum_of(EngineHandle& self, nb::handle tensor) {
   TensorSignature signature;
-  const std::byte* bytes = self.session().reader().read(tensor, Access::kRead, signature).address;
-  return checksum({bytes, signature.n_bytes()});
+  const TensorView view = self.session().reader().read(tensor, Access::kRead, signature);
+  if (!view.place.is_host()) {
+    raise_invalid_argument("the tensor is " + to_string(view.place) + ": only one in CPU memory has a checksum");
+  }
+  return checksum({view.address, signature.n_bytes()});
 }
 
 // Returns an array of bytes, of the library of `like`, and whether it is shared.
 nb::tuple allocate_shared(EngineHandle& self, std::size_t n_bytes, nb::handle like) {
   TensorSignature ignored;
-  const dlpack::ExchangeTable* table = self.session().reader().read(like, Access::kRead, ignored).table;
+  const TensorLibrary library = self.session().reader().read(like, Access::kRead, ignored).library;
   const std::shared_ptr<Engine> engine = self.session().engine();
   auto allocated = [&] {
     const GilReleased released;
@@ -194,7 +197,7 @@ nb::tuple allocate_shared(EngineHandle& self, std::size_t n_bytes, nb::handle li
   if (PyErr_Occurred() != nullptr) throw nb::python_error();
   raise_unless_ok(allocated.status());
   const SharedAllocation& allocation = allocated.value();
-  return nb::make_tuple(wrap_output(allocation.buffer, DataType::kUInt8, table), allocation.is_shared);
+  return nb::make_tuple(wrap_output(allocation.buffer, DataType::kUInt8, library), allocation.is_shared);
 }
 
 void start_timeline(EngineHandle& self, const std::string& path, bool marks_cycles) {

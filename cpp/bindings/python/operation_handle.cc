@@ -17,13 +17,27 @@ OperationHandle::OperationHandle(std::shared_ptr<Session> session, Engine::Opera
     : session_(std::move(session)), operation_(std::move(operation)), tensors_(std::move(tensors)) {}
 
 OperationHandle::~OperationHandle() {
-  if (operation_ == nullptr || is_done()) return;
+  if (operation_ == nullptr || has_ended() || (is_done() && !tensors_.inputs.is_valid())) return;
   session_->adopt(std::move(operation_), std::move(tensors_));
 }
 
-void OperationHandle::set_output_types(std::vector<DataType> dtypes, const dlpack::ExchangeTable* table) {
+void OperationHandle::set_results(std::vector<DataType> dtypes, const Place& place, TensorLibrary library) {
   output_dtypes_ = std::move(dtypes);
-  output_table_ = table;
+  place_ = place;
+  library_ = std::move(library);
+}
+
+// What is next in the stream in which the call was made may write to the tensors' memory once they are released: the
+// library gives it away. So they are kept until the device is done with them, unless that stream waits for it.
+void OperationHandle::order_results() {
+  bool is_ordered = place_.is_host();
+  if (!is_ordered && operation_->status().ok()) {
+    const Place here = library_.current_place(place_.index);
+    raise_unless_ok(operation_->order(here));
+    is_ordered = here.queue == place_.queue;
+  }
+  if (is_ordered || !tensors_.inputs.is_valid() || operation_->has_ended()) return release_tensors();
+  session_->adopt(operation_, std::exchange(tensors_, {}));
 }
 
 // Releasing tensors may run Python code that calls this again: the handle has none by then.
@@ -70,7 +84,7 @@ void OperationHandle::wait_all(std::span<OperationHandle* const> handles, const 
   const Status* failure = nullptr;
   for (OperationHandle* handle : handles) {
     if (!handle->is_done()) raise(Status::internal("the engine returned from a wait before the operation was done"));
-    handle->release_tensors();
+    handle->order_results();
     if (failure == nullptr && !handle->operation_->status().ok()) failure = &handle->operation_->status();
   }
   if (failure != nullptr) raise(*failure);
@@ -88,7 +102,7 @@ nb::list OperationHandle::outputs() const {
   if (!is_done() || !operation_->status().ok()) return arrays;
   const std::vector<OutputBuffer>& buffers = operation_->outputs();
   for (std::size_t i = 0; i < buffers.size() && i < output_dtypes_.size(); ++i) {
-    arrays.append(wrap_output(buffers[i], output_dtypes_[i], output_table_));
+    arrays.append(wrap_output(buffers[i], output_dtypes_[i], library_));
   }
   return arrays;
 }

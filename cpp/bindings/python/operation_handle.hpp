@@ -1,6 +1,7 @@
 // OperationHandle: the Python object of a submitted operation. Needs the GIL, which it releases while it waits.
 //
-// It keeps the tensors of the operation; if it is dropped before the operation is done, the session keeps them.
+// It keeps the tensors of the operation until it has ended or a wait has ordered it; if it is dropped before, the
+// session keeps them.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -23,11 +24,13 @@ class OperationHandle {
   OperationHandle(const OperationHandle&) = delete;
   OperationHandle& operator=(const OperationHandle&) = delete;
 
-  // The parts of the request that wrap_output() needs, for collectives whose output the engine allocates.
-  void set_output_types(std::vector<DataType> dtypes, const dlpack::ExchangeTable* table);
+  // The parts of the call that are needed when it is done: the dtypes of the outputs that the engine allocates, where
+  // the tensors are, and of which library.
+  void set_results(std::vector<DataType> dtypes, const Place& place, TensorLibrary library);
 
   // Throws the operation's error. KeyboardInterrupt, or another exception of a signal handler, leaves the operation
-  // pending, as does TimeoutError once the seconds have passed.
+  // pending, as does TimeoutError once the seconds have passed. For tensors on a GPU, what the library gives this
+  // thread's current stream afterwards begins after the results; the host does not wait for them.
   void wait(std::optional<double> seconds = {});
   // Waits for all, then throws the first failure, if any. Releases the GIL once. The caller keeps the handles.
   static void wait_all(std::span<OperationHandle* const> handles, const Engine::Deadline& deadline = {});
@@ -43,13 +46,17 @@ class OperationHandle {
 
  private:
   bool is_done() const { return operation_->is_done(); }
+  bool has_ended() const { return is_done() && (place_.is_host() || operation_->has_ended()); }
+  // REQUIRES: is_done().
+  void order_results();
   void release_tensors();
 
   std::shared_ptr<Session> session_;
   Engine::OperationPtr operation_;
   Session::Tensors tensors_;
   std::vector<DataType> output_dtypes_;
-  const dlpack::ExchangeTable* output_table_ = nullptr;
+  Place place_;
+  TensorLibrary library_;
 };
 
 // None: no deadline.

@@ -16,6 +16,10 @@ dlpack::ElementType element_type(DataType dtype) {
   return {row.dlpack_code, static_cast<std::uint8_t>(row.n_bytes * 8), 1};
 }
 
+dlpack::Device device_of(const Place& place) {
+  return place.is_host() ? dlpack::Device{dlpack::kCpu, 0} : dlpack::Device{dlpack::kCuda, place.index};
+}
+
 // A DLPack tensor that owns a share of an output buffer.
 struct SharedTensor {
   dlpack::ManagedTensor managed{};
@@ -41,7 +45,7 @@ std::unique_ptr<SharedTensor> share(const OutputBuffer& buffer, DataType dtype) 
   };
   dlpack::Tensor& tensor = shared->managed.tensor;
   tensor.data = shared->data.get();
-  tensor.device = {dlpack::kCpu, 0};
+  tensor.device = device_of(buffer.place);
   tensor.ndim = static_cast<std::int32_t>(shared->shape.size());
   tensor.dtype = element_type(dtype);
   tensor.shape = shared->shape.data();
@@ -56,23 +60,28 @@ nb::object wrap_by_table(const OutputBuffer& buffer, DataType dtype, const dlpac
   return nb::steal(static_cast<PyObject*>(object));
 }
 
-nb::object wrap_as_numpy(const OutputBuffer& buffer, DataType dtype) {
+// `Kind`: nb::numpy, or nb::array_api, an object that has nothing but the methods of DLPack.
+template <typename Kind>
+nb::object wrap_as_array(const OutputBuffer& buffer, dlpack::ElementType type) {
   auto keeper = std::make_unique<std::shared_ptr<std::byte>>(buffer.data);
   const nb::capsule owner(keeper.get(), [](void* pointer) noexcept {
     const std::unique_ptr<std::shared_ptr<std::byte>> last(static_cast<std::shared_ptr<std::byte>*>(pointer));
   });
   static_cast<void>(keeper.release());
   const std::vector<std::size_t> shape(buffer.shape.begin(), buffer.shape.end());
-  const auto type = element_type(dtype == DataType::kBFloat16 ? DataType::kUInt16 : dtype);
-  nb::ndarray<nb::numpy> array(buffer.data.get(), shape.size(), shape.data(), owner, nullptr,
-                               nb::dlpack::dtype{type.code, type.bits, type.lanes});
+  const dlpack::Device device = device_of(buffer.place);
+  nb::ndarray<Kind> array(buffer.data.get(), shape.size(), shape.data(), owner, nullptr,
+                          nb::dlpack::dtype{type.code, type.bits, type.lanes}, device.type, device.id);
   return array.cast();
 }
 
 }  // namespace
 
-nb::object wrap_output(const OutputBuffer& buffer, DataType dtype, const dlpack::ExchangeTable* table) {
-  return table != nullptr ? wrap_by_table(buffer, dtype, *table) : wrap_as_numpy(buffer, dtype);
+nb::object wrap_output(const OutputBuffer& buffer, DataType dtype, const TensorLibrary& library) {
+  if (library.table != nullptr) return wrap_by_table(buffer, dtype, *library.table);
+  if (!buffer.place.is_host())
+    return library.object.attr("from_dlpack")(wrap_as_array<nb::array_api>(buffer, element_type(dtype)));
+  return wrap_as_array<nb::numpy>(buffer, element_type(dtype == DataType::kBFloat16 ? DataType::kUInt16 : dtype));
 }
 
 }  // namespace ciranda::python

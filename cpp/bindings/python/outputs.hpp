@@ -4,13 +4,13 @@
 #include <nanobind/nanobind.h>
 
 #include "base/dtype.hpp"
-#include "bindings/python/dlpack_exchange.hpp"
+#include "bindings/python/tensor_library.hpp"
 #include "call/output_memory.hpp"
 
 namespace ciranda::python {
 
-// Returns a tensor of the library to which `table` belongs, or a NumPy array if `table` is null (bfloat16 as uint16,
+// Returns a tensor of the library. In host memory, if the library has no table: a NumPy array (bfloat16 as uint16,
 // since NumPy has no bfloat16). The tensor or array shares ownership of the buffer.
-nanobind::object wrap_output(const OutputBuffer& buffer, DataType dtype, const dlpack::ExchangeTable* table);
+nanobind::object wrap_output(const OutputBuffer& buffer, DataType dtype, const TensorLibrary& library);
 
 }  // namespace ciranda::python

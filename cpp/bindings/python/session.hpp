@@ -46,9 +46,9 @@ class Session {
   // For a child process after fork(): the engine's thread and connections are its parent's, and must not be touched.
   void abandon();
 
-  // Keeps the tensors until the operation is done.
+  // Keeps the tensors until the operation has ended.
   void adopt(Engine::OperationPtr operation, Tensors tensors);
-  // Releases the tensors kept by adopt() whose operation is done. This may run any Python code, even calls of this
+  // Releases the tensors kept by adopt() whose operation has ended. This may run any Python code, even calls of this
   // session. REQUIRES: values read earlier from tensors, or from this session, are not used afterwards.
   void release_done();
 

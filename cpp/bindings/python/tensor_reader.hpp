@@ -1,7 +1,8 @@
-// TensorReader: the engine's description of a Python tensor: address, element type, shape.
+// TensorReader: the engine's description of a Python tensor: address, place, element type, shape.
 //
-// Understands, in this order: types with a DLPack exchange table (torch; about 0.1 us), TensorDescription, and
-// whatever nanobind can import (NumPy and others by DLPack or the buffer protocol).
+// Understands, in this order: types with a DLPack exchange table (torch; about 0.1 us), TensorDescription, types with
+// the CUDA array interface (CuPy, Numba), and whatever nanobind can import (NumPy and others by DLPack or the buffer
+// protocol) in host memory.
 // Threads: every method needs the GIL. Failure: throws InvalidArgumentError.
 #pragma once
 
@@ -11,7 +12,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "bindings/python/dlpack_exchange.hpp"
+#include "bindings/python/tensor_library.hpp"
 #include "call/request.hpp"
 
 namespace ciranda::python {
@@ -19,18 +20,20 @@ namespace ciranda::python {
 namespace nb = nanobind;
 
 // A tensor described by its fields, if DLPack cannot carry it (NumPy arrays of bfloat16, torch before its exchange
-// table).
+// table, arrays of CuPy).
 struct TensorDescription {
   std::uintptr_t address = 0;
   Shape shape;
   DataType dtype = DataType::kFloat32;
-  nb::object owner;  // keeps the memory
+  nb::object owner;      // keeps the memory
+  nb::object library;    // TensorLibrary::object; only for a tensor on a GPU
+  std::int32_t gpu = 0;  // its number; only with a library
 };
 
-// The address of a tensor, and its exchange table.
 struct TensorView {
-  std::byte* address = nullptr;                  // of the first element; null for an empty tensor
-  const dlpack::ExchangeTable* table = nullptr;  // or null
+  std::byte* address = nullptr;  // of the first element; null for an empty tensor
+  Place place = {};              // its queue is the library's current stream
+  TensorLibrary library = {};
 };
 
 enum class Access : std::uint8_t { kRead, kWrite };
@@ -42,12 +45,16 @@ class TensorReader {
   TensorView read(nb::handle tensor, Access access, TensorSignature& signature);
 
  private:
+  struct Interfaces {
+    const dlpack::ExchangeTable* table = nullptr;
+    bool is_cuda_array = false;  // by the CUDA array interface; no table
+  };
   struct KnownType {
     nb::object type;  // held, so that the address stays its own
-    const dlpack::ExchangeTable* table = nullptr;
+    Interfaces interfaces;
   };
 
-  const dlpack::ExchangeTable* table_of(nb::handle tensor);
+  Interfaces interfaces_of(nb::handle tensor);
 
   std::vector<KnownType> known_types_;
 };

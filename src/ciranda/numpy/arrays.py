@@ -1,4 +1,7 @@
-"""Conversion of NumPy arrays for the engine, and back: contiguous, native byte order, bfloat16 by address."""
+"""Conversion of arrays for the engine, and back: contiguous, native byte order, bfloat16 by address.
+
+Arrays are NumPy's, or CuPy's, whose functions have the same names.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ciranda import _core
+from ciranda._cuda_arrays import is_of_cupy
 from ciranda._collectives import Adapter
 from ciranda.errors import InvalidArgumentError
 
@@ -16,6 +20,10 @@ Array = npt.NDArray[Any]
 
 _ndarray = np.ndarray
 _BFLOAT16 = _core.DATA_TYPES["bfloat16"]
+
+
+def _module_of(array: Array) -> Any:
+    return np if isinstance(array, _ndarray) else sys.modules["cupy"]
 
 
 def _is_bfloat16(array: Array) -> bool:
@@ -39,17 +47,19 @@ def readable(tensor: npt.ArrayLike) -> Array:
 
 
 def _unmasked(tensor: npt.ArrayLike) -> Array:
-    """Return an array of whatever NumPy takes, but what would lose its mask in silence."""
+    """Return an array of whatever NumPy takes, but what would lose its mask in silence. One of CuPy stays."""
     masked = sys.modules.get("numpy.ma")  # which is slow to import, and whoever has a masked array has imported it
     if masked is not None and isinstance(tensor, masked.MaskedArray):
         raise InvalidArgumentError("masked arrays cannot be communicated: send tensor.filled(...), or data and mask")
-    return np.asarray(tensor)
+    return tensor if is_of_cupy(tensor) else np.asarray(tensor)  # type: ignore[return-value]
 
 
 def writable(tensor: Array) -> Array:
     """Return an array for the engine to work on in place: `tensor` if possible, else a copy to copy back later."""
     if type(tensor) is _ndarray and tensor.flags.carray and tensor.dtype.isnative:  # nearly always
         return tensor
+    if is_of_cupy(tensor):
+        return readable(tensor)
     if not isinstance(tensor, _ndarray):
         raise InvalidArgumentError(f"an in-place operation needs a numpy array, got {type(tensor).__name__}")
     if not tensor.flags.writeable:
@@ -60,7 +70,7 @@ def writable(tensor: Array) -> Array:
 def bring_back(work: Array, tensor: Array) -> Array:
     """Copy the result into the caller's array, if the engine worked on a copy. Returns the caller's array."""
     if work is not tensor:
-        np.copyto(tensor, work)
+        _module_of(tensor).copyto(tensor, work)
     return tensor
 
 
@@ -71,7 +81,15 @@ def like_input(output: Array, array: Array) -> Array:
 
 def like(array: Array) -> Array:
     """Return a new array of the same shape and dtype."""
-    return np.empty(array.shape, array.dtype)
+    result: Array = _module_of(array).empty(array.shape, array.dtype)
+    return result
+
+
+def share_memory(one: Array, other: Array) -> bool:
+    """Whether two arrays may share memory."""
+    if _module_of(one) is not _module_of(other):
+        return False
+    return bool(_module_of(one).may_share_memory(one, other))
 
 
 def _counts(numbers: Any, splits: npt.ArrayLike | None) -> Array:
@@ -89,7 +107,7 @@ ADAPTER: Adapter[npt.ArrayLike, Array, npt.ArrayLike] = Adapter(
     like=like,
     bring_back=bring_back,
     from_engine=like_input,
-    share_memory=np.may_share_memory,
+    share_memory=share_memory,
     splits=np.asarray,
     counts=_counts,
 )
