@@ -68,8 +68,10 @@ class Planner {
 
 CopyPlan plan_copies(std::span<const DeviceCopy> copies, Direction direction, std::size_t buffer_bytes) {
   if (buffer_bytes > 0) {
+    std::vector<DeviceCopy> ordered(copies.begin(), copies.end());
+    std::ranges::sort(ordered, {}, [direction](const DeviceCopy& copy) { return on_host(copy, direction); });
     Planner planner(direction, buffer_bytes);
-    for (const DeviceCopy& copy : copies) planner.add(copy);
+    for (const DeviceCopy& copy : ordered) planner.add(copy);
     return planner.take_plan();
   }
   CopyPlan plan;

@@ -27,7 +27,7 @@ struct CopyStep {
 };
 
 struct CopyPlan {
-  std::vector<DeviceCopy> parts;  // of tensors, in their order
+  std::vector<DeviceCopy> parts;  // of tensors; each step's in their order on the host
   std::vector<CopyStep> steps;
   std::size_t n_packed = 0;  // parts
 };

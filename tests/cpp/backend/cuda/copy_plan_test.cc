@@ -106,6 +106,11 @@ TEST(CopyPlan, ATensorBeginsAWindowWhereTheHostsMemoryHasAGap) {
   expect_copies_all(plan, copies);
 }
 
+TEST(CopyPlan, TheOrderIsThatOnTheHost) {
+  const auto copies = tensors({8, 64, 100, 1, 300});
+  expect_copies_all(planned({copies[3], copies[0], copies[4], copies[2], copies[1]}), copies);
+}
+
 TEST(CopyPlan, WithoutABufferNothingIsPacked) {
   const auto copies = tensors({64, 0, 64, 20 * kBuffer, 64});
   const CopyPlan plan = planned(copies, 0);
