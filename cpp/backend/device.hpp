@@ -24,6 +24,9 @@ struct DeviceCopy {
   std::byte* to;  // null: memory that put() allocates, at least one byte
   const std::byte* from;
   std::size_t n_bytes;  // > 0, unless put() allocates
+  // On the host, behind the range: nobody's, so they may be copied too. With them a copy reaches to the next one, where
+  // several can be done at once.
+  std::size_t n_bytes_behind = 0;
 };
 
 class Device {

@@ -35,6 +35,10 @@ std::size_t n_bytes_written(const Request& request, std::size_t tensor, std::spa
   return static_cast<std::size_t>(rows[static_cast<std::size_t>(member)]) * own.row_bytes();
 }
 
+// What a tensor takes in the block, and how much of that is behind it.
+std::size_t padded(std::size_t n_bytes) { return round_up(n_bytes, 64); }
+std::size_t n_bytes_behind(std::size_t n_bytes) { return padded(n_bytes) - n_bytes; }
+
 }  // namespace
 
 Staged::Staged(Device& device, std::shared_ptr<Wake> wake) : device_(device) {
@@ -65,26 +69,30 @@ Status Staged::add(const TensorMemory& memory) {
   return Status::ok_status();
 }
 
-// One block for all tensors. Returns false if there is no memory. Null pointers stay null; if input and output are the
-// same, they stay the same.
+// One block for all tensors: inputs, tensors in place, outputs. All that is copied in one direction lies one behind the
+// other, so that few copies can do it. Returns false if there is no memory. Null pointers stay null; if input and
+// output are the same, they stay the same.
 bool Staged::allocate(Request& request) {
-  constexpr std::size_t kAlignment = 64;
   std::size_t n_bytes = 0;
-  std::vector<std::pair<std::size_t, std::size_t>> at;  // of each tensor's input, and output
-  for (const Tensor& tensor : tensors_) {
-    const bool is_in_place = tensor.on_device.input == tensor.on_device.output;
-    const std::size_t input = n_bytes;
-    n_bytes +=
-        round_up(is_in_place ? std::max(tensor.n_bytes_read, tensor.n_bytes_written) : tensor.n_bytes_read, kAlignment);
-    at.emplace_back(input, is_in_place ? input : n_bytes);
-    if (!is_in_place) n_bytes += round_up(tensor.n_bytes_written, kAlignment);
+  const auto reserve = [&n_bytes](std::size_t size) { return std::exchange(n_bytes, n_bytes + padded(size)); };
+  std::vector<std::size_t> inputs(tensors_.size());  // these two in the block
+  std::vector<std::size_t> outputs(tensors_.size());
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (!is_in_place(tensors_[i])) inputs[i] = reserve(tensors_[i].n_bytes_read);
+  }
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const std::size_t most = std::max(tensors_[i].n_bytes_read, tensors_[i].n_bytes_written);
+    if (is_in_place(tensors_[i])) inputs[i] = outputs[i] = reserve(most);
+  }
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (!is_in_place(tensors_[i])) outputs[i] = reserve(tensors_[i].n_bytes_written);
   }
   host_ = device_.allocate_on_host(queues_.front().place, std::max<std::size_t>(n_bytes, 1));
   if (host_ == nullptr) return false;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     Tensor& tensor = tensors_[i];
-    if (tensor.on_device.input != nullptr) tensor.input = host_.get() + at[i].first;
-    if (tensor.on_device.output != nullptr) tensor.output = host_.get() + at[i].second;
+    if (tensor.on_device.input != nullptr) tensor.input = host_.get() + inputs[i];
+    if (tensor.on_device.output != nullptr) tensor.output = host_.get() + outputs[i];
     request.memory[i] = {tensor.input, tensor.output};
   }
   return true;
@@ -94,7 +102,8 @@ void Staged::fetch() {
   std::vector<std::vector<DeviceCopy>> copies(queues_.size());
   for (const Tensor& tensor : tensors_) {
     if (tensor.input == nullptr || tensor.n_bytes_read == 0) continue;
-    copies[tensor.queue].push_back({tensor.input, tensor.on_device.input, tensor.n_bytes_read});
+    copies[tensor.queue].push_back(
+        {tensor.input, tensor.on_device.input, tensor.n_bytes_read, n_bytes_behind(tensor.n_bytes_read)});
   }
   for (const auto& of_queue : copies) inputs_->n_missing += of_queue.empty() ? 0 : 1;
   for (std::size_t i = 0; i < queues_.size(); ++i) {
@@ -155,9 +164,11 @@ void Staged::put_results(const Operation& operation) {
     if (i < outputs.size()) {
       const bool allocates = is_allocated(tensor, outputs[i]);
       if (!allocates && outputs[i].n_bytes == 0) continue;
-      to.push_back({allocates ? nullptr : tensor.on_device.output, outputs[i].data.get(), outputs[i].n_bytes});
+      to.push_back({allocates ? nullptr : tensor.on_device.output, outputs[i].data.get(), outputs[i].n_bytes,
+                    allocates ? 0 : n_bytes_behind(outputs[i].n_bytes)});
     } else if (tensor.output != nullptr && tensor.n_bytes_written > 0) {
-      to.push_back({tensor.on_device.output, tensor.output, tensor.n_bytes_written});
+      to.push_back(
+          {tensor.on_device.output, tensor.output, tensor.n_bytes_written, n_bytes_behind(tensor.n_bytes_written)});
     }
   }
   results_->puts.resize(queues_.size());

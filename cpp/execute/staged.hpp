@@ -88,6 +88,7 @@ class Staged {
   Status add(const TensorMemory& memory);
   bool allocate(Request& request);
   void fetch();
+  static bool is_in_place(const Tensor& tensor) { return tensor.on_device.input == tensor.on_device.output; }
   // Whether the device allocates the tensor's output, which is now on the host.
   static bool is_allocated(const Tensor& tensor, const OutputBuffer& output) {
     return output.data.get() != tensor.output;

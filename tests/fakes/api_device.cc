@@ -161,5 +161,6 @@ void fake_cuda_set(const char* name, const char* value) {
 }
 
 std::uint64_t fake_cuda_n_calls() { return n_calls(); }
+std::uint64_t fake_cuda_n_calls_of(const char* name) { return n_calls_of(name); }
 
 }  // namespace ciranda::fakes

@@ -48,6 +48,8 @@ void fake_cuda_set(const char* name, const char* value);
 
 // Calls until now, but for cuGetProcAddress and those that name errors.
 std::uint64_t fake_cuda_n_calls();
+// Of one function.
+std::uint64_t fake_cuda_n_calls_of(const char* name);
 
 }  // namespace ciranda::fakes
 }

@@ -144,6 +144,12 @@ class Counters {
     return n_all_;
   }
 
+  std::uint64_t n_of(std::string_view call) {
+    const std::lock_guard lock(mutex_);
+    const auto at = by_call_.find(call);
+    return at == by_call_.end() ? 0 : at->second;
+  }
+
  private:
   std::mutex mutex_;
   std::uint64_t n_all_ = 0;
@@ -181,5 +187,6 @@ void reread_settings() {
 CUresult count_call(std::string_view call) { return state().calls.count(call, settings()->call_faults); }
 CUresult count_run(std::string_view call) { return state().runs.count(call, settings()->run_faults); }
 std::uint64_t n_calls() { return state().calls.n_all(); }
+std::uint64_t n_calls_of(std::string_view call) { return state().calls.n_of(call); }
 
 }  // namespace ciranda::fakes

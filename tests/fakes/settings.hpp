@@ -57,5 +57,6 @@ void reread_settings();
 CUresult count_call(std::string_view call);
 CUresult count_run(std::string_view call);
 std::uint64_t n_calls();
+std::uint64_t n_calls_of(std::string_view call);
 
 }  // namespace ciranda::fakes

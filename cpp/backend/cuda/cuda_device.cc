@@ -6,13 +6,14 @@
 
 #include "backend/cuda/driver.hpp"
 #include "backend/cuda/gpu.hpp"
+#include "backend/cuda/kernels/images.hpp"
 
 namespace ciranda::cuda {
 namespace {
 
 class CudaDevice final : public Device {
  public:
-  explicit CudaDevice(const Driver& driver) : driver_(driver) {}
+  CudaDevice(const Driver& driver, Images images) : driver_(driver), images_(images) {}
 
   std::shared_ptr<std::byte> allocate_on_host(const Place& place, std::size_t n_bytes) override {
     const Result<Gpu*> gpu = at(place);
@@ -39,12 +40,13 @@ class CudaDevice final : public Device {
     const std::lock_guard lock(mutex_);
     const auto found = gpus_.find(place.index);
     if (found != gpus_.end()) return found->second;
-    const Result<Gpu*> opened = Gpu::open(driver_, place.index);
+    const Result<Gpu*> opened = Gpu::open(driver_, place.index, images_);
     if (opened.ok()) gpus_.emplace(place.index, opened.value());
     return opened;
   }
 
   const Driver& driver_;
+  const Images images_;
   std::mutex mutex_;
   std::map<int, Gpu*> gpus_;  // by number
 };
@@ -52,12 +54,14 @@ class CudaDevice final : public Device {
 }  // namespace
 
 Result<Device*> find_device() {
-  static const Result<Device*> device = [] {
-    const Result<const Driver*> driver = Driver::load();
-    if (!driver.ok()) return Result<Device*>(driver.status());
-    return Result<Device*>(new CudaDevice(*driver.value()));
-  }();
+  static const Result<Device*> device = make_device(image_for);
   return device;
+}
+
+Result<Device*> make_device(Images images) {
+  const Result<const Driver*> driver = Driver::load();
+  if (!driver.ok()) return driver.status();
+  return new CudaDevice(*driver.value(), images);
 }
 
 }  // namespace ciranda::cuda

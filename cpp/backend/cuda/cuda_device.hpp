@@ -1,11 +1,15 @@
 // CudaDevice: all GPUs of NVIDIA's of this process. Each is opened when a call's tensors first lie on it.
 #pragma once
 
+#include "backend/cuda/loaded_kernels.hpp"
 #include "backend/device.hpp"
 
 namespace ciranda::cuda {
 
 // The device of the process. Returns an error if the driver cannot be used; it says why, and what to do. Any thread.
 Result<Device*> find_device();
+
+// Another beside it, with images of the caller's choice: for tests. It lives as long as the process.
+Result<Device*> make_device(Images images);
 
 }  // namespace ciranda::cuda

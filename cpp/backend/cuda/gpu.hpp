@@ -1,6 +1,6 @@
-// Gpu: one GPU: its context, its thread, and the streams in which tensors are copied. For each stream of a caller's
-// there are two, so that no copy waits behind one of another stream, which may wait for it in turn, and results are
-// copied beside inputs.
+// Gpu: one GPU: its context, its kernels, its thread, and the streams in which tensors are copied. For each stream of a
+// caller's there are two, so that no copy waits behind one of another stream, which may wait for it in turn, and
+// results are copied beside inputs.
 //
 // Any thread. It lives as long as the process.
 #pragma once
@@ -8,10 +8,13 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "backend/cuda/copy_stream.hpp"
 #include "backend/cuda/device_thread.hpp"
 #include "backend/cuda/events.hpp"
+#include "backend/cuda/loaded_kernels.hpp"
 #include "backend/cuda/pinned_memory.hpp"
 #include "backend/device.hpp"
 
@@ -20,8 +23,8 @@ namespace ciranda::cuda {
 class Gpu {
  public:
   // The context that the rest of the process uses, the primary one, is retained. Returns an error if there is no GPU
-  // with this number, or if it cannot be used; the error says why.
-  static Result<Gpu*> open(const Driver& driver, int number);
+  // with this number, or if it cannot be used; the error says why. Kernels that cannot be loaded are done without.
+  static Result<Gpu*> open(const Driver& driver, int number, Images images);
 
   std::shared_ptr<std::byte> allocate_on_host(std::size_t n_bytes) { return pinned_.allocate(n_bytes); }
   // As the methods of Device with these names.
@@ -31,22 +34,22 @@ class Gpu {
 
  private:
   struct Streams {
-    CUstream fetches = nullptr;
-    CUstream puts = nullptr;
-  };
-  enum class Way : std::uint8_t { kFetch, kPut };
+    explicit Streams(const GpuParts& gpu) : fetches(gpu, Direction::kToHost), puts(gpu, Direction::kToGpu) {}
 
-  explicit Gpu(const GpuContext& context) : context_(context), events_(context), pinned_(context), thread_(context) {}
+    CopyStream fetches;
+    CopyStream puts;
+  };
+
+  Gpu(const GpuContext& context, Result<LoadedKernels> kernels)
+      : context_(context), kernels_(std::move(kernels)), events_(context), pinned_(context), thread_(context) {}
 
   // These are for jobs of the thread.
-  Result<Streams> streams_of(void* queue);
-  Result<std::shared_ptr<const Event>> copy(CUstream stream, Way way, const std::vector<DeviceCopy>& copies,
-                                            const DeviceEventPtr& after);
-  Status queue(CUstream stream, Way way, const std::vector<DeviceCopy>& copies, const DeviceEventPtr& after);
+  Result<Streams*> streams_of(void* queue);
   Status allocate(void* queue, CUstream stream, std::vector<DeviceCopy>& copies, Device::Put& put);
   void free_after(void* queue, CUdeviceptr memory);
 
   const GpuContext context_;
+  const Result<LoadedKernels> kernels_;  // or why there are none
   Events events_;
   PinnedMemory pinned_;
   std::map<void*, Streams> streams_;  // by the caller's stream; the thread's own

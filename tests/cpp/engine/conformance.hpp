@@ -110,13 +110,18 @@ inline const auto kMixedWithHost =
                        ::testing::ValuesIn(kHomesBesideHost));
 // By a driver, which takes longer. Not with sanitizers, which the fake driver's pages without access are not for.
 #ifndef CIRANDA_SANITIZED
-inline const auto kOnGpu = ::testing::Combine(
-    ::testing::Values(2), ::testing::Values(DataType::kUInt8, DataType::kFloat32), ::testing::Values(Homes::kCuda));
+inline const auto kOnGpu =
+    ::testing::Combine(::testing::Values(2), ::testing::Values(DataType::kUInt8, DataType::kFloat32),
+                       ::testing::Values(Homes::kCuda, Homes::kCudaWithoutKernels));
 #endif
 
 // Of groups, which have every type.
 using GroupCase = std::tuple<int, Homes>;
 inline const auto kGroupCases = ::testing::Combine(::testing::Values(1, 2, 4, 7), ::testing::ValuesIn(kHomes));
+#ifndef CIRANDA_SANITIZED
+inline const auto kGroupsOnGpu =
+    ::testing::Combine(::testing::Values(2), ::testing::Values(Homes::kCuda, Homes::kCudaWithoutKernels));
+#endif
 inline std::string name_of_group(const ::testing::TestParamInfo<GroupCase>& test) {
   const auto& [size, homes] = test.param;
   return std::to_string(size) + "ranks" + (homes == Homes::kHost ? "" : to_string(homes));

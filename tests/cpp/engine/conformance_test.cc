@@ -379,6 +379,9 @@ TEST_P(GroupConformanceTest, AveragesOfFloatsAreWithinOneRounding) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, GroupConformanceTest, kGroupCases, name_of_group);
+#ifndef CIRANDA_SANITIZED
+INSTANTIATE_TEST_SUITE_P(OnGpu, GroupConformanceTest, kGroupsOnGpu, name_of_group);
+#endif
 
 static_assert(kNumCollectives == 15,
               "a new collective needs a conformance test: here, in rows_conformance_test.cc, ...");

@@ -1,7 +1,9 @@
 // Memory and streams of GPU 0 for tests, by the driver that the program finds: the fake one.
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,9 +34,8 @@ class Gpu {
     const Result<const Driver*> driver = Driver::load();
     if (!driver.ok()) give_up(driver.status().message());
     driver_ = driver.value();
-    const Result<Device*> device = cuda::find_device();
-    if (!device.ok()) give_up(device.status().message());
-    device_ = device.value();
+    device_ = made(with_any_image);
+    without_kernels_ = made(without_image);
     expect(driver_->cuDevicePrimaryCtxRetain(&context_, kGpu), "cuDevicePrimaryCtxRetain");
     enter();
     for (CUstream& stream : streams_) {
@@ -42,7 +43,7 @@ class Gpu {
     }
   }
 
-  Device* device() const { return device_; }
+  Device* device(bool has_kernels) const { return has_kernels ? device_ : without_kernels_; }
   CUstream stream(int rank) const { return streams_[static_cast<std::size_t>(rank)]; }
 
   std::shared_ptr<std::byte> allocate(const Place& place, std::size_t n_bytes) {
@@ -57,6 +58,19 @@ class Gpu {
   }
 
  private:
+  // The fake driver takes any bytes for code, and runs the kernels' twins.
+  static std::span<const std::byte> with_any_image(int /*compute_capability*/) {
+    static constexpr std::array<std::byte, 1> kImage{};
+    return kImage;
+  }
+  static std::span<const std::byte> without_image(int /*compute_capability*/) { return {}; }
+
+  static Device* made(cuda::Images images) {
+    const Result<Device*> device = cuda::make_device(images);
+    if (!device.ok()) give_up(device.status().message());
+    return device.value();
+  }
+
   void enter() const { expect(driver_->cuCtxSetCurrent(context_), "cuCtxSetCurrent"); }
   void expect(CUresult outcome, const char* call) const {
     if (Status status = driver_->check(outcome, call, kGpu); !status.ok()) give_up(status.message());
@@ -64,6 +78,7 @@ class Gpu {
 
   const Driver* driver_ = nullptr;
   Device* device_ = nullptr;
+  Device* without_kernels_ = nullptr;
   CUcontext context_ = nullptr;
   std::vector<CUstream> streams_{kRanks};
 };
@@ -75,9 +90,12 @@ Gpu& gpu() {
 
 }  // namespace
 
-Home cuda_home(int rank) {
+Result<Device*> cuda_with_kernels() { return gpu().device(true); }
+Result<Device*> cuda_without_kernels() { return gpu().device(false); }
+
+Home cuda_home(int rank, bool has_kernels) {
   const auto allocate = [](const Place& place, std::size_t n_bytes) { return gpu().allocate(place, n_bytes); };
-  return {gpu().device(), {DeviceType::kCuda, kGpu, gpu().stream(rank)}, allocate};
+  return {gpu().device(has_kernels), {DeviceType::kCuda, kGpu, gpu().stream(rank)}, allocate};
 }
 
 }  // namespace ciranda::testing

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <latch>
 #include <span>
 #include <string>
@@ -91,35 +92,210 @@ int make_calls(Engine& engine, Guarded& tensor, std::size_t n) {
   return n_failed;
 }
 
-// Rank 0 has its tensor on the GPU, rank 1 in host memory.
-void run_beside_host(const std::function<void(Engine&, Guarded&)>& body) {
+// Sums of many tensors by one call: tensor i has lengths[i] values, all equal.
+class Group {
+ public:
+  explicit Group(std::vector<std::size_t> lengths) : lengths_(std::move(lengths)) {
+    for (std::size_t i = 0; i < lengths_.size(); ++i) tensors_.push_back(tensor_of(Values(lengths_[i], value(i, 1))));
+  }
+
+  Request request() {
+    Request r;
+    r.name = "group";
+    r.signature.collective = Collective::kAllreduce;
+    for (std::size_t i = 0; i < lengths_.size(); ++i) {
+      Request one = sum_of(tensors_[i], lengths_[i]);
+      r.signature.tensors.push_back(one.signature.tensors.front());
+      r.memory.push_back(one.memory.front());
+    }
+    return r;
+  }
+  Status sum(Engine& engine) { return wait_at_home(engine, submit_request(engine, request())); }
+  // After `n` sums of ranks that began alike.
+  void expect_sums(int size, int n) const {
+    for (std::size_t i = 0; i < lengths_.size(); ++i) {
+      std::int64_t factor = 1;
+      for (int k = 0; k < n; ++k) factor *= size;
+      const Values expected(lengths_[i], value(i, factor));
+      EXPECT_TRUE(tensors_[i].holds(std::as_bytes(std::span(expected)))) << "tensor " << i;
+      EXPECT_TRUE(tensors_[i].is_intact()) << "beside tensor " << i;
+    }
+  }
+
+ private:
+  static std::int64_t value(std::size_t tensor, std::int64_t factor) {
+    return static_cast<std::int64_t>(tensor + 1) * factor;
+  }
+
+  std::vector<std::size_t> lengths_;
+  std::vector<Guarded> tensors_;
+};
+
+// Of 0 to `most` values.
+std::vector<std::size_t> lengths_of(std::size_t n_tensors, std::size_t most) {
+  std::vector<std::size_t> lengths;
+  for (std::size_t i = 0; i < n_tensors; ++i) lengths.push_back(i * 7919 % (most + 1));
+  return lengths;
+}
+
+// Rank 0 has its tensors on the GPU, rank 1 in host memory.
+void run_beside_host(const std::function<void(Engine&)>& body, bool has_kernels = true) {
   const Watchdog watchdog("a GPU beside host memory");
-  const Home gpu = cuda_home(0);
+  const Home gpu = cuda_home(0, has_kernels);
   WorldOptions options = options_for(Layout::kArena, 2);
+  if (!has_kernels) options.homes = Homes::kCudaWithoutKernels;
   World world(2, options);
   world.run([&](Engine& engine) {
     const AtHome at(engine.rank() == 0 ? gpu : Home{});
+    body(engine);
+  });
+}
+void run_beside_host(const std::function<void(Engine&, Guarded&)>& body) {
+  run_beside_host([&](Engine& engine) {
     Guarded tensor = tensor_of({1, 2, 3});
     body(engine, tensor);
   });
 }
 
 // Whichever call of the driver fails first, rank 0 gets an error or has made its calls, and rank 1 does not hang.
-TEST(CudaDeathTest, AnyCallOfTheDriverMayFail) {
-  expect_in_own_program(
-      [] { run_beside_host([](Engine& engine, Guarded& tensor) { EXPECT_EQ(make_calls(engine, tensor, 3), 0); }); });
+// `calls` makes them on what `make_tensors` returns, and tells how many failed on this rank.
+template <typename MakeTensors, typename Calls>
+void expect_any_call_may_fail(const MakeTensors& make_tensors, const Calls& calls) {
+  expect_in_own_program([&] {
+    run_beside_host([&](Engine& engine) {
+      auto tensors = make_tensors();
+      EXPECT_EQ(calls(engine, tensors), 0);
+    });
+  });
   for (int nth = 1; nth <= 60; nth += 2) {
     for (const char* error : {"719", "2"}) {  // launch failed, which ends the context; out of memory
       expect_in_own_program([&] {
-        run_beside_host([&](Engine& engine, Guarded& tensor) {
+        run_beside_host([&](Engine& engine) {
+          auto tensors = make_tensors();
           if (engine.rank() == 0) set_fake("FAKE_CUDA_FAIL", "*:" + std::to_string(nth) + ":" + error);
-          make_calls(engine, tensor, 3);
+          calls(engine, tensors);
           if (engine.rank() == 0) std::_Exit(::testing::Test::HasFailure() ? EXIT_FAILURE : EXIT_SUCCESS);
           static_cast<void>(engine.wait(submit_request(engine, bare(Collective::kBarrier))));
         });
       });
     }
   }
+}
+
+TEST(CudaDeathTest, AnyCallOfTheDriverMayFail) {
+  expect_any_call_may_fail(
+      [] {
+        return tensor_of({1, 2, 3});
+      },
+      [](Engine& engine, Guarded& tensor) { return make_calls(engine, tensor, 3); });
+}
+
+TEST(CudaDeathTest, AnyCallOfTheDriverMayFailInAGroup) {
+  expect_any_call_may_fail([] { return Group(lengths_of(20, 300)); },
+                           [](Engine& engine, Group& group) {
+                             int n_failed = 0;
+                             for (int i = 0; i < 3; ++i) {
+                               const Status status = group.sum(engine);
+                               n_failed += status.ok() ? 0 : 1;
+                               EXPECT_TRUE(status.ok() || !status.message().empty());
+                             }
+                             return n_failed;
+                           });
+}
+
+struct Counts {
+  std::uint64_t launches = of("cuLaunchKernel");
+  std::uint64_t fetches = of("cuMemcpyDtoHAsync");
+  std::uint64_t puts = of("cuMemcpyHtoDAsync");
+  std::uint64_t allocations = of("cuMemAllocAsync") + of("cuMemHostAlloc");
+  std::uint64_t waits_and_records = of("cuStreamWaitEvent") + of("cuEventRecord");
+
+  static std::uint64_t of(const char* call) {
+    return of_fake<std::uint64_t(const char*)>("fake_cuda_n_calls_of")(call);
+  }
+};
+
+// What the driver is called for by the sum of a group on rank 0.
+Counts counts_of_sum(Engine& engine, Group& group) {
+  const Counts before;
+  const Status status = group.sum(engine);
+  EXPECT_TRUE(status.ok()) << status.message();
+  Counts after;
+  after.launches -= before.launches;
+  after.fetches -= before.fetches;
+  after.puts -= before.puts;
+  after.allocations -= before.allocations;
+  after.waits_and_records -= before.waits_and_records;
+  return after;
+}
+
+TEST(CudaDeathTest, ManySmallTensorsTakeFewCallsOfTheDriver) {
+  expect_in_own_program([] {
+    run_beside_host([](Engine& engine) {
+      Group group(lengths_of(161, 3000));
+      std::uint64_t n_allocations = 0;
+      for (int n = 1; n <= 10; ++n) {
+        const Counts counts = counts_of_sum(engine, group);
+        group.expect_sums(2, n);
+        if (engine.rank() != 0) continue;  // that calls no driver
+        n_allocations += counts.allocations;
+        EXPECT_EQ(counts.launches, 2U);
+        EXPECT_EQ(counts.fetches, 1U);
+        EXPECT_EQ(counts.puts, 1U);
+        EXPECT_EQ(counts.waits_and_records, 6U);  // the two in the caller's stream included
+      }
+      EXPECT_LE(n_allocations, 8U);  // buffers, and blocks of two calls, of which one may not have ended
+    });
+  });
+}
+
+TEST(CudaDeathTest, LongGroupsAreCopiedInWindows) {
+  expect_in_own_program([] {
+    run_beside_host([](Engine& engine) {
+      std::vector<std::size_t> lengths = lengths_of(100, 20'000);  // 8 MB
+      lengths[30] = 3'000'000;                                     // 24 MB, most of it by one copy
+      Group group(lengths);
+      const Counts counts = counts_of_sum(engine, group);
+      group.expect_sums(2, 1);
+      if (engine.rank() != 0) return;
+      EXPECT_EQ(counts.launches, 6U);
+      EXPECT_EQ(counts.fetches, 4U);
+      EXPECT_EQ(counts.puts, 4U);
+    });
+  });
+}
+
+TEST(CudaDeathTest, WithoutKernelsEachTensorIsCopied) {
+  expect_in_own_program([] {
+    run_beside_host(
+        [](Engine& engine) {
+          Group group(std::vector<std::size_t>(20, 100));
+          const Counts counts = counts_of_sum(engine, group);
+          group.expect_sums(2, 1);
+          if (engine.rank() != 0) return;
+          EXPECT_EQ(counts.launches, 0U);
+          EXPECT_EQ(counts.fetches, 20U);
+          EXPECT_EQ(counts.puts, 20U);
+        },
+        false);
+  });
+}
+
+TEST(CudaDeathTest, WithoutMemoryForTheBufferEachTensorIsCopied) {
+  expect_in_own_program([] {
+    run_beside_host([](Engine& engine) {
+      Group group(std::vector<std::size_t>(20, 100));
+      if (engine.rank() == 0) set_fake("FAKE_CUDA_FAIL", "cuMemAllocAsync:1:2,cuMemAllocAsync:2:2");
+      for (const bool has_memory : {false, true}) {
+        const Counts counts = counts_of_sum(engine, group);
+        if (engine.rank() != 0) continue;
+        EXPECT_EQ(counts.launches, has_memory ? 2U : 0U);
+        EXPECT_EQ(counts.fetches, has_memory ? 1U : 20U);
+        EXPECT_EQ(counts.puts, has_memory ? 1U : 20U);
+      }
+      group.expect_sums(2, 2);
+    });
+  });
 }
 
 TEST(CudaDeathTest, ACopyThatFailsNamesTheGpuOnAllRanks) {
@@ -191,6 +367,29 @@ TEST(CudaDeathTest, LateStreamsChangeNothing) {
         }
       });
     }
+  });
+}
+
+// With tensors of two streams in one call, which are copied apart.
+TEST(CudaDeathTest, LateStreamsChangeNoGroup) {
+  expect_in_own_program([] {
+    const Watchdog watchdog("groups on late streams");
+    cuda_home(0);  // which loads the driver
+    WorldOptions options = options_for(Layout::kArena, 2);
+    options.homes = Homes::kCuda;
+    World world(2, options);
+    set_fake("FAKE_CUDA_DELAY_SEED", "7");
+    world.run([](Engine& engine) {
+      void* const other = cuda_home(engine.rank() + 2).place.queue;
+      Group group(lengths_of(50, 2000));
+      for (int step = 1; step <= 10; ++step) {
+        Request r = group.request();
+        for (std::size_t i = 0; i < r.memory.size(); i += 5) r.memory[i].place.queue = other;
+        const Status status = wait_at_home(engine, submit_request(engine, std::move(r)));
+        ASSERT_TRUE(status.ok()) << status.message();
+        group.expect_sums(2, step);
+      }
+    });
   });
 }
 

@@ -30,6 +30,7 @@ enum class Homes : std::uint8_t {
   kPaged,  // all ranks on the device, each with a queue of its own
   kMixed,  // every second rank in host memory
   kCuda,   // all ranks on a GPU of the fake driver, each with a stream of its own
+  kCudaWithoutKernels,
 };
 
 // For the conformance suites: all, those with all ranks on a device, and those with a device beside host memory.
@@ -38,19 +39,27 @@ inline constexpr std::array kHomesOnDevice{Homes::kPaged};
 inline constexpr std::array kHomesBesideHost{Homes::kMixed};
 
 inline std::string to_string(Homes homes) {
-  constexpr const char* kNames[] = {"Host", "Paged", "Mixed", "Cuda"};
+  constexpr const char* kNames[] = {"Host", "Paged", "Mixed", "Cuda", "CudaWithoutKernels"};
   return kNames[static_cast<std::size_t>(homes)];
 }
 
-// The registry of tests: that of the build, with a row for each device that only tests have.
-inline std::span<const BackendRow> backends_of_homes() {
-  static const std::vector<BackendRow> rows = [] {
-    std::vector<BackendRow> all(all_backends().begin(), all_backends().end());
-    all.push_back(
-        {.memory = PagedDevice::kType, .name = "paged", .device = []() -> Result<Device*> { return &paged_device(); }});
-    return all;
-  }();
-  return rows;
+// GPU 0 of the fake driver, in cuda_home.cc: with kernels, whatever images the build has, and without. Both end the
+// program if there is no driver.
+Result<Device*> cuda_with_kernels();
+Result<Device*> cuda_without_kernels();
+// A home on it, with a stream for each rank.
+Home cuda_home(int rank, bool has_kernels = true);
+
+// The registry of tests: a row for each device on which homes are.
+inline std::span<const BackendRow> backends_of(Homes homes) {
+  static constexpr BackendRow kPagedRow{
+      .memory = PagedDevice::kType, .name = "paged", .device = []() -> Result<Device*> { return &paged_device(); }};
+  static constexpr std::array kRows{
+      kPagedRow, BackendRow{.memory = DeviceType::kCuda, .name = "cuda", .device = cuda_with_kernels}};
+  static constexpr std::array kRowsWithoutKernels{
+      BackendRow{.memory = DeviceType::kCuda, .name = "cuda", .device = cuda_without_kernels}};
+  if (homes == Homes::kCudaWithoutKernels) return kRowsWithoutKernels;
+  return kRows;
 }
 
 inline Home paged_home(int rank) {
@@ -60,12 +69,9 @@ inline Home paged_home(int rank) {
   return {&device, {PagedDevice::kType, 0, &queues[static_cast<std::size_t>(rank)]}, allocate};
 }
 
-// In cuda_home.cc. Ends the program if there is no driver.
-Home cuda_home(int rank);
-
 inline Home home_of(Homes homes, int rank) {
   const bool is_on_host = homes == Homes::kHost || (homes == Homes::kMixed && rank % 2 == 1);
-  if (homes == Homes::kCuda) return cuda_home(rank);
+  if (homes == Homes::kCuda || homes == Homes::kCudaWithoutKernels) return cuda_home(rank, homes == Homes::kCuda);
   return is_on_host ? Home{} : paged_home(rank);
 }
 

@@ -502,6 +502,9 @@ TEST_P(RowsGroupConformanceTest, ReduceGatherAndScatterOfEveryTypeAtOnce) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, RowsGroupConformanceTest, kGroupCases, name_of_group);
+#ifndef CIRANDA_SANITIZED
+INSTANTIATE_TEST_SUITE_P(OnGpu, RowsGroupConformanceTest, kGroupsOnGpu, name_of_group);
+#endif
 
 }  // namespace
 }  // namespace ciranda

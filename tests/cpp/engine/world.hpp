@@ -121,7 +121,7 @@ class World {
     for (int rank = 0; rank < size; ++rank) {
       const WorldOptions& options = options_of(rank);
       engines_.push_back(
-          Engine::create(fabric_.take_mesh(rank), options.config, backends_of_homes(), options.may_others_call));
+          Engine::create(fabric_.take_mesh(rank), options.config, backends_of(homes_), options.may_others_call));
     }
   }
 

@@ -1,0 +1,51 @@
+#include "backend/cuda/loaded_kernels.hpp"
+
+#include <string>
+
+#include "backend/cuda/kernels/launches.hpp"
+
+namespace ciranda::cuda {
+namespace {
+
+Result<int> attribute_of(const GpuContext& gpu, CUdevice device, CUdevice_attribute attribute) {
+  int value = 0;
+  const CUresult outcome = gpu.driver.cuDeviceGetAttribute(&value, attribute, device);
+  if (Status status = gpu.check(outcome, "cuDeviceGetAttribute"); !status.ok()) return status;
+  return value;
+}
+
+}  // namespace
+
+Result<LoadedKernels> LoadedKernels::load(const GpuContext& gpu, CUdevice device, Images images) {
+  const Result<int> major = attribute_of(gpu, device, CUdevice_attribute::kComputeCapabilityMajor);
+  if (!major.ok()) return major.status();
+  const Result<int> minor = attribute_of(gpu, device, CUdevice_attribute::kComputeCapabilityMinor);
+  if (!minor.ok()) return minor.status();
+  const Result<int> n_multiprocessors = attribute_of(gpu, device, CUdevice_attribute::kMultiprocessorCount);
+  if (!n_multiprocessors.ok()) return n_multiprocessors.status();
+  const std::span<const std::byte> image = images(10 * major.value() + minor.value());
+  if (image.empty()) {
+    return Status::invalid_argument("this build has no kernels for compute capability " +
+                                    std::to_string(major.value()) + "." + std::to_string(minor.value()) + ", of GPU " +
+                                    std::to_string(gpu.number));
+  }
+  CUmodule module = nullptr;
+  const CUresult loaded = gpu.driver.cuModuleLoadData(&module, image.data());
+  if (Status status = gpu.check(loaded, "cuModuleLoadData"); !status.ok()) return status;
+  CUfunction copy_bytes = nullptr;
+  const char* const name = to_string(Kernel::copy_bytes).data();  // of a literal, which ends with a zero byte
+  const CUresult found = gpu.driver.cuModuleGetFunction(&copy_bytes, module, name);
+  if (Status status = gpu.check(found, "cuModuleGetFunction"); !status.ok()) return status;
+  return LoadedKernels(gpu, n_multiprocessors.value(), copy_bytes);
+}
+
+Status LoadedKernels::copy(const Pieces& pieces, CUstream stream) const {
+  CopyArguments arguments{pieces};
+  void* parameters[] = {&arguments};
+  const std::uint32_t n_blocks = blocks_for_chunks(pieces.n_chunks, n_multiprocessors_);
+  const CUresult launched =
+      gpu_.driver.cuLaunchKernel(copy_bytes_, n_blocks, 1, 1, kMostThreads, 1, 1, 0, stream, parameters, nullptr);
+  return gpu_.check(launched, "cuLaunchKernel");
+}
+
+}  // namespace ciranda::cuda

@@ -1,0 +1,38 @@
+// LoadedKernels: the kernels of kernels/ as one GPU has them: loaded into its context once, when it is opened. They are
+// never unloaded.
+//
+// Any thread.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "backend/cuda/events.hpp"
+#include "backend/cuda/kernels/arguments.hpp"
+#include "base/status.hpp"
+
+namespace ciranda::cuda {
+
+// Finds the image for a compute capability, as image_for() does (kernels/images.hpp). Empty: there is none.
+using Images = std::span<const std::byte> (*)(int compute_capability);
+
+class LoadedKernels {
+ public:
+  // Returns an error if there is no image for the GPU, or if the driver refuses it. REQUIRES: the GPU's context is the
+  // thread's.
+  static Result<LoadedKernels> load(const GpuContext& gpu, CUdevice device, Images images);
+
+  // Copies all ranges by one launch. REQUIRES: the GPU's context is the thread's; the ranges' chunks are numbered by
+  // kChunkBytes; their descriptions stay where they are until the launch has run.
+  Status copy(const Pieces& pieces, CUstream stream) const;
+
+ private:
+  LoadedKernels(const GpuContext& gpu, int n_multiprocessors, CUfunction copy_bytes)
+      : gpu_(gpu), n_multiprocessors_(n_multiprocessors), copy_bytes_(copy_bytes) {}
+
+  GpuContext gpu_;
+  int n_multiprocessors_;
+  CUfunction copy_bytes_;
+};
+
+}  // namespace ciranda::cuda
