@@ -1,6 +1,6 @@
 // Request: one call of one collective on one rank, as the user made it; Signature: the part on which all ranks must
-// agree. Called by the bindings, Engine, prepare() (any thread), Lane, agree/, execute/ (the holder of the progress
-// lock).
+// agree. Used by bindings/, Engine and prepare(), on any thread; then by agree/, call/, engine/, execute/ and fuse/
+// (the holder of the progress lock).
 #pragma once
 
 #include <cstddef>
