@@ -6,7 +6,8 @@
 // results are copied when they are ready. Between the two, the tensors are the engine's. No thread of the engine waits
 // for a copy.
 //
-// Called by Engine, which makes it as a call is submitted, on any thread; then by DataPlane, under the progress lock.
+// Called by Engine, which makes it as a call is submitted, on any thread; then by DataPlane, under the progress lock;
+// held by Submission.
 #pragma once
 
 #include <atomic>
