@@ -2,7 +2,8 @@
 // pages from the system.
 //
 // Keeps the last allocation for reuse; one above kMostKept is freed at the next take(). Owned by NativeBackend.
-// Called by the direct algorithms; one thread (the holder of the progress lock).
+// Called by the direct algorithms (direct_*.cc), through launch.hpp; owned by NativeBackend; one thread (the holder of
+// the progress lock).
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
 // Divides a range of bytes among ranks, in whole cache lines, so that no element and no line is split. Also cuts a
-// range into blocks, which are moved one after the other. Called by the algorithms; pure.
+// range into blocks, which are moved one after the other. Called by Rounding and the algorithms: direct_*.cc, shm_*.cc;
+// pure.
 #pragma once
 
 #include <algorithm>

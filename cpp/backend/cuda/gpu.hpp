@@ -3,6 +3,8 @@
 // copied beside inputs.
 //
 // Any thread. It lives as long as the process.
+//
+// Called by CudaDevice.
 #pragma once
 
 #include <cstddef>
