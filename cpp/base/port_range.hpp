@@ -1,4 +1,5 @@
 // PortRange: the ports on which a process may listen, from a setting.
+// Called by Config and socket.hpp; pure.
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,8 @@
  *
  * A process has one engine: a program links libciranda. A library that is loaded into a process with an engine, such as
  * a framework's binding in Python, does not link libciranda, and calls that engine by the table of ciranda/table.h.
+ * Called by programs and by bindings/, which link it or find it by table.h; defined in capi/; its values are used by
+ * base/, call/, observe/ and include/.
  *
  * Use: ciranda_init(), then submit requests and wait for their operations, then ciranda_shutdown(). All ranks of a job
  * make the same requests (those with the same name belong together); order matters only for requests without a name.
