@@ -1,6 +1,8 @@
 // OperationHandle: the Python object of a submitted operation. Needs the GIL, which it releases while it waits.
 //
 // It keeps the tensors of the operation; if it is dropped before the operation is done, the session keeps them.
+//
+// Called by EngineHandle, QueueHandle and Python, through module.cc.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -3,6 +3,8 @@
 // Understands, in this order: types with a DLPack exchange table (torch; about 0.1 us), TensorDescription, and
 // whatever nanobind can import (NumPy and others by DLPack or the buffer protocol).
 // Threads: every method needs the GIL. Failure: throws InvalidArgumentError.
+//
+// Called by Session and module.cc.
 #pragma once
 
 #include <nanobind/nanobind.h>
