@@ -136,7 +136,9 @@ def judge(header: Path, names: str, sources: Sources) -> Iterator[str]:
         named |= concepts
         if not concepts:
             yield f"there is no {match[0]}"
-        elif is_direct and not any(sources.reach(user, concept_of(header)) for user in concepts):
+            continue
+        reaching = [sources.reach(user, concept_of(header)) for user in concepts]
+        if is_direct and not (all(reaching) if "*" in match[0] else any(reaching)):
             yield f"{match[0]} does not include it"
     for path in sorted(includers):
         if not is_of_all and concept_of(path) not in named and not path.as_posix().startswith(folders):
