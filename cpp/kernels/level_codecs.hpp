@@ -6,7 +6,7 @@
 //   kFloating         whether factors apply and NaN results are made canonical
 //   load, store       for any alignment
 //
-// Called by level_convert.hpp and level_kernel.hpp; pure.
+// Called by level_convert.hpp, level_kernel.hpp and level_reduce.hpp; pure.
 #pragma once
 
 #include "kernels/level_vector.hpp"

@@ -8,7 +8,7 @@
 // are not forgotten here.
 //
 // Called by bindings/jax/collective.hpp, bindings/mxnet/tables.hpp, bindings/tensorflow/tables.hpp and
-// bindings/paddle/tensors.hpp; pure.
+// bindings/paddle/tensors.hpp, and by those that include these; pure.
 #pragma once
 
 #include <ciranda/table.h>
