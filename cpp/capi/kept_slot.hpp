@@ -9,7 +9,7 @@
 //
 // Threads: no thread may read the environment (getenv) while another joins or leaves, since that calls setenv().
 //
-// Called by context.cc, handles.hpp and EngineHandle.
+// Called by context.cc, handles.hpp, Worlds, Session and EngineHandle.
 #pragma once
 
 #include <string>

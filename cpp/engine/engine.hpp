@@ -1,7 +1,7 @@
 // Engine: takes requests, agrees on them with the other ranks, executes them, and completes their operations.
 //
-// Called by Worlds, Session, EngineHandle, context.cc, memory.cc and capi/operation.cc, through handles.hpp; made by
-// connect(); shared_memory.cc has allocate_shared().
+// Called by Worlds, Session, EngineHandle, OperationHandle, context.cc, memory.cc, capi/operation.cc and
+// capi/recording.cc, through handles.hpp; made by connect(); shared_memory.cc has allocate_shared().
 //
 // Threads: create(), shutdown() and the destructor by one thread; everything else by any thread at any time, without a
 // lock: where a function needs the progress lock, ProgressThreads takes it. At any moment at most one thread runs the

@@ -4,7 +4,7 @@
 // whatever nanobind can import (NumPy and others by DLPack or the buffer protocol).
 // Threads: every method needs the GIL. Failure: throws InvalidArgumentError.
 //
-// Called by Session and module.cc.
+// Called by Session, which owns it, CallBuilder, EngineHandle and module.cc.
 #pragma once
 
 #include <nanobind/nanobind.h>
