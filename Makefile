@@ -331,6 +331,7 @@ lint-python: $(VENV)/.installed-test $(VENV)/.installed-horovod
 
 lint-cpp: build/release/build.ninja
 	$(BIN)/python tools/check_layers.py
+	$(BIN)/python tools/check_callers.py
 	$(BIN)/python tools/check_touched.py
 	$(BIN)/python tools/check_headers.py
 	$(BIN)/python tools/check_threads.py

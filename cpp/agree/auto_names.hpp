@@ -5,8 +5,8 @@
 //
 // A call gets its number, in the order of calls, when the progress loop takes it in or when it is executed at once.
 //
-// Called by ProgressLoop, Lanes, Lane, RoundsInMemory; one thread (the holder of the progress lock). Engine also takes
-// operations from Names::ops, on any thread.
+// Called by ProgressLoop, RoundsInMemory, Lane and Lanes, through WorldParts and LaneParts, and by Engine; one thread
+// (the holder of the progress lock), except Names::ops, from which Engine takes operations on any thread.
 #pragma once
 
 #include <cstdint>

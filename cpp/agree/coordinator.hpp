@@ -2,7 +2,7 @@
 //
 // It is a pure state machine: it takes reports of ranks and the time, and returns entries of the response log. It uses
 // no socket, thread or clock. One rank of each lane runs it; every rank executes the log (participant.hpp).
-// Called by LaneLog.
+// Called by LaneLog, and Lane, which asks how a call would be agreed on; one thread (the holder of the progress lock).
 //
 // A *negotiation* (negotiations.hpp) determines whether all ranks are ready for one use of a name, and agree on it.
 // Every rank learns how each one ends, so no rank waits for ever, and the calls of all ranks stay paired. Ranks may

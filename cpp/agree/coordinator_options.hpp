@@ -1,5 +1,7 @@
 // CoordinatorOptions: the lane and the settings that a coordinator is made with. Made by LaneLog, read by Coordinator
 // and its parts. Plain values.
+// Used by Coordinator, Negotiations, OpenNegotiations, PlannedGroups, ReadyQueue and LaneLog; StallLimits also by
+// LivenessProbe, StallDetector and AnswerWatch.
 #pragma once
 
 #include <chrono>

@@ -2,8 +2,8 @@
 // without the log, if all ranks arrive at it (contribute). In memory (round_rooms.hpp) a rank does not report such a
 // call; a rank that does report its call closes the round first: avoid(). By messages (sent_inputs.hpp) a rank sends
 // its input to all ranks, which is also its report, and the log may answer it. In both, calls of a name stay paired,
-// and all ranks count the same rounds. Called by Participant, KnownNames, UnnamedRounds, Lane, RoundsInMemory,
-// RoundsByMessages; pure.
+// and all ranks count the same rounds. Called by Participant, KnownNames, UnnamedRounds, Lane, RoundsInMemory and
+// RoundsByMessages; types used by RoundMemory; pure.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // Failures: failed negotiations that are not in the log yet, and deferred errors.
 //
 // A failure is sent to each member that reported the name. For a member that has not, it is a *deferred error*: its
-// next report of the name gets the same error. A duplicate call need not occur on other members, so their deferred
-// error expires. Called by Negotiations; pure.
+// next report of the name gets the same error. Only one member may have made a duplicate call, and the others never
+// report one. So the deferred errors of duplicates expire (expire_duplicates). Called by Negotiations; pure.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 //
 // Decoding trusts no input: every length is checked against the bytes present before memory is allocated, and a body
 // that is not exactly one well-formed message, or claims too much, is refused with the reason. Called by ControlPlane;
-// one thread (the holder of the progress lock).
+// defined in agree/codec.cc; one thread (the holder of the progress lock).
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // KnownNames: the names of a lane as this rank has learnt them from the log: their cache ids, and the signatures agreed
-// on for these. Called by Participant, HeldGroups, RoundsByMessages; pure.
+// on for these. Called by Participant, HeldGroups and RoundsByMessages; pure.
 #pragma once
 
 #include <cstdint>

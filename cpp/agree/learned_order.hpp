@@ -4,7 +4,7 @@
 // last step is cut into groups of about group_bytes, each with tensors of one kind. The coordinator then holds a tensor
 // until its group is complete instead of sending it alone. A step that differs drops the plan, and learning restarts.
 // While a plan holds, a group can be observed at once, at a cost that does not depend on its size.
-// Called by ReadyQueue, which owns it, and PlannedGroups; pure.
+// Called by ReadyQueue, which owns it, and PlannedGroups; types used by Negotiation and PlannedGroup; pure.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,7 @@
 // Members: the ranks of a lane as its coordinator knows them: which ranks, the last report of each, which ones wait,
 // and which have joined. "Member" is a rank's index among them; texts for people show world ranks.
-// Called by Coordinator and its parts; pure.
+// Called by Coordinator, which owns it, Failures, Negotiation, Negotiations, OpenNegotiations, PlannedGroup,
+// PlannedGroups and Standstill; seconds_text() also by AnswerWatch; pure.
 #pragma once
 
 #include <chrono>

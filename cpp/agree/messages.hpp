@@ -1,5 +1,6 @@
 // The messages of the agreement, as plain values: any thread. Reports go to the coordinator, entries of the log to all
 // ranks. frames.hpp encodes and decodes them.
+// Used by agree/, and by LaneLog, Lane, Reports, ControlPlane, RoundsByMessages and Lanes.
 #pragma once
 
 #include <cstdint>

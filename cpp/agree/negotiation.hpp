@@ -2,7 +2,8 @@
 // coordinator's state of a name: its cache id, the last agreed signature, the open negotiation, and the deferred
 // errors.
 //
-// Called by Coordinator, which decides, and its parts; plain state with queries. "Member": see members.hpp.
+// Called by Coordinator, Negotiations, PlannedGroups, ReadyQueue, CacheIds, Failures, OpenNegotiations, PlannedGroup
+// and Standstill; plain state with queries. "Member": see members.hpp.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // OpenNegotiations: the number of open negotiations of a lane, the time of the next check, and the check itself, which
 // finds the negotiations that have stalled because some rank does not report. It names the missing ranks, and the
-// negotiations to fail. Called by Coordinator, Negotiations, PlannedGroups; pure.
+// negotiations to fail. Called by Coordinator, Negotiations, PlannedGroups and Standstill; pure.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // Participant: one rank's side of the agreement: how it reports a request, and how an entry of the log affects it. Its
 // parts are the pending calls, the known names, the held groups of names, and the direct rounds of calls with and
-// without a name. Called by Lane; its parts (engine/lane_parts.hpp) use only the participant's parts, and
-// RoundsInMemory also submit().
+// without a name. Called by Lane, RoundsInMemory, RoundsByMessages and AnswerWatch, through LaneParts; types used by
+// DataPlane, Consistency and functions.hpp; one thread (the holder of the progress lock).
 //
 // Pure, like the coordinator. The caller chooses a ticket for each request. The participant returns each ticket exactly
 // once, to execute or to fail the request.

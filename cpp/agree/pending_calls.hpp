@@ -1,5 +1,6 @@
 // PendingCalls: this rank's unanswered calls of a lane, and its join, if it has no more work. Calls of a name are
-// answered in order. Called by Participant and its parts, Lane, Reports, AnswerWatch; pure.
+// answered in order. Called by Participant, DirectRounds, KnownNames, UnnamedRounds, Lane, Reports and AnswerWatch;
+// pure.
 #pragma once
 
 #include <cstddef>

@@ -5,6 +5,9 @@
 // Any thread may take and release it, and ask for its lane and name; the call that holds it owns its last request. All
 // else is for one thread (the holder of the progress lock), and is changed by the parts of the participant
 // (participant.hpp), each of which owns a part of it.
+//
+// Called by DirectRounds, UnnamedRounds, HeldGroups, KnownNames, Participant, PendingCalls, PersistentOps, SentInputs,
+// Engine, Lane, Lanes, LaneLog, RoundsInMemory, RoundsByMessages and InFlight.
 #pragma once
 
 #include <atomic>

@@ -2,8 +2,9 @@
 // in use, has a pending call, or has a cache id. The holder removes an operation by taking it and never releasing it:
 // the owner of a handle then fails to take it, and looks the name up.
 //
-// Called by Engine and Lanes, which take, Lane, InFlight and Submission, which release, and the parts of Participant;
-// any thread, except where a function requires the progress lock: only its holder removes operations.
+// Called by Engine and Lanes, which take, Lane, InFlight and Submission, which release, AutoNames, Participant,
+// KnownNames and PendingCalls; any thread, except where a function requires the progress lock: only its holder removes
+// operations.
 #pragma once
 
 #include <cstddef>

@@ -8,8 +8,9 @@
 // reports of a name, joins and duplicates is kept.
 //
 // Gathered reports wait only for ranks without which nothing can be executed. The coordinator must still receive them,
-// to see errors and to name missing ranks: so LaneLog calls let_go() for reports held for long. Called by LaneLog. Like
-// the coordinator it is pure: no socket, thread or clock. "Rank" is a member of the lane.
+// to see errors and to name missing ranks: so LaneLog calls let_go() for reports held for long. Called by LaneLog; one
+// thread (the holder of the progress lock); pure. Like the coordinator it is pure: no socket, thread or clock. "Rank"
+// is a member of the lane.
 #pragma once
 
 #include <cstddef>

@@ -6,7 +6,7 @@
 // if its next call is another, the name is closed on that rank until the log opens it with a higher number. So either
 // all members arrive at a round, and all will have all inputs; or one does not, none will, and the log decides.
 //
-// Called by RoundsByMessages, when DirectRounds has decided that the call may be sent this way; pure.
+// Called by RoundsByMessages, and Coordinator for limits; pure.
 #pragma once
 
 #include <array>

@@ -1,4 +1,5 @@
 // Candidate: one way to execute a collective on the CPU. A plain value.
+// Used by NativeBackend, DataPlane and Engine.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
 // NativeOptions: the settings for the execution of plans. A plain value.
+// Called by NativeBackend; types used by Backends, algorithms.hpp, CostModel and Policy.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
 // BlockSignals: during the object's lifetime, this thread and the threads that it starts receive no signals.
+// Called by CallbackThreads, Engine, ProgressThreads and DeviceThread, before they start a thread; any thread.
 #pragma once
 
 #include <signal.h>

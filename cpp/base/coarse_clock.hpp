@@ -1,5 +1,6 @@
 // The time of std::chrono::steady_clock at the kernel's last tick, up to some milliseconds ago. Reading it takes a
 // tenth of the time. For durations that messages give in seconds.
+// Called by LaneLog; any thread.
 #pragma once
 
 #include <time.h>

@@ -5,8 +5,8 @@
 // overwrites; else by std::memcpy. Over lines that others have read last it uses the technique that the process has
 // measured as faster (base/staging_choice.hpp).
 //
-// Called by code that moves tensors (kernels/ to engine/); any thread. The copied bytes are visible to a thread that
-// sees a later release store of this thread.
+// Called by kernels.cc, PieceList, shm_allreduce_two_shot.cc, DirectTensor, round_data.hpp, RoundMemory and
+// pair_probe.hpp; any thread. The copied bytes are visible to a thread that sees a later release store of this thread.
 #pragma once
 
 #include <cstddef>

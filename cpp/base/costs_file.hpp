@@ -3,8 +3,8 @@
 // Its name and its contents identify the measured host (processor, cores, version), so that several hosts can share a
 // home folder, and updates invalidate it. It is written to a temporary file and renamed, so a reader finds the old or
 // the new one, never a part.
-// Called by connect() and bindings/python; any thread. Failure: for an invalid file, an error with the reason; the file
-// is not used.
+// Called by connect() and bindings/python/tables.cc; any thread. Failure: for an invalid file, an error with the
+// reason; the file is not used.
 #pragma once
 
 #include <optional>

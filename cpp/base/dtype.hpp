@@ -1,6 +1,7 @@
 // THE table of element types, whose values are those of the C ABI. Validation, the Python enum, the documentation and
 // the list of conformance tests are derived from it; a new type is a constant in ciranda.h, a row here and one in
 // kernels/.
+// Used by all layers; pure.
 #pragma once
 
 #include <array>

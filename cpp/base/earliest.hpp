@@ -1,4 +1,5 @@
 // Functions of optional times, such as deadlines.
+// Called by agree/, engine/ and membership/; pure.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // fetch_line(): prefetches a cache line while the thread does something else.
+// Called by RecordRing and Arrivals; any thread.
 #pragma once
 
 namespace ciranda {

@@ -2,6 +2,8 @@
 //
 // Whole numbers, so that all ranks compute the same results, with any compiler. The defaults are those of a usual
 // server on a 10 Gbit/s network; costs_file.hpp keeps measured ones. Plain values.
+//
+// Called by CostModel, PairCosts, CostsFile, Mesh, bootstrap.hpp, bootstrap_messages.hpp and bindings/python/tables.cc.
 #pragma once
 
 #include <algorithm>

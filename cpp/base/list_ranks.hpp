@@ -1,4 +1,5 @@
 // list_ranks: formats a list of ranks for messages.
+// Called by Members, Standstill, Consistency and StoreExchanges; pure.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // Logger: writes each message as one line to standard error, with this rank's number. Copyable; any thread.
+// Called by base/, capi/, engine/, execute/ and observe/.
 #pragma once
 
 #include <array>

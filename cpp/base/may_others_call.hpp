@@ -2,6 +2,8 @@
 // can, this rank is at a standstill.
 //
 // Any thread.
+//
+// Called by ProgressThreads, which gets it from Engine; types used by LongWaits, capi/callers.hpp and sleepers.hpp.
 #pragma once
 
 #include <pthread.h>

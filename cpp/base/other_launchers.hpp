@@ -2,6 +2,8 @@
 //
 // A process that is not told its world's size is a world of one. If another launcher has started several processes,
 // each would train alone, without an error. The table lists the variables by which such a launcher can be detected.
+//
+// Called by connect(), EngineHandle, capi/context.cc and bindings/python/tables.cc; any thread.
 #pragma once
 
 #include <cstdint>

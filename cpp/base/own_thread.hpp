@@ -2,6 +2,8 @@
 // calls by themselves; the code that runs callbacks accounts for calls of callbacks.
 //
 // Any thread. A child after fork() has no such threads, and no engine that uses the list.
+//
+// Called by CallbackThreads, ProgressThreads and Timeline, on their threads; all() by sleepers.hpp.
 #pragma once
 
 #include <sys/types.h>

@@ -2,6 +2,8 @@
 // (transport/pair_probe.hpp); and the HostCosts that follow from them.
 //
 // Pure; whole numbers, as HostCosts.
+//
+// Used by Mesh, probe_pairs(), join_world(), EngineHandle and LineProbe.
 #pragma once
 
 #include <algorithm>

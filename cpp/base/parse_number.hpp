@@ -1,4 +1,5 @@
 // parse_number: parses a text that is a number and nothing else. A pure function.
+// Called by Config, CostsFile, other_launchers.hpp and SocketAddress.
 #pragma once
 
 #include <charconv>

@@ -1,4 +1,5 @@
 // PortRange: the ports on which a process may listen, from a setting.
+// Called by Config, socket.hpp, join_world() and StoreServer; pure.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
 // relax(): a pause between two loads of a word that another thread writes, to disturb that thread less.
+// Called by ProgressLoop, RoundsInMemory, BackOff and DeviceThread; any thread.
 #pragma once
 
 #include <atomic>

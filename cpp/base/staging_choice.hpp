@@ -4,6 +4,8 @@
 // virtual machine's cores move. So a copy is timed now and then, half of it by each technique.
 //
 // Any thread. The bytes are the same with each.
+//
+// Called by copy_bytes.hpp, PairCosts, Config, connect() and bindings/python/tables.cc.
 #pragma once
 
 #include <array>

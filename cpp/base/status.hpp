@@ -3,6 +3,8 @@
 // Errors are values in the engine and become exceptions only at a binding. Their kinds tell what the caller can do
 // (see ErrorKind), and every message names the operation, the tensor and the ranks concerned.
 // Thread-safety: plain values; share them as you would a std::string.
+//
+// Used by all layers.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // Thread annotations: which lock guards a member, and which lock the caller of a function must hold, in a form that
 // clang checks (-Wthread-safety, tools/check_threads.py). Other compilers ignore them.
+// Used by agree/, engine/, execute/, progress/ and transport/; macros.
 #pragma once
 
 #ifdef __clang__

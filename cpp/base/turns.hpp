@@ -2,6 +2,8 @@
 // passing the turn and getting it back takes twice the latency of a line between their cores.
 //
 // Threads: one on each side. Failure: none. A side sees all writes of the other side before that side passed the turn.
+//
+// Called by probe_pairs() and LineProbe.
 #pragma once
 
 #include <algorithm>

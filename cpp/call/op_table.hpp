@@ -1,4 +1,5 @@
 // The table of collectives: what each needs, and what ranks must agree on. Enum values are those of the C ABI.
+// Used by backend/, bindings/, call/, execute/ and observe/; pure.
 #pragma once
 
 #include <array>

@@ -5,8 +5,9 @@
 // results are kept for the next result of about that size. The system may reclaim kept huge pages when it is short of
 // memory. At most kMostKept bytes are kept, and no block that has not been used for long.
 //
-// Called by Lane, RoundsInMemory, outputs.cc; blocks are freed by callers; any thread. No thread waits for another: if
-// two meet, one allocates or frees memory instead. Results may outlive this object.
+// Called by Lane, RoundsInMemory, shared_memory.cc and execute/outputs.hpp, through WorldParts and InFlight; types used
+// by Operation and bindings/python/outputs.hpp; blocks are freed by callers; any thread. No thread waits for another:
+// if two meet, one allocates or frees memory instead. Results may outlive this object.
 #pragma once
 
 #include <cstddef>

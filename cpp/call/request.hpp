@@ -1,6 +1,6 @@
 // Request: one call of one collective on one rank, as the user made it; Signature: the part on which all ranks must
-// agree. Called by the bindings, Engine, prepare() (any thread), Lane, agree/, execute/ (the holder of the progress
-// lock).
+// agree. Used by bindings/, Engine and prepare(), on any thread; then by agree/, call/, engine/, execute/ and fuse/
+// (the holder of the progress lock).
 #pragma once
 
 #include <cstddef>
@@ -133,6 +133,9 @@ std::string call_text(Collective collective, const std::string& name);
 inline std::string call_text(const Request& request) { return call_text(request.signature.collective, request.name); }
 // The shortest text that identifies this number: different numbers have different texts.
 std::string exact_text(double value);
+
+// The index of the first tensor that is on a device; the number of tensors if all are in host memory.
+std::size_t first_on_device(const Request& request);
 
 // InvalidArgument unless the request is valid by itself, whatever the other ranks report. `ranks`: those of its process
 // set, ascending.

@@ -2,8 +2,9 @@
 // thread that sleeps until another thread of this process wakes it, while all others sleep too (capi/sleepers.hpp). For
 // the rest it depends on their language: in C any thread may call; an interpreter knows the threads that run its code.
 //
-// Called by ProgressThreads, as MayOthersCall: on a thread that waits or the background thread, first without and then
-// with the progress lock. The other functions: bindings, any thread.
+// Called by capi/context.cc, capi/worlds.cc, bindings/python/callers.cc and EngineHandle, which register threads, on
+// any; through MayOthersCall by ProgressThreads, on a thread that waits or the background thread, first without and
+// then with the progress lock.
 #pragma once
 
 #include <span>

@@ -1,5 +1,6 @@
 // guard: how functions of the C ABI return. No exception of the engine's code (only a lack of memory throws) leaves
 // them. Functions that return no operation give the reason of a failure in a message.
+// Called by context.cc, memory.cc, operation.cc and recording.cc; any thread.
 #pragma once
 
 #include <algorithm>

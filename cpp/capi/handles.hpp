@@ -2,6 +2,8 @@
 //
 // Operations share ownership of the engine, so a handle may outlive its context. After ciranda_shutdown() every
 // operation is done, and that is all that the engine is asked for.
+//
+// Used by context.cc, memory.cc, operation.cc, recording.cc, Worlds and Session; an operation by one thread at a time.
 #pragma once
 
 #include <atomic>

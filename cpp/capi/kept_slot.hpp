@@ -8,6 +8,8 @@
 // slot in such a file of another process.
 //
 // Threads: no thread may read the environment (getenv) while another joins or leaves, since that calls setenv().
+//
+// Called by context.cc, handles.hpp, Worlds, Session and EngineHandle.
 #pragma once
 
 #include <string>

@@ -2,6 +2,8 @@
 //
 // A caller's struct may be of another version. One shorter than version 1 is refused. One longer than this library's is
 // accepted if all unknown bytes are zero: then it requests nothing that this library cannot do.
+//
+// Called by context.cc, operation.cc and other_engines.cc.
 #pragma once
 
 #include <cstddef>

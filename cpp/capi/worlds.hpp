@@ -6,6 +6,8 @@
 //
 // Threads: any. Ownership: a context is freed with its last reference; while it is open, one reference is kept here. A
 // child after fork() starts without contexts, and must not touch its parent's.
+//
+// Called by context.cc, other_engines.cc, Session and EngineHandle.
 #pragma once
 
 #include <cstddef>

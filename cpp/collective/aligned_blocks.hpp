@@ -1,7 +1,7 @@
 // AlignedBlocks: the subtrees of the tree in which inputs are combined (kernels.hpp). At level k ranks are in blocks of
 // 2^k, which begin at multiples of 2^k; the last block may be smaller. Two neighbouring blocks form one of the next
-// level; a block without a neighbour on its right moves up unchanged. Called by direct_allreduce_doubling.cc and the
-// table of algorithms; pure.
+// level; a block without a neighbour on its right moves up unchanged. Called by direct_allreduce_doubling.cc and
+// algorithms.cc; pure.
 #pragma once
 
 #include <algorithm>

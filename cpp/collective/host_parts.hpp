@@ -1,7 +1,7 @@
 // HostParts: the partial results ("parts") that each host combines by itself, and the steps that combine the parts to
 // the final result. Each host has any number of consecutive ranks. A host has one part for each of the largest subtrees
 // of the tree over all ranks (kernels.hpp) that lie within it: one part if it has an aligned power of two of ranks,
-// else a few. Called by direct_allreduce_by_hosts.cc, NativeBackend, CostModel; pure.
+// else a few. Called by CostModel, NativeBackend and direct_allreduce_by_hosts.cc; types used by launch.hpp; pure.
 #pragma once
 
 #include <cstddef>

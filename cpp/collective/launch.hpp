@@ -1,6 +1,6 @@
 // The algorithms, one a source file, and Launch, the arguments of their start functions. backend/algorithms.hpp has
-// their costs and the conditions for their use. Called by NativeBackend, through the table of algorithms; DataPlane
-// steps what the start functions return; one thread (the holder of the progress lock).
+// their costs and the conditions for their use. Called by NativeBackend, through the table in algorithms.hpp; the start
+// functions are in direct_*.cc and shm_*.cc; one thread (the holder of the progress lock).
 //
 // With every algorithm, the bits of a reduction are those of kernels::reduce over the inputs in rank order. If values
 // are rounded to travel as bfloat16, all ranks round them to the same bits (rounding.hpp). "In shared memory" means an

@@ -2,7 +2,7 @@
 //
 // Written values are rounded and packed while they are in the cache; read values are unpacked straight into their
 // destination. The stream keeps values that it has taken until the channel has room; meanwhile has_unsent() is true.
-// Threads, failure: as Channel. Called by PairTransfers.
+// Threads, failure: as Channel. Called by PairTransfers; one thread (the holder of the progress lock).
 #pragma once
 
 #include <cstddef>

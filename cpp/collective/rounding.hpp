@@ -5,7 +5,9 @@
 //   result  the combination of the parts in float32, with the remaining factors
 //
 // All ranks get the same bits, including those that reduced; and the same bits with every algorithm.
-// Called by the algorithms and NativeBackend; pure functions and plain values.
+// Called by NativeBackend, Policy, algorithms.hpp, launch.hpp, direct_allreduce_by_hosts.cc,
+// direct_allreduce_doubling.cc, direct_allreduce_one_shot.cc, direct_allreduce_two_shot.cc, direct_reducescatter.cc,
+// shm_allreduce_one_shot.cc and shm_reducescatter.cc; pure functions and plain values.
 #pragma once
 
 #include <cstddef>

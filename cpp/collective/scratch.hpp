@@ -2,7 +2,9 @@
 // pages from the system.
 //
 // Keeps the last allocation for reuse; one above kMostKept is freed at the next take(). Owned by NativeBackend.
-// Called by the direct algorithms; one thread (the holder of the progress lock).
+// Called by direct_allreduce_by_hosts.cc, direct_allreduce_doubling.cc, direct_allreduce_one_shot.cc,
+// direct_allreduce_two_shot.cc and direct_reducescatter.cc, through launch.hpp; owned by NativeBackend; one thread (the
+// holder of the progress lock).
 #pragma once
 
 #include <cstddef>

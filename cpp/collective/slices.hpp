@@ -1,5 +1,7 @@
 // Divides a range of bytes among ranks, in whole cache lines, so that no element and no line is split. Also cuts a
-// range into blocks, which are moved one after the other. Called by the algorithms; pure.
+// range into blocks, which are moved one after the other. Called by Rounding, direct_allreduce_by_hosts.cc,
+// direct_allreduce_two_shot.cc, direct_reducescatter.cc, shm_allreduce_two_shot.cc, shm_broadcast.cc, shm_exchange.cc
+// and shm_reducescatter.cc; pure.
 #pragma once
 
 #include <algorithm>

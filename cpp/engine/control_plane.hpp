@@ -1,8 +1,9 @@
 // ControlPlane: frames, sends and receives the messages between ranks, and detects ranks that leave, die or stop
 // answering. It passes a lane's messages to the lane without interpreting them.
 //
-// Called by ProgressLoop, which receives and sends, by LaneLog, which posts, and by Lane, Lanes and their parts; one
-// thread (the holder of the progress lock).
+// Called by ProgressLoop, which receives and sends, LaneLog and RoundsByMessages, which post, Lane, Lanes,
+// RoundsInMemory, AnswerWatch, Reports, LivenessProbe and StallDetector; held by WorldParts and LaneParts; one thread
+// (the holder of the progress lock).
 #pragma once
 
 #include <chrono>

@@ -164,15 +164,14 @@ bool Engine::Parts::prepare(Submission& submission, OpHandle* handle) {
   };
   Request& request = *submission.request;
   if (Status status = ciranda::prepare(request, mesh->rank(), world.sets); !status.ok()) return refuse(status);
-  if (request.memory.empty() || request.memory.front().place.is_host()) {
-    submission.scratch = move_repeated(request);
-  } else {
+  if (first_on_device(request) < request.memory.size()) {
     Result<std::unique_ptr<Staged>> staged =
         Staged::make(request, world.backends, world.sets, mesh->rank(), world.wake);
     if (!staged.ok()) return refuse(staged.status());
     submission.staged = std::move(staged).value();
     submission.operation->set_events({submission.staged->inputs_event()});
   }
+  submission.scratch = move_repeated(request);
   const bool has_no_name_yet = is_numbered(request);
   const LaneId lane = lane_id(request.process_set, request.lane);
   if (!has_no_name_yet) submission.op = world.names.ops.take(lane, request.name, handle);

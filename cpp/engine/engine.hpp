@@ -1,10 +1,13 @@
 // Engine: takes requests, agrees on them with the other ranks, executes them, and completes their operations.
 //
-// Called by capi and bindings/python. Threads: submit(), wait(), poll() from any thread at any time; create(),
-// shutdown() by one thread. At any moment at most one thread runs the *progress loop* (holds the progress lock): a
-// caller that waits, or the background thread if there is work and no caller waits. Callbacks run on threads of their
-// own (call/callback_threads.hpp) and may call everything, shutdown() included. Direct callbacks (call/callbacks.hpp)
-// are the exception: they must not wait.
+// Called by Worlds, Session, EngineHandle, OperationHandle, context.cc, memory.cc, capi/operation.cc and
+// capi/recording.cc, through handles.hpp; made by connect(); shared_memory.cc has allocate_shared().
+//
+// Threads: create(), shutdown() and the destructor by one thread; everything else by any thread at any time, without a
+// lock: where a function needs the progress lock, ProgressThreads takes it. At any moment at most one thread runs the
+// *progress loop* (holds the progress lock): which, docs/threads.md says. Callbacks run on threads of their own
+// (call/callback_threads.hpp) and may call everything, shutdown() included, except where a function says otherwise.
+// Direct callbacks (call/callbacks.hpp) must not wait.
 // Failure: nothing throws. When a rank is lost, every pending and later operation fails with RanksLost, which names it.
 #pragma once
 

@@ -1,8 +1,8 @@
 // Lane: a communicator: some ranks, their ordered log, and its execution. The world has one or more lanes, and so has
 // each process set. Lanes are independent and progress concurrently.
 //
-// Called by ProgressLoop in every iteration, by Lanes, which owns the lanes, and by Engine with questions to the first
-// lane; one thread (the holder of the progress lock).
+// Called by ProgressLoop in every iteration, Lanes, which owns the lanes, and Engine with questions to the first lane;
+// one thread (the holder of the progress lock).
 #pragma once
 
 #include <atomic>

@@ -2,8 +2,8 @@
 // it, directly or through relays. The world's first lane has relays if its ranks are on several hosts and some host
 // has more than one. On the ranks that are coordinator or relay, this object owns the Coordinator or Relay.
 //
-// "Member" is a rank of the lane. Called by Lane and its parts (lane_parts.hpp); one thread (the holder of the progress
-// lock).
+// "Member" is a rank of the lane. Called by Lane, Reports, AnswerWatch, RoundsInMemory and RoundsByMessages, through
+// LaneParts; stall_limits() also by Engine; one thread (the holder of the progress lock).
 #pragma once
 
 #include <memory>

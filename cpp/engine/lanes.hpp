@@ -3,8 +3,9 @@
 //
 // Entries in the world's log add and remove process sets with their first lanes. An entry in the log of a set's first
 // lane adds a further lane. So all members create a lane at the same position. A submission or a message for a lane
-// that does not exist yet on this rank is kept until it does. Called by ProgressLoop, and by ControlPlane with each
-// message (LaneMessages); one thread (the holder of the progress lock).
+// that does not exist yet on this rank is kept until it does. Called by ProgressLoop; through LaneMessages by
+// ControlPlane, with each message; through ChangeSets by Lane, as its log makes or removes sets; one thread (the holder
+// of the progress lock).
 #pragma once
 
 #include <cstddef>

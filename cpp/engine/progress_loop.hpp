@@ -1,6 +1,6 @@
 // ProgressLoop: each iteration takes in submissions, advances the agreement, executes one step of each lane, and
-// completes operations. Called by ProgressThreads, which decides which thread holds the progress lock; Engine, through
-// it, calls only repeat() and first_lane(). One thread (the holder of the progress lock).
+// completes operations. Called by ProgressThreads, which decides which thread holds the progress lock; repeat() and
+// first_lane() by Engine, through it. One thread (the holder of the progress lock).
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,8 @@
 // Reports: one rank's reports to the coordinator of a lane. Sends the reports of one iteration in one frame, and limits
 // how long calls are held for the rest of their planned group.
 //
-// Called by Lane and its parts (lane_parts.hpp); one thread (the holder of the progress lock).
+// Called by Lane, AnswerWatch, RoundsInMemory and RoundsByMessages, through LaneParts; one thread (the holder of the
+// progress lock).
 #pragma once
 
 #include <optional>

@@ -2,8 +2,8 @@
 // all members, which it can read. A member reads its own data in its caller's memory, so it does not contribute rows
 // that no other member needs.
 //
-// The fields are views: other objects own the memory. Called by RoundCall, RoundsInMemory and collectives/; one thread
-// (the holder of the progress lock).
+// The fields are views: other objects own the memory. Called by RoundCall and RoundsInMemory; functions.hpp and what is
+// in execute/collectives/; one thread (the holder of the progress lock).
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // InFlight: the submissions of this rank that have been taken in but not completed, by ticket. Writes completed calls
-// to the recorder while it is on. Called by Lane and its parts, DataPlane, Consistency, make_plans and collectives/;
-// one thread (the holder of the progress lock).
+// to the recorder while it is on. Called by Lane, RoundsInMemory, RoundsByMessages, DataPlane, Consistency,
+// make_plans.cc, functions.hpp, execute/outputs.hpp and execute/collectives/; held by LaneParts; one thread (the holder
+// of the progress lock).
 #pragma once
 
 #include <cstdint>

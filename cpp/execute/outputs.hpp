@@ -1,6 +1,6 @@
 // Outputs: memory for the results of one request, allocated by the engine or given by the caller. Plans and direct
-// rounds use it in the same way. Called by RoundsInMemory and collectives/; one thread (the holder of the progress
-// lock).
+// rounds use it in the same way. Called by RoundsInMemory, exchange.cc, gather.cc and reducescatter.cc; one thread (the
+// holder of the progress lock).
 #pragma once
 
 #include <cstddef>

@@ -57,9 +57,10 @@ void Staged::Copies::note(Status copied) {
 // --- when the call is made
 
 // The tensor's queue, in which an event is recorded.
-Status Staged::add(const TensorMemory& memory) {
+Status Staged::add(const TensorMemory& memory, std::size_t index) {
   Tensor& tensor = tensors_.emplace_back();
   tensor.on_device = memory;
+  tensor.index = index;
   const auto found = std::ranges::find(queues_, memory.place.queue, [](const Queue& q) { return q.place.queue; });
   tensor.queue = static_cast<std::size_t>(found - queues_.begin());
   if (found != queues_.end()) return Status::ok_status();
@@ -93,7 +94,7 @@ bool Staged::allocate(Request& request) {
     Tensor& tensor = tensors_[i];
     if (tensor.on_device.input != nullptr) tensor.input = host_.get() + inputs[i];
     if (tensor.on_device.output != nullptr) tensor.output = host_.get() + outputs[i];
-    request.memory[i] = {tensor.input, tensor.output};
+    request.memory[tensor.index] = {tensor.input, tensor.output};
   }
   return true;
 }
@@ -125,7 +126,7 @@ DeviceEventPtr Staged::inputs_event() const {
 
 Result<std::unique_ptr<Staged>> Staged::make(Request& request, std::span<const BackendRow> backends,
                                              const ProcessSets& sets, int rank, std::shared_ptr<Wake> wake) {
-  const Place place = request.memory.front().place;
+  const Place place = request.memory[first_on_device(request)].place;
   const auto row = std::ranges::find(backends, place.type, &BackendRow::memory);
   const std::string where = call_text(request) + ": its tensors lie " + to_string(place);
   if (row == backends.end()) return Status::invalid_argument(where + ", which there is no backend for here.");
@@ -135,7 +136,8 @@ Result<std::unique_ptr<Staged>> Staged::make(Request& request, std::span<const B
   if (!ranks) return Status::aborted("process set " + std::to_string(request.process_set) + " has been removed.");
   std::unique_ptr<Staged> staged(new Staged(*device.value(), std::move(wake)));
   for (std::size_t i = 0; i < request.memory.size(); ++i) {
-    if (Status status = staged->add(request.memory[i]); !status.ok()) {
+    if (request.memory[i].place.is_host()) continue;
+    if (Status status = staged->add(request.memory[i], i); !status.ok()) {
       return Status::internal(call_text(request) + ": " + status.message());
     }
     Tensor& tensor = staged->tensors_.back();
@@ -158,14 +160,14 @@ void Staged::put_results(const Operation& operation) {
   std::vector<std::shared_ptr<std::byte>> kept{host_};
   for (const OutputBuffer& output : outputs) kept.push_back(output.data);
   std::vector<std::vector<DeviceCopy>> copies(queues_.size());
-  for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    const Tensor& tensor = tensors_[i];
+  for (const Tensor& tensor : tensors_) {
     std::vector<DeviceCopy>& to = copies[tensor.queue];
-    if (i < outputs.size()) {
-      const bool allocates = is_allocated(tensor, outputs[i]);
-      if (!allocates && outputs[i].n_bytes == 0) continue;
-      to.push_back({allocates ? nullptr : tensor.on_device.output, outputs[i].data.get(), outputs[i].n_bytes,
-                    allocates ? 0 : n_bytes_behind(outputs[i].n_bytes)});
+    if (tensor.index < outputs.size()) {
+      const OutputBuffer& output = outputs[tensor.index];
+      const bool allocates = is_allocated(tensor, output);
+      if (!allocates && output.n_bytes == 0) continue;
+      to.push_back({allocates ? nullptr : tensor.on_device.output, output.data.get(), output.n_bytes,
+                    allocates ? 0 : n_bytes_behind(output.n_bytes)});
     } else if (tensor.output != nullptr && tensor.n_bytes_written > 0) {
       to.push_back(
           {tensor.on_device.output, tensor.output, tensor.n_bytes_written, n_bytes_behind(tensor.n_bytes_written)});
@@ -190,9 +192,9 @@ void Staged::put_results(const Operation& operation) {
 Status Staged::conclude(Operation& operation) {
   std::vector<OutputBuffer> outputs = operation.outputs();
   std::vector<std::size_t> n_taken(queues_.size(), 0);  // of the memory that the device has allocated
-  for (std::size_t i = 0; i < std::min(tensors_.size(), outputs.size()); ++i) {
-    const Tensor& tensor = tensors_[i];
-    OutputBuffer& output = outputs[i];
+  for (const Tensor& tensor : tensors_) {
+    if (tensor.index >= outputs.size()) break;
+    OutputBuffer& output = outputs[tensor.index];
     output.place = tensor.on_device.place;
     if (!is_allocated(tensor, output)) {
       output.data = std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), tensor.on_device.output);

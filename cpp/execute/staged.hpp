@@ -6,7 +6,8 @@
 // results are copied when they are ready. Between the two, the tensors are the engine's. No thread of the engine waits
 // for a copy.
 //
-// Called by Engine, which makes it as a call is submitted, on any thread; then by DataPlane, under the progress lock.
+// Called by Engine, which makes it as a call is submitted, on any thread; then by DataPlane, under the progress lock;
+// held by Submission.
 #pragma once
 
 #include <atomic>
@@ -31,9 +32,9 @@ namespace ciranda {
 
 class Staged {
  public:
-  // For a request whose tensors lie on a device. Replaces the request's memory by host memory. The call is not ready at
-  // once, so it uses no direct round. Returns an error if the request is refused. Any thread. `rank`: in the world. The
-  // devices in `backends` outlive the result. REQUIRES: the request is prepared.
+  // For a request with tensors on a device. Replaces their memory in the request by host memory. The call is not ready
+  // at once, so it uses no direct round. Returns an error if the request is refused. Any thread. `rank`: in the world.
+  // The devices in `backends` outlive the result. REQUIRES: the request is prepared.
   static Result<std::unique_ptr<Staged>> make(Request& request, std::span<const BackendRow> backends,
                                               const ProcessSets& sets, int rank, std::shared_ptr<Wake> wake);
 
@@ -62,6 +63,7 @@ class Staged {
  private:
   struct Tensor {
     TensorMemory on_device;
+    std::size_t index = 0;            // in the request
     std::size_t queue = 0;            // in queues_
     std::size_t n_bytes_read = 0;     // of the input
     std::size_t n_bytes_written = 0;  // of the output that the caller has given
@@ -85,7 +87,7 @@ class Staged {
   };
 
   explicit Staged(Device& device, std::shared_ptr<Wake> wake);
-  Status add(const TensorMemory& memory);
+  Status add(const TensorMemory& memory, std::size_t index);
   bool allocate(Request& request);
   void fetch();
   static bool is_in_place(const Tensor& tensor) { return tensor.on_device.input == tensor.on_device.output; }

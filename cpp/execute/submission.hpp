@@ -1,6 +1,6 @@
 // Submission: a request in the engine, from its submission to its completion. Called by Engine, which makes it, and
-// ProgressThreads, which pushes it to the SubmissionQueue, on any thread; ProgressLoop takes it in, in its next
-// iteration, and it is in flight from then on (in_flight.hpp).
+// ProgressThreads, which pushes it to the SubmissionQueue, on any thread; then by ProgressLoop, Lanes, Lane and
+// InFlight (the holder of the progress lock).
 #pragma once
 
 #include <atomic>

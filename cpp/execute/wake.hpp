@@ -1,6 +1,7 @@
 // Wake: by which threads of a device, which may outlive an engine, wake its progress loop, and tell it of a failure.
 // Does nothing once the engine has ended. Any thread. Held by a shared_ptr; the engine calls end() before it destroys
 // the mesh.
+// Called by Staged, on threads of devices; ProgressLoop and Engine, through WorldParts.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,7 @@
 // Work: the plans that execute one entry of the response log. Made by collectives/, LaneArena and Consistency.
-// Called by DataPlane; one thread (the holder of the progress lock).
+// Called by DataPlane, which runs it; made by make_plans.cc, functions.hpp, allgather_numbers.hpp, Consistency,
+// LaneArena and execute/outputs.hpp; functions also used by RoundsInMemory and, through functions.hpp, by
+// execute/collectives/; one thread (the holder of the progress lock).
 #pragma once
 
 #include <functional>

@@ -7,6 +7,8 @@
 // Vectors are float, or double for float64 tensors. Dot products are computed in double over blocks of kAdasumBlock
 // elements, each block in a fixed order. So results depend neither on the instruction set nor on how the blocks are
 // divided among ranks. Pure functions; any thread; no allocation.
+//
+// Called by collective/adasum.hpp.
 #pragma once
 
 #include <cstddef>

@@ -2,6 +2,9 @@
 //
 // Pure functions, callable from any thread, with the same results at every SIMD level. Every NaN becomes the quiet,
 // positive NaN without payload; numbers that are too large become infinity. Memory needs no alignment.
+//
+// Called by Rounding, RoundedStream, direct_allreduce_by_hosts.cc, direct_allreduce_doubling.cc and
+// direct_allreduce_two_shot.cc.
 #pragma once
 
 #include <cstddef>

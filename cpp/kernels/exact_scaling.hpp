@@ -3,6 +3,8 @@
 // The quotient is computed exactly. Below 2^53, where double has fractions, it is rounded to double; then it is rounded
 // toward zero. The first step allows for a factor that is itself rounded: 3 times the double next to 1/3 is 1, not 0.
 // Pure; any thread; cannot fail.
+//
+// Called by scaled_integers.hpp.
 #pragma once
 
 #include <cstdint>

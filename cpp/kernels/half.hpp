@@ -4,6 +4,8 @@
 // rounding, to nearest even, with overflow to infinity and gradual underflow. Every NaN, whatever its sign and payload,
 // becomes the format's canonical NaN (quiet, positive). The kernels give the same bits. The functions do not depend on
 // the floating-point environment (rounding mode, flush to zero).
+//
+// Called by kernels/adasum.hpp.
 #pragma once
 
 #include <bit>

@@ -1,4 +1,5 @@
 // with_integer: calls a kernel template with the C++ type of an integer element type.
+// Called by level_reduce.hpp and scaled_integers.hpp; pure.
 #pragma once
 
 #include <cstdint>

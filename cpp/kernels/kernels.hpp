@@ -17,6 +17,8 @@
 // (ac - bd) + (ad + bc)i, each product and sum rounded once.
 // Integers: sums and products wrap; averages do not wrap, and round toward zero (scaled_integers.hpp).
 // bool: min is and, max is or; factors are ignored.
+//
+// Called by launch.hpp, Rounding, DirectTensor, bfloat16_wire.hpp, connect() and bindings/python/tables.cc.
 #pragma once
 
 #include <cstddef>

@@ -5,6 +5,8 @@
 //   kChunkBytes       the number of tensor bytes that fill the two registers
 //   kFloating         whether factors apply and NaN results are made canonical
 //   load, store       for any alignment
+//
+// Called by level_convert.hpp, level_kernel.hpp and level_reduce.hpp; pure.
 #pragma once
 
 #include "kernels/level_vector.hpp"

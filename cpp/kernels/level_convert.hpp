@@ -1,6 +1,8 @@
 // float32 to bfloat16 and back (bfloat16_wire.hpp), for one level.
 //
 // Included by level_*.cc only; the rules of level_vector.hpp hold.
+//
+// Called by level_reduce.hpp; pure.
 #pragma once
 
 #include "kernels/level.hpp"

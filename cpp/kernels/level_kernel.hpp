@@ -1,6 +1,8 @@
 // The only loop over elements, as a table of its instances for one codec, one operator and one kind of scaling.
 //
 // Included by level_*.cc only; the rules of level_vector.hpp hold.
+//
+// Called by level_reduce.hpp; pure.
 #pragma once
 
 #include "kernels/level_codecs.hpp"

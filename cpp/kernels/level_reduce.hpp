@@ -6,6 +6,8 @@
 // More inputs are reduced block by block. Each full group writes a partial result into a block that stays in the cache.
 // Partial results are merged like the carries of a binary counter, in the same pass as the group that completes them.
 // The last group (one to eight inputs) merges all partial results and writes the result.
+//
+// Called by level_avx2.cc, level_avx512.cc and level_baseline.cc; pure.
 #pragma once
 
 #include <type_traits>

@@ -8,6 +8,8 @@
 // A level is a type L in the unnamed namespace of its file:
 //   L::kVectorBytes   width of a register
 //   L::HalfCodec      converts between fp16 and fp32, two registers of floats at a time (see level_codecs.hpp)
+//
+// Called by level_codecs.hpp and level_kernel.hpp; pure.
 #pragma once
 
 #include <cstddef>

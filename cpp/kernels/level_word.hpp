@@ -1,6 +1,8 @@
 // Loads up to eight bytes into a word, and stores them. For any alignment.
 //
 // Included by level_*.cc only; the rules of level_vector.hpp hold.
+//
+// Called by level_reduce.hpp; pure.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
 // Reduction: the operator, element type and factors of a reduction (kernels.hpp). A plain value.
+// Used by kernels.hpp and scaled_integers.hpp.
 #pragma once
 
 #include <span>

@@ -5,6 +5,8 @@
 // the element type: prescale applies to each input; postscale applies to a sum or product after it has wrapped, and to
 // the sum of an average before the division, so that sum * postscale / n is rounded once. Pure; any thread; cannot
 // fail.
+//
+// Called by kernels.hpp.
 #pragma once
 
 #include <cstddef>

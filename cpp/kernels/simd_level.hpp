@@ -1,4 +1,5 @@
 // SimdLevel: the instruction sets that the reduction kernels are compiled for, weakest first.
+// Used by cpu.hpp and kernels.hpp; a plain value.
 #pragma once
 
 #include <cstdint>

@@ -2,10 +2,13 @@
 //
 // Unauthenticated peers cost little. Each must finish the handshake within `deadline`, and sends at most
 // Handshake::kMostBytes before that. There are at most kMostHalfOpen of them; if one more connects, the oldest is
-// dropped. Called by PairConnector, on the thread that joins, and by StoreServer, on its own thread. It uses the
-// caller's event loop (level-triggered, each descriptor is its own token): pass it every event whose token it owns(),
-// and call expire() at next_deadline(). Failure: `on_refused` gets the first few refusals, as sentences with the
-// address. No refusal ends the acceptor.
+// dropped. It uses the caller's event loop (level-triggered, each descriptor is its own token): pass it every event
+// whose token it owns(), and call expire() at next_deadline(). Failure: `on_refused` gets the first few refusals, as
+// sentences with the address. No refusal ends the acceptor.
+//
+// Called by PairConnector, on the thread that joins, and StoreServer, which creates it on the thread that starts the
+// store, destroys it on the one that closes the store, and else calls it on its own; types used by StoreClient and
+// probe_shared_memory(). No lock.
 #pragma once
 
 #include <chrono>

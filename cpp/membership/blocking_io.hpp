@@ -1,7 +1,7 @@
 // Sends and receives whole messages over a non-blocking socket, and waits up to a limit. Used while a world forms.
 //
-// Called by StoreClient and probe_shared_memory(); one thread per socket. Failure: Timeout, Aborted if the wait was
-// interrupted, or RanksLost if the other end closed. The caller adds the peer's name.
+// Called by StoreClient, PairConnector and probe_shared_memory(); one thread per socket. Failure: Timeout, Aborted if
+// the wait was interrupted, or RanksLost if the other end closed. The caller adds the peer's name.
 #pragma once
 
 #include <poll.h>

@@ -1,5 +1,5 @@
 // CommonSettings: the settings that must be equal on all ranks of a world. Ranks exchange them (bootstrap_messages.hpp)
-// and compare. Called by join_world(); plain values.
+// and compare. Called by join_world() and bootstrap_messages.hpp; plain values.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // The job's secret: 256 random bits that only the processes of the job have.
 //
 // It is passed in a private file, never on a command line or in the environment, and is never printed.
-// Called by connect() and bindings/python; any thread.
+// Called by connect() and bindings/python/store_server.cc; held by Handshake, StoreServer and join_world(); any thread.
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
 // StoreServer: the rendezvous store of a job. The launcher hosts one; every rank connects to it to find the others.
 //
-// Called by bindings/python. Threads: start() starts a thread, which the destructor ends. Any thread may call the
-// methods.
+// Called by bindings/python/store_server.cc. Threads: start() starts a thread, which the destructor ends. Any thread
+// may call the methods.
 // Failure: the error of start() names the address on which listening failed. Afterwards each unauthenticated connection
 // is refused (with a line on stderr for the first few, unless on_refused is given), and errors in a rendezvous are sent
 // to its ranks.

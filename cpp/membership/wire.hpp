@@ -1,7 +1,7 @@
 // FrameBuffer: frames in a stream. A frame is a length (32 bits) and that number of bytes.
 //
-// Called by blocking_io.hpp, StoreServer and the messages of membership/; plain values. Failure: a length above the
-// limit is refused before any memory is allocated for it.
+// Called by blocking_io.hpp, StoreServer, bootstrap_messages.hpp and store_messages.hpp; plain values. Failure: a
+// length above the limit is refused before any memory is allocated for it.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
 // Recorder: records the calls of one rank while at least one Recording exists. Otherwise it only costs the load of a
 // word that no thread writes.
 //
-// Called by InFlight, which writes, on one thread (the holder of the progress lock); by Engine and Recording, on any
-// thread.
+// Called by InFlight and RoundsInMemory, which write, Lane and RoundsByMessages, on one thread (the holder of the
+// progress lock); by Engine, which owns it in WorldParts, and Recording, on any thread.
 #pragma once
 
 #include <atomic>

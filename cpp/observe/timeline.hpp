@@ -1,7 +1,7 @@
 // Timeline: writes the calls of this rank to a file, on a thread of its own, in the format of TraceFormat. Calls never
 // wait for it: if they complete faster than the file can be written, some are left out, and the file says how many.
 //
-// Called by Engine; one thread at a time creates and destroys it, under BlockSignals.
+// Called by Engine; one thread at a time creates and destroys it (under BlockSignals).
 // Failure: a failed write is reported once, on standard error; no call fails.
 #pragma once
 

@@ -1,8 +1,9 @@
 // SharedArena: memory that all ranks of one host have mapped (arena_layout.hpp), with the counters that synchronize the
 // hand-over of chunks. Every counter has one writer. Counters only grow, so collectives reset nothing. The arena does
-// not own its memory (a mapping or a test's buffer does). Called by ArenaSession, RegionPieces, RoundMemory,
-// RoundsInMemory; one thread (the holder of the progress lock). Engine and ProgressLoop use regions(), probe_pairs()
-// uses slots as ranks connect.
+// not own its memory (a mapping or a test's buffer does). Called by ArenaSession, RegionPieces, NativeBackend,
+// RoundMemory, RoundsInMemory, ExchangedBuffers and ProgressLoop, under the progress lock; probe_pairs() and
+// join_world(), while ranks connect; made by SegmentLayout, LaneArena and SocketMesh; given by Mesh; Engine reads
+// counts, on any thread. Engine and ProgressLoop use regions(), probe_pairs() uses slots as ranks connect.
 #pragma once
 
 #include <atomic>

@@ -10,7 +10,7 @@
 //
 // All writes of a member before its arrival are visible to each member that sees the round as complete.
 //
-// Called by RoundsInMemory; any thread, in any process that has the memory mapped.
+// Called by RoundsInMemory, and LaneLog for the limit; any thread, in any process that has the memory mapped.
 #pragma once
 
 #include <atomic>

@@ -1,9 +1,8 @@
 // Channel: an ordered, reliable, non-blocking byte stream to one peer.
 //
 // Implementations: a socket (tcp), several sockets (striped), rings in shared memory (shm), rings in private memory
-// (loopback, for tests).
-// Called by ControlPlane, LaneMux, PairTransfers, RoundedStream; one thread at a time on each end (the holder of the
-// progress lock).
+// (loopback, for tests). Called by ControlPlane, LaneMux, PairTransfers and RoundedStream, through Mesh; implemented by
+// RingChannel, StripedChannel and TcpChannel; one thread at a time on each end (the holder of the progress lock).
 // Failure: a channel never throws. Once state() is not kOpen, it never is again; bytes that arrived before the end are
 // still readable.
 #pragma once

@@ -1,9 +1,9 @@
 // EventLoop: epoll with RAII. Registers descriptors under a token of the caller's choice.
 //
-// Called by SocketMesh, SleepGate, and membership/; one thread at a time. Another thread may poll fd() meanwhile: fd()
-// is readable while events are pending.
-// Ownership: descriptors are not owned. Before closing one, remove() it if another process may hold a duplicate;
-// otherwise the kernel removes it on close.
+// Called by SocketMesh, SleepGate, Acceptor, OutgoingConnection, PairConnector, StoreClient and StoreServer; one thread
+// at a time. Another thread may poll fd() meanwhile: fd() is readable while events are pending. Ownership: descriptors
+// are not owned. Before closing one, remove() it if another process may hold a duplicate; otherwise the kernel removes
+// it on close.
 #pragma once
 
 #include <sys/epoll.h>

@@ -1,8 +1,10 @@
 // LaneMesh: the mesh of one lane's members. Its ranks are indices among the members, and its data channels are the
 // lane's own streams. It forwards everything else to the world's mesh.
 //
-// Called by Lane, which makes it, its parts, DataPlane, backends; threads: as Mesh. The world's mesh and the mux
-// outlive this object.
+// Called by Lane, which makes it, LaneLog, AnswerWatch, RoundsInMemory and RoundsByMessages, through LaneParts; through
+// Mesh by execute/, backend/ and collective/, on the same threads. Of the world's mesh and of this one, only the
+// world's is asked to poll_events(), arm(), disarm(), sleep() and kick(). The world's mesh and the mux outlive this
+// object.
 #pragma once
 
 #include <algorithm>

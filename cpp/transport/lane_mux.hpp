@@ -5,8 +5,8 @@
 // kept in memory until the lane reads: a slow lane delays no other, in whatever order ranks use their lanes. At most
 // the bytes by which a sender may be ahead of a receiver are kept: a broadcast or a gather of one tensor.
 //
-// Called by ProgressLoop (flush) and LaneMesh; one thread (the holder of the progress lock). The mesh outlives this
-// object.
+// Called by ProgressLoop (flush), through WorldParts, and LaneMesh; one thread (the holder of the progress lock). The
+// mesh outlives this object.
 #pragma once
 
 #include <array>

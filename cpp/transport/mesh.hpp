@@ -3,9 +3,14 @@
 // A mesh is complete when it is built: membership/ builds real ones, a LoopbackFabric those of tests. It carries bytes
 // and wake-ups, and knows which peers are gone. It does not interpret the bytes.
 //
-// Called by ProgressThreads, ProgressLoop, ControlPlane, LaneMux and LaneMesh; one thread (the holder of the progress
-// lock), except rank(), size(), peer(), arena(), kick() (any thread) and sleep() (the background thread, without the
-// lock).
+// Called by ProgressThreads, ProgressLoop, ControlPlane, Engine, Lanes, Wake, LaneMux, LaneMesh and
+// is_oversubscribed(), held by WorldParts; through LaneMesh by execute/, backend/, collective/ and the parts of Lane;
+// made by membership/; implemented by SocketMesh.
+//
+// Threads: one (the holder of the progress lock), except
+// - rank(), size(), peer(), arena(), kick(): any;
+// - sleep(): the background thread, without the lock; as the engine ends, the thread that ends it, with the lock;
+// - the first arm(): the thread that makes ProgressThreads, without the lock, before there is another thread.
 #pragma once
 
 #include <chrono>

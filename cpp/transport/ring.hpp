@@ -2,8 +2,8 @@
 //
 // Layout: a line with the tail (bytes ever written), a line with the head (bytes ever read), a line with the closed
 // word, then the bytes. Head and tail are monotone 64-bit counters, so they never wrap and full differs from empty.
-// Called by RingChannel. Threads: one thread at a time writes, one at a time reads; each side has its own ByteRing
-// object over the same memory. Any thread may call close().
+// Called by RingChannel and SegmentLayout. Threads: one thread at a time writes, one at a time reads; each side has its
+// own ByteRing object over the same memory. Any thread may call close().
 // Failure: none. With inconsistent counters (the other side has corrupted the memory) the ring is closed and empty.
 #pragma once
 

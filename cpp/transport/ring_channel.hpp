@@ -1,7 +1,8 @@
 // RingChannel: a Channel over two byte rings, one each way. Used in shared memory and, in tests, in private memory.
 //
-// Called by SocketMesh, which makes it, and as a Channel. Threads, failure: as Channel. The memory of the rings is not
-// owned and must outlive the channel. Either side may call close(), as may any process that learns that a side is dead.
+// Called by SocketMesh, which makes it; through Channel by its callers. Threads, failure: as Channel. The memory of the
+// rings is not owned and must outlive the channel. Either side may call close(), as may any process that learns that a
+// side is dead.
 #pragma once
 
 #include <cstddef>

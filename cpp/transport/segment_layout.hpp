@@ -6,7 +6,7 @@
 // Each member allocates its own part, so that the part lies in the memory of the member's NUMA node. Each member's
 // rings, and its part of the arena, begin on a page of their own.
 //
-// Called by SocketMesh, join_world(), probe_shared_memory(); a plain value.
+// Called by SocketMesh, join_world() and probe_shared_memory(); a plain value.
 #pragma once
 
 #include <algorithm>

@@ -8,9 +8,9 @@
 //
 // Other ranks write to this rank's memory. A rank that was declared lost and resumes would do so too: make_private().
 //
-// Called by Engine::allocate_shared(), and through SharedArena by RegionPieces, RoundsInMemory, ProgressLoop; any
-// thread. Ownership: the mappings, for the lifetime of this object; a segment of this rank's own also lives as long as
-// others hold its shared_ptr.
+// Called by shared_memory.cc; through SharedArena by RegionPieces, RoundsInMemory, Engine, ProgressLoop; made by
+// SharedArena, laid out by arena_layout.hpp; any thread. Ownership: the mappings, for the lifetime of this object; a
+// segment of this rank's own also lives as long as others hold its shared_ptr.
 #pragma once
 
 #include <atomic>

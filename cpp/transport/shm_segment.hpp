@@ -1,11 +1,11 @@
 // ShmSegment: memory that several processes of one host map, taken from a tmpfs such as /dev/shm.
 //
 // The file has no name if the system allows that (O_TMPFILE), so nothing can be left behind; other processes open it
-// through /proc/<pid>/fd. Otherwise it has a random name, mode 0600, until unlink().
-// Pages are allocated before their first use, so a file system that is too small is an error then, not a SIGBUS later.
-// A page lies on the NUMA node of the process that allocates it. So if several processes write to a segment, each
-// allocates its own part.
-// Called by LaneArena, SharedRegions, Engine::allocate_shared(), membership/. Threads: as a pointer to bytes.
+// through /proc/<pid>/fd. Otherwise it has a random name, mode 0600, until unlink(). Pages are allocated before their
+// first use, so a file system that is too small is an error then, not a SIGBUS later. A page lies on the NUMA node of
+// the process that allocates it. So if several processes write to a segment, each allocates its own part. Called by
+// LaneArena, SharedRegions, shared_memory.cc, SocketMesh, join_world() and probe_shared_memory(). Threads: as a pointer
+// to bytes.
 // Ownership: the mapping, and the name while there is one.
 #pragma once
 

@@ -6,8 +6,8 @@
 // descriptor also reports that, even while a forked child of the peer holds the sockets open. A host that vanishes, or
 // a cut cable, closes no connection: it is detected by data that stays unacknowledged.
 //
-// Called by join_world(), which makes it, and as a Mesh. Threads: as Mesh. The destructor closes all connections so
-// that peers see it at once; in a forked child it leaves them open.
+// Called by join_world(), which makes it, and probe_shared_memory(); through Mesh by its callers. Threads: as Mesh. The
+// destructor closes all connections so that peers see it at once; in a forked child it leaves them open.
 // Ownership: all parts passed in.
 #pragma once
 

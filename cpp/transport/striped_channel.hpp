@@ -10,8 +10,8 @@
 //
 // A segment is taken whole. The channel keeps the bytes for which its socket has no room, until flush(); meanwhile
 // has_unsent() is true.
-// Called by SocketMesh, which makes it, and as a Channel. Threads, failure: as Channel. If one socket ends, the whole
-// channel has ended.
+// Called by SocketMesh, which makes it; through Channel by its callers. Threads, failure: as Channel. If one socket
+// ends, the whole channel has ended.
 #pragma once
 
 #include <array>

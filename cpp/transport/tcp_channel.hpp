@@ -2,9 +2,10 @@
 //
 // The mesh passes in the events that epoll reports (on_events). read_some() and write_some() make a system call only if
 // the socket may be ready, so polling an idle channel costs none.
-// Called by StripedChannel, by SocketMesh, and as a Channel; close_gracefully() by membership/. Threads, failure: as
-// Channel. The destructor shuts the connection down, so the peer sees its end even while a forked child still holds the
-// descriptor. In a forked child it only closes the child's copy.
+// Called by StripedChannel and SocketMesh; through Channel by its callers; close_gracefully() by Acceptor,
+// OutgoingConnection and StoreServer. Threads, failure: as Channel. The destructor shuts the connection down, so the
+// peer sees its end even while a forked child still holds the descriptor. In a forked child it only closes the child's
+// copy.
 #pragma once
 
 #include <sys/epoll.h>

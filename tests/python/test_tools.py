@@ -82,6 +82,43 @@ def test_a_circle_of_includes_within_a_folder_is_named(tmp_path: Path) -> None:
         assert circle.split(" includes ")[0] == circle.split(" includes ")[-1]
 
 
+@pytest.mark.parametrize(
+    ("opening", "complaint"),
+    [
+        ("Called by Loop, run() and b.cc.", None),
+        ("Called by engine/, as its loop runs. Called by Nobody.", None),
+        ("Used by Loop; types used by *.cc; any thread.", None),
+        ("Called by engine/, and through Loop by Watch.", None),
+        ("Called by engine/ (Watch::look).", None),
+        ("What it is.", 'it does not say who calls it: "Called by ..."'),
+        ("Called by Loop.", "engine/b.cc includes it, but is not named"),
+        ("Called by b.cc and engine/lost.cc.", "there is no engine/lost.cc"),
+        ("Called by engine/ and Lost.", "there is no Lost"),
+        ("Called by engine/, through LostLoop.", "there is no LostLoop"),
+        ("Called by engine/ and Watch.", "Watch does not include it"),
+        ("Called by engine/ and execute/.", "execute/ does not include it"),
+        ("Used by all layers.", "fewer than 8 layers include it: name them"),
+    ],
+)
+def test_a_wrong_sentence_of_callers_is_named(tmp_path: Path, opening: str, complaint: str | None) -> None:
+    write(tmp_path, "base/a.hpp", f"// A.\n//\n// {opening}\n#pragma once\n")
+    write(tmp_path, "engine/loop.hpp", "// Called by run().\nclass Loop {\n};\n")
+    write(tmp_path, "engine/loop.cc", '#include "engine/loop.hpp"\n#include "base/a.hpp"\n')
+    write(tmp_path, "engine/b.cc", '#include "base/a.hpp"\n#include "engine/loop.hpp"\nvoid run() {\n}\n')
+    write(tmp_path, "execute/watch.hpp", "// Called by tests.\nclass Watch {\n};\n")
+    done = run_tool("check_callers.py", tmp_path)
+    if complaint is None:
+        assert (done.returncode, done.stdout) == (0, "check_callers: 3 headers, 0 offences\n")
+    else:
+        assert f"{tmp_path / 'cpp' / 'base' / 'a.hpp'}:1: {complaint}\n" in done.stdout
+        assert done.returncode == 1
+
+
+def test_the_sentences_of_callers_are_right() -> None:
+    done = run_tool("check_callers.py")
+    assert done.returncode == 0, done.stdout
+
+
 def test_a_file_more_than_claimed_is_counted_and_a_switch_named(tmp_path: Path) -> None:
     claims = {"a collective": 1, "an algorithm": 1, "an element type": 0, "a transport": 1, "a device": 2}
     claims |= {"a collective in the package": 1}

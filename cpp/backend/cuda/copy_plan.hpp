@@ -6,6 +6,8 @@
 // never packed, however long it is.
 //
 // Pure; any thread; cannot fail.
+//
+// Called by CopyStream and Gpu.
 #pragma once
 
 #include <cstddef>

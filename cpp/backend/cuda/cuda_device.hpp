@@ -1,4 +1,5 @@
 // CudaDevice: all GPUs of NVIDIA's of this process. Each is opened when a call's tensors first lie on it.
+// Called by registry.cc (`all_backends`); any thread.
 #pragma once
 
 #include "backend/cuda/loaded_kernels.hpp"

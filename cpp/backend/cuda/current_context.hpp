@@ -1,5 +1,6 @@
 // CurrentContext: makes a GPU's context the calling thread's for a scope, as most functions of the driver need it. The
 // context that the thread had, torch's or another library's, is restored.
+// Called by Events, Gpu and PinnedMemory; any thread.
 #pragma once
 
 #include "backend/cuda/driver.hpp"

@@ -4,6 +4,8 @@
 //
 // It sleeps while there is no work, and looks for the ends of copies often, then less often, while some are under way.
 // Any thread may call its methods. It lives as long as the process.
+//
+// Called by Gpu.
 #pragma once
 
 #include <condition_variable>

@@ -8,6 +8,8 @@
 // Threads: any. The first load() searches, the others wait for it; the answer holds for the life of the process.
 // Failure: a status with the version found, the version needed, and what to do. Kind InvalidArgument: tensors on a GPU
 // are refused here, all else works.
+//
+// Called by CudaDevice, CurrentContext, Events and Gpu.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,5 @@
 // What a user can do about an error of the CUDA driver, where the cause is known. Empty: nothing that we know.
+// Called by Driver; pure.
 #pragma once
 
 #include <array>

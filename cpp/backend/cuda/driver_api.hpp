@@ -4,6 +4,8 @@
 //
 // DriverFunctions is filled by Driver::load (driver.hpp). Every function may be called by any thread. Those on memory,
 // streams, events and kernels need a current context (cuCtxSetCurrent), which is a property of the thread.
+//
+// Used by Driver and driver_advice.hpp.
 #pragma once
 
 #include <array>

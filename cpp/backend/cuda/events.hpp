@@ -1,6 +1,8 @@
 // Events: those of one GPU. An event is made once and used again, as the driver makes one in microseconds.
 //
 // Any thread. An event may be dropped while a stream waits for it: a wait is for what was recorded before it.
+//
+// Called by DeviceThread, Gpu, CopyStream, LoadedKernels and PinnedMemory.
 #pragma once
 
 #include <memory>

@@ -3,6 +3,8 @@
 // results are copied beside inputs.
 //
 // Any thread. It lives as long as the process.
+//
+// Called by CudaDevice.
 #pragma once
 
 #include <cstddef>

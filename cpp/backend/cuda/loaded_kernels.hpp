@@ -1,7 +1,7 @@
 // LoadedKernels: the kernels of kernels/ as one GPU has them: loaded into its context once, when it is opened. They are
 // never unloaded.
 //
-// Any thread.
+// Called by CudaDevice, Gpu and CopyStream; any thread.
 #pragma once
 
 #include <cstddef>

@@ -2,6 +2,8 @@
 // the driver takes a lock, and up to milliseconds, to pin one.
 //
 // Any thread. Blocks may be freed at any time; this object lives as long as the process.
+//
+// Called by Gpu and CopyStream.
 #pragma once
 
 #include <bit>

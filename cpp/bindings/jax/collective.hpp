@@ -1,4 +1,5 @@
 // collective: the handler of all collectives in a compiled program.
+// Called by plugin.cc; XLA calls the handler, on a thread of its own.
 #pragma once
 
 #include "bindings/jax/ffi.hpp"

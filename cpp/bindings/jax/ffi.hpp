@@ -4,6 +4,8 @@
 // XLA's own header gives a handler the version of its jaxlib, and every other jaxlib refuses that handler. The structs
 // have only grown since version 0.1 (jaxlib 0.5), so these serve all: a handler reports to XLA the version that XLA
 // itself has (handler.hpp). tests/jax/test_internals.py compares all of this with the header of the installed jaxlib.
+//
+// Used by collective.hpp, handler.hpp, Parameters and Reply.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
 // handler: the common start of every handler.
+// Called by collective.hpp; any thread.
 #pragma once
 
 #include "bindings/jax/ffi.hpp"

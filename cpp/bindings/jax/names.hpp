@@ -3,6 +3,8 @@
 // with the other, without an error.
 //
 // Threads: any. One entry is kept for each name that was ever used.
+//
+// Called by collective.hpp.
 #pragma once
 
 #include <cstdint>

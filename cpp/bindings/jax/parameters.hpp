@@ -2,6 +2,8 @@
 //
 // src/ciranda/jax/_primitive.py writes them, with these names. Neither this rank nor a size that affects the values of
 // a result is among them, since a compiled program may outlive a world.
+//
+// Called by collective.hpp; any thread.
 #pragma once
 
 #include <ciranda/table.h>

@@ -2,6 +2,8 @@
 //
 // Threads: any. Exactly one call of end() or fail(). XLA may run the next steps of the program inside that call, user
 // code included. REQUIRES: no other work waits for the calling thread.
+//
+// Called by collective.hpp.
 #pragma once
 
 #include "bindings/jax/ffi.hpp"

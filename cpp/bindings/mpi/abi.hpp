@@ -1,6 +1,8 @@
 // abi: the symbols that MPItrampoline, the MPI that is compiled into jaxlib, needs from the library that
 // MPITRAMPOLINE_LIB names: MPIABI_* for each function and each constant of MPI 3.1. These are our own declarations of
 // the implemented ones; jaxlib keeps handles and constants as opaque numbers, whose values this library chooses.
+// Called by jaxlib, through the names of its symbols; constants used by Communicator, constants.cc, errors.hpp and
+// handles.hpp.
 #pragma once
 
 #include <ciranda/ciranda.h>

@@ -2,6 +2,8 @@
 //
 // Threads: any. A call blocks its thread, which runs the progress loop meanwhile.
 // Failure: throws Failure, with the engine's message.
+//
+// Called by collectives.cc, communicators.cc, messages.cc and session.cc.
 #pragma once
 
 #include <ciranda/table.h>

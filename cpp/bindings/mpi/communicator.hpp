@@ -3,6 +3,8 @@
 // It outlives worlds: after shutdown() and init() the first call of its ranks forms its process set again.
 //
 // Threads: any. As in MPI, all ranks make the calls of one communicator in the same order.
+//
+// Called by calls.hpp, collectives.cc, communicators.cc, messages.cc and session.cc.
 #pragma once
 
 #include <ciranda/table.h>

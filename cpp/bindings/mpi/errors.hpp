@@ -1,6 +1,9 @@
 // errors: MPI's errors are numbers, whose text the caller reads later (MPI_Error_string).
 //
 // Threads: any.
+//
+// Called by calls.hpp, collectives.cc, Communicator, communicators.cc, handles.hpp, messages.cc, own_world.hpp and
+// session.cc.
 #pragma once
 
 #include <exception>

@@ -1,4 +1,5 @@
 // handles: MPI's element types and operators as the engine's.
+// Called by collectives.cc, constants.cc, messages.cc and session.cc; any thread.
 #pragma once
 
 #include "bindings/mpi/abi.hpp"

@@ -1,5 +1,6 @@
 // names: the symbols that jaxlib looks up when it is loaded, and that are not implemented here. If a symbol is missing,
 // the process ends at `import jax`; if it is in this list, an error is reported only when it is called.
+// Used by constants.cc, errors.hpp and handles.hpp.
 #pragma once
 
 // clang-format off

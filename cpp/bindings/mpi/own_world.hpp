@@ -1,4 +1,5 @@
 // own_world: this process's engine, which Python's module `ciranda` holds, and the world that the module joins.
+// Called by session.cc; any thread.
 #pragma once
 
 namespace ciranda::mpi {

@@ -9,6 +9,8 @@
 //
 // With more workers (MXNET_CPU_WORKER_NTHREADS, MXNET_ENGINE_TYPE=ThreadedEngine) MXNet's own operations can corrupt
 // the list.
+//
+// Called by Running; any thread.
 #pragma once
 
 #include <atomic>

@@ -6,6 +6,8 @@
 // are not kept alive; deleted arrays are removed.
 //
 // Threads: any.
+//
+// Called by plugin.cc and Running.
 #pragma once
 
 #include <cstddef>

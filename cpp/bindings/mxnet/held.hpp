@@ -3,6 +3,8 @@
 //
 // Ownership: references its arrays until it ends.
 // Threads: any; MXNet's engine calls it on one of its own.
+//
+// Called by plugin.cc.
 #pragma once
 
 #include <condition_variable>

@@ -1,6 +1,8 @@
 // LastError: the error of the call that failed last.
 //
 // Threads: any.
+//
+// Called by plugin.cc and Running.
 #pragma once
 
 #include <ciranda/table.h>

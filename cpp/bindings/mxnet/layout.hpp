@@ -5,6 +5,8 @@
 // layout is checked inside the operation that holds the array, where it cannot change.
 //
 // Threads: any, inside an operation of MXNet's engine.
+//
+// Called by Held and Running.
 #pragma once
 
 #include <memory>

@@ -4,6 +4,8 @@
 // of released memory are kept here until Python fetches them.
 //
 // Threads: any.
+//
+// Called by plugin.cc.
 #pragma once
 
 #include <ciranda/table.h>

@@ -4,6 +4,8 @@
 // MXNet.
 //
 // Threads: any, once find_mx_api() has returned.
+//
+// Called by FailedOperations, FailedResults, Held, layout.hpp, lent.hpp, push(), plugin.cc, Running and tables.hpp.
 #pragma once
 
 #include <cstddef>

@@ -2,6 +2,8 @@
 // free, and then runs operations that need its results.
 //
 // Threads: any. Ownership: takes `running`, which ends with the operation.
+//
+// Called by plugin.cc.
 #pragma once
 
 #include <memory>

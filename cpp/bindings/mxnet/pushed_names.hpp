@@ -5,6 +5,8 @@
 // same time, and the call is refused.
 //
 // Threads: any.
+//
+// Called by Running.
 #pragma once
 
 #include <algorithm>

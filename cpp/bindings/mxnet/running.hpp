@@ -4,6 +4,8 @@
 // Ownership: references its arrays, and the world that the process was in when it was pushed.
 // Threads: created by a thread of Python's, submitted by a thread of MXNet's engine, ended by a thread of ours. end()
 // runs no operations: MXNet puts those that wait for the arrays into the queues of its own threads.
+//
+// Called by push() and plugin.cc; through native::Call by the engine, which ends it.
 #pragma once
 
 #include <ciranda/table.h>

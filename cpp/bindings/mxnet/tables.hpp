@@ -1,4 +1,5 @@
 // tables: MXNet's and DLPack's numbers for element types, and the word by which Python finds an error's class.
+// Called by lent.hpp and Running; any thread.
 #pragma once
 
 #include <ciranda/native/tables.hpp>

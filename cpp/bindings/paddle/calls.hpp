@@ -4,6 +4,8 @@
 // Threads: any. run() and finish() block, and may run the progress loop meanwhile.
 // Ownership: start() keeps objects until finish(), or until the next start() of the same name after the call is done.
 // Failure: std::runtime_error with the kind of failure and the engine's message, which Python reads (failures.py).
+//
+// Called by ops.cc, Labels and tensors.hpp.
 #pragma once
 
 #include <ciranda/table.h>

@@ -2,6 +2,8 @@
 //
 // Each rank contributes its numbers of samples and labels, and the labels; all ranks check all of them, in rank order.
 // Threads: any. Failure: an exception of Paddle's, on all ranks, which names the rank at fault.
+//
+// Called by ops.cc.
 #pragma once
 
 #include <algorithm>

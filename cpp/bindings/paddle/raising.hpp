@@ -3,6 +3,8 @@
 // the headers of the oldest version.
 //
 // Threads: any.
+//
+// Called by ops.cc.
 #pragma once
 
 #include <cxxabi.h>

@@ -1,6 +1,8 @@
 // Runs: tells which runs of a program communicate, if only every k-th run does.
 //
 // Threads: any. begin_anew(), at the end of a world, restarts all counts.
+//
+// Called by ops.cc.
 #pragma once
 
 #include <cstdint>

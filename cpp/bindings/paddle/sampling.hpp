@@ -2,6 +2,8 @@
 // src/ciranda/_frameworks/sampling.py, so that static programs and dygraph select the same classes.
 //
 // Threads: any.
+//
+// Called by ops.cc.
 #pragma once
 
 #include <algorithm>

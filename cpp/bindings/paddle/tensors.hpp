@@ -1,6 +1,8 @@
 // Tensors: converts Paddle's tensors to the engine's.
 //
 // Threads: any. Failure: an exception of Paddle's, which names the call.
+//
+// Called by ops.cc.
 #pragma once
 
 #include <paddle/phi/api/include/tensor.h>

@@ -1,5 +1,6 @@
 // CallBuilder: from the arguments of a Python call to the engine's Call. Needs the GIL; throws InvalidArgumentError, or
 // a TypeError that names the argument which is of another type.
+// Called by EngineHandle.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,4 +1,5 @@
 // callers: tells the engine which threads of the interpreter may make a call.
+// Called by module.cc, with the GIL.
 #pragma once
 
 namespace ciranda::python {

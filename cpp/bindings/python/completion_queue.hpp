@@ -2,6 +2,8 @@
 //
 // Operations are identified by keys, which the caller chooses and uses once. next() returns each key once.
 // Threads: any. done() never waits for threads that sleep in next().
+//
+// Called by QueueHandle; types used by callers.hpp.
 #pragma once
 
 #include <atomic>

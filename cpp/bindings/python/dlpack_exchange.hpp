@@ -3,6 +3,8 @@
 //
 // A library offers its table as the capsule `type(tensor).__dlpack_c_exchange_api__`. Check the table's major version
 // (find_supported) before touching anything after the header.
+//
+// Called by outputs.hpp, TensorLibrary and TensorReader, with the GIL.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,8 @@
 // EngineHandle: the Python object of the engine; PreparedCall: a named call that is made many times.
 //
 // Threads: every method needs the GIL and releases it only while it blocks.
+//
+// Called by Python, through module.cc.
 #pragma once
 
 #include <nanobind/nanobind.h>

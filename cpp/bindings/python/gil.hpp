@@ -3,6 +3,9 @@
 // While the interpreter ends, a thread that requests the GIL does not return: before Python 3.14 its frames are
 // unwound, and a C++ destructor on the way calls abort(). Therefore the thread that ends the interpreter first calls
 // detain_other_threads(), which waits for the threads that are taking the GIL back here.
+//
+// Called by callers.hpp, EngineHandle, errors.hpp, LineProbe, module.cc, OperationHandle, QueueHandle, Session and
+// store_server.cc; any thread, with the GIL.
 #pragma once
 
 #include <nanobind/nanobind.h>

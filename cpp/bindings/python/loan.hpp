@@ -1,4 +1,5 @@
 // Loan: lends a kept value, whose memory is reused, to one user at a time. A nested loan of the same value is empty.
+// Called by EngineHandle, with the GIL.
 #pragma once
 
 #include <utility>

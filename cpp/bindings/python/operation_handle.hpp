@@ -2,6 +2,8 @@
 //
 // It keeps the tensors of the operation until it has ended or a wait has ordered it; if it is dropped before, the
 // session keeps them.
+//
+// Called by EngineHandle, QueueHandle and Python, through module.cc.
 #pragma once
 
 #include <nanobind/nanobind.h>

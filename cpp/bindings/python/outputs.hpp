@@ -1,4 +1,5 @@
 // Wraps memory that the engine has allocated as arrays of Python's libraries, without a copy. Needs the GIL.
+// Called by EngineHandle and OperationHandle.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,4 +1,5 @@
 // RecordingHandle: the Python object of a recording. Needs the GIL.
+// Called by EngineHandle, which makes it, and Python, through module.cc.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -5,6 +5,8 @@
 // the waits that were pending then have returned, and until the last reference to the context is released. If the
 // handle of a pending operation is deleted, the session keeps the operation's Python tensors until the operation ends.
 // Threads: every method needs the GIL, except that shutdown() releases it while it communicates with the other ranks.
+//
+// Called by EngineHandle, CallBuilder and OperationHandle.
 #pragma once
 
 #include <nanobind/nanobind.h>

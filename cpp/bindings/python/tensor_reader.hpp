@@ -4,6 +4,8 @@
 // the CUDA array interface (CuPy, Numba), and whatever nanobind can import (NumPy and others by DLPack or the buffer
 // protocol) in host memory.
 // Threads: every method needs the GIL. Failure: throws InvalidArgumentError.
+//
+// Called by Session, which owns it, CallBuilder, EngineHandle and module.cc.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,5 +1,6 @@
 // Attributes: the parameters of an op's call in a graph, except the tensors. Every op has all attributes, so that one
 // function reads them; src/ciranda/tensorflow/_execution.py writes them.
+// Called by ops.hpp, Run and xla.hpp; any thread.
 #pragma once
 
 #include <ciranda/table.h>

@@ -1,6 +1,10 @@
-// ops: TensorFlow's ops: one for each collective, for any number of tensors, and one that returns ranks and sizes.
+// ops: TensorFlow's ops: allreduce, broadcast, allgather, reducescatter, each for any number of tensors; alltoall,
+// barrier, join; CirandaPlace, which returns ranks and sizes; and CirandaLook, by which Python sees values (looks.hpp).
 //
 // Failure: returned as text; "" on success.
+//
+// Called by plugin.cc, in ciranda_plugin_open(); the thread that imports the framework's module, without the GIL; no
+// lock.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
 // rank_info: the current rank of this process and the sizes of its groups, for ops in a graph.
+// Called by ops.hpp and xla.hpp; any thread.
 #pragma once
 
 #include <cstdint>

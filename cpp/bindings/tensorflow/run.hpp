@@ -4,6 +4,8 @@
 // memory, possibly that of an input without other uses. The other outputs are in the operation's memory, which is
 // released when TensorFlow releases the tensor.
 // Threads: created and submitted by a thread of TensorFlow, ended by a thread of the engine, which only forwards.
+//
+// Called by ops.hpp; through native::Call by the engine, which ends it.
 #pragma once
 
 #include <ciranda/table.h>

@@ -1,4 +1,5 @@
 // shapes: infers the outputs' shapes, as far as they are known when TensorFlow builds a graph.
+// Called by TensorFlow, as ops.hpp registers it; any thread.
 #pragma once
 
 #include "bindings/tensorflow/tf_api.hpp"

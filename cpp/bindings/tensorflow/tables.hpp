@@ -1,4 +1,5 @@
 // tables: TensorFlow's numbers for the engine's element types and status codes.
+// Called by ops.hpp and Run; pure.
 #pragma once
 
 #include <ciranda/native/call.hpp>

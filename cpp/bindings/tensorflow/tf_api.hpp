@@ -3,6 +3,8 @@
 //
 // Threads: find_tf_api() is called once, before all other functions; any thread may call tf().
 // Failure: find_tf_api() returns a text that names the missing functions.
+//
+// Called by Attributes, ops.hpp, plugin.cc, Run, shapes.hpp and tables.hpp.
 #pragma once
 
 #include <cstddef>

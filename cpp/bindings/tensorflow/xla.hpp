@@ -7,6 +7,9 @@
 //
 // Failure: registration returns a text; "" on success. A failed call sets the status that XLA passes, and fills the
 // outputs with 0xFF bytes, which are NaNs.
+//
+// Called by plugin.cc, in ciranda_plugin_open(); the thread that imports the framework's module, without the GIL; no
+// lock.
 #pragma once
 
 #include <string>

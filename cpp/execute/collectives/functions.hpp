@@ -2,7 +2,9 @@
 // this one. call/op_table.hpp has the properties of each collective.
 //
 // Ranks in plans are numbers of members in the given mesh, not ranks of the world; these functions translate.
-// Called by DataPlane (make_plans) and RoundCall (Combine); one thread (the holder of the progress lock).
+//
+// Called by DataPlane (make_plans(), in make_plans.cc, which calls a row's `work`) and RoundCall (a row's `combine`);
+// the functions of the rows are in execute/collectives/; one thread (the holder of the progress lock).
 #pragma once
 
 #include <array>

@@ -2,6 +2,8 @@
  *
  * A process has one engine: a program links libciranda. A library that is loaded into a process with an engine, such as
  * a framework's binding in Python, does not link libciranda, and calls that engine by the table of ciranda/table.h.
+ * Called by programs and by bindings/, which link it or find it by table.h; defined in capi/; its values are used by
+ * base/, call/, observe/ and include/.
  *
  * Use: ciranda_init(), then submit requests and wait for their operations, then ciranda_shutdown(). All ranks of a job
  * make the same requests (those with the same name belong together); order matters only for requests without a name.
@@ -235,8 +237,8 @@ typedef struct ciranda_tensor {
   /* Since version 6. Where the memory is: 0 or CIRANDA_HOST, or CIRANDA_CUDA, the number of the GPU among those of the
    * process, and the stream (a cudaStream_t, or NULL for the legacy default stream) whose earlier work makes the input.
    * From ciranda_submit() until the operation is done, work on any stream must leave the tensor alone; see
-   * ciranda_operation_order(). All tensors of a request of one rank are on one device; those of other ranks may be
-   * elsewhere. */
+   * ciranda_operation_order(). All tensors of a request of one rank are on one device, or in host memory; those of
+   * other ranks may be elsewhere. */
   int32_t device_type;
   int32_t device;
   void* stream;

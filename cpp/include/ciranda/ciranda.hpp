@@ -10,6 +10,8 @@
 // Ownership: spans are the caller's, and must stay valid and their outputs unread until the operation is done. An
 // Operation that is destroyed while pending waits until it is done, so that memory cannot go away under it.
 // Failure: constructors and waits throw ciranda::Error; destructors and moves do not throw.
+//
+// Called by programs in C++.
 #pragma once
 
 #include <ciranda/ciranda.h>

@@ -1,6 +1,8 @@
 // The kernels' code for GPUs, which was compiled when the library was (tools/make_cubins.py).
 //
 // Pure; any thread; cannot fail. Each image has all kernels of launches.hpp, and lives as long as the process.
+//
+// Called by CudaDevice (cuda_device.cc); best_image() also by embedded_images.cc; defined there or in no_images.cc.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,9 @@
-// Which kernel computes what, and its arguments.
+// Which kernel computes what, its arguments, and its number of blocks.
 //
 // The bits of a reduction are those of kernels::reduce (kernels/kernels.hpp). Pure functions; any thread; they cannot
 // fail. Addresses are the GPU's.
+//
+// Called by CopyStream, LoadedKernels and, for what staging does not use yet, tests.
 #pragma once
 
 #include <cstddef>
@@ -56,7 +58,7 @@ struct ScaleLaunch {
 };
 
 // Each element as a reduction of one input gives it: times prescale, and over n_average where the op is kAverage, times
-// postscale. Factors that are all 1 change nothing, but make NaN canonical: use copy_bytes. REQUIRES:
+// postscale. If all factors are 1, use copy_bytes: this kernel would make NaN canonical. REQUIRES:
 // accepts_factors(op, dtype); the op is kSum or kAverage; the pieces are numbered by kChunkBytes, with whole elements
 // in each; no weights.
 ScaleLaunch make_scale(DataType dtype, ReduceOp op, const ReduceFactors& factors, const Pieces& pieces);

@@ -13,6 +13,8 @@
 // submit() returns. end() may do what ciranda_request.callback allows.
 // Failure: every failure is passed to end(), even that there is no world. An exception of end() is not propagated: it
 // is reported on standard error and counted, since the framework can no longer be told the outcome.
+//
+// Called by plugins of JAX, TensorFlow and MXNet: bindings/jax/, bindings/tensorflow/, bindings/mxnet/.
 #pragma once
 
 #include <ciranda/table.h>

@@ -2,6 +2,9 @@
 //
 // A look is a step of the program, with a name and tensors. The step calls a function of Python with these until Python
 // ends the look; from then on the step only costs a search for its name. `ciranda._frameworks.looks` is Python's side.
+//
+// Called by bindings/jax/, bindings/paddle/ and bindings/tensorflow/, on the thread that runs the program; by Python,
+// on one of its own.
 #pragma once
 
 #include <ciranda/table.h>

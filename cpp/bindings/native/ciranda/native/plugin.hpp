@@ -2,6 +2,10 @@
 // the library; its other exports are private to the binding's Python code.
 //
 // One file of the library has CIRANDA_DEFINE_TABLE, and defines these functions.
+//
+// Called by Python, through ctypes; defined in bindings/jax/plugin.cc, bindings/mxnet/plugin.cc,
+// bindings/tensorflow/plugin.cc and bindings/paddle/ops.cc; the thread that imports the framework's module, without the
+// GIL.
 #pragma once
 
 #include <ciranda/table.h>

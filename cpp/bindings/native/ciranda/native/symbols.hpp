@@ -7,6 +7,8 @@
 //
 // Threads: any; no state is kept.
 // Failure: a text, which the binding raises when it is imported; "" on success.
+//
+// Called by own_world.hpp, mx_api.hpp, bindings/mxnet/plugin.cc, tf_api.hpp and xla.hpp.
 #pragma once
 
 #include <dlfcn.h>

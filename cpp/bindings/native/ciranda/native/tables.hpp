@@ -6,6 +6,9 @@
 // A table has one row for each of the engine's numbers, in their order, with std::nullopt if the framework has no
 // counterpart. A table that is too short, too long or out of order does not compile, so additions to the engine's enums
 // are not forgotten here.
+//
+// Called by bindings/jax/collective.hpp, bindings/mxnet/tables.hpp, bindings/tensorflow/tables.hpp and
+// bindings/paddle/tensors.hpp, and by those that include these; pure.
 #pragma once
 
 #include <ciranda/table.h>
