@@ -33,6 +33,7 @@ def _load(path: Path) -> ctypes.CDLL:
     loaded = ctypes.CDLL(str(path))
     loaded.fake_torch_stream.restype = ctypes.c_size_t
     loaded.fake_torch_set_stream.argtypes = [ctypes.c_int, ctypes.c_size_t]
+    loaded.fake_torch_resize_storage.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
     loaded.fake_torch_n_allocated_bytes.restype = ctypes.c_size_t
     return loaded
 
@@ -51,7 +52,7 @@ def install() -> None:
     if "torch" in sys.modules:
         raise RuntimeError("install() comes before torch is imported")
     _library = _load(library())
-    from . import api, dlpack
+    from . import api, storage
 
     api.install(_library)
-    dlpack.install(_library)
+    storage.install(_library)

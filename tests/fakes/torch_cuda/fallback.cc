@@ -1,6 +1,5 @@
 #include "fallback.hpp"
 
-#include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/copy.h>
@@ -14,6 +13,7 @@
 #include "allocator.hpp"
 #include "current.hpp"
 #include "on_host.hpp"
+#include "storage.hpp"
 
 namespace ciranda::fakes::torch_cuda {
 namespace {
@@ -238,19 +238,6 @@ Tensor& copy(Tensor& to, const Tensor& from, bool non_blocking) {
     check(driver().synchronize_stream(current_stream(device.index())), "cuStreamSynchronize");
   }
   return to;
-}
-
-void grow_storage(const Tensor& tensor) {
-  const c10::Storage& storage = tensor.storage();
-  const std::size_t n_needed = at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.itemsize(),
-                                                                static_cast<std::size_t>(tensor.storage_offset()));
-  if (tensor.numel() == 0 || n_needed <= storage.nbytes()) return;
-  TORCH_CHECK(storage.resizable(), "Trying to resize storage that is not resizable");
-  const c10::DeviceGuard guard(tensor.device());
-  auto grown = device_allocator().allocate(n_needed);
-  if (storage.nbytes() != 0) device_allocator().copy_data(grown.get(), storage.data(), storage.nbytes());
-  storage.set_data_ptr_noswap(std::move(grown));
-  storage.set_nbytes(n_needed);
 }
 
 }  // namespace ciranda::fakes::torch_cuda

@@ -14,7 +14,4 @@ void run_on_host(const c10::OperatorHandle& op, c10::Stack* stack);
 // Tensor.copy_. Between host and device the caller waits for it, unless it need not and the host's memory is pinned.
 at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool non_blocking);
 
-// Gives the storage of a tensor as much memory as its shape needs, and the bytes that it had.
-void grow_storage(const at::Tensor& tensor);
-
 }  // namespace ciranda::fakes::torch_cuda

@@ -1,6 +1,7 @@
 // What the Python part calls.
 #include "allocator.hpp"
 #include "current.hpp"
+#include "storage.hpp"
 
 #pragma GCC visibility push(default)
 extern "C" {
@@ -17,11 +18,9 @@ void fake_torch_synchronize(int device) { synchronize_device(device); }
 void fake_torch_empty_cache() { empty_cache(); }
 std::size_t fake_torch_n_allocated_bytes(int device) { return n_allocated_bytes(device); }
 
-// DLPackExchangeAPI::current_work_stream.
-int fake_torch_current_work_stream(int device_type, std::int32_t device, void** stream) {
-  constexpr int kCuda = 2;
-  *stream = device_type == kCuda ? current_stream(device) : nullptr;
-  return 0;
+// `storage`: UntypedStorage._cdata.
+void fake_torch_resize_storage(std::uintptr_t storage, std::size_t n_bytes) {
+  resize_storage(*reinterpret_cast<c10::StorageImpl*>(storage), n_bytes);
 }
 
 }  // namespace ciranda::fakes::torch_cuda

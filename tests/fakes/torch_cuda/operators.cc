@@ -18,7 +18,7 @@
 #include "allocator.hpp"
 #include "current.hpp"
 #include "fallback.hpp"
-#include "on_host.hpp"
+#include "storage.hpp"
 
 namespace ciranda::fakes::torch_cuda {
 namespace {
@@ -79,7 +79,8 @@ void record_stream_of(Tensor& self, c10::Stream stream) {
   record_stream(self.storage().data_ptr(), handle_of(stream));
 }
 
-// Those that the CPU has in other parts than CUDA, for which it has no kernels of parts.
+torch::CppFunction on_host() { return torch::CppFunction::makeFromBoxedFunction<&run_on_host>(); }
+
 TORCH_LIBRARY_IMPL(aten, CUDA, m) {
   m.impl("empty.memory_format", &empty);
   m.impl("empty_strided", &empty_strided);
@@ -91,17 +92,33 @@ TORCH_LIBRARY_IMPL(aten, CUDA, m) {
   m.impl("view_as_complex", &at::native::view_as_complex);
   m.impl("is_set_to", &at::native::is_set_to);
   m.impl("set_", &set_empty);
+  m.impl("set_.source_Storage", &at::native::set_);
   m.impl("set_.source_Storage_storage_offset", &set_storage);
   m.impl("set_.source_Tensor", &at::native::set_tensor_);
   m.impl("resize_", &resize);
   m.impl("record_stream", &record_stream_of);
   m.impl("copy_", &copy);
-  for (const char* name : {"convolution", "convolution_backward"}) {
-    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&run_on_host>());
-  }
+  // These choose among the parts that each type of device has, of which some are CUDA's only.
+  for (const char* name : {"convolution", "convolution_backward"}) m.impl(name, on_host());
 }
 
-TORCH_LIBRARY_IMPL(_, CUDA, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_host>()); }
+TORCH_LIBRARY_IMPL(_, CUDA, m) { m.fallback(on_host()); }
+
+// Operators of the CPU that have a kernel for all devices too, which a fallback does not come before.
+torch::Library& those_with_a_choice() {
+  using c10::DispatchKey;
+  static torch::Library kLibrary(torch::Library::IMPL, "aten", DispatchKey::CUDA, __FILE__, __LINE__);
+  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    const auto op = c10::Dispatcher::singleton().findOp(name);
+    if (!op || name.name.rfind("aten::", 0) != 0 || op->hasKernelForDispatchKey(DispatchKey::CUDA)) continue;
+    if (op->hasKernelForDispatchKey(DispatchKey::CPU) &&
+        op->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd)) {
+      kLibrary.impl(c10::toString(name).c_str(), on_host());
+    }
+  }
+  return kLibrary;
+}
+const torch::Library& kThoseWithAChoice = those_with_a_choice();
 
 // Attention in the operators that it is composed of.
 const bool kHasAttention = [] {
