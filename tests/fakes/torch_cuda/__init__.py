@@ -4,9 +4,12 @@ Tensors of device "cuda" have memory of the fake `libcuda.so.1` (tests/fakes/cud
 touch, and their operators are kernels on the current stream of the calling thread, which the fake's checker orders with
 all others. The kernels are torch's own for the CPU, so results are the same bits.
 
-    LD_LIBRARY_PATH=<build>/tests/cpp/fakes PYTHONPATH=tests/fakes python -c "
-    import torch_cuda; torch_cuda.install()     # before torch is imported
-    import torch; print(torch.ones(2, device='cuda') + 1)"
+A program runs with environment(), and begins with
+
+    import torch_cuda
+
+    torch_cuda.install()  # before torch is imported
+    import torch
 
 What is as on a GPU:
   streams      tensors, autograd and optimizers use the current stream; the default one is the legacy default stream;
@@ -21,10 +24,11 @@ cells, graphs, and sharing tensors with other processes.
 """
 
 import ctypes
+import os
 import sys
 from pathlib import Path
 
-from .build import library, torch_folder
+from .build import driver, library, torch_folder
 
 _library: ctypes.CDLL | None = None
 
@@ -36,6 +40,12 @@ def _load(path: Path) -> ctypes.CDLL:
     loaded.fake_torch_resize_storage.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
     loaded.fake_torch_n_allocated_bytes.restype = ctypes.c_size_t
     return loaded
+
+
+def environment() -> dict[str, str]:
+    """Returns what a program needs in its environment to find the fake driver and this package."""
+    paths = {"LD_LIBRARY_PATH": driver().parent, "PYTHONPATH": Path(__file__).parents[1]}
+    return {name: os.pathsep.join(filter(None, [str(path), os.environ.get(name)])) for name, path in paths.items()}
 
 
 def install() -> None:
@@ -52,7 +62,7 @@ def install() -> None:
     if "torch" in sys.modules:
         raise RuntimeError("install() comes before torch is imported")
     _library = _load(library())
-    from . import api, storage
+    from . import api, storage  # they import torch
 
     api.install(_library)
     storage.install(_library)

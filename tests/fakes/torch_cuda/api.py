@@ -10,7 +10,7 @@ import torch
 
 from . import streams
 
-KDL_CUDA = 1  # c10::DeviceType::CUDA
+CUDA = 1  # c10::DeviceType
 
 
 class _Calls:
@@ -43,16 +43,16 @@ class _Calls:
         return self.exchangeDevice(device)
 
     def getCurrentStream(self, device: int) -> tuple[int, int, int]:
-        return self._library.fake_torch_stream(device), device, KDL_CUDA
+        return self._library.fake_torch_stream(device), device, CUDA
 
     def getCurrentRawStream(self, device: int) -> int:
         return self._library.fake_torch_stream(device)
 
     def getDefaultStream(self, device: int) -> tuple[int, int, int]:
-        return 0, device, KDL_CUDA
+        return 0, device, CUDA
 
     def getStreamFromExternal(self, stream: int, device: int) -> tuple[int, int, int]:
-        return stream, device, KDL_CUDA
+        return stream, device, CUDA
 
     def setStream(self, stream_id: int, device_index: int, device_type: int) -> None:
         self._library.fake_torch_set_stream(device_index, stream_id)
@@ -60,8 +60,7 @@ class _Calls:
             self.setDevice(device_index)
 
     def synchronize(self) -> None:
-        if (error := torch.cuda.current_device()) >= 0:
-            self._library.fake_torch_synchronize(error)
+        self._library.fake_torch_synchronize(self.getDevice())
 
     def isCurrentStreamCapturing(self) -> bool:
         return False

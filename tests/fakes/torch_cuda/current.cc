@@ -1,25 +1,12 @@
 #include "current.hpp"
 
 #include <map>
-#include <mutex>
-#include <vector>
 
 namespace ciranda::fakes::torch_cuda {
 namespace {
 
 thread_local int device_here = 0;
 thread_local std::map<int, CUstream> streams_here;
-
-// All that were made, by device.
-struct Made {
-  std::mutex mutex;
-  std::map<int, std::vector<CUstream>> streams;
-};
-
-Made& made() {
-  static auto* const kept = new Made;
-  return *kept;
-}
 
 }  // namespace
 
@@ -50,20 +37,12 @@ CUstream make_stream(int device, int priority) {
   CUstream stream = nullptr;
   use_context(device);
   check(driver().create_stream(&stream, cuda::kStreamNonBlocking, priority), "cuStreamCreateWithPriority");
-  const std::lock_guard lock(made().mutex);
-  made().streams[device].push_back(stream);
   return stream;
 }
 
 void synchronize_device(int device) {
-  std::vector<CUstream> all = {nullptr};
-  {
-    const std::lock_guard lock(made().mutex);
-    const auto& streams = made().streams[device];
-    all.insert(all.end(), streams.begin(), streams.end());
-  }
   use_context(device);
-  for (CUstream each : all) check(driver().synchronize_stream(each), "cuStreamSynchronize");
+  check(driver().synchronize(), "cuCtxSynchronize");
 }
 
 }  // namespace ciranda::fakes::torch_cuda

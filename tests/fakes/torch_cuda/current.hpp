@@ -20,7 +20,7 @@ void set_current_stream(int device, CUstream stream);
 // A new stream that is not ordered with the default stream, as all of torch are. It lives as long as the process.
 CUstream make_stream(int device, int priority);
 
-// Waits for all that the streams of torch were given.
+// Waits for all that the streams of the device were given, also by others.
 void synchronize_device(int device);
 
 }  // namespace ciranda::fakes::torch_cuda

@@ -27,6 +27,7 @@ Driver load() {
   find(library, "cuDevicePrimaryCtxRetain", found.retain_context);
   find(library, "cuCtxSetCurrent", found.set_context);
   find(library, "cuCtxGetCurrent", found.context);
+  find(library, "cuCtxSynchronize", found.synchronize);
   find(library, "cuMemAlloc_v2", found.allocate);
   find(library, "cuMemFree_v2", found.free);
   find(library, "cuMemHostAlloc", found.allocate_pinned);

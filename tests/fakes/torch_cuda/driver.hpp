@@ -15,6 +15,7 @@ struct Driver {
   decltype(&cuDevicePrimaryCtxRetain) retain_context;
   decltype(&cuCtxSetCurrent) set_context;
   decltype(&cuCtxGetCurrent) context;
+  decltype(&cuCtxSynchronize) synchronize;
   decltype(&cuMemAlloc_v2) allocate;
   decltype(&cuMemFree_v2) free;
   decltype(&cuMemHostAlloc) allocate_pinned;
