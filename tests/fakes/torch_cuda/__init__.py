@@ -4,12 +4,9 @@ Tensors of device "cuda" have memory of the fake `libcuda.so.1` (tests/fakes/cud
 touch, and their operators are kernels on the current stream of the calling thread, which the fake's checker orders with
 all others. The kernels are torch's own for the CPU, so results are the same bits.
 
-A program runs with environment(), and begins with
+A program that is started with environment() finds it when it imports torch:
 
-    import torch_cuda
-
-    torch_cuda.install()  # before torch is imported
-    import torch
+    subprocess.run([sys.executable, "program.py"], env={**os.environ, **torch_cuda.environment()})
 
 What is as on a GPU:
   streams      tensors, autograd and optimizers use the current stream; the default one is the legacy default stream;
@@ -23,46 +20,26 @@ What is not: an operator blocks the caller until its stream has come to it; spar
 cells, graphs, and sharing tensors with other processes.
 """
 
-import ctypes
 import os
-import sys
 from pathlib import Path
 
-from .build import driver, library, torch_folder
+from .build import driver, library
+from .importing import install
 
-_library: ctypes.CDLL | None = None
+__all__ = ["environment", "install"]
 
-
-def _load(path: Path) -> ctypes.CDLL:
-    loaded = ctypes.CDLL(str(path))
-    loaded.fake_torch_stream.restype = ctypes.c_size_t
-    loaded.fake_torch_set_stream.argtypes = [ctypes.c_int, ctypes.c_size_t]
-    loaded.fake_torch_resize_storage.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
-    loaded.fake_torch_n_allocated_bytes.restype = ctypes.c_size_t
-    return loaded
+_HERE = Path(__file__).resolve().parent
 
 
 def environment() -> dict[str, str]:
-    """Returns what a program needs in its environment to find the fake driver and this package."""
-    paths = {"LD_LIBRARY_PATH": driver().parent, "PYTHONPATH": Path(__file__).parents[1]}
-    return {name: os.pathsep.join(filter(None, [str(path), os.environ.get(name)])) for name, path in paths.items()}
+    """Returns what a program needs in its environment.
 
-
-def install() -> None:
-    """Makes `torch.cuda` that of the fake driver, which LD_LIBRARY_PATH must lead to.
-
-    Call it before torch is imported: torch asks once whether it has CUDA. Raises RuntimeError if torch was built with
-    CUDA, or if `libcuda.so.1` is another driver.
+    Compiles the fake driver and the C++ part at the first call, which takes a minute or two.
     """
-    global _library
-    if _library is not None:
-        return
-    if (torch_folder() / "lib/libtorch_cuda.so").exists():
-        raise RuntimeError("this torch was built with CUDA, which needs no fake")
-    if "torch" in sys.modules:
-        raise RuntimeError("install() comes before torch is imported")
-    _library = _load(library())
-    from . import api, storage  # they import torch
+    library()
+    paths = {"LD_LIBRARY_PATH": [driver().parent], "PYTHONPATH": [_HERE / "at_start", _HERE.parent]}
+    return {name: os.pathsep.join([*map(str, added), *_before(name)]) for name, added in paths.items()}
 
-    api.install(_library)
-    storage.install(_library)
+
+def _before(name: str) -> list[str]:
+    return list(filter(None, [os.environ.get(name)]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,65 +15,74 @@ CUDA = 1  # c10::DeviceType
 
 
 class _Calls:
-    """Functions of `torch._C` by the names that `torch.cuda` calls them by, less the prefix `_cuda_`."""
+    """What `torch.cuda` calls."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
 
-    def init(self) -> None:
-        pass
+    def by_name(self) -> dict[str, Callable[..., Any]]:
+        """By the names in `torch._C`, less the prefix `_cuda_`."""
+        return {
+            "init": lambda: None,
+            "getDeviceCount": self.device_count,
+            "getDevice": self.device,
+            "setDevice": self.set_device,
+            "exchangeDevice": self.exchange_device,
+            "maybeExchangeDevice": self.exchange_device,
+            "getCurrentStream": self.current_stream,
+            "getCurrentRawStream": self.raw_stream,
+            "getDefaultStream": self.default_stream,
+            "getStreamFromExternal": self.external_stream,
+            "setStream": self.set_stream,
+            "synchronize": self.synchronize,
+            "isCurrentStreamCapturing": self.is_capturing,
+            "canDeviceAccessPeer": self.can_access_peer,
+            "emptyCache": lambda: self._library.fake_torch_empty_cache(),
+            "ipc_collect": lambda: None,
+        }
 
-    def getDeviceCount(self) -> int:
+    def device_count(self) -> int:
         return self._library.fake_torch_n_devices()
 
-    def getDevice(self) -> int:
+    def device(self) -> int:
         return self._library.fake_torch_device()
 
-    def setDevice(self, device: int) -> None:
-        if not 0 <= device < self.getDeviceCount():
+    def set_device(self, device: int) -> None:
+        if not 0 <= device < self.device_count():
             raise torch.AcceleratorError("CUDA error: invalid device ordinal")
         self._library.fake_torch_set_device(device)
 
-    def exchangeDevice(self, device: int) -> int:
-        before = self.getDevice()
+    def exchange_device(self, device: int) -> int:
+        before = self.device()
         if device >= 0:
-            self.setDevice(device)
+            self.set_device(device)
         return before
 
-    def maybeExchangeDevice(self, device: int) -> int:
-        return self.exchangeDevice(device)
-
-    def getCurrentStream(self, device: int) -> tuple[int, int, int]:
+    def current_stream(self, device: int) -> tuple[int, int, int]:
         return self._library.fake_torch_stream(device), device, CUDA
 
-    def getCurrentRawStream(self, device: int) -> int:
+    def raw_stream(self, device: int) -> int:
         return self._library.fake_torch_stream(device)
 
-    def getDefaultStream(self, device: int) -> tuple[int, int, int]:
+    def default_stream(self, device: int) -> tuple[int, int, int]:
         return 0, device, CUDA
 
-    def getStreamFromExternal(self, stream: int, device: int) -> tuple[int, int, int]:
+    def external_stream(self, stream: int, device: int) -> tuple[int, int, int]:
         return stream, device, CUDA
 
-    def setStream(self, stream_id: int, device_index: int, device_type: int) -> None:
+    def set_stream(self, stream_id: int, device_index: int, device_type: int) -> None:
         self._library.fake_torch_set_stream(device_index, stream_id)
-        if device_index != self.getDevice():
-            self.setDevice(device_index)
+        if device_index != self.device():
+            self.set_device(device_index)
 
     def synchronize(self) -> None:
-        self._library.fake_torch_synchronize(self.getDevice())
+        self._library.fake_torch_synchronize(self.device())
 
-    def isCurrentStreamCapturing(self) -> bool:
+    def is_capturing(self) -> bool:
         return False
 
-    def canDeviceAccessPeer(self, device: int, peer: int) -> bool:
+    def can_access_peer(self, device: int, peer: int) -> bool:
         return device != peer
-
-    def emptyCache(self) -> None:
-        self._library.fake_torch_empty_cache()
-
-    def ipc_collect(self) -> None:
-        pass
 
 
 def _properties(device: Any = None) -> SimpleNamespace:
@@ -89,9 +99,8 @@ def _memory_stats(library: ctypes.CDLL, device: Any = None) -> dict[str, int]:
 
 def install(library: ctypes.CDLL) -> None:
     calls = _Calls(library)
-    for name in dir(calls):
-        if not name.startswith("_"):
-            setattr(torch._C, f"_cuda_{name}", getattr(calls, name))
+    for name, function in calls.by_name().items():
+        setattr(torch._C, f"_cuda_{name}", function)
     cuda = torch.cuda
     torch._C._has_cuda = True
     torch.version.cuda = "13.0"
@@ -99,10 +108,10 @@ def install(library: ctypes.CDLL) -> None:
     cuda._queued_calls.clear()  # checks of architectures
     for module in (cuda, cuda.streams):
         module.Stream, module.ExternalStream, module.Event = streams.Stream, streams.ExternalStream, streams.Event
-    cuda._exchange_device, cuda._maybe_exchange_device = calls.exchangeDevice, calls.maybeExchangeDevice
-    cuda.is_current_stream_capturing = calls.isCurrentStreamCapturing
-    cuda.graphs.is_current_stream_capturing = calls.isCurrentStreamCapturing
+    cuda._exchange_device, cuda._maybe_exchange_device = calls.exchange_device, calls.exchange_device
+    cuda.is_current_stream_capturing = calls.is_capturing
+    cuda.graphs.is_current_stream_capturing = calls.is_capturing
     cuda._get_device_properties = cuda.get_device_properties = _properties
-    cuda.default_generators = tuple(torch.Generator() for _ in range(calls.getDeviceCount()))
+    cuda.default_generators = tuple(torch.Generator() for _ in range(calls.device_count()))
     for module in (cuda, cuda.memory):
         module.memory_stats = lambda device=None: _memory_stats(library, device)

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -47,10 +48,13 @@ def _digest(parts: Iterable[str], files: Iterable[Path]) -> str:
 
 
 def _compile(sources: Iterable[Path], options: list[str], libraries: list[str], to: Path) -> None:
-    objects = []
-    for source in sorted(sources):
-        objects.append(to.parent / f"{source.stem}.o")
-        _run([*_compiler(), *options, "-c", str(source), "-o", str(objects[-1])])
+    def compiled(source: Path) -> Path:
+        made = to.parent / f"{source.stem}.o"
+        _run([*_compiler(), *options, "-c", str(source), "-o", str(made)])
+        return made
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        objects = list(pool.map(compiled, sorted(sources)))
     unfinished = to.with_suffix(".unfinished")
     _run([*_compiler(), "-shared", "-pthread", *map(str, objects), *libraries, "-o", str(unfinished)])
     for each in objects:

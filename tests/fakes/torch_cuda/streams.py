@@ -61,7 +61,9 @@ class ExternalStream(Stream):
 class Event(torch.Event):
     """As torch.cuda.Event."""
 
-    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, **_: Any) -> Event:
+    def __new__(
+        cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, **_: Any
+    ) -> Event:
         return super().__new__(
             cls, torch.device("cuda"), enable_timing=enable_timing, blocking=blocking, interprocess=interprocess
         )
