@@ -39,6 +39,15 @@ CUresult query(const std::vector<Point>& points) {
   return CUresult::kSuccess;
 }
 
+// Others may call meanwhile.
+CUresult wait_for(const std::vector<Point>& points) {
+  for (const Point& each : points) {
+    each.wait();
+    checker().learn(each.clock);
+  }
+  return current_context()->fault;
+}
+
 }  // namespace
 
 CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int) {
@@ -78,11 +87,21 @@ CUresult cuStreamSynchronize(CUstream handle) {
     return CUresult::kSuccess;
   });
   if (found != CUresult::kSuccess) return found;
-  for (const Point& each : ends) {
-    each.wait();  // others may call meanwhile
-    checker().learn(each.clock);
-  }
-  return current_context()->fault;
+  return wait_for(ends);
+}
+
+CUresult cuCtxSynchronize() {
+  std::vector<Point> ends;
+  const CUresult found = in_context("cuCtxSynchronize", [&](Context& context) {
+    auto all = streams().all();
+    all.push_back(context.find(nullptr));
+    for (const auto& stream : all) {
+      if (stream->device() != context.device) continue;
+      for (Point& each : stream->ends()) ends.push_back(std::move(each));
+    }
+    return CUresult::kSuccess;
+  });
+  return found == CUresult::kSuccess ? wait_for(ends) : found;
 }
 
 CUresult cuEventCreate(CUevent* event, unsigned) {

@@ -25,6 +25,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device);
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device);
 CUresult cuCtxSetCurrent(CUcontext context);
 CUresult cuCtxGetCurrent(CUcontext* context);
+CUresult cuCtxSynchronize();
 CUresult cuMemAlloc_v2(CUdeviceptr* address, std::size_t n_bytes);
 CUresult cuMemFree_v2(CUdeviceptr address);
 CUresult cuMemAllocAsync(CUdeviceptr* address, std::size_t n_bytes, CUstream stream);

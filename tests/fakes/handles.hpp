@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 namespace ciranda::fakes {
 
@@ -32,6 +33,13 @@ class Handles {
     const std::lock_guard lock(mutex_);
     const auto at = objects_.find(handle);
     return at == objects_.end() ? nullptr : at->second;
+  }
+
+  std::vector<std::shared_ptr<Object>> all() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::shared_ptr<Object>> objects;
+    for (const auto& [handle, object] : objects_) objects.push_back(object);
+    return objects;
   }
 
   std::shared_ptr<Object> remove(Handle handle) {
