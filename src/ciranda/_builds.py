@@ -1,7 +1,7 @@
 """Horovod's functions about its build options, answered for Ciranda.
 
 Scripts use them to choose between transports. Ciranda's engine does what Horovod does over Gloo, collectives on the CPU
-without MPI; so Gloo, and nothing else, is reported as available.
+without MPI, and copies tensors on GPUs there and back; so Gloo and CUDA are reported as available, and nothing else.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def ccl_built() -> bool:
 
 
 def cuda_built() -> bool:
-    """Return False: tensors in the memory of CUDA devices cannot be communicated."""
-    return False
+    """Return True: tensors in the memory of NVIDIA's GPUs can be communicated, if there is a driver for them."""
+    return True
 
 
 def rocm_built() -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 import ciranda
 
-BUILT = ["ccl_built", "cuda_built", "ddl_built", "mpi_built", "mpi_enabled", "nccl_built", "rocm_built"]
+BUILT = ["ccl_built", "ddl_built", "mpi_built", "mpi_enabled", "nccl_built", "rocm_built"]
 
 
 @pytest.mark.parametrize("name", BUILT)
@@ -19,6 +19,7 @@ def test_what_is_not_there(name: str) -> None:
 def test_what_is_there() -> None:
     assert ciranda.gloo_built() is True
     assert ciranda.gloo_enabled() is True
+    assert ciranda.cuda_built() is True
 
 
 def test_nccl_is_a_version() -> None:

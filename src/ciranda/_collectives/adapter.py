@@ -30,7 +30,10 @@ class Gradients(Protocol[Tensor]):
         pass need not be recorded itself.
         """
 
-    def zeros(self, shape: tuple[int, ...], dtype: Any) -> Tensor:
+    def kind(self, tensor: Any) -> Any:
+        """Return what `zeros` needs to make a tensor like this one in another shape: its dtype, and its device."""
+
+    def zeros(self, shape: tuple[int, ...], kind: Any) -> Tensor:
         """Return a new tensor of zeros."""
 
     def cast(self, tensor: Any, dtype: Any) -> Tensor:
@@ -41,7 +44,7 @@ class Gradients(Protocol[Tensor]):
 class Adapter(Generic[Given, Tensor, Splits]):
     """The functions on a framework's tensors that the collectives need.
 
-    The engine takes tensors that are contiguous and in CPU memory, by the buffer protocol, by DLPack, or described by
+    The engine takes contiguous tensors in CPU memory or on a GPU, by the buffer protocol, by DLPack, or described by
     address (`_core.TensorDescription`), and keeps them alive by itself.
     """
 

@@ -98,8 +98,13 @@ class Base(Generic[Given, Tensor, Splits]):
         assert self._gradients is not None
         return self._gradients.record(rule, tensors)
 
+    def _shapes(self, tensors: Sequence[Any]) -> list[tuple[tuple[int, ...], Any]]:
+        """Return what `_zeros` takes to make tensors like these: pairs of shape and `Gradients.kind`."""
+        assert self._gradients is not None
+        return [(tuple(tensor.shape), self._gradients.kind(tensor)) for tensor in tensors]
+
     def _zeros(self, shapes: Sequence[tuple[tuple[int, ...], Any]]) -> list[Tensor]:
-        """Return tensors of zeros, given pairs of shape and dtype."""
+        """Return tensors of zeros."""
         assert self._gradients is not None
         return [self._gradients.zeros(*each) for each in shapes]
 

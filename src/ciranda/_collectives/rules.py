@@ -103,10 +103,6 @@ def _plain_reduction(op: int, process_set: ProcessSet) -> Reduction:
     return Reduction(op, 1.0, 1.0, process_set, None, "contributors")
 
 
-def _shapes(tensors: Sequence[Any]) -> list[tuple[tuple[int, ...], Any]]:
-    return [(tuple(tensor.shape), tensor.dtype) for tensor in tensors]
-
-
 def _n_rows(tensors: Sequence[Any]) -> list[int]:
     return [tensor.shape[0] if len(tensor.shape) else 0 for tensor in tensors]
 
@@ -210,7 +206,7 @@ class Broadcast(Rule[Tensor]):
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
         call = _plain_reduction(self.gradient_op, self.process_set)
         reduced: list[Any] = self._collectives._grouped_allreduce(gradients, self._of_gradient(), call)
-        return reduced if _basics.rank() == self.root_rank else self._collectives._zeros(_shapes(reduced))
+        return reduced if _basics.rank() == self.root_rank else self._collectives._zeros(self._collectives._shapes(reduced))
 
 
 class Reducescatter(Rule[Tensor]):
@@ -267,7 +263,7 @@ class _Rooted(Rule[Tensor]):
     def _or_without_elements(self, results: list[Tensor] | None) -> list[Tensor]:
         if results is not None:
             return results
-        return self._collectives._zeros([((0, *shape[1:]), dtype) for shape, dtype in self._shapes])
+        return self._collectives._zeros([((0, *shape[1:]), kind) for shape, kind in self._shapes])
 
     @property
     def _is_root(self) -> bool:
@@ -284,7 +280,7 @@ class Reduce(_Rooted[Tensor]):
         self.name, self.call = name, call
 
     def forward(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
-        self._shapes = _shapes(tensors)
+        self._shapes = self._collectives._shapes(tensors)
         op, prescale, postscale, process_set, _, divisor = self.call
         call = (self.root_rank, op, self.name, process_set, prescale, postscale, divisor)
         return self._or_without_elements(self._collectives._awaited.grouped_reduce_async(tensors, *call).wait())
@@ -305,7 +301,7 @@ class Gather(_Rooted[Tensor]):
         self.name = name
 
     def forward(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
-        self._shapes = _shapes(tensors)
+        self._shapes = self._collectives._shapes(tensors)
         call = (self.root_rank, self.name, self.process_set)
         return self._or_without_elements(self._collectives._awaited.grouped_gather_async(tensors, *call).wait())
 
@@ -331,7 +327,7 @@ class Scatter(_Rooted[Tensor]):
         self.splits, self.name = splits, name
 
     def forward(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
-        self._shapes = _shapes(tensors)
+        self._shapes = self._collectives._shapes(tensors)
         call = (self.root_rank, self.splits, self.name, self.process_set)
         return self._collectives._awaited.grouped_scatter_async(tensors, *call).wait()
 

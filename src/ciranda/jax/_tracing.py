@@ -53,9 +53,13 @@ class Tracing(Gradients[jax.Array]):
             results += [_equal_counts(call, each) for each in traced]
         return results
 
-    def zeros(self, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+    def kind(self, tensor: Any) -> Any:
+        """Return the dtype."""
+        return tensor.dtype
+
+    def zeros(self, shape: tuple[int, ...], kind: Any) -> jax.Array:
         """Return zeros."""
-        return jnp.zeros(shape, dtype)
+        return jnp.zeros(shape, kind)
 
     def cast(self, tensor: Any, dtype: Any) -> jax.Array:
         """Return the tensor in another dtype."""

@@ -44,9 +44,14 @@ class Autograd:
         return list(_Call.apply(rule, *tensors))
 
     @staticmethod
-    def zeros(shape: tuple[int, ...], dtype: Any) -> Tensor:
+    def kind(tensor: Tensor) -> Any:
+        """Return the dtype."""
+        return tensor.dtype
+
+    @staticmethod
+    def zeros(shape: tuple[int, ...], kind: Any) -> Tensor:
         """Return a new tensor of zeros."""
-        return paddle.zeros(list(shape), dtype=dtype)
+        return paddle.zeros(list(shape), dtype=kind)
 
     @staticmethod
     def cast(tensor: Tensor, dtype: Any) -> Tensor:

@@ -57,9 +57,15 @@ class Autograd:
         return list(kind.apply(rule, *tensors))
 
     @staticmethod
-    def zeros(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    def kind(tensor: Tensor) -> tuple[torch.dtype, torch.device]:
+        """Return what `zeros` needs to make one that is like the tensor but in its shape."""
+        return tensor.dtype, tensor.device
+
+    @staticmethod
+    def zeros(shape: tuple[int, ...], kind: tuple[torch.dtype, torch.device]) -> Tensor:
         """Return a new tensor of zeros."""
-        return torch.zeros(shape, dtype=dtype, device="cpu")
+        dtype, device = kind
+        return torch.zeros(shape, dtype=dtype, device=device)
 
     @staticmethod
     def cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:

@@ -15,11 +15,11 @@ _LINE = 64  # bytes: where each flat tensor begins
 
 
 class Bucket:
-    """One flat tensor for each dtype of a group's parameters, and in them a place for each parameter's gradient.
+    """One flat tensor for each dtype and device of a group's parameters, and in them a place for each gradient.
 
     A gradient that autograd has put elsewhere is moved to its place, once a step; autograd then adds to it there. A
-    place has the strides of its parameter, which fused optimizers rely on. `share` moves the bucket into memory that
-    the engine combines where it lies.
+    place has the strides of its parameter, which fused optimizers rely on. `share` moves a bucket on the CPU into memory
+    that the engine combines where it lies.
     """
 
     def __init__(self, parameters: Sequence[Tensor]) -> None:
@@ -31,11 +31,12 @@ class Bucket:
         self.flats: list[Tensor] = []
         #: The members of each flat tensor, in their order.
         self._members: list[list[int]] = []
-        for dtype in dict.fromkeys(parameter.dtype for parameter in parameters):
-            members = [index for index, parameter in enumerate(parameters) if parameter.dtype == dtype]
+        kinds = [(parameter.dtype, parameter.device) for parameter in parameters]
+        for dtype, device in dict.fromkeys(kinds):
+            members = [index for index, kind in enumerate(kinds) if kind == (dtype, device)]
             self._members.append(members)
             self.flats.append(
-                torch.zeros(sum(parameters[member].numel() for member in members), dtype=dtype, device="cpu")
+                torch.zeros(sum(parameters[member].numel() for member in members), dtype=dtype, device=device)
             )
         self._divide()
         #: The world that was asked for shared memory, whether or not it had any; none yet.
@@ -51,6 +52,11 @@ class Bucket:
     def layout(self) -> str:
         """How the gradients lie in memory: ranks with the same parameters must have the same."""
         return ";".join(map(_order, self._shapes, self._strides))
+
+    @property
+    def is_on_cpu(self) -> bool:
+        """Whether all of it is in CPU memory."""
+        return all(flat.device.type == "cpu" for flat in self.flats)
 
     @property
     def n_bytes(self) -> int:
@@ -99,7 +105,7 @@ def _whole_lines(flat: Tensor) -> int:
 
 def share(buckets: Sequence[Bucket]) -> None:
     """Move those that are not in this world's shared memory yet into it, if it has any. All ranks must call it."""
-    due = [bucket for bucket in buckets if bucket.asked != world.epoch]
+    due = [bucket for bucket in buckets if bucket.asked != world.epoch and bucket.is_on_cpu]
     if not due or engine().size == 1:
         return
     memory, is_shared = allocate_shared(sum(bucket.n_bytes for bucket in due))

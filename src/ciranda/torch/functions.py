@@ -151,7 +151,7 @@ def _fill_holes(outline: Any, tensors: list[torch.Tensor]) -> Any:
 def _unconverted(loaded: Any, sent: Any) -> Any:
     """Return `loaded` with the tensors of `sent` wherever load_state_dict() has converted them."""
     if isinstance(sent, torch.Tensor):
-        return loaded if loaded.dtype == sent.dtype else sent
+        return loaded if loaded.dtype == sent.dtype else sent.to(loaded.device)
     if isinstance(sent, dict):
         return {key: _unconverted(loaded[key], value) for key, value in sent.items()}
     if isinstance(sent, list) or type(sent) is tuple:

@@ -1,8 +1,8 @@
 """The collectives on torch tensors. Names, arguments and defaults are those of `horovod.torch`, where that has them.
 
-Tensors are in CPU memory, have any shape (0-d and empty included) and a dtype that the engine supports: bool, the
-integers of 8 to 64 bits, float16, bfloat16, float32, float64, complex64, complex128. Tensors need not be contiguous; a
-non-contiguous one is copied, and an in-place result is copied back by `synchronize()`.
+Tensors are in CPU memory or on a GPU of NVIDIA's, have any shape (0-d and empty included) and a dtype that the engine
+supports: bool, the integers of 8 to 64 bits, float16, bfloat16, float32, float64, complex64, complex128. Tensors need
+not be contiguous; a non-contiguous one is copied, and an in-place result is copied back by `synchronize()`.
 
 `name` identifies the call across ranks: all ranks must use the same one. Without names, all ranks must make the same
 calls in the same order.

@@ -118,6 +118,9 @@ def _shares_of(told: _Told, name: str) -> Tensor | None:
 class SparseReduction:
     """A pending sparse allreduce. `wait()`, or a call, returns the coalesced sparse result.
 
+    Rows are combined on the CPU: those of a tensor on a GPU are copied there and back, and this rank's host waits for
+    them.
+
     Args:
         tensor: the sparse tensor, or None for one without any rows.
         like: a tensor of the same shape and dtype.
@@ -146,9 +149,10 @@ class SparseReduction:
             raise InvalidArgumentError(f"sparse tensors can be combined with Average and Sum only, not with op={op}")
         self._shape = like.shape
         self._dtype = like.dtype
+        self._device = like.device
         self._op = op
         self._process_set = process_set
-        self._tensor = None if tensor is None else tensor.detach().coalesce()
+        self._tensor = None if tensor is None else tensor.detach().coalesce().cpu()
         self._name = f"sparse_allreduce.noname.{_unnamed.next(process_set)}" if name is None else name
         self._weight = weight
         #: What each gathered row is multiplied by, in a weighted average.
@@ -239,6 +243,11 @@ class SparseReduction:
 
     def wait(self) -> Tensor:
         """Return the result, or raise the reduction's error."""
+        return self._result().to(self._device)
+
+    __call__ = wait
+
+    def _result(self) -> Tensor:
         self._advance()
         if self._failure is not None:
             raise self._failure
@@ -247,8 +256,6 @@ class SparseReduction:
         if self._dense is not None:
             return self._pick(*(handle.wait() for handle in self._dense))
         return torch.zeros(self._shape, dtype=self._dtype, layout=torch.sparse_coo, device="cpu").coalesce()
-
-    __call__ = wait
 
     def _check_that_all_came(self, n: int, n_told: int) -> None:
         if n != n_told:

@@ -64,14 +64,29 @@ def number_of(dtype: torch.dtype) -> int:
     return number
 
 
+class _Cuda:
+    """`ciranda._cuda_arrays.Library` of torch."""
+
+    def current_stream(self, gpu: int) -> int:
+        return torch.cuda.current_stream(gpu).cuda_stream
+
+    def from_dlpack(self, array: Any) -> torch.Tensor:
+        return torch.from_dlpack(array)
+
+
+_CUDA = _Cuda()
+
+
 def describe(tensor: torch.Tensor) -> _core.TensorDescription:
     """Return the contiguous `tensor` by address, for versions of torch without the exchange table."""
-    number = number_of(tensor.dtype)
-    if tensor.device.type != "cpu":
-        raise InvalidArgumentError(
-            f"the tensor is on device {tensor.device}, but only tensors in CPU memory are supported"
-        )
-    return _core.TensorDescription(tensor.data_ptr(), tuple(tensor.shape), number, tensor)
+    what = (tensor.data_ptr(), tuple(tensor.shape), number_of(tensor.dtype), tensor)
+    if tensor.device.type == "cpu":
+        return _core.TensorDescription(*what)
+    if tensor.device.type == "cuda" and torch.version.hip is None:
+        return _core.TensorDescription(*what, _CUDA, tensor.device.index)
+    raise InvalidArgumentError(
+        f"the tensor is on device {tensor.device}, which Ciranda has no access to; copy it to CPU memory first"
+    )
 
 
 def for_engine(tensor: torch.Tensor) -> torch.Tensor | _core.TensorDescription:
