@@ -60,6 +60,8 @@ def properties() -> None:
     before = torch.cuda.memory_allocated()
     kept = torch.ones(1000, device="cuda")
     assert torch.cuda.memory_allocated() == before + kept.nbytes
+    del kept
+    torch.cuda.empty_cache()
 
 
 @program

@@ -24,9 +24,9 @@ import os
 from pathlib import Path
 
 from .build import driver, library
-from .importing import install
+from .importing import has_real_cuda, install
 
-__all__ = ["environment", "install"]
+__all__ = ["environment", "has_real_cuda", "install"]
 
 _HERE = Path(__file__).resolve().parent
 

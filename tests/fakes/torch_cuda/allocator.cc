@@ -100,8 +100,8 @@ class DeviceAllocator : public c10::Allocator {
     if (fitting.empty()) {
       CUdeviceptr address = 0;
       const CUresult allocated = driver().allocate(&address, n_bytes);
-      TORCH_CHECK_WITH(OutOfMemoryError, allocated != CUresult::kOutOfMemory,
-                       "CUDA out of memory. Tried to allocate ", n_bytes, " bytes");
+      TORCH_CHECK_WITH(OutOfMemoryError, allocated != CUresult::kOutOfMemory, "CUDA out of memory. Tried to allocate ",
+                       n_bytes, " bytes");
       check(allocated, "cuMemAlloc");
       return new Block{address, n_bytes, device, stream, {}};
     }
@@ -121,9 +121,10 @@ class DeviceAllocator : public c10::Allocator {
     });
   }
 
+  // Waits for all streams of the device, as the real driver does when it frees memory.
   static void give_back(std::unique_ptr<Block> block) {
     use_context(block->device);
-    check(driver().synchronize_stream(block->stream), "cuStreamSynchronize");
+    check(driver().synchronize(), "cuCtxSynchronize");
     check(driver().free(block->address), "cuMemFree");
   }
 

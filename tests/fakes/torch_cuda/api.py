@@ -37,7 +37,7 @@ class _Calls:
             "synchronize": self.synchronize,
             "isCurrentStreamCapturing": self.is_capturing,
             "canDeviceAccessPeer": self.can_access_peer,
-            "emptyCache": lambda: self._library.fake_torch_empty_cache(),
+            "emptyCache": self.empty_cache,
             "ipc_collect": lambda: None,
         }
 
@@ -83,6 +83,9 @@ class _Calls:
 
     def can_access_peer(self, device: int, peer: int) -> bool:
         return device != peer
+
+    def empty_cache(self) -> None:
+        self._library.fake_torch_empty_cache()
 
 
 def _properties(device: Any = None) -> SimpleNamespace:

@@ -33,9 +33,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   DeviceIndex deviceCount() const noexcept override { return static_cast<DeviceIndex>(n_devices()); }
   void synchronizeDevice(DeviceIndex device) const override { synchronize_device(device); }
 
-  Stream getStream(Device device) const override {
-    return to_stream(device.index(), current_stream(device.index()));
-  }
+  Stream getStream(Device device) const override { return to_stream(device.index(), current_stream(device.index())); }
   Stream getDefaultStream(Device device) const override { return to_stream(device.index(), nullptr); }
   Stream getStreamFromGlobalPool(Device device, bool has_high_priority) const override {
     return getNewStream(device, has_high_priority ? -1 : 0);

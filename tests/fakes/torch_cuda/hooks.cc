@@ -39,9 +39,7 @@ struct Hooks : at::CUDAHooksInterface {
   c10::Device getDeviceFromPtr(void*) const override { return {c10::kCUDA, current_device()}; }
 
   // Kernels run on the host, with its generator.
-  const at::Generator& getDefaultGenerator(DeviceIndex) const override {
-    return at::detail::getDefaultCPUGenerator();
-  }
+  const at::Generator& getDefaultGenerator(DeviceIndex) const override { return at::detail::getDefaultCPUGenerator(); }
   at::Generator getNewGenerator(DeviceIndex) const override { return at::detail::createCPUGenerator(); }
 };
 

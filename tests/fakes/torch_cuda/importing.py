@@ -51,13 +51,18 @@ class _Finder(MetaPathFinder):
         return spec
 
 
+def has_real_cuda() -> bool:
+    """Whether the torch that is installed was built with CUDA, which needs no fake."""
+    return (torch_folder() / "lib/libtorch_cuda.so").exists()
+
+
 def install() -> None:
     """Makes `torch.cuda` that of the fake driver, which LD_LIBRARY_PATH must lead to, once torch is imported.
 
     Raises RuntimeError if torch has been imported, or was built with CUDA. If `libcuda.so.1` is another driver, the
     first tensor of the device does.
     """
-    if (torch_folder() / "lib/libtorch_cuda.so").exists():
+    if has_real_cuda():
         raise RuntimeError("this torch was built with CUDA, which needs no fake")
     if "torch" in sys.modules:
         raise RuntimeError("install() comes before torch is imported")

@@ -78,15 +78,16 @@ OnHost::OnHost(std::string name, c10::Device device) : name_(std::move(name)), d
 OnHost::~OnHost() { end(); }
 
 void OnHost::touch(const at::Tensor& tensor, bool writes) {
-  TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == c10::kStrided, name_, ": the fake torch.cuda has strided tensors only");
+  TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == c10::kStrided, name_,
+                              ": the fake torch.cuda has strided tensors only");
   append_ranges(tensor, writes, touches_);
 }
 
 void OnHost::begin() {
   use_context(device_.index());
-  check(driver().begin_kernel(&kernel_, current_stream(device_.index()), name_.c_str(), touches_.data(),
-                              touches_.size()),
-        name_.c_str());
+  check(
+      driver().begin_kernel(&kernel_, current_stream(device_.index()), name_.c_str(), touches_.data(), touches_.size()),
+      name_.c_str());
 }
 
 at::Tensor OnHost::on_host(const at::Tensor& tensor) {
@@ -123,9 +124,9 @@ at::Tensor to_device(const at::Tensor& tensor, c10::Device device) {
   TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == c10::kStrided, "the fake torch.cuda has strided tensors only");
   const c10::DeviceGuard guard(device);
   const at::Tensor from = tensor.is_non_overlapping_and_dense() ? tensor : tensor.contiguous();
-  const at::Tensor to = at::detail::empty_strided_generic(from.sizes(), from.strides(), &device_allocator(),
-                                                          c10::DispatchKeySet(c10::DispatchKey::CUDA),
-                                                          from.scalar_type());
+  const at::Tensor to =
+      at::detail::empty_strided_generic(from.sizes(), from.strides(), &device_allocator(),
+                                        c10::DispatchKeySet(c10::DispatchKey::CUDA), from.scalar_type());
   if (to.numel() == 0) return to;
   OnHost kernel("output", device);
   kernel.touch(to, true);

@@ -1,8 +1,8 @@
 // Operators of torch on tensors of the device. Those that make a tensor or a view of one are here; all others run those
 // of the CPU, as kernels on the current stream.
 #include <ATen/EmptyTensor.h>
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/SDPBackend.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
@@ -75,9 +75,7 @@ const Tensor& resize(const Tensor& self, IntArrayRef size, optional<MemoryFormat
   return self;
 }
 
-void record_stream_of(Tensor& self, c10::Stream stream) {
-  record_stream(self.storage().data_ptr(), handle_of(stream));
-}
+void record_stream_of(Tensor& self, c10::Stream stream) { record_stream(self.storage().data_ptr(), handle_of(stream)); }
 
 torch::CppFunction on_host() { return torch::CppFunction::makeFromBoxedFunction<&run_on_host>(); }
 

@@ -1,0 +1,31 @@
+"""Ranks whose tensors are on the fake GPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch_cuda
+from ranks import Ranks
+
+pytestmark = [pytest.mark.multiprocess, pytest.mark.timeout(600)]
+
+
+def allreduced_on_a_side_stream() -> list[float]:
+    import torch
+
+    import ciranda.torch as hvd
+
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        mine = torch.arange(4.0, device="cuda") + hvd.rank()
+        summed = hvd.allreduce(mine, op=hvd.Sum, name="on a side stream")
+        del mine
+        torch.zeros(4, device="cuda")  # has the memory of the input
+    torch.cuda.current_stream().wait_stream(side)
+    assert summed.device == torch.device("cuda:0")
+    return summed.tolist()
+
+
+@pytest.mark.parametrize("seed", ["0", "1"])
+def test_a_collective_on_tensors_of_the_gpu(seed: str) -> None:
+    with Ranks(2, env={**torch_cuda.environment(), "FAKE_CUDA_DELAY_SEED": seed}) as ranks:
+        assert ranks.run(allreduced_on_a_side_stream) == [[1, 3, 5, 7]] * 2
