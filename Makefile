@@ -29,7 +29,7 @@ WITH_KERNELS = $(if $(wildcard $(VENV)/.nvrtc),-C cmake.define.CIRANDA_CUDA_KERN
 
 # The machine that the wheel is for: ARCH=aarch64 for ARM, by Debian's cross compiler.
 HERE := $(shell uname -m)
-ARCH ?= $(HERE)
+ARCH := $(HERE)
 TAG := manylinux_2_28_$(ARCH)
 ifeq ($(ARCH),$(HERE))
 BUILT := build/wheel
