@@ -8,7 +8,7 @@ what to link against instead of them, by `-L FOLDER`:
   every glibc has; that of the compiler's glibc is of GLIBC_2.34;
 - libsince.a, with the few functions of later glibcs that the engine or the compiler's static libraries call
   (since_glibc_2_28.c);
-- linker scripts under the names that the compiler links (libc.so, libm.so, libstdc++.so, libgcc_s.so). They take a
+- linker scripts under the names that the compiler links (libc.so, libstdc++.so, libpthread.so, ...). They take a
   symbol from the stub, or else from libsince.a or the compiler's static library. So std::filesystem is linked
   statically, and exceptions, streams and allocation remain those of the libstdc++ that the process shares.
 
@@ -39,6 +39,7 @@ UNITED = {
     "libpthread.so.0": r"_*pthread_|sem_|thrd_|mtx_|cnd_|tss_|call_once",
     "libdl.so.2": r"dl",
     "librt.so.1": r"aio_|lio_|mq_|shm_|timer_",
+    "libutil.so.1": r"openpty|forkpty|log(in|out|wtmp)",
 }
 
 #: Where the assembler is to put a symbol of each type, and how it names the type.
@@ -144,6 +145,8 @@ def make(folder: Path, compiler: Compiler) -> None:
     loader = next(path for path in sorted(libc.parent.glob("ld-linux*.so.*")))
     stubs = by_library(list(symbols_of(libc)))
     stubs[loader.name] = newest_allowed(symbols_of(loader))
+    for name in UNITED:  # of which little is left there, unless this glibc is older than 2.34
+        stubs[name] = newest_allowed([*stubs[name], *symbols_of(compiler.find(name))])
     in_need = " ".join(name for name in stubs if name != "libc.so.6")
     for name in ("libm.so.6", "libstdc++.so.6", "libgcc_s.so.1"):
         stubs[name] = newest_allowed(symbols_of(compiler.find(name)))
@@ -155,12 +158,14 @@ def make(folder: Path, compiler: Compiler) -> None:
     (folder / "libsince.a").unlink(missing_ok=True)
     subprocess.run(["ar", "rcs", folder / "libsince.a", built], check=True)
 
-    for name, content in {
+    scripts = {f"{name.partition('.')[0]}.so": f"INPUT ( AS_NEEDED ( {name} ) )" for name in UNITED}
+    scripts |= {
         "libc.so": f"GROUP ( libc.so.6 {compiler.find('libc_nonshared.a')} libsince.a AS_NEEDED ( {in_need} ) )",
         "libm.so": "INPUT ( libm.so.6 )",
         "libstdc++.so": f"INPUT ( libstdc++.so.6 {compiler.find('libstdc++.a')} )",
         "libgcc_s.so": "INPUT ( libgcc_s.so.1 -lgcc )",
-    }.items():
+    }
+    for name, content in scripts.items():
         (folder / name).write_text(content + "\n", encoding="utf-8")
 
 
