@@ -59,6 +59,7 @@ class Symbol(NamedTuple):
     type: str
     version: str
     is_defined: bool
+    is_default: bool
     is_weak: bool
 
     def numbers(self) -> tuple[int, ...]:
@@ -78,15 +79,21 @@ def symbols_of(library: Path) -> Iterator[Symbol]:
     for line in table.splitlines():
         fields = line.split()
         if len(fields) >= 8 and fields[0].rstrip(":").isdigit() and fields[6] != "ABS":
-            name, _, version = fields[7].replace("@@", "@").partition("@")
-            yield Symbol(name, fields[3], version, fields[6] != "UND", fields[4] == "WEAK")
+            name, _, version = fields[7].partition("@")
+            is_default = version.startswith("@")
+            yield Symbol(name, fields[3], version.lstrip("@"), fields[6] != "UND", is_default, fields[4] == "WEAK")
 
 
-def newest_allowed(symbols: Iterable[Symbol]) -> list[Symbol]:
-    """Return each symbol that is defined once, of the newest version that is allowed."""
+def newest_allowed(symbols: list[Symbol]) -> list[Symbol]:
+    """Return each symbol that is defined once, of the newest version that is allowed.
+
+    One without a default version is left out: the library has it for what was linked long ago, as libgcc_s has
+    __cpu_model, of which every library now takes its own from libgcc.a.
+    """
+    linked = {symbol.name for symbol in symbols if symbol.is_default}
     chosen: dict[str, Symbol] = {}
     for symbol in symbols:
-        if symbol.is_defined and symbol.is_allowed():
+        if symbol.is_defined and symbol.is_allowed() and symbol.name in linked:
             other = chosen.setdefault(symbol.name, symbol)
             if other.numbers() < symbol.numbers():
                 chosen[symbol.name] = symbol
@@ -144,12 +151,12 @@ def make(folder: Path, compiler: Compiler) -> None:
     libc = compiler.find("libc.so.6")
     loader = next(path for path in sorted(libc.parent.glob("ld-linux*.so.*")))
     stubs = by_library(list(symbols_of(libc)))
-    stubs[loader.name] = newest_allowed(symbols_of(loader))
+    stubs[loader.name] = newest_allowed(list(symbols_of(loader)))
     for name in UNITED:  # of which little is left there, unless this glibc is older than 2.34
-        stubs[name] = newest_allowed([*stubs[name], *symbols_of(compiler.find(name))])
+        stubs[name] += newest_allowed(list(symbols_of(compiler.find(name))))
     in_need = " ".join(name for name in stubs if name != "libc.so.6")
     for name in ("libm.so.6", "libstdc++.so.6", "libgcc_s.so.1"):
-        stubs[name] = newest_allowed(symbols_of(compiler.find(name)))
+        stubs[name] = newest_allowed(list(symbols_of(compiler.find(name))))
     for name, symbols in stubs.items():
         make_stub(compiler, folder / name, symbols)
 

@@ -67,6 +67,13 @@ extern "C" int by_another_thread(int value) {
   return dlsym(RTLD_DEFAULT, "malloc") ? *shared : 0;
 }
 
+// By libgcc's table of the processor, of which each library has its own.
+#ifdef __x86_64__
+extern "C" int has_sse2() { return __builtin_cpu_supports("sse2"); }
+#else
+extern "C" int has_sse2() { return 1; }
+#endif
+
 extern "C" int caught() {
   try {
     throw std::filesystem::filesystem_error("thrown", std::error_code());
@@ -128,6 +135,7 @@ def test_a_library_that_is_linked_against_stubs_needs_no_later_symbol_and_runs(t
     path = compiled(tmp_path, "-L", stubs, "-Wl,--no-undefined")
     done = checked(path)
     assert (done.returncode, done.stdout) == (0, "old_glibc: 1 libraries of library.whl, 0 offences\n")
+    assert not [symbol for symbol in old_glibc.symbols_of(path) if "__cpu_" in symbol.name]
     library = ctypes.CDLL(str(path))
     library.number.restype = ctypes.c_double
     (tmp_path / "link").symlink_to(path)
@@ -141,6 +149,7 @@ def test_a_library_that_is_linked_against_stubs_needs_no_later_symbol_and_runs(t
     assert library.waited_in_vain() == 0
     assert library.by_another_thread(7) == 7
     assert library.caught() == 1
+    assert library.has_sse2()
     assert library.own_thread() > 0
 
 
