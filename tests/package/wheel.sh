@@ -12,7 +12,7 @@ env=$scratch/env
 
 rm -rf "$env" "$scratch/build"
 python3 -m venv "$env"
-"$env/bin/pip" install --quiet "$wheels"/*.whl
+"$env/bin/pip" install --quiet "$wheels"/ciranda-*_"$(uname -m)".whl "$wheels"/ciranda_horovod-*.whl
 "$env/bin/pip" check
 cd "$scratch"
 
