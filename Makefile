@@ -276,13 +276,18 @@ $(FRAMEWORK_VENVS)/%/.installed: $(BUILT)/.built $(HOROVOD)
 .PHONY: built-for-frameworks frameworks-keras frameworks-keras-oldest $(KERAS_BACKENDS:%=frameworks-keras-%) \
 	$(IN_VENV:%=frameworks-%) $(NEWEST:%=frameworks-%) $(ALONE:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest) \
 	frameworks-newest $(KERAS_BACKENDS:%=frameworks-keras-training-%) $(ALONE:%=frameworks-own-%) \
-	frameworks-paddle-3.0 frameworks-paddle-ahead frameworks-keras-3.5
+	frameworks-paddle-3.0 frameworks-paddle-ahead frameworks-keras-3.5 frameworks-cupy
 
 built-for-frameworks: $(FRAMEWORK_VENVS)/newest/.installed $(ALONE:%=$(FRAMEWORK_VENVS)/%/.installed)
 	$(FRAMEWORK_VENVS)/paddle/bin/python -m ciranda.paddle build
 
 $(IN_VENV:%=frameworks-%): frameworks-%: $(VENV)/.installed-test
 	SUITE_FRAMEWORKS=$* $(BIN)/python -m pytest tests/frameworks
+
+# Of the stand-in for CuPy on the fake driver, which is compiled where it is not there yet.
+frameworks-cupy: $(VENV)/.installed-test
+	LD_LIBRARY_PATH=$$(PYTHONPATH=tests/fakes $(BIN)/python -c 'from torch_cuda.build import driver; print(driver().parent)') \
+		PYTHONPATH=tests/fakes/modules SUITE_FRAMEWORKS=cupy $(BIN)/python -m pytest tests/frameworks
 
 $(NEWEST:%=frameworks-%): frameworks-%: built-for-frameworks
 	SUITE_FRAMEWORKS=numpy,$* $(NEWEST_PYTEST) tests/frameworks tests/$*
@@ -329,7 +334,7 @@ $(KERAS_BACKENDS:%=frameworks-keras-training-%): frameworks-keras-training-%: bu
 $(ALONE:%=frameworks-own-%): frameworks-own-%: built-for-frameworks
 	$(FRAMEWORK_VENVS)/$*/bin/python -m pytest $(WHICH) tests/$*
 
-frameworks: frameworks-newest frameworks-keras-tensorflow frameworks-keras-training-jax frameworks-keras-training-torch $(ALONE:%=frameworks-own-%)  ## run the suites of the newest frameworks; NAME, NAME-oldest or keras behind a dash: of one
+frameworks: frameworks-newest frameworks-keras-tensorflow frameworks-keras-training-jax frameworks-keras-training-torch $(ALONE:%=frameworks-own-%) frameworks-cupy  ## run the suites of the newest frameworks; NAME, NAME-oldest or keras behind a dash: of one
 
 frameworks-all: $(IN_VENV:%=frameworks-%) frameworks frameworks-keras $(ALONE:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest) frameworks-paddle-3.0 frameworks-paddle-ahead frameworks-keras-oldest frameworks-keras-3.5  ## the same with the oldest version of each, and with what takes long
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 import torch_cuda
 from ranks import Ranks
@@ -29,3 +32,23 @@ def allreduced_on_a_side_stream() -> list[float]:
 def test_a_collective_on_tensors_of_the_gpu(seed: str) -> None:
     with Ranks(2, env={**torch_cuda.environment(), "FAKE_CUDA_DELAY_SEED": seed}) as ranks:
         assert ranks.run(allreduced_on_a_side_stream) == [[1, 3, 5, 7]] * 2
+
+
+def test_trainings_on_gpus_come_to_the_bits_of_the_cpu() -> None:
+    """Also where one rank has its model on the CPU."""
+    environment = torch_cuda.environment()
+    environment["PYTHONPATH"] += f"{os.pathsep}{Path(__file__).parent}"
+    with Ranks(2, env={**environment, "FAKE_CUDA_DELAY_SEED": "3"}) as ranks:
+
+        def trained(*devices: str) -> list[dict[str, str]]:
+            return ranks.run(trainings_on, list(devices))
+
+        on_cpu = trained("cpu", "cpu")
+        assert trained("cuda", "cuda") == on_cpu
+        assert trained("cuda", "cpu") == on_cpu
+
+
+def trainings_on(devices: list[str]) -> dict[str, str]:
+    import trainings
+
+    return trainings.all_trainings(devices)

@@ -118,19 +118,21 @@ void CallBuilder::add_one(std::size_t index, nb::handle input, nb::handle output
   const bool is_in_place = output.is(input) && share.n_ranks == 1;
   const bool has_output = !output.is_none() && !is_in_place;
   tensor.memory = {};
+  Place of_output;
   if (has_output) {
     const TensorView view = reader.read(output, Access::kWrite, output_);
     tensor.memory.output = view.address;
-    place_ = view.place;
+    of_output = view.place;
   }
   TensorView view = reader.read(input, is_in_place ? Access::kWrite : Access::kRead, signature);
-  if (has_output && !place_.is_beside(view.place)) raise_apart(view.place, place_);
+  if (has_output && !of_output.is_beside(view.place)) raise_apart(view.place, of_output);
   tensor.memory.input = view.address;
   if (is_in_place) tensor.memory.output = view.address;
   if (has_output) check_output(output_, signature, call.collective, share);
   tensor.dtype = signature.dtype;
   tensor.shape = signature.shape;
   tensor.memory.place = view.place;
+  if (view.place.is_host() && !place_.is_host()) return;  // those on a GPU are what a wait is for
   place_ = view.place;
   library_ = std::move(view.library);
 }

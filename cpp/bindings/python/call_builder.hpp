@@ -45,7 +45,8 @@ class CallBuilder {
   // be kept until the call is done.
   Session::Tensors add_tensors(nb::handle inputs, nb::handle outputs, TensorReader& reader, Share share);
 
-  // The dtypes of the outputs that the engine allocates, the library of the last input, and its place.
+  // The dtypes of the outputs that the engine allocates; and the library and the place of the last input that is on a
+  // GPU, or of the last at all.
   std::vector<DataType> output_dtypes() const;
   const TensorLibrary& library() const { return library_; }
   const Place& place() const { return place_; }

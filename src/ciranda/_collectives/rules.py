@@ -206,7 +206,11 @@ class Broadcast(Rule[Tensor]):
     def backward(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
         call = _plain_reduction(self.gradient_op, self.process_set)
         reduced: list[Any] = self._collectives._grouped_allreduce(gradients, self._of_gradient(), call)
-        return reduced if _basics.rank() == self.root_rank else self._collectives._zeros(self._collectives._shapes(reduced))
+        return (
+            reduced
+            if _basics.rank() == self.root_rank
+            else self._collectives._zeros(self._collectives._shapes(reduced))
+        )
 
 
 class Reducescatter(Rule[Tensor]):

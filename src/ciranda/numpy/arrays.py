@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ciranda import _core
-from ciranda._cuda_arrays import is_of_cupy
 from ciranda._collectives import Adapter
+from ciranda._cuda_arrays import is_of_cupy
 from ciranda.errors import InvalidArgumentError
 
 Array = npt.NDArray[Any]

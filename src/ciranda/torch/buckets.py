@@ -18,8 +18,8 @@ class Bucket:
     """One flat tensor for each dtype and device of a group's parameters, and in them a place for each gradient.
 
     A gradient that autograd has put elsewhere is moved to its place, once a step; autograd then adds to it there. A
-    place has the strides of its parameter, which fused optimizers rely on. `share` moves a bucket on the CPU into memory
-    that the engine combines where it lies.
+    place has the strides of its parameter, which fused optimizers rely on. `share` moves what is on the CPU into
+    memory that the engine combines where it lies.
     """
 
     def __init__(self, parameters: Sequence[Tensor]) -> None:
@@ -54,19 +54,16 @@ class Bucket:
         return ";".join(map(_order, self._shapes, self._strides))
 
     @property
-    def is_on_cpu(self) -> bool:
-        """Whether all of it is in CPU memory."""
-        return all(flat.device.type == "cpu" for flat in self.flats)
-
-    @property
     def n_bytes(self) -> int:
-        """How much memory the bucket needs."""
-        return sum(_whole_lines(flat) for flat in self.flats)
+        """How much memory the bucket needs, but for what is on a GPU."""
+        return sum(_whole_lines(flat) for flat in self.flats if _is_on_cpu(flat))
 
     def move(self, memory: Tensor) -> None:
-        """Go to other memory: `n_bytes` bytes. Gradients follow when they come the next time."""
+        """Go to other memory on the CPU: `n_bytes` bytes. Gradients follow when they come the next time."""
         start = 0
         for index, flat in enumerate(self.flats):
+            if not _is_on_cpu(flat):
+                continue
             size = flat.numel() * flat.element_size()
             # Through .data: autograd counts the changes of each flat tensor apart from those of its neighbours.
             self.flats[index] = memory[start : start + size].data.view(flat.dtype).copy_(flat)
@@ -90,6 +87,10 @@ class Bucket:
         return all(gradient is not None and _is_same(gradient, place) for gradient, place in pairs)
 
 
+def _is_on_cpu(flat: Tensor) -> bool:
+    return flat.device.type == "cpu"
+
+
 def _is_same(gradient: Tensor, place: Tensor) -> bool:
     return gradient.data_ptr() == place.data_ptr() and gradient.dtype == place.dtype
 
@@ -105,7 +106,7 @@ def _whole_lines(flat: Tensor) -> int:
 
 def share(buckets: Sequence[Bucket]) -> None:
     """Move those that are not in this world's shared memory yet into it, if it has any. All ranks must call it."""
-    due = [bucket for bucket in buckets if bucket.asked != world.epoch and bucket.is_on_cpu]
+    due = [bucket for bucket in buckets if bucket.asked != world.epoch]
     if not due or engine().size == 1:
         return
     memory, is_shared = allocate_shared(sum(bucket.n_bytes for bucket in due))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes as c
 import threading
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -71,7 +71,7 @@ def synchronize(stream: int) -> None:
 class Block:
     """Memory of the device. When it is freed, the next block of its size and stream gets it at once."""
 
-    _freed: dict[tuple[int, int], list[int]] = {}
+    _freed: ClassVar[dict[tuple[int, int], list[int]]] = {}
 
     def __init__(self, n_bytes: int, stream: int) -> None:
         self._key = (max(n_bytes, 1), stream)

@@ -15,7 +15,7 @@ from . import cuda
 __version__ = "0.0.fake"
 
 
-class ndarray:  # noqa: N801: CuPy's name
+class ndarray:  # noqa: N801
     """An array in the memory of GPU 0."""
 
     def __init__(self, shape: tuple[int, ...], dtype: Any, memory: Any = None, strides: Any = None) -> None:
