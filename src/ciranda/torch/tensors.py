@@ -71,7 +71,7 @@ class _Cuda:
         return torch.cuda.current_stream(gpu).cuda_stream
 
     def from_dlpack(self, array: Any) -> torch.Tensor:
-        return torch.from_dlpack(array)
+        return torch.utils.dlpack.from_dlpack(array)
 
 
 _CUDA = _Cuda()
