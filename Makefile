@@ -276,7 +276,7 @@ $(FRAMEWORK_VENVS)/%/.installed: $(BUILT)/.built $(HOROVOD)
 .PHONY: built-for-frameworks frameworks-keras frameworks-keras-oldest $(KERAS_BACKENDS:%=frameworks-keras-%) \
 	$(IN_VENV:%=frameworks-%) $(NEWEST:%=frameworks-%) $(ALONE:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest) \
 	frameworks-newest $(KERAS_BACKENDS:%=frameworks-keras-training-%) $(ALONE:%=frameworks-own-%) \
-	frameworks-paddle-3.0 frameworks-paddle-ahead frameworks-keras-3.5 frameworks-cupy
+	frameworks-paddle-3.0 frameworks-paddle-ahead frameworks-keras-3.5 frameworks-cupy gpu-check gpu-check-kit
 
 built-for-frameworks: $(FRAMEWORK_VENVS)/newest/.installed $(ALONE:%=$(FRAMEWORK_VENVS)/%/.installed)
 	$(FRAMEWORK_VENVS)/paddle/bin/python -m ciranda.paddle build
@@ -337,6 +337,14 @@ $(ALONE:%=frameworks-own-%): frameworks-own-%: built-for-frameworks
 frameworks: frameworks-newest frameworks-keras-tensorflow frameworks-keras-training-jax frameworks-keras-training-torch $(ALONE:%=frameworks-own-%) frameworks-cupy  ## run the suites of the newest frameworks; NAME, NAME-oldest or keras behind a dash: of one
 
 frameworks-all: $(IN_VENV:%=frameworks-%) frameworks frameworks-keras $(ALONE:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest) frameworks-paddle-3.0 frameworks-paddle-ahead frameworks-keras-oldest frameworks-keras-3.5  ## the same with the oldest version of each, and with what takes long
+
+gpu-check: $(VENV)/.installed-test  ## on a machine with a GPU: try it and measure it; lines of JSON in gpu-check.json (minutes)
+	$(BIN)/python tests/gpu/check.py --json gpu-check.json
+
+# For a machine with a GPU, torch and Python 3.12, but no network: tests/gpu/from_kit.sh runs the check there.
+gpu-check-kit: $(VENV)/.installed-test  ## put what gpu-check needs, but for torch, in build/gpu-check
+	rm -rf build/gpu-check
+	$(BIN)/pip download --quiet --only-binary=:all: --python-version 3.12 --dest build/gpu-check $(BUILT)/ciranda-*.whl
 
 guard: $(VENV)/.installed-test  ## fail if Ciranda has become twice as slow beside gloo as this kind of machine's baseline says
 	$(BIN)/python benchmarks/guard.py

@@ -1,0 +1,72 @@
+"""What a machine with a GPU can tell of Ciranda: each part in a world of its own, a row and a line of JSON for each.
+
+    python tests/gpu/check.py --json gpu-check.json      # some minutes; `make gpu-check` brings what it needs
+
+Ranks share the GPU. A part that fails shows the end of its output, and the others go on. The exit code is 1 if any has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+PARTS = Path(__file__).with_name("parts.py")
+#: Each part, and in worlds of how many ranks.
+PLAN = {
+    "probe": (1,),
+    "collectives": (1, 2, 4),
+    "together": (2,),
+    "streams": (2,),
+    "trainings": (2,),
+    "a_rank_is_killed": (3,),
+    "figures": (2,),
+}
+_TAIL = 3000
+
+
+def run(part: str, n_ranks: int, small: bool, seconds: float) -> dict[str, Any]:
+    """Run one part; return its row."""
+    begin = time.monotonic()
+    command = [sys.executable, "-m", "ciranda.launch.cli", "run", "--no-prefix", "-np", str(n_ranks)]
+    command += [sys.executable, str(PARTS), part, *(["--small"] if small else [])]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+        status, said = done.returncode, done.stdout + done.stderr
+    except subprocess.TimeoutExpired as late:
+        status, said = 124, "".join(str(each or b"") for each in (late.stdout, late.stderr))
+    found = [json.loads(line[5:]) for line in said.splitlines() if line.startswith("JSON ")]
+    row: dict[str, Any] = {"part": part, "ranks": n_ranks, "seconds": round(time.monotonic() - begin, 1)}
+    is_right = bool(found) and (status == 0 or part == "a_rank_is_killed")
+    row |= {"passed": is_right, "found": found[0] if found else None}
+    if not is_right:
+        row |= {"status": status, "output": said[-_TAIL:]}
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, help="a line for each part, written as it ends")
+    parser.add_argument("--small", action="store_true", help="small sizes and few turns: to try the check itself")
+    parser.add_argument("--seconds", type=float, default=90, help="at most, for each part")
+    parser.add_argument("parts", nargs="*", default=list(PLAN), help=f"of {', '.join(PLAN)}; all by default")
+    arguments = parser.parse_args()
+    n_failed = 0
+    for part in arguments.parts:
+        for n_ranks in PLAN[part]:
+            row = run(part, n_ranks, arguments.small, arguments.seconds)
+            n_failed += not row["passed"]
+            print(f"{part:18} {n_ranks} ranks {row['seconds']:6.1f} s  {'passed' if row['passed'] else 'FAILED'}")
+            print(f"    {json.dumps(row['found'])}" if row["passed"] else row["output"], flush=True)
+            if arguments.json:
+                with arguments.json.open("a") as lines:
+                    lines.write(json.dumps(row) + "\n")
+    sys.exit(1 if n_failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,231 @@
+"""The parts of check.py, as ranks run them. Each returns what it found, or raises."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+import ciranda.torch as hvd
+from ciranda.errors import RanksLostError
+
+PARTS: dict[str, Callable[[bool], dict[str, Any]]] = {}
+_DTYPES = [torch.uint8, torch.int8, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32]
+_DTYPES += [torch.float64, torch.complex64]
+
+
+def part(function: Callable[[bool], dict[str, Any]]) -> Callable[[bool], dict[str, Any]]:
+    PARTS[function.__name__] = function
+    return function
+
+
+def _values(dtype: torch.dtype, *shape: int) -> torch.Tensor:
+    return (torch.randint(0, 5, shape) + hvd.rank()).to(dtype)
+
+
+def _same(on_gpu: torch.Tensor, on_cpu: torch.Tensor, what: object) -> None:
+    if not on_gpu.is_cuda or not torch.equal(on_gpu.cpu(), on_cpu):
+        raise AssertionError(f"{what}: {on_gpu.cpu()} on the GPU, {on_cpu} on the CPU")
+
+
+@part
+def probe(_small: bool) -> dict[str, Any]:
+    properties = torch.cuda.get_device_properties(0)
+    return {
+        "torch": torch.__version__,
+        "cuda of torch": torch.version.cuda,
+        "gpu": getattr(properties, "name", "?"),
+        "gpus": torch.cuda.device_count(),
+        "sum": float(hvd.allreduce(torch.ones(8, device="cuda"), op=hvd.Sum).sum()),
+    }
+
+
+@part
+def collectives(small: bool) -> dict[str, Any]:
+    """Every result is that of the same call on the CPU, bit for bit."""
+    n_calls = 0
+    n_rows = 2 * hvd.size()
+    widths = (1, 333) if small else (1, 333, 250_000)
+    for dtype in _DTYPES:
+        for width in widths:
+            mine = _values(dtype, n_rows, width)
+            calls: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+                "sum": lambda tensor: hvd.allreduce(tensor, op=hvd.Sum),
+                "product": lambda tensor: hvd.allreduce(tensor, op=hvd.Product),
+                "reducescatter": lambda tensor: hvd.reducescatter(tensor, op=hvd.Sum),
+                "allgather": lambda tensor: hvd.allgather(tensor[: hvd.rank() + 1]),
+                "broadcast": lambda tensor: hvd.broadcast(tensor, root_rank=hvd.size() - 1),
+                "alltoall": hvd.alltoall,
+                "transposed": lambda tensor: hvd.allreduce(tensor.t(), op=hvd.Sum),
+            }
+            if dtype.is_floating_point or dtype.is_complex:
+                calls["average"] = lambda tensor: hvd.allreduce(tensor, prescale_factor=0.5, postscale_factor=3.0)
+            for name, call in calls.items():
+                _same(call(mine.cuda()), call(mine), (name, dtype, width))
+                n_calls += 1
+    many = [_values(torch.float32, size) for size in (0, 1, 7, 1000, 65537)]
+    together = hvd.grouped_allreduce([each.cuda() for each in many], op=hvd.Sum)
+    for on_gpu, on_cpu in zip(together, hvd.grouped_allreduce(many, op=hvd.Sum), strict=True):
+        _same(on_gpu, on_cpu, "group")
+    return {"calls": n_calls + 1}
+
+
+@part
+def together(_small: bool) -> dict[str, Any]:
+    """Rank 0 has its tensor on the CPU; then it changes sides with the others."""
+    for turn in range(4):
+        is_on_gpu = (hvd.rank() + turn) % 2 == 1
+        mine = _values(torch.float32, 1000)
+        given = mine.cuda() if is_on_gpu else mine
+        result = hvd.allreduce(given, op=hvd.Sum, name="together")
+        assert result.is_cuda == is_on_gpu
+        expected = hvd.allreduce(mine, op=hvd.Sum, name="on the CPU")
+        assert torch.equal(result.cpu(), expected)
+    return {"turns": 4}
+
+
+@part
+def streams(small: bool) -> dict[str, Any]:
+    """What a slow kernel makes is waited for; the result is there for whichever stream the waiting thread has."""
+    side, other = torch.cuda.Stream(), torch.cuda.Stream()
+    size = 64 if small else 2048
+    for turn in range(3 if small else 30):
+        with torch.cuda.stream(side):
+            slow = torch.full((size, size), 1.0 / size, device="cuda")
+            for _ in range(2 if small else 20):
+                slow = slow @ torch.full((size, size), 1.0 / size, device="cuda")
+            mine = torch.round(slow * size) + hvd.rank() + turn
+            handle = hvd.allreduce_async(mine, op=hvd.Sum, name="slow")
+        with torch.cuda.stream(other):
+            result = hvd.synchronize(handle)
+            expected = sum(1.0 + rank + turn for rank in range(hvd.size()))
+            assert torch.all(result == expected).item(), (turn, result.flatten()[0].item(), expected)
+        del mine, slow
+    dropped = [hvd.allreduce_async(torch.ones(1000, device="cuda"), name=f"dropped.{n}") for n in range(50)]
+    del dropped
+    torch.cuda.synchronize()
+    return {"turns": 3 if small else 30}
+
+
+def _trained(device: str, options: dict[str, Any]) -> torch.Tensor:
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(20, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 5)).to(device)
+    optimizer: Any = torch.optim.Adam(model.parameters(), lr=1e-3)
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters(), **options)
+    generator = torch.Generator().manual_seed(hvd.rank())
+    for _ in range(6):
+        optimizer.zero_grad()
+        model(torch.randn(16, 20, generator=generator).to(device)).square().mean().backward()
+        optimizer.step()
+    return torch.cat([parameter.detach().cpu().flatten() for parameter in model.parameters()])
+
+
+@part
+def trainings(_small: bool) -> dict[str, Any]:
+    """All ranks come to the same parameters, which are the CPU's but for its rounding."""
+    most = 0.0
+    for name, options in {
+        "plain": {},
+        "buckets": {"gradient_as_bucket_view": True},
+        "groups": {"groups": 2},
+        "float16": {"compression": hvd.Compression.fp16},
+        "predivided": {"gradient_predivide_factor": 2.0},
+    }.items():
+        on_gpu, on_cpu = _trained("cuda", options), _trained("cpu", options)
+        everyones = hvd.allgather(on_gpu.reshape(1, -1))
+        assert torch.equal(everyones, on_gpu.expand_as(everyones)), f"{name}: ranks differ"
+        most = max(most, float((on_gpu - on_cpu).abs().max()))
+        assert most < 1e-3, f"{name}: {most} from the CPU"
+    return {"most from the CPU": most}
+
+
+@part
+def a_rank_is_killed(_small: bool) -> dict[str, Any]:
+    """Rank 2 dies between two calls; the others hear of it within a second, and the GPU is theirs again."""
+    mine = torch.ones(1 << 20, device="cuda")
+    hvd.allreduce(mine, name="first")
+    if hvd.rank() == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    begin = time.monotonic()
+    try:
+        hvd.allreduce(mine, name="second")
+    except RanksLostError as error:
+        seconds = time.monotonic() - begin
+        assert "rank 2" in str(error), error
+        torch.cuda.synchronize()
+        assert float(mine.sum()) == 1 << 20, "a tensor was written to after its call failed"
+        if hvd.rank() == 0:
+            print("JSON " + json.dumps({"heard after s": round(seconds, 3)}), flush=True)
+        os._exit(0 if seconds < 2 else 1)
+    raise AssertionError("the call succeeded")
+
+
+def _median_ms(call: Callable[[], object], turns: int) -> float:
+    taken = []
+    for _ in range(turns):
+        hvd.barrier()
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        call()
+        torch.cuda.synchronize()
+        taken.append(time.perf_counter() - begin)
+    return 1e3 * sorted(taken)[turns // 2]
+
+
+@part
+def figures(small: bool) -> dict[str, Any]:
+    """Milliseconds of an allreduce of float32 on all ranks' one GPU, beside gloo's of the same tensor."""
+    import torch.distributed as gloo
+
+    turns = 3 if small else 20
+    has_gloo = gloo.is_available() and not small
+    if has_gloo:
+        port = int(hvd.broadcast_object(_free_port() if hvd.rank() == 0 else None))
+        gloo.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=hvd.rank(), world_size=hvd.size())
+    found: dict[str, Any] = {}
+    for n_bytes in (4 << 10, 1 << 20) if small else (4 << 10, 1 << 20, 64 << 20):
+        tensor = torch.zeros(n_bytes // 4, device="cuda")
+        row = {"ciranda": _median_ms(lambda tensor=tensor: hvd.allreduce_(tensor, op=hvd.Sum, name="f"), turns)}
+        if has_gloo:
+            row["gloo"] = _median_ms(lambda tensor=tensor: gloo.all_reduce(tensor), turns)
+        found[f"{n_bytes >> 10} KiB"] = {name: round(value, 3) for name, value in row.items()}
+    sizes = [64] * 106 + [4096] * 30 + [600_000 if not small else 600] * 25  # about those of ResNet-50
+    gradients = [torch.zeros(size, device="cuda") for size in sizes]
+    found["161 tensors"] = round(_median_ms(lambda: hvd.grouped_allreduce_(gradients, name="g"), turns), 3)
+    return found
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("part", choices=PARTS)
+    parser.add_argument("--small", action="store_true")
+    arguments = parser.parse_args()
+    hvd.init()
+    torch.cuda.set_device(hvd.local_rank() % torch.cuda.device_count())
+    found = PARTS[arguments.part](arguments.small)
+    if hvd.rank() == 0:
+        print("JSON " + json.dumps(found), flush=True)
+    hvd.shutdown()
+
+
+if __name__ == "__main__":
+    main()
+    sys.exit(0)
