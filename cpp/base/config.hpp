@@ -4,7 +4,7 @@
 // parse or is out of range is an InvalidArgument that names the variable, the value and the accepted values.
 //
 // Used by backend/, base/, bindings/, capi/ and engine/, as plain values. read_config() and environment(), which read
-// the environment, are called by capi/context.cc, connect(), EngineHandle and bindings/python/tables.cc, on the thread
+// the environment, are called by capi/, connect(), EngineHandle and bindings/python/tables.cc, on the thread
 // of the program that asks; no thread may change the environment meanwhile.
 #pragma once
 

@@ -1,6 +1,6 @@
 // Request: one call of one collective on one rank, as the user made it; Signature: the part on which all ranks must
-// agree. Used by bindings/, Engine and prepare(), on any thread; then by agree/, call/, engine/, execute/ and fuse/
-// (the holder of the progress lock).
+// agree. A plain value: made and prepared on the thread that submits the call, without the lock, then read by the
+// holder of the progress lock. Used by bindings/, agree/, call/, engine/, execute/ and fuse/.
 #pragma once
 
 #include <cstddef>

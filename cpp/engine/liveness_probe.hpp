@@ -2,8 +2,7 @@
 // to direct rounds it lacks. The coordinator cannot report these: it may itself be the stopped rank, or be reachable
 // only through a stopped relay. So a rank that has waited for long sends each of them a probe.
 //
-// Called by AnswerWatch and RoundsByMessages; types used by StallDetector; one thread (the holder of the progress
-// lock).
+// Called by AnswerWatch and RoundsByMessages; one thread (the holder of the progress lock).
 #pragma once
 
 #include <chrono>

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "agree/coordinator_options.hpp"
 #include "base/log.hpp"
 #include "engine/control_plane.hpp"
-#include "engine/liveness_probe.hpp"
 
 namespace ciranda {
 

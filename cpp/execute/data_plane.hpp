@@ -1,7 +1,7 @@
 // DataPlane: executes the response log, entry after entry, a bounded step at a time.
 //
-// Called by Lane, RoundsInMemory and RoundsByMessages, through LaneParts; ProgressLoop and Engine with questions; one
-// thread (the holder of the progress lock).
+// Called by Lane, which owns it; RoundsInMemory and RoundsByMessages, to which LaneParts gives it; ProgressLoop and
+// Engine, with questions. One thread: the holder of the progress lock.
 #pragma once
 
 #include <cstdint>

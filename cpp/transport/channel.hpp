@@ -1,10 +1,12 @@
 // Channel: an ordered, reliable, non-blocking byte stream to one peer.
 //
 // Implementations: a socket (tcp), several sockets (striped), rings in shared memory (shm), rings in private memory
-// (loopback, for tests). Called by ControlPlane, LaneMux, PairTransfers and RoundedStream, through Mesh; implemented by
-// RingChannel, StripedChannel and TcpChannel; one thread at a time on each end (the holder of the progress lock).
-// Failure: a channel never throws. Once state() is not kOpen, it never is again; bytes that arrived before the end are
-// still readable.
+// (loopback, for tests), and a lane's share of another one (LaneChannel, in lane_mux.hpp).
+//
+// Called by ControlPlane, PairTransfers and RoundedStream, to which Mesh gives it, to read and write; by LaneMux and
+// StripedChannel, of the channels below them; implemented by LaneChannel, RingChannel, StripedChannel and TcpChannel.
+// On each end one thread at a time: the holder of the progress lock. Failure: a channel never throws. Once state() is
+// not kOpen, it never is again; bytes that arrived before the end are still readable.
 #pragma once
 
 #include <cstddef>
