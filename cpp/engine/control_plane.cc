@@ -12,10 +12,9 @@ std::uint64_t Departure::log_index(LaneId lane) const {
   return 0;
 }
 
-std::string ControlPlane::peer_text(int rank) const {
-  const PeerInfo& peer = mesh_.peer(rank);
-  return "rank " + std::to_string(rank) + " (host " + peer.host + ", pid " + std::to_string(peer.pid) + ")";
-}
+std::string ControlPlane::peer_text(int rank) const { return mesh_.peer(rank).text(); }
+
+std::string ControlPlane::own_text() const { return peer_text(mesh_.rank()); }
 
 // --- sending
 

@@ -69,6 +69,7 @@ class ControlPlane {
 
   // "rank 2 (host node7, pid 4711)"
   std::string peer_text(int rank) const;
+  std::string own_text() const;
 
  private:
   struct Peer {

@@ -32,8 +32,8 @@ Status StallDetector::report(TimePoint now, const Stuck& stuck) {
                      std::to_string(std::chrono::duration_cast<std::chrono::seconds>(waited).count()) +
                      " s. Waiting for";
   if (awaits_device) {
-    text +=
-        " the tensors of this rank " + stuck.device + ": the work that was queued there before the call has not ended.";
+    text += " the tensors of " + control_.own_text() + " " + stuck.device +
+            ": the work that was queued there before the call has not ended.";
   } else {
     for (const int rank : stuck.awaited) text += " " + control_.peer_text(rank);
     text += do_all_answer ? ", which may wait for its device, or for another that is stopped or cut off."

@@ -46,10 +46,10 @@ Staged::Staged(Device& device, std::shared_ptr<Wake> wake) : device_(device) {
   results_->wake = std::move(wake);
 }
 
-void Staged::Copies::note(Status copied) {
+void Staged::Copies::note(const Status& copied) {
   if (!copied.ok()) {
     const std::lock_guard lock(mutex);
-    status = std::move(copied);
+    status = wake->of_this_rank(copied);
   }
   if (n_missing.fetch_sub(1, std::memory_order_acq_rel) == 1) wake->ring();
 }
@@ -71,9 +71,9 @@ Status Staged::add(const TensorMemory& memory, std::size_t index) {
 }
 
 // One block for all tensors: inputs, tensors in place, outputs. All that is copied in one direction lies one behind the
-// other, so that few copies can do it. Returns false if there is no memory. Null pointers stay null; if input and
+// other, so that few copies can do it. Returns an error if there is no memory. Null pointers stay null; if input and
 // output are the same, they stay the same.
-bool Staged::allocate(Request& request) {
+Status Staged::allocate(Request& request) {
   std::size_t n_bytes = 0;
   const auto reserve = [&n_bytes](std::size_t size) { return std::exchange(n_bytes, n_bytes + padded(size)); };
   std::vector<std::size_t> inputs(tensors_.size());  // these two in the block
@@ -89,14 +89,19 @@ bool Staged::allocate(Request& request) {
     if (!is_in_place(tensors_[i])) outputs[i] = reserve(tensors_[i].n_bytes_written);
   }
   host_ = device_.allocate_on_host(queues_.front().place, std::max<std::size_t>(n_bytes, 1));
-  if (host_ == nullptr) return false;
+  if (host_ == nullptr) {
+    return Status::internal(
+        "there are no " + std::to_string(n_bytes) +
+        " bytes of pinned host memory to stage its tensors in; allow more locked memory (ulimit -l, "
+        "the container's limits), or combine less at a time");
+  }
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     Tensor& tensor = tensors_[i];
     if (tensor.on_device.input != nullptr) tensor.input = host_.get() + inputs[i];
     if (tensor.on_device.output != nullptr) tensor.output = host_.get() + outputs[i];
     request.memory[tensor.index] = {tensor.input, tensor.output};
   }
-  return true;
+  return Status::ok_status();
 }
 
 void Staged::fetch() {
@@ -110,7 +115,7 @@ void Staged::fetch() {
   for (std::size_t i = 0; i < queues_.size(); ++i) {
     if (copies[i].empty()) continue;
     device_.fetch(queues_[i].place, std::move(copies[i]), queues_[i].recorded,
-                  [inputs = inputs_, kept = host_](Status copied) { inputs->note(std::move(copied)); });
+                  [inputs = inputs_, kept = host_](Status copied) { inputs->note(copied); });
   }
 }
 
@@ -144,8 +149,8 @@ Result<std::unique_ptr<Staged>> Staged::make(Request& request, std::span<const B
     if (tensor.on_device.input != nullptr) tensor.n_bytes_read = n_bytes_read(request, i, rank);
     if (tensor.on_device.output != nullptr) tensor.n_bytes_written = n_bytes_written(request, i, *ranks, rank);
   }
-  if (!staged->allocate(request)) {
-    return Status::internal(call_text(request) + ": there is no host memory to stage its tensors in");
+  if (Status status = staged->allocate(request); !status.ok()) {
+    return Status::internal(call_text(request) + ": " + status.message());
   }
   request.is_awaited = false;
   staged->fetch();
@@ -184,7 +189,7 @@ void Staged::put_results(const Operation& operation) {
           results->note(put.status());
         },
         [wake = results_->wake, kept](Status copied) {
-          if (!copied.ok()) wake->fail(std::move(copied));
+          if (!copied.ok()) wake->fail(copied);
         });
   }
 }

@@ -83,12 +83,12 @@ class Staged {
     std::vector<Device::Put> puts;  // by queue; each is written by one thread
     std::shared_ptr<Wake> wake;
 
-    void note(Status copied);
+    void note(const Status& copied);
   };
 
   explicit Staged(Device& device, std::shared_ptr<Wake> wake);
   Status add(const TensorMemory& memory, std::size_t index);
-  bool allocate(Request& request);
+  Status allocate(Request& request);
   void fetch();
   static bool is_in_place(const Tensor& tensor) { return tensor.on_device.input == tensor.on_device.output; }
   // Whether the device allocates the tensor's output, which is now on the host.

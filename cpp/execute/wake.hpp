@@ -6,7 +6,7 @@
 
 #include <atomic>
 #include <mutex>
-#include <utility>
+#include <string>
 
 #include "base/status.hpp"
 #include "transport/mesh.hpp"
@@ -15,16 +15,19 @@ namespace ciranda {
 
 class Wake {
  public:
-  explicit Wake(Mesh& mesh) : mesh_(&mesh) {}
+  explicit Wake(Mesh& mesh) : who_(mesh.peer(mesh.rank()).text()), mesh_(&mesh) {}
 
   void ring() {
     const std::lock_guard lock(mutex_);
     if (mesh_ != nullptr) mesh_->kick();
   }
-  // A device has failed after the call had been completed: the world must break. The first reason is kept.
-  void fail(Status why) {
+  // The failure of a device of this rank, as all ranks are told of it.
+  Status of_this_rank(const Status& why) const { return Status::internal(who_ + ": " + why.message()); }
+  // A device has failed outside of a call that all ranks could be told of: the world must break. The first reason is
+  // kept.
+  void fail(const Status& why) {
     const std::lock_guard lock(mutex_);
-    if (!has_failed_.load(std::memory_order_relaxed)) failure_ = std::move(why);
+    if (!has_failed_.load(std::memory_order_relaxed)) failure_ = of_this_rank(why);
     has_failed_.store(true, std::memory_order_release);
     if (mesh_ != nullptr) mesh_->kick();
   }
@@ -39,6 +42,7 @@ class Wake {
   }
 
  private:
+  const std::string who_;
   mutable std::mutex mutex_;
   Mesh* mesh_;
   std::atomic<bool> has_failed_{false};

@@ -36,6 +36,11 @@ struct PeerInfo {
   int n_cores = 0;                                // of its host; 0: not known
   std::optional<HostCosts> costs = std::nullopt;  // its host's measured costs, if it has them
   std::optional<PairCosts> pair = std::nullopt;   // measured by this rank with the peer at init()
+
+  // "rank 1 (host node7, pid 4711)"
+  std::string text() const {
+    return "rank " + std::to_string(rank) + " (host " + host + ", pid " + std::to_string(pid) + ")";
+  }
 };
 
 // When a sleeping peer must read the bytes written for it.

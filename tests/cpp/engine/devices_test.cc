@@ -525,17 +525,22 @@ TEST(DevicesTest, AResultWithoutMemoryFailsAlone) {
   });
 }
 
-TEST(DevicesTest, ACallThatCannotBeOrderedIsRefused) {
-  World world(1, on(Homes::kPaged));
-  world.run([](Engine& engine) {
+// If the program went on, its next call would meet the one that other ranks have made.
+TEST(DevicesTest, ACallThatCannotBeOrderedBreaksTheWorldAndNamesTheRank) {
+  World world(2, on(Homes::kPaged));
+  std::barrier is_over(2);
+  world.run([&](Engine& engine) {
     DeviceTensor tensor({1});
-    {
+    if (engine.rank() == 1) {
       const Faulty faulty(Fault::kRecord);
       const auto operation = submit_request(engine, tensor.sum("x"));
       EXPECT_TRUE(operation->is_refused());
       EXPECT_EQ(operation->status().message(), "allreduce 'x': the device records no event");
     }
-    EXPECT_TRUE(make(engine, tensor.sum("x")).ok()) << "the name is free";
+    is_over.arrive_and_wait();
+    const Status status = make(engine, tensor.sum("x"));
+    EXPECT_TRUE(status.message().starts_with("rank 1 (host ")) << status.message();
+    EXPECT_TRUE(status.message().ends_with("): allreduce 'x': the device records no event")) << status.message();
   });
 }
 
