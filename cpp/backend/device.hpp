@@ -6,8 +6,8 @@
 // executed. Events order them. A copy of one caller's queue does not wait behind those of another, which may wait for
 // it in turn.
 //
-// Called by Staged; implemented by CudaDevice, of which Gpu gives events and copy_plan.hpp has the copies; made by rows of registry.hpp; any thread,
-// concurrently. No method waits for the device. The object lives as long as the process.
+// Called by Staged; implemented by CudaDevice, of which Gpu gives events and copy_plan.hpp has the copies; made by rows
+// of registry.hpp; any thread, concurrently. No method waits for the device. The object lives as long as the process.
 #pragma once
 
 #include <cstddef>
