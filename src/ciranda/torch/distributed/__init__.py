@@ -1,4 +1,4 @@
-"""`ciranda` as a backend of torch.distributed, for tensors on the CPU.
+"""`ciranda` as a backend of torch.distributed, for tensors on the CPU and on GPUs.
 
     import ciranda.torch.distributed
     torch.distributed.init_process_group("ciranda")
@@ -21,5 +21,5 @@ from ciranda.torch.distributed.work import Work
 __all__ = ["ProcessGroup", "Work", "ddp_comm_hook"]
 
 if not hasattr(_dist.Backend, "CIRANDA"):
-    _dist.Backend.register_backend("ciranda", _rendezvous.form_group, extended_api=True, devices=["cpu"])
+    _dist.Backend.register_backend("ciranda", _rendezvous.form_group, extended_api=True, devices=["cpu", "cuda"])
     _rendezvous.answer_for_the_environment()

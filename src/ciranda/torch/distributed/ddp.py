@@ -59,7 +59,7 @@ def ddp_comm_hook(group: object, bucket: dist.GradBucket) -> torch.futures.Futur
 
     Args:
         group: of the backend ciranda; None is the default one. Memory is shared if the group has all ranks, they are on
-            one host with room in /dev/shm, and torch can move tensors' memory (2.13 can).
+            one host with room in /dev/shm, and torch can move tensors' memory (2.13 can). Gradients on GPUs stay there.
         bucket: DDP's argument.
 
     Raises:
@@ -84,7 +84,7 @@ def _share_when_due(gradients: torch.Tensor) -> None:
     DDP creates other buckets after its first step. All of this is the same on all ranks.
     """
     storage = gradients.untyped_storage()
-    if storage.nbytes() < _MIN_BYTES or _seen.count(storage) != 2:
+    if gradients.is_cuda or storage.nbytes() < _MIN_BYTES or _seen.count(storage) != 2:
         return
     memory, is_shared = allocate_shared(storage.nbytes())
     if is_shared:

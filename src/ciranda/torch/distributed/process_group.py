@@ -168,7 +168,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
 
     @property
     def _device_types(self) -> list[torch.device]:
-        return [torch.device("cpu")]
+        return [torch.device("cpu"), torch.device("cuda")]
 
     def __repr__(self) -> str:
         return f"ciranda.torch.distributed.ProcessGroup(ranks={self._ranks})"

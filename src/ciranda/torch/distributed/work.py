@@ -15,6 +15,7 @@ import torch.distributed
 
 from ciranda import _core
 from ciranda.torch.completer import call_when_done
+from ciranda.torch.distributed.gpu_streams import GpuStreams
 from ciranda.torch.distributed.offers import Offers, pause_seconds
 from ciranda.torch.distributed.recording import Span, part_of
 
@@ -87,6 +88,7 @@ class Work(dist._Work):  # type: ignore[misc, unused-ignore]
         self._operation = operation
         self._result = result
         self._finish: Callable[[_core.Operation], None] | None = finish
+        self._streams = GpuStreams(result)
         self._span: Span | None = None  # in a profile
         self._lock = threading.Lock()
         self._completion: torch.futures.Future[list[Tensor]] | None = None
@@ -94,6 +96,8 @@ class Work(dist._Work):  # type: ignore[misc, unused-ignore]
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Return when the operation is done; without a timeout, or with one of 0, that of the group holds.
+
+        For tensors on a GPU: what this thread's current stream is given afterwards sees the results.
 
         Raises:
             DistBackendError: (torch's, a RuntimeError) after the timeout. The operation continues; its tensors are in
@@ -108,6 +112,9 @@ class Work(dist._Work):  # type: ignore[misc, unused-ignore]
                 with part_of(self._span, "finish"):
                     self._finish(self._operation)
                 self._finish = None  # if it failed, the next wait tries again
+                self._streams.note_finish()
+            else:
+                self._streams.wait_for_finish()
         return True
 
     def _wait_for_operation(self, timeout: timedelta | None) -> None:
@@ -170,7 +177,7 @@ class Work(dist._Work):  # type: ignore[misc, unused-ignore]
         """
         with self._lock:
             if self._future is None and _call_at_end_of_backward(self._complete_in_backward):
-                self._completion = self._future = torch.futures.Future()
+                self._completion = self._future = self._streams.make_future()
                 return self._future
         return self._future_by_another_thread()
 
@@ -178,7 +185,7 @@ class Work(dist._Work):  # type: ignore[misc, unused-ignore]
         with self._lock:
             if self._future is not None:
                 return self._future
-            self._completion = torch.futures.Future()
+            self._completion = self._streams.make_future()
             # torch's C++ takes what set_exception() sets for a result, but not what a callback has raised.
             future = self._future = self._completion.then(_value)
         seconds = None if self._timeout is None else self._timeout.total_seconds()
@@ -195,7 +202,8 @@ class Work(dist._Work):  # type: ignore[misc, unused-ignore]
         if self._timeout is not None and not self._operation.poll():
             self._settle(late(self._timeout))
         else:
-            self._complete()
+            with self._streams.of_their_own():
+                self._complete()
 
     def _complete(self) -> Exception | None:
         """Complete the future when the operation is done; return what it failed with."""
