@@ -7,7 +7,8 @@
 // Threads: any. Ownership: a context is freed with its last reference; while it is open, one reference is kept here. A
 // child after fork() starts without contexts, and must not touch its parent's.
 //
-// Called by context.cc, other_engines.cc, Session and EngineHandle.
+// Called by context.cc, Session (leave() alone) and EngineHandle; other_engines.cc defines refuse_other_engines(),
+// which join_world() alone calls.
 #pragma once
 
 #include <cstddef>

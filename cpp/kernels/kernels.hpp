@@ -18,7 +18,9 @@
 // Integers: sums and products wrap; averages do not wrap, and round toward zero (scaled_integers.hpp).
 // bool: min is and, max is or; factors are ignored.
 //
-// Called by launch.hpp, Rounding, DirectTensor, bfloat16_wire.hpp, connect() and bindings/python/tables.cc.
+// reduce() is called by collectives (collective/, through launch.hpp), NativeBackend and Rounding, and, through
+// DirectTensor, by reductions of direct rounds (execute/collectives). Called by bfloat16_wire.hpp, connect() and
+// bindings/python/tables.cc for the SIMD level; by launch.hpp, Rounding and DirectTensor for the above.
 #pragma once
 
 #include <cstddef>

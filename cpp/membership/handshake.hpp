@@ -11,9 +11,11 @@
 // exchange proves nothing elsewhere.
 //
 // Both sides are pure state machines: bytes in, bytes out, a verdict. Never read more than wants() bytes for them:
-// later bytes belong to the next user of the connection. The caller enforces deadlines. Called by Acceptor,
-// OutgoingConnection, StoreServer and bootstrap_messages.hpp; plain values. Failure: verdict() kRefused. The reason
-// continues a sentence that begins with the peer's name ("presented a different job secret").
+// later bytes belong to the next user of the connection. The caller enforces deadlines. Called by Acceptor
+// (the accepting side) and OutgoingConnection (the connecting side); StoreServer, bootstrap_messages.hpp and, through
+// these, PairConnector, StoreClient, join_world() and probe_shared_memory() use values of it: credentials, roles,
+// nonces, limits. Failure: verdict() kRefused. The reason continues a sentence that begins with the peer's name
+// ("presented a different job secret").
 #pragma once
 
 #include <array>
