@@ -141,6 +141,19 @@ def test_state_of_other_types_than_the_parameters(worlds: Any, n_ranks: int) -> 
             assert mine["history"] == roots["history"]
 
 
+def _rate_that_is_a_tensor() -> list[Any]:
+    mine = torch.tensor(0.1 * (hvd.rank() + 1))
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=mine, capturable=False, foreach=False)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    return [optimizer.param_groups[0]["lr"] is mine, mine.item()]
+
+
+def test_a_rate_that_is_a_tensor_stays_the_one_that_others_hold(worlds: Any) -> None:
+    """A scheduler changes it in place."""
+    assert worlds.of(2).run(_rate_that_is_a_tensor) == [[True, torch.tensor(0.1).item()]] * 2
+
+
 def _sparse_momentum() -> list[Any]:
     embedding = torch.nn.Embedding(5, 2, sparse=True)
     optimizer = torch.optim.SGD(embedding.parameters(), lr=0.1, momentum=0.9)

@@ -160,8 +160,19 @@ def _unconverted(loaded: Any, sent: Any) -> Any:
 
 
 def _load_exactly(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Load a state_dict. Unlike torch, leave tensors their types where the parameters have others."""
+    """Load a state_dict. Unlike torch, leave tensors their types where the parameters have others.
+
+    A hyperparameter that is a tensor, such as a learning rate, stays the tensor that schedulers and captured graphs
+    hold, where it is.
+    """
+    before = [dict(group) for group in optimizer.param_groups]
     optimizer.load_state_dict(state)
+    for group, earlier in zip(optimizer.param_groups, before, strict=True):
+        for key, mine in earlier.items():
+            sent = group.get(key)
+            if isinstance(mine, torch.Tensor) and isinstance(sent, torch.Tensor) and mine.shape == sent.shape:
+                mine.detach().copy_(sent)
+                group[key] = mine
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for index, entries in state["state"].items():
         if isinstance(index, int):
