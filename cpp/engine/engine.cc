@@ -167,11 +167,9 @@ bool Engine::Parts::prepare(Submission& submission, OpHandle* handle) {
   if (first_on_device(request) < request.memory.size()) {
     Result<std::unique_ptr<Staged>> staged =
         Staged::make(request, world.backends, world.sets, mesh->rank(), world.wake);
-    // Other ranks would take this rank's next call of the name for the one that its device has refused.
-    if (staged.status().kind() == ErrorKind::kInternal) world.wake->fail(staged.status());
     if (!staged.ok()) return refuse(staged.status());
     submission.staged = std::move(staged).value();
-    submission.operation->set_events({submission.staged->inputs_event()});
+    submission.operation->set_events({submission.staged->idle_event()});
   }
   submission.scratch = move_repeated(request);
   const bool has_no_name_yet = is_numbered(request);

@@ -9,6 +9,8 @@
 namespace ciranda {
 namespace {
 
+bool is_from_root(const CollectiveInfo& row) { return row.has_root && row.is_same_on_all; }
+
 // --- The number of bytes of a tensor's memory that a call reads, and that it writes, on this rank. `ranks`: those of
 // --- its process set, ascending. `rank`: this rank, in the world. REQUIRES, for both: the request is valid, and its
 // --- splits are settled.
@@ -17,15 +19,17 @@ std::size_t n_bytes_read(const Request& request, std::size_t tensor, int rank) {
   const Signature& signature = request.signature;
   const CollectiveInfo& row = info(signature.collective);
   if (row.takes_splits) return sum_of(request.splits[tensor]) * signature.tensors[tensor].row_bytes();
-  const bool is_from_root = row.has_root && row.is_same_on_all;
-  return is_from_root && signature.root != rank ? 0 : signature.tensors[tensor].n_bytes();
+  return is_from_root(row) && signature.root != rank ? 0 : signature.tensors[tensor].n_bytes();
 }
 
-// The largest possible number, if the output is used only when the result fits. 0 if the caller's output is not used.
+// The largest possible number, if the output is used only when the result fits. 0 if the caller's output is not used,
+// or is the root's tensor: two calls may send the same one, as those of a weight with two names do.
 std::size_t n_bytes_written(const Request& request, std::size_t tensor, std::span<const int> ranks, int rank) {
   const Signature& signature = request.signature;
   const TensorSignature& own = signature.tensors[tensor];
   const CollectiveInfo& row = info(signature.collective);
+  const TensorMemory& memory = request.memory[tensor];
+  if (is_from_root(row) && signature.root == rank && memory.input == memory.output) return 0;
   if (!row.allocates_output) return has_result(signature, rank) ? own.n_bytes() : 0;
   if (keeps_rows(request)) return n_bytes_read(request, tensor, rank);
   if (row.first_dim_may_differ) return request.has_room_for_all && !row.has_root ? ranks.size() * own.n_bytes() : 0;
@@ -44,6 +48,11 @@ std::size_t n_bytes_behind(std::size_t n_bytes) { return padded(n_bytes) - n_byt
 Staged::Staged(Device& device, std::shared_ptr<Wake> wake) : device_(device) {
   inputs_->wake = wake;
   results_->wake = std::move(wake);
+}
+
+void Staged::Copies::begin(const std::vector<std::vector<DeviceCopy>>& by_queue) {
+  n_missing = n_under_way =
+      static_cast<std::size_t>(std::ranges::count_if(by_queue, [](const auto& copies) { return !copies.empty(); }));
 }
 
 void Staged::Copies::note(const Status& copied) {
@@ -111,22 +120,33 @@ void Staged::fetch() {
     copies[tensor.queue].push_back(
         {tensor.input, tensor.on_device.input, tensor.n_bytes_read, n_bytes_behind(tensor.n_bytes_read)});
   }
-  for (const auto& of_queue : copies) inputs_->n_missing += of_queue.empty() ? 0 : 1;
+  inputs_->begin(copies);
   for (std::size_t i = 0; i < queues_.size(); ++i) {
     if (copies[i].empty()) continue;
     device_.fetch(queues_[i].place, std::move(copies[i]), queues_[i].recorded,
-                  [inputs = inputs_, kept = host_](Status copied) { inputs->note(copied); });
+                  [inputs = inputs_, kept = host_](Status copied) {
+                    inputs->end();
+                    inputs->note(copied);
+                  });
   }
 }
 
-DeviceEventPtr Staged::inputs_event() const {
-  struct Arrived final : DeviceEvent {
-    explicit Arrived(std::shared_ptr<Copies> of) : inputs(std::move(of)) {}
+// Other ranks would take this rank's next call of the name for the one that its device has refused: the world breaks.
+Status Staged::fail(const Request& request, const Status& why) const {
+  Status failed = Status::internal(call_text(request) + ": " + why.message());
+  inputs_->wake->fail(failed);
+  return failed;
+}
+
+DeviceEventPtr Staged::idle_event() const {
+  struct Idle final : DeviceEvent {
+    Idle(std::shared_ptr<Copies> in, std::shared_ptr<Copies> out) : inputs(std::move(in)), results(std::move(out)) {}
     Status order(const Place&) const override { return Status::ok_status(); }
-    bool has_passed() const override { return inputs->n_missing.load(std::memory_order_acquire) == 0; }
+    bool has_passed() const override { return inputs->is_idle() && results->is_idle(); }
     const std::shared_ptr<Copies> inputs;
+    const std::shared_ptr<Copies> results;
   };
-  return std::make_shared<Arrived>(inputs_);
+  return std::make_shared<Idle>(inputs_, results_);
 }
 
 Result<std::unique_ptr<Staged>> Staged::make(Request& request, std::span<const BackendRow> backends,
@@ -142,16 +162,12 @@ Result<std::unique_ptr<Staged>> Staged::make(Request& request, std::span<const B
   std::unique_ptr<Staged> staged(new Staged(*device.value(), std::move(wake)));
   for (std::size_t i = 0; i < request.memory.size(); ++i) {
     if (request.memory[i].place.is_host()) continue;
-    if (Status status = staged->add(request.memory[i], i); !status.ok()) {
-      return Status::internal(call_text(request) + ": " + status.message());
-    }
+    if (Status status = staged->add(request.memory[i], i); !status.ok()) return staged->fail(request, status);
     Tensor& tensor = staged->tensors_.back();
     if (tensor.on_device.input != nullptr) tensor.n_bytes_read = n_bytes_read(request, i, rank);
     if (tensor.on_device.output != nullptr) tensor.n_bytes_written = n_bytes_written(request, i, *ranks, rank);
   }
-  if (Status status = staged->allocate(request); !status.ok()) {
-    return Status::internal(call_text(request) + ": " + status.message());
-  }
+  if (Status status = staged->allocate(request); !status.ok()) return staged->fail(request, status);
   request.is_awaited = false;
   staged->fetch();
   return staged;
@@ -179,17 +195,20 @@ void Staged::put_results(const Operation& operation) {
     }
   }
   results_->puts.resize(queues_.size());
-  for (const auto& of_queue : copies) results_->n_missing += of_queue.empty() ? 0 : 1;
+  results_->begin(copies);
   for (std::size_t i = 0; i < queues_.size(); ++i) {
     if (copies[i].empty()) continue;
     device_.put(
         queues_[i].place, std::move(copies[i]), queues_[i].recorded,
         [results = results_, i](Result<Device::Put> put) {
-          if (put.ok()) results->puts[i] = std::move(put).value();
-          results->note(put.status());
+          const Status status = put.status();
+          if (status.ok()) results->puts[i] = std::move(put).value();
+          if (results->puts[i].event == nullptr) results->end();
+          results->note(status);
         },
-        [wake = results_->wake, kept](Status copied) {
-          if (!copied.ok()) wake->fail(copied);
+        [results = results_, kept](Status copied) {
+          results->end();
+          if (!copied.ok()) results->wake->fail(copied);
         });
   }
 }

@@ -33,13 +33,14 @@ namespace ciranda {
 class Staged {
  public:
   // For a request with tensors on a device. Replaces their memory in the request by host memory. The call is not ready
-  // at once, so it uses no direct round. Returns an error if the request is refused. Any thread. `rank`: in the world.
-  // The devices in `backends` outlive the result. REQUIRES: the request is prepared.
+  // at once, so it uses no direct round. Returns an error if the request is refused; the world breaks if its device
+  // does. Any thread. `rank`: in the world. The devices in `backends` outlive the result. REQUIRES: the request is
+  // prepared.
   static Result<std::unique_ptr<Staged>> make(Request& request, std::span<const BackendRow> backends,
                                               const ProcessSets& sets, int rank, std::shared_ptr<Wake> wake);
 
-  // Passes once all inputs have arrived: a call that fails before may not give up its tensors yet. Orders nothing.
-  DeviceEventPtr inputs_event() const;
+  // Passes while no copy is under way: a call that fails may not give up its tensors before. Orders nothing.
+  DeviceEventPtr idle_event() const;
   // Whether all inputs have arrived; status() has the outcome. The last copy wakes the progress loop.
   bool is_here() const REQUIRES(progress_lock) { return inputs_->n_missing.load(std::memory_order_acquire) == 0; }
   // REQUIRES, for both: is_here() or are_results_queued(). An error means that the device has failed.
@@ -77,17 +78,22 @@ class Staged {
   };
   // How far a direction of copies is. Shared with the device's threads.
   struct Copies {
-    std::atomic<std::size_t> n_missing{0};  // queues
-    std::mutex mutex;                       // guards writes of `status`
+    std::atomic<std::size_t> n_missing{0};    // queues
+    std::atomic<std::size_t> n_under_way{0};  // queues whose copies have begun, and not ended
+    std::mutex mutex;                         // guards writes of `status`
     Status status;
     std::vector<Device::Put> puts;  // by queue; each is written by one thread
     std::shared_ptr<Wake> wake;
 
+    void begin(const std::vector<std::vector<DeviceCopy>>& by_queue);
     void note(const Status& copied);
+    void end() { n_under_way.fetch_sub(1, std::memory_order_release); }
+    bool is_idle() const { return n_under_way.load(std::memory_order_acquire) == 0; }
   };
 
   explicit Staged(Device& device, std::shared_ptr<Wake> wake);
   Status add(const TensorMemory& memory, std::size_t index);
+  Status fail(const Request& request, const Status& why) const;
   Status allocate(Request& request);
   void fetch();
   static bool is_in_place(const Tensor& tensor) { return tensor.on_device.input == tensor.on_device.output; }

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -82,8 +83,16 @@ WorldOptions on(Homes homes, Layout layout = Layout::kArena, int size = 2) {
   return options;
 }
 
+// Until the device no longer uses the tensors, which it may when the call has failed.
+void await_end(const Operation& operation) {
+  while (!operation.has_ended()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
 Status make(Engine& engine, Request request) {
-  return wait_at_home(engine, submit_request(engine, std::move(request)));
+  const auto operation = submit_request(engine, std::move(request));
+  Status status = wait_at_home(engine, operation);
+  await_end(*operation);
+  return status;
 }
 
 // --- nobody but the device
@@ -591,6 +600,35 @@ TEST(DevicesTest, AWorldEndsWhileAQueueStandsStill) {
   }
   may_end.count_down();
   EXPECT_EQ(tensor.values(), Values{1});
+}
+
+TEST(DevicesTest, ACallThatFailsWhileItsResultIsUnderWayHasNotEnded) {
+  const Watchdog watchdog("the end");
+  const AtHome at(paged_home(0));
+  DeviceTensor tensor({1});
+  std::optional<Faulty> fault(Fault::kHeldPut);
+  World world(1, on(Homes::kPaged));
+  const auto operation = submit_request(world.engine(0), tensor.sum("x"));
+  while (!paged_device().holds_put()) world.engine(0).poll(operation);
+  world.engine(0).shutdown();
+  EXPECT_EQ(operation->status().kind(), ErrorKind::kAborted);
+  EXPECT_FALSE(operation->has_ended());
+  fault.reset();
+  await_end(*operation);
+  EXPECT_EQ(tensor.values(), Values{1});
+}
+
+// Such as those of a weight that has two names: their copies are not ordered.
+TEST(DevicesTest, TheRootOfABroadcastInPlaceIsNotWritten) {
+  World world(1, on(Homes::kPaged));
+  world.run([](Engine& engine) {
+    DeviceTensor tensor({1});
+    const Faulty faulty(Fault::kQueuePut);
+    Request broadcast = tensor.sum("x");
+    broadcast.signature.collective = Collective::kBroadcast;
+    broadcast.signature.root = 0;
+    EXPECT_TRUE(make(engine, std::move(broadcast)).ok());
+  });
 }
 
 }  // namespace

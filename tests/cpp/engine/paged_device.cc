@@ -153,6 +153,11 @@ void PagedDevice::put(const Place& place, std::vector<DeviceCopy> copies, Device
                       Done done) {
   thread_.launch([this, place, copies = std::move(copies), after = std::move(after), queued = std::move(queued),
                   done = std::move(done)]() mutable {
+    while (fault_ == Fault::kHeldPut) {
+      holds_put_ = true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    holds_put_ = false;
     if (fault_ == Fault::kQueuePut) return queued(failed("was refused", copies));
     auto event = std::make_shared<PagedEvent>();
     Put put{event};

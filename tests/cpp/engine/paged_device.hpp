@@ -71,9 +71,11 @@ class PagedDevice final : public Device {
     kFetch,     // a copy from the device fails
     kQueuePut,  // a copy to it is refused
     kPut,       // a copy to it fails when it is its turn
+    kHeldPut,   // a copy to it waits for another fault
     kMemory,    // there is no memory for results
   };
   void fail(Fault fault) { fault_ = fault; }
+  bool holds_put() const { return holds_put_; }
 
  private:
   struct OwnQueues {
@@ -90,6 +92,7 @@ class PagedDevice final : public Device {
   std::multimap<std::size_t, std::size_t> free_;  // where, by size
   std::size_t n_bytes_used_ = 0;
   std::atomic<Fault> fault_{Fault::kNone};
+  std::atomic<bool> holds_put_{false};
   std::mutex own_mutex_;
   std::map<void*, OwnQueues> own_;  // by the caller's queue
   PagedQueue thread_;
