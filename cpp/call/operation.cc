@@ -57,7 +57,7 @@ Status Operation::order(const Place& place) const {
 }
 
 bool Operation::has_ended() const {
-  return std::ranges::all_of(events_, [](const DeviceEventPtr& event) { return event->has_passed(); });
+  return is_done() && std::ranges::all_of(events_, [](const DeviceEventPtr& event) { return event->has_passed(); });
 }
 
 void Operation::when_done(Callback callback) {

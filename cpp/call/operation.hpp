@@ -44,7 +44,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   // For tensors on a device, whose results may still be under way when the operation is done. Work that place.queue is
   // given after order() sees the results; only when has_ended() the host may read them, and does the device use the
   // tensors no more, also if the operation has failed. Neither waits. For tensors in host memory order() does nothing.
-  // REQUIRES, for both: is_done().
+  // REQUIRES, for order(): is_done().
   Status order(const Place& place) const;
   bool has_ended() const;
 

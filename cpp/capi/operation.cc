@@ -244,7 +244,7 @@ ciranda_status ciranda_operation_order(const ciranda_operation* operation, int32
 }
 
 int ciranda_operation_has_ended(const ciranda_operation* operation) noexcept {
-  return operation != nullptr && operation->operation->is_done() && operation->operation->has_ended() ? 1 : 0;
+  return operation != nullptr && operation->operation->has_ended() ? 1 : 0;
 }
 
 int64_t ciranda_operation_value(const ciranda_operation* operation) noexcept {

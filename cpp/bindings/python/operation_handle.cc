@@ -17,7 +17,7 @@ OperationHandle::OperationHandle(std::shared_ptr<Session> session, Engine::Opera
     : session_(std::move(session)), operation_(std::move(operation)), tensors_(std::move(tensors)) {}
 
 OperationHandle::~OperationHandle() {
-  if (operation_ == nullptr || has_ended() || (is_done() && !tensors_.inputs.is_valid())) return;
+  if (operation_ == nullptr || operation_->has_ended() || (is_done() && !tensors_.inputs.is_valid())) return;
   session_->adopt(std::move(operation_), std::move(tensors_));
 }
 

@@ -48,7 +48,6 @@ class OperationHandle {
 
  private:
   bool is_done() const { return operation_->is_done(); }
-  bool has_ended() const { return is_done() && (place_.is_host() || operation_->has_ended()); }
   // REQUIRES: is_done().
   void order_results();
   void release_tensors();

@@ -49,8 +49,8 @@ void Session::adopt(Engine::OperationPtr operation, Tensors tensors) {
 void Session::release_done() {
   if (adopted_.empty()) return;
   // Releasing a tensor can run Python code that calls this function again, so they are first removed from adopted_.
-  const auto is_under_way = [](const Adopted& a) { return !a.operation->is_done() || !a.operation->has_ended(); };
-  const auto first_done = std::stable_partition(adopted_.begin(), adopted_.end(), is_under_way);
+  const auto first_done = std::stable_partition(adopted_.begin(), adopted_.end(),
+                                                [](const Adopted& a) { return !a.operation->has_ended(); });
   const std::vector<Adopted> done(std::make_move_iterator(first_done), std::make_move_iterator(adopted_.end()));
   adopted_.erase(first_done, adopted_.end());
 }

@@ -1,8 +1,8 @@
 // TensorReader: the engine's description of a Python tensor: address, place, element type, shape.
 //
-// Understands, in this order: types with a DLPack exchange table (torch; about 0.1 us), TensorDescription, types with
-// the CUDA array interface (CuPy, Numba), and whatever nanobind can import (NumPy and others by DLPack or the buffer
-// protocol) in host memory.
+// Understands, in this order: types with a DLPack exchange table (torch; about 0.1 us), types with the CUDA array
+// interface (CuPy), TensorDescription, and whatever nanobind can import in host memory (NumPy and others by DLPack or
+// the buffer protocol).
 // Threads: every method needs the GIL. Failure: throws InvalidArgumentError.
 //
 // Called by Session, which owns it, CallBuilder, EngineHandle and module.cc.
