@@ -80,6 +80,9 @@ class Framework:
         """Return a tensor on a device that is not there or not supported; None where there is no such thing."""
         return None
 
+    def finish(self) -> None:
+        """Wait until the device has done what it was given."""
+
     def live_calls(self) -> int:
         """How many calls of the binding's native part have not ended."""
         return 0

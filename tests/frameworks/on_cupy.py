@@ -40,3 +40,6 @@ class Adapter(Framework):
     def blocking(self, call: Call) -> list[Any]:
         (results,) = self.together([call])
         return results
+
+    def finish(self) -> None:
+        self._after.synchronize()
