@@ -71,7 +71,7 @@ PURE_LAYERS := call agree fuse
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-cpp test-python check wheel wheel-as-built lint lint-cpp lint-python tidy format sanitize asan tsan \
-	tsan-threaded fuzz guard coverage package ecosystem frameworks frameworks-all build built-for-tests built-for-sanitizers install deps clean
+	tsan-threaded fuzz guard gpu-check gpu-check-kit coverage package ecosystem frameworks frameworks-all build built-for-tests built-for-sanitizers install deps clean
 # The stamps of one virtual environment must not be made at the same time.
 .NOTPARALLEL:
 
@@ -276,7 +276,7 @@ $(FRAMEWORK_VENVS)/%/.installed: $(BUILT)/.built $(HOROVOD)
 .PHONY: built-for-frameworks frameworks-keras frameworks-keras-oldest $(KERAS_BACKENDS:%=frameworks-keras-%) \
 	$(IN_VENV:%=frameworks-%) $(NEWEST:%=frameworks-%) $(ALONE:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest) \
 	frameworks-newest $(KERAS_BACKENDS:%=frameworks-keras-training-%) $(ALONE:%=frameworks-own-%) \
-	frameworks-paddle-3.0 frameworks-paddle-ahead frameworks-keras-3.5 frameworks-cupy gpu-check gpu-check-kit
+	frameworks-paddle-3.0 frameworks-paddle-ahead frameworks-keras-3.5 frameworks-cupy
 
 built-for-frameworks: $(FRAMEWORK_VENVS)/newest/.installed $(ALONE:%=$(FRAMEWORK_VENVS)/%/.installed)
 	$(FRAMEWORK_VENVS)/paddle/bin/python -m ciranda.paddle build
