@@ -86,7 +86,7 @@ def bind_addresses(remote_hosts: Sequence[str], options: SshOptions, interface: 
     found: list[str] = []
     for host in remote_hosts:
         name, direct = resolved_name(host, options)
-        candidates = [_facing(host, name)] if direct else _all_addresses()
+        candidates = [_facing(host, name)] if direct else all_addresses()
         found += [address for address in candidates if address not in found]
     return found
 
@@ -121,7 +121,8 @@ def _internet_addresses(entries: Sequence[object]) -> list[str]:
     return found
 
 
-def _all_addresses() -> list[str]:
+def all_addresses() -> list[str]:
+    """This machine's addresses, but loopback."""
     import psutil
 
     return [
