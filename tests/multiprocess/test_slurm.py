@@ -157,3 +157,90 @@ def test_the_doctor_says_what_init_sees(cluster: Cluster, env: dict[str, str]) -
     assert code == 0, err
     assert "srun: rank 0 of 2 (SLURM_STEP_NUM_TASKS=2, SLURM_PROCID=0, SLURM_JOB_ID=" in out
     assert "srun: rank 1 of 2 (SLURM_STEP_NUM_TASKS=2, SLURM_PROCID=1, SLURM_JOB_ID=" in out
+
+
+# --- ciranda run in an allocation ---
+
+
+@pytest.mark.parametrize(
+    ("options", "more"), [(["-n4"], []), (["-n4"], ["-np", "4"]), (["-n2"], ["--nproc-per-node", "2"])]
+)
+def test_ciranda_run_takes_nodes_and_sizes_of_the_allocation(
+    cluster: Cluster, env: dict[str, str], options: list[str], more: list[str]
+) -> None:
+    command = ["salloc", "-N2", "--ntasks-per-node=2" if options == ["-n4"] else "--ntasks-per-node=1", *options]
+    code, _, err = cluster.run(*command, *CIRANDA, "run", *more, sys.executable, env["WHO"], **env)
+    assert code == 0, err
+    assert said(env) == ["0 4 0 2 0 2 node0", "1 4 1 2 0 2 node0", "2 4 0 2 1 2 node1", "3 4 1 2 1 2 node1"]
+
+
+def test_a_batch_script_runs_it_on_all_nodes(cluster: Cluster, env: dict[str, str]) -> None:
+    batch(cluster, env, "-N3", "--ntasks-per-node=1", script='"$PY" -m ciranda.launch.cli run "$PY" "$WHO"')
+    assert said(env) == ["0 3 0 1 0 3 node0", "1 3 0 1 1 3 node1", "2 3 0 1 2 3 node2"]
+
+
+def test_from_where_no_node_is_and_by_named_hosts(cluster: Cluster, env: dict[str, str]) -> None:
+    """As on a login node: all agents are srun's. There is no ssh on the PATH."""
+    command = [
+        "salloc",
+        "--nodelist=node1,node2",
+        "-n2",
+        "--ntasks-per-node=1",
+        *CIRANDA,
+        "run",
+        "-H",
+        "node1:1,node2:2",
+    ]
+    code, _, err = cluster.run(*command, "--verbose", sys.executable, env["WHO"], **env)
+    assert code == 0, err
+    assert "node1 (srun): ranks 0" in err
+    assert said(env) == ["0 3 0 1 0 2 node1", "1 3 0 2 1 2 node2", "2 3 1 2 0 1 node2"]
+
+
+def test_a_rank_that_fails_on_another_node_is_reported(cluster: Cluster, env: dict[str, str]) -> None:
+    program = "import os, sys, time; print('héllo', flush=True); sys.exit(7) if os.environ['RANK'] == '1' else None"
+    program += "; time.sleep(600)"
+    command = ["salloc", "-N2", "-n2", "--ntasks-per-node=1", *CIRANDA, "run", sys.executable, "-c", program]
+    exit_code, out, err = cluster.run(*command, **env)
+    assert exit_code == 7, err
+    assert "ciranda: rank 1 on node1 failed first: exit code 7" in err
+    assert "[1]<stdout>:héllo" in out
+
+
+WAIT = """
+import os, time
+with open(os.environ["OUT"] + "/" + os.environ["RANK"], "w") as file:
+    file.write(str(os.getpid()))
+time.sleep(600)
+"""
+
+
+def test_scancel_ends_all_ranks(cluster: Cluster, env: dict[str, str]) -> None:
+    process = cluster.start("salloc", "-N2", "-n2", "--ntasks-per-node=1", "--job-name=endless", *CIRANDA, "run",
+                            sys.executable, "-c", WAIT, **env)  # fmt: skip
+    cluster.wait_until(["ls", env["OUT"]], lambda out: len(out.split()) == 2)
+    cluster.wait_until(["sh", "-c", f"cat {env['OUT']}/*"], lambda out: len(out) > 2)
+    pids = [int(file.read_text()) for file in Path(env["OUT"]).iterdir()]
+    assert cluster.run("scancel", "--name=endless")[0] == 0
+    _, err = process.communicate(timeout=60)
+    assert process.returncode != 0
+    cluster.wait_until(["sh", "-c", "; ".join(f"ls -d /proc/{pid}" for pid in pids) + "; true"], lambda out: not out)
+    assert "secret" not in err
+
+
+def test_np_beyond_the_allocation_and_copies_by_srun_are_refused(cluster: Cluster, env: dict[str, str]) -> None:
+    run = (*CIRANDA, "run", "-np", "3", sys.executable, env["WHO"])
+    code, _, err = cluster.run("salloc", "-N2", "-n2", "--ntasks-per-node=1", *run, **env)
+    assert code == 2
+    assert "-np 3 is more than the 2 tasks of Slurm job" in err
+    code, _, err = cluster.run("srun", "-n2", *CIRANDA, "run", sys.executable, env["WHO"], **env)
+    assert code != 0
+    assert "srun has started this command 2 times" in err
+    assert said(env) == []
+
+
+def test_a_python_that_is_not_there_is_named(cluster: Cluster, env: dict[str, str]) -> None:
+    command = ["salloc", "-N2", "-n2", "--ntasks-per-node=1", *CIRANDA, "run", "--remote-python", "/none/python"]
+    code, _, err = cluster.run(*command, sys.executable, env["WHO"], **env)
+    assert code == 1
+    assert "cannot start ranks on node1: that Python is not there" in err

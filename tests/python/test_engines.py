@@ -10,12 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ciranda import _core
+from ciranda.engines import slurm
 from ciranda.engines.endpoints import by_endpoints
 from ciranda.engines.handover import folder_name, safe_folder
 from ciranda.engines.identity import ENGINES, Way, doubt, identity, slot_of, way_to_meet
 from ciranda.engines.local_ranks import Claim, LocalRanks, local_ranks
 from ciranda.errors import InvalidArgumentError
 from ciranda.launch.environment import JOB_IDENTITY, forwarded
+from ciranda.launch.errors import HostsError
+from ciranda.launch.hosts import Host
+from ciranda.launch.ssh import SshOptions
 
 TORCHRUN = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
 PADDLE = {
@@ -256,3 +260,76 @@ def test_local_ranks_number_every_host_and_every_row_of_hosts_from_0(claims: lis
         row = [each for each in numbered if each.local_rank == local_rank]
         assert sorted(each.cross_rank for each in row) == list(range(len(row)))
         assert {each.cross_size for each in row} == {len(row)}
+
+
+# --- an allocation of Slurm ---
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes"),
+    [
+        ("node0", ["node0"]),
+        ("node[0-2]", ["node0", "node1", "node2"]),
+        ("n[1-2,07],m", ["n1", "n2", "n07", "m"]),
+        ("n[08-11]", ["n08", "n09", "n10", "n11"]),
+        ("r[1-2]n[3-4]", ["r1n3", "r1n4", "r2n3", "r2n4"]),
+        ("a-1.b,c[5]-x", ["a-1.b", "c5-x"]),
+    ],
+)
+def test_lists_of_nodes_are_expanded(text: str, nodes: list[str]) -> None:
+    assert list(slurm.nodes_of(text)) == nodes
+
+
+@pytest.mark.parametrize("text", ["n[1", "n[a-b]", "n[]", ",", "n]", "a,,b"])
+def test_what_is_no_list_of_nodes_is_refused(text: str) -> None:
+    with pytest.raises(HostsError, match="SLURM_JOB_NODELIST"):
+        slurm.nodes_of(text)
+
+
+def test_numbers_of_tasks_are_expanded() -> None:
+    assert slurm.counts_of("2(x3),1") == (2, 2, 2, 1)
+    assert slurm.counts_of("4") == (4,)
+    for text in ("", "2(x", "x", "2,,1"):
+        assert slurm.counts_of(text) == ()
+
+
+def test_an_allocation_gives_nodes_and_sizes() -> None:
+    found = slurm.allocation(SALLOC)
+    assert found is not None
+    assert found.hosts() == found.hosts(np=4) == [Host("node0", 3), Host("node1", 1)]
+    assert found.hosts(per_host=2) == [Host("node0", 2), Host("node1", 2)]
+    with pytest.raises(HostsError, match=r"-np 5 is more than the 4 tasks of Slurm job 3 \(node0:3, node1:1\)"):
+        found.hosts(np=5)
+
+
+def test_one_node_has_as_many_slots_as_are_asked_for() -> None:
+    """Its cores may be those of one task, as by --cpus-per-task."""
+    found = slurm.allocation(BATCH)
+    assert found is not None
+    assert found.hosts(np=4) == [Host("node0", 4)]
+    assert found.hosts() == [Host("node0", 1)]
+
+
+def test_who_is_in_no_allocation_or_in_a_step_of_several_takes_this_machine() -> None:
+    assert slurm.allocation({}) is None
+    assert slurm.allocation(SRUN) is None
+    assert slurm.number_of_tasks(SRUN) == 3
+    assert slurm.number_of_tasks(BATCH) == slurm.number_of_tasks(SALLOC) == 1
+
+
+def test_a_step_of_one_task_does_not_know_the_sizes_of_the_allocation() -> None:
+    found = slurm.allocation(
+        {**SALLOC, "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "1", "SLURM_TASKS_PER_NODE": "1"}
+    )
+    assert found is not None
+    with pytest.raises(HostsError, match="--nproc-per-node"):
+        found.hosts(np=2)
+    assert found.hosts(per_host=1) == [Host("node0", 1), Host("node1", 1)]
+
+
+def test_nodes_of_the_allocation_are_reached_by_srun_and_others_by_ssh() -> None:
+    assert slurm.srun_for(["node0", "node1"], SshOptions(), SALLOC) is not None
+    assert slurm.srun_for(["node0", "other"], SshOptions(), SALLOC) is None
+    assert slurm.srun_for(["node0"], SshOptions(port=22), SALLOC) is None
+    assert slurm.srun_for(["node0"], SshOptions(), {}) is None
+    assert slurm.srun_for(["node0"], SshOptions(), SRUN) is None
