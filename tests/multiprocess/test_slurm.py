@@ -109,6 +109,26 @@ def test_a_task_that_does_not_come_is_named(cluster: Cluster, env: dict[str, str
     assert said(env) == []
 
 
+def test_a_folder_that_the_nodes_do_not_share_is_said(cluster: Cluster, env: dict[str, str]) -> None:
+    """Each node has a /dev/shm of its own."""
+    apart = {**env, "CIRANDA_HANDOVER_FOLDER": "/dev/shm/handover", "CIRANDA_START_TIMEOUT": "3"}
+    code, _, err = cluster.run("srun", "-N2", "-n2", sys.executable, env["WHO"], **apart)
+    assert code != 0
+    assert "init() of rank 0 of 2: rank 1 of 2 did not come to /dev/shm/handover/srun-" in err
+    assert "init() of rank 1 of 2: rank 0 gave no answer in /dev/shm/handover/srun-" in err
+    assert "Is the folder on a file system that all nodes share?" in err
+
+
+def test_why_rank_0_cannot_host_is_told_by_all(cluster: Cluster, env: dict[str, str]) -> None:
+    code, _, err = cluster.run(
+        "srun", "-N2", "-n2", sys.executable, env["WHO"], **env, CIRANDA_INTERFACE="none0", SLURM_KILL_BAD_EXIT="0"
+    )
+    assert code != 0
+    for rank in (0, 1):
+        assert f"InvalidArgumentError: init() of rank {rank} of 2: rank 0 cannot host the rendezvous" in err
+    assert said(env) == []
+
+
 def test_two_launchers_that_contradict_each_other_are_named(cluster: Cluster, env: dict[str, str]) -> None:
     one = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
     code, _, err = cluster.run("srun", "-n2", sys.executable, env["WHO"], **env, **one)
@@ -226,6 +246,29 @@ def test_scancel_ends_all_ranks(cluster: Cluster, env: dict[str, str]) -> None:
     assert process.returncode != 0
     cluster.wait_until(["sh", "-c", "; ".join(f"ls -d /proc/{pid}" for pid in pids) + "; true"], lambda out: not out)
     assert "secret" not in err
+
+
+ON_SIGNAL = """
+import os, signal
+def end(*_):
+    with open(os.environ["OUT"] + "/got" + os.environ["RANK"], "w"):
+        os._exit(0)
+signal.signal(signal.SIGUSR1, end)
+with open(os.environ["OUT"] + "/up" + os.environ["RANK"], "w"):
+    while True:
+        signal.pause()
+"""
+
+
+def test_a_signal_to_all_steps_reaches_every_rank(cluster: Cluster, env: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "on_signal.py").write_text(ON_SIGNAL)
+    command = ["salloc", "-N2", "-n2", "--ntasks-per-node=1", "--job-name=told", *CIRANDA, "run"]
+    process = cluster.start(*command, sys.executable, str(tmp_path / "on_signal.py"), **env)
+    cluster.wait_until(["ls", env["OUT"]], lambda out: out.split() == ["up0", "up1"])
+    assert cluster.run("scancel", "--signal=USR1", "--name=told")[0] == 0
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert sorted(each.name for each in Path(env["OUT"]).glob("got*")) == ["got0", "got1"]
 
 
 def test_np_beyond_the_allocation_and_copies_by_srun_are_refused(cluster: Cluster, env: dict[str, str]) -> None:

@@ -168,6 +168,7 @@ class _Place:
 
 
 def _answer_all(place: _Place) -> None:
+    """Wait for all claims, and write an answer to those that have come: the rendezvous, or why there is none."""
     size = place.identity.size
     claims: dict[int, Any] = {}
 
@@ -177,13 +178,18 @@ def _answer_all(place: _Place) -> None:
                 claims[rank] = claim
         return len(claims) == size
 
-    if place.wait(all_have_come):
-        place.write("answer", _host([claims[rank] for rank in range(size)]))
-        return
-    missing = [str(rank) for rank in range(size) if rank not in claims]
-    names = ", ".join(missing[:10]) + (" and others" if len(missing) > 10 else "")
-    error = f"rank {names} of {size} did not come to {place.path} within {place.seconds:g} s: {_hint(place)}"
-    place.write("answer", {"nonces": [claim["nonce"] for claim in claims.values()], "error": error})
+    try:
+        if not place.wait(all_have_come):
+            missing = [str(rank) for rank in range(size) if rank not in claims]
+            names = ", ".join(missing[:10]) + (" and others" if len(missing) > 10 else "")
+            raise TimeoutError(
+                f"rank {names} of {size} did not come to {place.path} within {place.seconds:g} s: {_hint(place)}"
+            )
+        answer = _host([claims[rank] for rank in range(size)])
+    except (InvalidArgumentError, TimeoutError) as error:
+        kind = "timeout" if isinstance(error, TimeoutError) else "other"
+        answer = {"error": str(error), "kind": kind}
+    place.write("answer", {"nonces": [claim["nonce"] for claim in claims.values()], **answer})
 
 
 def _answer_to(place: _Place, claim: Mapping[str, Any]) -> dict[str, Any]:
@@ -203,7 +209,8 @@ def _answer_to(place: _Place, claim: Mapping[str, Any]) -> dict[str, Any]:
             f"{place.seconds + _ANSWER_SECONDS:g} s: {_hint(place)}"
         )
     if "error" in found:
-        raise TimeoutError(f"init() of rank {rank} of {size}: {found['error']}")
+        kind = TimeoutError if found["kind"] == "timeout" else InvalidArgumentError
+        raise kind(f"init() of rank {rank} of {size}: {found['error']}")
     return found
 
 
@@ -229,10 +236,9 @@ def _host(claims: list[Any]) -> dict[str, Any]:
         ports = stores.parse_port_range(port_range) if port_range else range(1)
         _met.server = stores.start_store(stores.engine_store, addresses, ports, secret, len(claims), job)
     except LaunchError as error:
-        raise InvalidArgumentError(f"init() of rank 0: {error}") from None
+        raise InvalidArgumentError(f"rank 0 cannot host the rendezvous: {error}") from None
     numbered = local_ranks([Claim(claim["host"], claim["local_rank"]) for claim in claims])
     return {
-        "nonces": [claim["nonce"] for claim in claims],
         "store": stores.candidates(addresses, _met.server.port),
         "job": job,
         "secret": secret,

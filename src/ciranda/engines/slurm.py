@@ -128,9 +128,12 @@ class Srun:
     label: str = "srun"
 
     def is_here(self, host: str) -> bool:
-        """Whether an agent on ``host`` is a child of this process. Within a step it may use only what the step has."""
+        """Whether an agent on ``host`` is a child of this process: only where there is no srun.
+
+        A step on this node too gets the signals that Slurm sends to all steps, and all that the allocation has here.
+        """
         is_own = host == socket.gethostname().partition(".")[0] or ssh.is_local(host)
-        return is_own and not self.environ.get("SLURM_STEP_ID")
+        return is_own and shutil.which("srun") is None
 
     def command(self, host: str, python: str, python_path: str) -> list[str]:
         """The agent on ``host``, by a step of one task. No secret is in it."""
