@@ -27,7 +27,7 @@ def why_not() -> str | None:
     """Why there can be no cluster here, or None if there can."""
     missing = [program for program in _PROGRAMS if shutil.which(program, path=_PATH) is None]
     if missing:
-        return f"needs {missing[0]} (Debian: slurmctld, slurmd, slurm-client, munge)"
+        return f"needs {missing[0]} (tools/install-deps.sh slurm)"
     return netns.why_not()
 
 

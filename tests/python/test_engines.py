@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from ciranda import _core
 from ciranda.engines import slurm
 from ciranda.engines.endpoints import by_endpoints
-from ciranda.engines.handover import folder_name, safe_folder
+from ciranda.engines.handover import folder_name, safe_folder, sweep
 from ciranda.engines.identity import ENGINES, Way, doubt, identity, slot_of, way_to_meet
 from ciranda.engines.local_ranks import Claim, LocalRanks, local_ranks
 from ciranda.errors import InvalidArgumentError
@@ -134,6 +135,8 @@ def test_two_that_contradict_each_other_are_both_named(other: dict[str, str], te
 
 def test_who_may_have_forgotten_srun_is_told() -> None:
     assert doubt(SALLOC).startswith("SLURM_NTASKS=4: Slurm job 3 may run 4 tasks, but this process is in none of its")
+    nodes = {"SLURM_JOB_ID": "3", "SLURM_JOB_NUM_NODES": "2", "SLURM_TASKS_PER_NODE": "1(x2)"}  # as by salloc -N2
+    assert doubt(nodes).startswith("SLURM_JOB_NUM_NODES=2: Slurm job 3 may run 2 tasks")
     for environ in ({}, SRUN, BATCH, {**SALLOC, "CIRANDA_ENGINE": "none"}, {**SALLOC, "SLURM_NTASKS": "1"}):
         assert doubt(environ) == ""
 
@@ -158,6 +161,15 @@ def test_the_secret_is_left_only_where_nobody_else_comes(tmp_path: Path) -> None
         safe_folder({"XDG_CACHE_HOME": str(tmp_path)})
     with pytest.raises(InvalidArgumentError, match="CIRANDA_HANDOVER_FOLDER"):
         safe_folder({"CIRANDA_HANDOVER_FOLDER": "/proc/none/here"})
+
+
+def test_what_killed_jobs_have_left_is_removed_after_a_week(tmp_path: Path) -> None:
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "claim-0").touch()
+    os.utime(tmp_path / "old", (0, 0))
+    sweep(tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == ["new"]
 
 
 def test_the_guide_lists_every_variable_of_the_engines_table() -> None:

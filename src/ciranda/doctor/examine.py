@@ -28,6 +28,7 @@ CHECKS: tuple[Check, ...] = (
     engine.library,
     engine.simd,
     settings.settings,
+    launcher.allocation,
     launcher.launcher,
     engine.two_ranks,
 )

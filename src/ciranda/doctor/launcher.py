@@ -8,26 +8,44 @@ from collections.abc import Iterator
 
 from ciranda.doctor.engine import run_python
 from ciranda.doctor.finding import Finding
+from ciranda.engines import slurm
+from ciranda.launch.errors import HostsError
 
 _ASK = """
 import json, os
 from ciranda import _core
-from ciranda.engines.identity import identity, is_told
+from ciranda.engines.identity import doubt, identity, is_told
 from ciranda.errors import InvalidArgumentError
 environ = dict(os.environ)
-answer = {"joins": "", "refused": "", "doubt": _core.doubt_of_being_alone(environ)}
+answer = {"joins": "", "refused": "", "doubt": ""}
 try:
     found = None if is_told(environ) else identity(environ)
     if found is not None:
         answer["joins"] = f"{found.words}: ranks meet by {found.engine.way.value}"
     else:
         answer["refused"] = _core.why_not_alone(environ)
+        answer["doubt"] = _core.doubt_of_being_alone(environ) or doubt(environ)
 except InvalidArgumentError as error:
     answer["refused"] = str(error)
 print(json.dumps(answer))
 """
 _SECONDS = 30
 _OWN = ("CIRANDA_ENGINE", "CIRANDA_SIZE", "CIRANDA_STORE", "HOROVOD_SIZE")
+
+
+def allocation() -> Iterator[Finding]:
+    """The allocation of Slurm in which this process is, whose nodes `ciranda run` uses."""
+    try:
+        found = slurm.allocation(os.environ)
+    except HostsError as error:
+        yield Finding("allocation", "warn", str(error), "ciranda run refuses it: give hosts by -H")
+        return
+    if found is None:
+        return
+    text = f"{found.words}: 'ciranda run' starts a rank for each task"
+    if found.tasks is None:
+        text = f"{found.words}: 'ciranda run --nproc-per-node N' starts N ranks on each"
+    yield Finding("allocation", "ok", text)
 
 
 def launcher() -> Iterator[Finding]:

@@ -16,6 +16,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import stat
 import time
 from collections.abc import Callable, Mapping
@@ -37,7 +38,11 @@ from ciranda.launch.shared_file import SharedFile
 FOLDER = "CIRANDA_HANDOVER_FOLDER"
 
 _ANSWER_SECONDS = 10.0  # for rank 0 to host the rendezvous, once all have come
+_SWEEP_SECONDS = 7 * 24 * 3600
+
+# Between looks at the folder. Many ranks look less often: all do at the same file server.
 _FIRST_SLEEP_SECONDS = 0.002
+_SLEEP_SECONDS_PER_RANK = 0.004
 _LONGEST_SLEEP_SECONDS = 0.2
 
 
@@ -60,7 +65,10 @@ def by_files(environ: Mapping[str, str]) -> dict[str, str]:
     """
     found = identity(environ)
     assert found is not None
-    place = _Place(found, safe_folder(environ) / folder_name(found))
+    folder = safe_folder(environ)
+    if found.rank == 0:
+        sweep(folder)
+    place = _Place(found, folder / folder_name(found))
     claim = {"nonce": secrets.token_hex(16), "host": host_id(), "local_rank": found.local_rank}
     place.write(f"claim-{found.rank}", claim)
     try:
@@ -106,6 +114,14 @@ def safe_folder(environ: Mapping[str, str]) -> Path:
             f"{stat.S_IMODE(found.st_mode):o}): chmod 700 it if it is yours, or {remedy}"
         )
     return folder
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed jobs have left there: no rank waits so long."""
+    for left in folder.iterdir():
+        with suppress(OSError):
+            if time.time() - left.stat().st_mtime > _SWEEP_SECONDS:
+                shutil.rmtree(left)
 
 
 class _Place:
@@ -157,11 +173,12 @@ class _Place:
     def wait(self, is_done: Callable[[], bool], more_seconds: float = 0.0) -> bool:
         """Wait until it is done; return whether it is."""
         sleep = _FIRST_SLEEP_SECONDS
+        longest = min(_SLEEP_SECONDS_PER_RANK * self.identity.size, _LONGEST_SLEEP_SECONDS)
         while not is_done():
             if time.monotonic() > self._deadline + more_seconds:
                 return False
             time.sleep(sleep)
-            sleep = min(1.5 * sleep, _LONGEST_SLEEP_SECONDS)
+            sleep = min(1.5 * sleep, longest)
             with suppress(OSError):
                 os.utime(self.path)  # a client of NFS looks anew for names that it did not find
         return True

@@ -163,12 +163,14 @@ def way_to_meet(environ: Mapping[str, str], size_of_group: int = 1, has_met: boo
 
 def doubt(environ: Mapping[str, str]) -> str:
     """Return why a world of one may not be meant, although nothing says that this is one of several; "" if it may."""
-    job, tasks = environ.get("SLURM_JOB_ID"), environ.get("SLURM_NTASKS", "")
+    job = environ.get("SLURM_JOB_ID")
+    name = "SLURM_NTASKS" if environ.get("SLURM_NTASKS") else "SLURM_JOB_NUM_NODES"
+    tasks = environ.get(name, "")
     is_task = environ.get("SLURM_STEP_NUM_TASKS", "") == tasks
     if is_told(environ) or is_task or not job or not tasks.isdigit() or int(tasks) < 2:
         return ""
     return (
-        f"SLURM_NTASKS={tasks}: Slurm job {job} may run {tasks} tasks, but this process is in none of its steps: it is "
+        f"{name}={tasks}: Slurm job {job} may run {tasks} tasks, but this process is in none of its steps: it is "
         f"a world of one. For {tasks} ranks write 'ciranda run COMMAND' or 'srun COMMAND'; CIRANDA_ENGINE=none ends "
         "this warning"
     )

@@ -26,6 +26,9 @@ _OPTIONS = (
     "STDOUTMODE", "STEP_GRES", "THREADS_PER_CORE", "TRES_PER_TASK", "UNBUFFEREDIO", "WHOLE",
 )  # fmt: skip
 
+# srun would pass them on, and they are another host's there.
+_OF_A_HOST = ("HOSTNAME", "HOST")
+
 
 @dataclass(frozen=True)
 class Allocation:
@@ -34,6 +37,14 @@ class Allocation:
     job: str
     nodes: tuple[str, ...]
     tasks: tuple[int, ...] | None
+
+    @property
+    def words(self) -> str:
+        """The job, and its nodes with their numbers of tasks."""
+        if self.tasks is None:
+            return f"Slurm job {self.job} on {', '.join(self.nodes)}"
+        counts = zip(self.nodes, self.tasks, strict=True)
+        return f"Slurm job {self.job} with tasks on {', '.join(f'{node}:{count}' for node, count in counts)}"
 
     def hosts(self, np: int | None = None, per_host: int | None = None) -> list[Host]:
         """Return the nodes with a slot for each task; with ``per_host`` for each if that is given.
@@ -140,7 +151,8 @@ class Srun:
         program = shutil.which("srun")
         if program is None:
             raise LaunchError("no srun on the PATH: ranks on the other nodes of the allocation cannot be started")
-        command = ["env", *(word for name in _OPTIONS for word in ("-u", f"SLURM_{name}")), program]
+        unset = [*(f"SLURM_{name}" for name in _OPTIONS), *_OF_A_HOST]
+        command = ["env", *(word for name in unset for word in ("-u", name)), program]
         command += [f"--jobid={self.environ['SLURM_JOB_ID']}", "--nodes=1", "--ntasks=1", f"--nodelist={host}"]
         command += ["--overlap", "--cpu-bind=none", "--mpi=none", "--export=ALL", "--job-name=ciranda", "--quiet"]
         return [*command, *ssh.agent_words(python if self.remote_python is None else self.remote_python, python_path)]
@@ -166,7 +178,7 @@ _COMPLAINTS = (
     (ssh.MISSING, "no ciranda package in Python there: install it on every node, or in a folder that all share"),
     ("No such file or directory", "that Python is not there: install it at the same path on every node"),
     ("job/step already completing", "the job is ending: its time is over, or it was cancelled"),
-    ("Invalid job id", "the allocation is over: its time is up, or it was cancelled"),
+    ("Invalid job id", "the allocation is over, or SLURM_JOB_ID is left over: write -H localhost:N for this machine"),
     ("Unable to create step", "Slurm gives the job no step there"),
     ("unrecognized option", "this srun lacks an option: Slurm 20.11 or later is needed"),
     ("Node failure", "the node has failed"),
