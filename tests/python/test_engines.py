@@ -325,6 +325,7 @@ def test_one_node_has_as_many_slots_as_are_asked_for() -> None:
 def test_who_is_in_no_allocation_or_in_a_step_of_several_takes_this_machine() -> None:
     assert slurm.allocation({}) is None
     assert slurm.allocation(SRUN) is None
+    assert slurm.allocation({**SALLOC, "CIRANDA_JOB": "1f", "CIRANDA_SIZE": "4"}) is None  # a rank of ciranda run
     assert slurm.number_of_tasks(SRUN) == 3
     assert slurm.number_of_tasks(BATCH) == slurm.number_of_tasks(SALLOC) == 1
 

@@ -74,9 +74,12 @@ class Allocation:
 
 
 def allocation(environ: Mapping[str, str]) -> Allocation | None:
-    """Return the allocation that this process is in, if it is in one; one of several tasks of a step is in none."""
+    """Return the allocation that this process may use, if it is in one.
+
+    One of several tasks of a step may not, nor may a rank of `ciranda run`: the others would use it too.
+    """
     job, nodes = environ.get("SLURM_JOB_ID", ""), environ.get("SLURM_JOB_NODELIST", "")
-    if not job or not nodes or number_of_tasks(environ) > 1:
+    if not job or not nodes or number_of_tasks(environ) > 1 or environ.get("CIRANDA_JOB"):
         return None
     names = nodes_of(nodes)
     tasks = counts_of(environ.get("SLURM_TASKS_PER_NODE", ""))
