@@ -17,14 +17,22 @@
 namespace ciranda {
 
 struct LauncherVariable {
-  enum class Means : std::uint8_t { kSize, kIndex };  // a size above 1, or an index above 0, means several processes
+  // Several processes are meant by a size above 1, an index above the first, and more than one host or worker.
+  enum class Means : std::uint8_t { kSize, kIndex, kIndexFromOne, kHosts, kListOfHosts, kWorkersOfTensorFlow };
   std::string_view name;
   Means means;
   std::string_view launcher;
-  std::string_view instead;  // the command to use; " N " stands for the number of processes
+  std::string_view instead;           // the command to use; " N " stands for the number of processes
+  std::string_view agrees_with = {};  // a variable with the same number, unless this one was inherited from another job
 };
 
 std::span<const LauncherVariable> launcher_variables();
+
+// Whether it numbers a process, and does not say how many there are.
+bool is_index(const LauncherVariable& row);
+
+// Whether it describes the hosts of a job, on each of which one process may start others. `ciranda run` passes it on.
+bool describes_hosts(const LauncherVariable& row);
 
 // InvalidArgument if this process would be a world of one by accident: its world's size is not set, a world of one is
 // not requested (CIRANDA_ENGINE=none), and a launcher's variable tells of more processes.

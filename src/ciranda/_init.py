@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 
 from ciranda import _autotune_log, _core, _misspelt, _rejoining, _taken
 from ciranda._basics import at_end, world
 from ciranda._ending import Ending
-from ciranda._ways_to_meet import Way, slot_of, way_to_meet
+from ciranda.engines.identity import Way, doubt, slot_of, way_to_meet
 from ciranda.errors import InvalidArgumentError, NotSupportedError
 from ciranda.process_sets import ProcessSet, add_process_set
 
@@ -22,9 +23,10 @@ def init(
     """Join the world that the environment describes; without a description, form a world of one.
 
     `ciranda run` and `horovodrun` set the environment. Under torchrun, and if torch.distributed has a process group
-    already, rendezvous goes through torch's store; under paddle.distributed.launch through the first endpoint, if
-    CIRANDA_SECRET_FILE names a file with a secret. If a launcher has started several processes without a rendezvous
-    (mpirun, srun), this fails, unless CIRANDA_ENGINE=none makes each process a world of one.
+    already, rendezvous goes through torch's store; under srun through files in a folder that the nodes share; under
+    paddle.distributed.launch through the first endpoint, if CIRANDA_SECRET_FILE names a file with a secret. If a
+    launcher has started several processes without a rendezvous (mpirun), this fails, unless CIRANDA_ENGINE=none makes
+    each process a world of one.
 
     Returns when every rank has joined. May be called again after `shutdown()`, by all ranks alike. Does nothing if this
     process is in a world already, which may also be one that a binding in C has joined; but if a collective of all
@@ -114,14 +116,20 @@ def _begin(process_sets: Sequence[ProcessSet] | str | None) -> None:
 
 
 def _what_to_tell() -> dict[str, str]:
-    """Return settings of the world from the variables of torch's or Paddle's launcher, if CIRANDA_ ones lack them."""
+    """Return settings of the world from the variables of another launcher, if CIRANDA_ ones lack them."""
     way = way_to_meet(os.environ, _size_of_group(), world.told is not None)
     if way is Way.ENGINE:
+        if text := doubt(os.environ):
+            warnings.warn(text, RuntimeWarning, stacklevel=3)
         return {}
     if way is Way.PADDLE:
-        from ciranda._endpoints import by_endpoints  # only under Paddle's launcher
+        from ciranda.engines.endpoints import by_endpoints  # only under Paddle's launcher
 
         meet_at(by_endpoints(os.environ))
+    elif way is Way.FILE:
+        from ciranda.engines.handover import by_files  # only under srun and its like
+
+        meet_at(by_files(os.environ))
     elif way is not Way.AGAIN:
         try:
             from ciranda.torch.distributed import joining  # torch is optional

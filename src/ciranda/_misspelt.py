@@ -12,8 +12,8 @@ from functools import cache
 TOLD = "CIRANDA_TOLD_NAMES"
 #: What ranks get for ends of Ciranda's own.
 INTERNAL = ("CIRANDA_CALL_FILE", "CIRANDA_RESULT_FD", "CIRANDA_TAKEN_BY", "CIRANDA_TORCH_STORE", TOLD)
-#: What bindings read themselves.
-BINDINGS_OWN = ("CIRANDA_PADDLE_OPS",)
+#: What Python reads itself.
+BINDINGS_OWN = ("CIRANDA_HANDOVER_FOLDER", "CIRANDA_PADDLE_OPS")
 
 _PREFIX = "CIRANDA_"
 _LIKENESS = 0.7  # of 1: a letter or word too many or too few, or two exchanged

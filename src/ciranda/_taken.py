@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from ciranda import _core
-from ciranda._ways_to_meet import slot_of
+from ciranda.engines.identity import slot_of
 from ciranda.errors import NotSupportedError
 
 #: Where the slot is kept. Not a setting.

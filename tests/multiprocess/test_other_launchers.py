@@ -192,6 +192,48 @@ def test_nobody_is_alone_by_accident(variables: dict[str, str], named: str) -> N
     assert [(code, out) for code, out, _ in others] == [(0, "1"), (0, "1")]
 
 
+WORKERS = '{"task": {"type": "worker", "index": 0}, "cluster": {"worker": ["a:1", "b:1"]}}'
+ALONE_IN_SILENCE = (
+    {"TF_CONFIG": WORKERS},
+    {"PET_NNODES": "2", "JOB_COMPLETION_INDEX": "0"},
+    {"SM_HOSTS": '["algo-1", "algo-2"]', "SM_CURRENT_HOST": "algo-1"},
+    {"VC_WORKER_NUM": "2", "VC_TASK_INDEX": "0"},
+    {"SKYPILOT_NUM_NODES": "2", "SKYPILOT_NODE_RANK": "0"},
+    {"PALS_RANKID": "1"},
+    {"ALPS_APP_PE": "1"},
+    {"LSF_PM_TASKID": "2"},
+    {"DMLC_NUM_WORKER": "2", "DMLC_ROLE": "worker"},
+)
+
+
+def test_nobody_is_alone_on_one_of_several_hosts() -> None:
+    ended = finish([start(ALONE, **variables) for variables in ALONE_IN_SILENCE])
+    for variables, (code, out, err) in zip(ALONE_IN_SILENCE, ended, strict=True):
+        assert (code, out) == (1, ""), variables
+        last = err.strip().splitlines()[-1]
+        name, value = next(iter(variables.items()))
+        assert f"InvalidArgumentError: {name}={value[:60]}" in last
+        assert "says that this is one of several processes" in last
+
+
+def test_one_process_on_one_host_is_alone() -> None:
+    """Also in `ciranda run -np 1`, which passes on what describes hosts."""
+    one = {
+        "TF_CONFIG": '{"cluster": {"worker": ["a:1"]}}',
+        "PET_NNODES": "1",
+        "SM_HOSTS": '["algo-1"]',
+        "VC_WORKER_NUM": "1",
+        "SKYPILOT_NUM_NODES": "1",
+        "DMLC_NUM_WORKER": "1",
+    }
+    several = {name: value for variables in ALONE_IN_SILENCE for name, value in variables.items()}
+    within = [sys.executable, "-m", "ciranda.launch.cli", "run", "-np", "1", "--no-prefix", sys.executable, "-c", ALONE]
+    job = subprocess.run(within, env=environment(**several), capture_output=True, text=True, timeout=120, check=False)
+    ((code, out, err),) = finish([start(ALONE, **one)])
+    assert (code, out, err) == (0, "1", "")
+    assert (job.returncode, job.stdout) == (0, "1\n"), job.stderr
+
+
 def test_an_allocation_is_no_launcher() -> None:
     """In an sbatch script outside srun Slurm says how many tasks there may be, and one process runs."""
     [(code, out, _)] = finish([start(ALONE, SLURM_NTASKS="8", SLURM_JOB_NUM_NODES="4", SLURM_TASKS_PER_NODE="2(x4)")])

@@ -19,6 +19,7 @@ from ciranda.doctor import (
     Finding,
     engine,
     examine,
+    launcher,
     limits,
     machine,
     network,
@@ -228,6 +229,29 @@ def test_settings_are_listed_and_what_is_wrong_with_them_said(monkeypatch: pytes
     assert unknown.status == "warn"
     assert "CIRANDA_FUSION_TRESHOLD" in unknown.found
     assert "CIRANDA_FUSION_THRESHOLD" in unknown.advice
+
+
+def test_the_launchers_variables_and_what_init_does_by_them_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert only(launcher.launcher()).found == "none: init() is a world of one here"
+    assert list(launcher.allocation()) == []
+    monkeypatch.setenv("SM_HOSTS", '["algo-1", "algo-2"]')
+    finding = only(launcher.launcher())
+    assert finding.status == "warn"
+    assert 'SM_HOSTS=["algo-1", "algo-2"] says that this is one of several processes' in finding.found
+    monkeypatch.delenv("SM_HOSTS")
+    monkeypatch.setenv("PMIX_RANK", "0")
+    assert "whether there are others" in only(launcher.launcher()).found
+    monkeypatch.delenv("PMIX_RANK")
+    salloc = {"JOB_ID": "3", "JOB_NODELIST": "node[0-1]", "NTASKS": "4", "TASKS_PER_NODE": "3,1"}
+    for name, value in salloc.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    assert only(launcher.allocation()).found.startswith("Slurm job 3 with tasks on node0:3, node1:1: 'ciranda run'")
+    assert "this process is in none of its steps" in only(launcher.launcher()).found
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    finding = only(launcher.launcher())
+    assert finding.status == "ok"
+    assert finding.found.startswith("torchrun: rank 0 of 2 (WORLD_SIZE=2, RANK=0, MASTER_ADDR=a, MASTER_PORT=1): ranks")
 
 
 def test_a_missing_ssh_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 #include <nanobind/stl/string_view.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -109,9 +110,30 @@ nb::dict effective_settings() {
 nb::list launcher_variables_table() {
   nb::list rows;
   for (const LauncherVariable& row : launcher_variables()) {
-    rows.append(nb::make_tuple(std::string(row.name), std::string(row.launcher)));
+    nb::dict each;
+    each["name"] = row.name;
+    each["launcher"] = row.launcher;
+    each["is_index"] = is_index(row);
+    each["describes_hosts"] = describes_hosts(row);
+    rows.append(std::move(each));
   }
   return rows;
+}
+
+GetEnv in(const std::map<std::string, std::string>& environ) {
+  return [&environ](const std::string& variable) -> std::optional<std::string> {
+    const auto found = environ.find(variable);
+    return found == environ.end() ? std::nullopt : std::optional(found->second);
+  };
+}
+
+// Why a process of this environment would be a world of one by accident; empty if it would not.
+std::string why_not_alone(const std::map<std::string, std::string>& environ) {
+  return refuse_one_by_accident(in(environ)).message();
+}
+
+std::string doubt_of_being_alone(const std::map<std::string, std::string>& environ) {
+  return doubt_that_one_is_meant(in(environ)).value_or("");
 }
 
 CostsFile costs_file_of_environment() {
@@ -176,6 +198,10 @@ void bind_tables(nb::module_& m) {
   m.def("settings", &settings_table, "Every setting: its variable, Horovod's name for it, default, range, meaning.");
   m.def("launcher_variables", &launcher_variables_table,
         "The variables that show that another launcher has started several processes, and the launchers.");
+  m.def("why_not_alone", &why_not_alone, nb::arg("environ"),
+        "Why init() refuses to be a world of one in this environment; empty if it does not.");
+  m.def("doubt_of_being_alone", &doubt_of_being_alone, nb::arg("environ"),
+        "The warning of a world of one in this environment, if it may be the first of several; or empty.");
   m.def("host_costs_table", &host_costs_table,
         "The costs by which algorithms are chosen: each cost's default and bounds.");
   m.def("measured_costs", &measured_costs, "The costs measured on this host, or None. Raises for a broken file.");

@@ -117,7 +117,7 @@ def run(plan: Plan) -> Results:
     print(head(plan, meta), flush=True)
     busy_before, started = _busy_seconds(), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="ciranda-bench-") as folder:
-        per_rank = launch(ranks.main, (plan, folder), np=plan.np, options=RunOptions(prefix=False))
+        per_rank = launch(ranks.main, (plan, folder), hosts=f"localhost:{plan.np}", options=RunOptions(prefix=False))
     others = _busy_seconds() - busy_before - sum(used for _, used in per_rank)
     available = (time.monotonic() - started) * meta["cores"]
     meta["other_load_percent"] = max(0.0, 100 * others / available)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from ciranda.doctor.finding import Finding
+from ciranda.launch.environment import forwarded
 
 _REBUILD = "reinstall: pip install --force-reinstall . (needs a C++20 compiler)"
 _JOB_SECONDS = 60
@@ -19,6 +20,8 @@ _ALONE_SECONDS = 30
 # No assertions: Python runs none of them where PYTHONOPTIMIZE is set.
 # An engine that loads may still be of another version, or built for another processor.
 _ALONE = """
+import os
+os.environ["CIRANDA_ENGINE"] = "none"  # also on hosts of a job that has several
 import json, numpy, ciranda
 from importlib import metadata
 from ciranda import _core
@@ -91,12 +94,9 @@ def _probe() -> tuple[dict[str, str], str]:
 
 
 def run_python(arguments: Sequence[str], keep: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str]:
-    """Run this Python, with these packages and without the settings of a job, except those in ``keep``."""
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if name in keep or not name.startswith(("CIRANDA_", "HOROVOD_"))
-    }
+    """Run this Python, with these packages and without the variables of a job, except those in ``keep``."""
+    others = {os.fsdecode(name) for name in forwarded(os.environb, remote=False, exclude=("CIRANDA_*", "HOROVOD_*"))}
+    environment = {name: value for name, value in os.environ.items() if name in keep or name in others}
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     return subprocess.run(
         [sys.executable, *arguments],
@@ -112,7 +112,7 @@ def run_python(arguments: Sequence[str], keep: Sequence[str], seconds: float) ->
 
 def two_ranks() -> Iterator[Finding]:
     """A complete job: launcher, agent, two processes, store, authentication, and an allreduce that must be correct."""
-    command = ["-m", "ciranda.launch.cli", "run", "-np", "2", sys.executable, "-c", _TRIAL]
+    command = ["-m", "ciranda.launch.cli", "run", "-H", "localhost:2", sys.executable, "-c", _TRIAL]
     start = time.monotonic()
     try:
         done = run_python(command, keep=(), seconds=_JOB_SECONDS)

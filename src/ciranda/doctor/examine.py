@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ciranda.doctor import bindings, engine, limits, machine, network, settings, shared_memory, software
+from ciranda.doctor import bindings, engine, launcher, limits, machine, network, settings, shared_memory, software
 from ciranda.doctor.finding import Finding
 
 Check = Callable[[], Iterable[Finding]]
@@ -28,6 +28,8 @@ CHECKS: tuple[Check, ...] = (
     engine.library,
     engine.simd,
     settings.settings,
+    launcher.allocation,
+    launcher.launcher,
     engine.two_ranks,
 )
 

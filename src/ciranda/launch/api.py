@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from ciranda.engines import slurm
 from ciranda.launch import call
 from ciranda.launch.errors import LaunchError
 from ciranda.launch.hosts import Host, assign, checked_size, parse_hostfile, parse_hosts
@@ -59,17 +61,27 @@ class RunOptions:
 def chosen_hosts(
     np: int | None, hosts: str | None, hostfile: str | Path | None, per_host: int | None = None
 ) -> list[Host]:
-    """The requested hosts, with ``per_host`` slots each if that is given; by default this machine with ``np`` slots.
+    """The requested hosts, with ``per_host`` slots each if that is given.
+
+    By default the nodes of the allocation of Slurm that this process is in, with a slot for each task; outside of one
+    this machine with ``np`` slots.
 
     Raises:
         HostsError, LaunchError: the combination is invalid.
     """
     if per_host is not None and np is not None:
         raise LaunchError(f"give either -np {np} or --nproc-per-node {per_host}, not both", exit_code=2)
+    if hosts is None and hostfile is None and (found := slurm.allocation(os.environ)) is not None:
+        return found.hosts(np, per_host)
     if per_host is not None:
         named = [Host("localhost", 1)] if hosts is None and hostfile is None else _named_hosts(hosts, hostfile)
         return [Host(host.name, checked_size(per_host)) for host in named]
     if hosts is None and hostfile is None:
+        if np is None and (n_tasks := slurm.number_of_tasks(os.environ)) > 1:
+            raise LaunchError(
+                f"srun has started this command {n_tasks} times: write 'ciranda run COMMAND' without srun, or 'srun "
+                "COMMAND' without ciranda run, where init() joins. With -np N each of these is a job of its own"
+            )
         if np is None:
             raise LaunchError("say how many processes to start: -np N, or name hosts with -H")
         return [Host("localhost", checked_size(np))]
@@ -107,7 +119,8 @@ def run(
         func: called once on each rank; its result must be picklable.
         args, kwargs: the same for every rank.
         np: the number of ranks; None for every slot of the hosts.
-        hosts: as ``-H``: ``"hostA:2,hostB:2"``. Without hosts all ranks run on this machine.
+        hosts: as ``-H``: ``"hostA:2,hostB:2"``. Without hosts all ranks run on this machine, or on the nodes of the
+            allocation of Slurm that this process is in.
         hostfile: a file with lines ``host slots=N`` instead.
         options: everything else.
 

@@ -76,7 +76,7 @@ def _run(
     command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="What each rank runs.")],
     num_proc: Annotated[
         int | None,
-        typer.Option(*NUM_PROC, metavar="N", help="Number of ranks.", show_default="all slots",
+        typer.Option(*NUM_PROC, metavar="N", help="Number of ranks.", show_default="all slots, or tasks of Slurm",
                      rich_help_panel=_HOSTS),
     ] = None,
     per_host: Annotated[
@@ -86,7 +86,7 @@ def _run(
     hosts: Annotated[
         str | None,
         typer.Option("-H", "--hosts", metavar="HOST:SLOTS,...", help="Hosts and how many ranks each takes.",
-                     show_default="this machine", rich_help_panel=_HOSTS),
+                     show_default="the nodes of Slurm's allocation, or this machine", rich_help_panel=_HOSTS),
     ] = None,
     hostfile: Annotated[
         Path | None,
@@ -167,7 +167,7 @@ def _run(
                                    help="End the job when ranks were waited for this long.", rich_help_panel=_JOB),
     ] = None,
 ) -> None:  # fmt: skip
-    """Run COMMAND on every rank: here, or on several hosts over ssh.
+    """Run COMMAND on every rank: here, on several hosts over ssh, or on the nodes of an allocation of Slurm by srun.
 
     Options of [bold]ciranda run[/bold] precede the command; later arguments belong to the command.
     Each line of output has the rank as prefix. If a rank fails, the others are ended; the end of its stderr is the last
@@ -254,7 +254,7 @@ def _tune(
             f"ciranda tune measures between two ranks, not {num_proc}: leave out {NUM_PROC[0]}", exit_code=2
         )
     options = RunOptions(prefix=False, ssh=SshOptions(config_file=ssh_config))
-    found = launch_function(main, np=2, hosts=hosts, options=options)
+    found = launch_function(main, np=2, hosts=hosts or "localhost:2", options=options)
     kind, costs, _ = found[0]
     usual = defaults()
     print(f"# {'shared memory' if kind == 'shm' else 'the link'}, two ranks; ns: a round or call, fs: a byte")

@@ -27,6 +27,7 @@ from ciranda.launch.orders import orders
 from ciranda.launch.output import Screen
 from ciranda.launch.processes import PASSED_ON, why_not_started
 from ciranda.launch.protocol import Message
+from ciranda.launch.reach import Reach, reach_for
 from ciranda.launch.signals import empty, signals_to
 from ciranda.launch.ssh import SshOptions
 from ciranda.launch.store import StoreFactory
@@ -44,15 +45,16 @@ def launch(job: Job, ssh_options: SshOptions, show: Show, store_factory: StoreFa
         LaunchError: nothing was started, since the store or a host cannot be used.
     """
     groups = by_host(job.slots)
-    remote = [host for host in groups if not ssh.is_local(host)]
-    addresses = stores.bind_addresses(remote, ssh_options, job.network_interface)
+    reach = reach_for(list(groups), ssh_options)
+    remote = [host for host in groups if not reach.is_here(host)]
+    addresses = stores.bind_addresses(remote, reach, job.network_interface)
     secret = os.urandom(32).hex()
     job_id = os.urandom(8).hex()
     ports = stores.parse_port_range(job.port_range) if job.port_range else range(1)
     store = stores.start_store(store_factory, addresses, ports, secret, len(job.slots), job_id)
     try:
         run = _Run(job, show, job_id, addresses[0], ports)
-        run.connect(groups, set(remote), ssh_options)
+        run.connect(groups, set(remote), reach)
         run.common_env = {
             "CIRANDA_JOB": job_id,
             "CIRANDA_STORE": stores.candidates(addresses, store.port),
@@ -79,6 +81,7 @@ class _Run:
         self._writer = Writer()
         self._links: list[AgentLink] = []
         self._remote: set[str] = set()
+        self._reach: Reach = SshOptions()
         self.common_env: dict[str, str] = {}
         self._tails = {slot.rank: bytearray() for slot in job.slots}
         self._held = {slot.rank: Held() for slot in job.slots}
@@ -93,15 +96,16 @@ class _Run:
 
     # -- start -------------------------------------------------------------------------------------------------------
 
-    def connect(self, groups: Mapping[str, list[Slot]], remote: set[str], options: SshOptions) -> None:
+    def connect(self, groups: Mapping[str, list[Slot]], remote: set[str], reach: Reach) -> None:
         """Start an agent for every host."""
         self._remote = remote
+        self._reach = reach
         python_path = os.pathsep.join(
             os.path.abspath(p) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p
         )
         for host, slots in groups.items():
             if host in remote:
-                command = ssh.ssh_command(host, self._job.python, python_path, options)
+                command = reach.command(host, self._job.python, python_path)
             else:
                 command = ssh.local_command(self._job.python)
             try:
@@ -110,7 +114,7 @@ class _Run:
                 self._abandon()
                 raise LaunchError(f"cannot start {command[0]}: {why_not_started(error)}") from None
             ranks = ", ".join(str(slot.rank) for slot in slots)
-            self.note(f"{host} ({'ssh' if host in remote else 'this machine'}): ranks {ranks}")
+            self.note(f"{host} ({reach.label if host in remote else 'this machine'}): ranks {ranks}")
 
     def _reserve_port(self) -> None:
         """Have rank 0's host keep ports for torch's store and JAX's coordinator, and host a store, if it can."""
@@ -210,7 +214,7 @@ class _Run:
         exit_code = link.close()
         words = link.stderr.decode("utf-8", "replace")
         if not link.greeted:
-            self._fail(ssh.explain(link.host, exit_code, words))
+            self._fail(self._reach.explain(link.host, exit_code, words))
         else:
             ranks = ", ".join(str(rank) for rank in sorted(link.running)) or "none"
             said = f"\n  it said: {words.strip()}" if words.strip() else ""
@@ -389,7 +393,9 @@ class _Run:
         elif not self._started:
             silent = ", ".join(link.host for link in self._links if not link.greeted) or self._links[0].host
             seconds = f"{self._job.start_timeout_seconds:g}"
-            self._fail(f"no answer from {silent} within {seconds} s: check the host, or raise --start-timeout")
+            words = b"".join(bytes(link.stderr) for link in self._links if not link.greeted).decode("utf-8", "replace")
+            said = f"\n  it said: {words.strip()}" if words.strip() else ""
+            self._fail(f"no answer from {silent} within {seconds} s: check the host, or raise --start-timeout{said}")
 
     def _finish(self) -> None:
         """Show what is left, then the reason of the failure, last."""

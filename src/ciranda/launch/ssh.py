@@ -13,13 +13,16 @@ from dataclasses import dataclass
 from ciranda.launch.errors import LaunchError
 from ciranda.launch.processes import NO_PROCESS, why_not_started
 
+#: What a Python says that has no ciranda package.
+MISSING = "CIRANDA-MISSING"
+
 # Runs the agent without loading the ciranda package itself (which loads the engine), and without the working directory
 # on the path (where a file named like a standard module would be taken for it). The roots given are a fallback.
 BOOTSTRAP = (
     "import sys; sys.path[:] = [p for p in sys.path if p] + sys.argv[2:]\n"
     "import types, importlib.util\n"
     "spec = importlib.util.find_spec('ciranda')\n"
-    "if spec is None: sys.exit('CIRANDA-MISSING')\n"
+    f"if spec is None: sys.exit('{MISSING}')\n"
     "package = types.ModuleType('ciranda'); package.__path__ = list(spec.submodule_search_locations)\n"
     "sys.modules['ciranda'] = package\n"
     "from ciranda.launch.agent import main\n"
@@ -39,6 +42,27 @@ class SshOptions:
     connect_timeout_seconds: int = 10
     remote_python: str | None = None
 
+    @property
+    def label(self) -> str:
+        """As in launch/reach.py."""
+        return "ssh"
+
+    def is_here(self, host: str) -> bool:
+        """As in launch/reach.py."""
+        return is_local(host)
+
+    def command(self, host: str, python: str, python_path: str) -> list[str]:
+        """As in launch/reach.py."""
+        return ssh_command(host, python, python_path, self)
+
+    def resolved_name(self, host: str) -> tuple[str, bool]:
+        """As in launch/reach.py."""
+        return resolved_name(host, self)
+
+    def explain(self, host: str, exit_code: int, stderr: str) -> str:
+        """As in launch/reach.py."""
+        return explain(host, exit_code, stderr)
+
 
 def package_root() -> str:
     """The folder that holds the ciranda package in use here."""
@@ -54,9 +78,14 @@ def ssh_command(host: str, python: str, python_path: str, options: SshOptions) -
     """The agent on ``host``. ``python_path`` is the PYTHONPATH to use there, "" for none. No secret is in it."""
     command = [*_ssh(options), "-T", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={options.connect_timeout_seconds}"]
     command += ["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=6"]
-    remote = ["env", f"PYTHONPATH={python_path}"] if python_path else []
-    remote += [options.remote_python or python, "-c", _ONE_LINE, "0", package_root()]
+    remote = agent_words(options.remote_python or python, python_path)
     return [*command, "--", host, "exec " + shlex.join(remote)]
+
+
+def agent_words(python: str, python_path: str) -> list[str]:
+    """The command of an agent that is no child of the launcher. ``python_path`` is as in ssh_command()."""
+    environment = ["env", f"PYTHONPATH={python_path}"] if python_path else []
+    return [*environment, python, "-c", _ONE_LINE, "0", package_root()]
 
 
 def _ssh(options: SshOptions) -> list[str]:
@@ -113,7 +142,7 @@ def _is_own_address(family: int, address: object) -> bool:
 
 # ssh's message -> its meaning and the remedy. The first that matches counts.
 _COMPLAINTS = (
-    ("CIRANDA-MISSING", "no ciranda package in Python there: install it, or name another Python with --remote-python"),
+    (MISSING, "no ciranda package in Python there: install it, or name another Python with --remote-python"),
     (NO_PROCESS, why_not_started(BlockingIOError(errno.EAGAIN, ""))),
     ("fork failed: Resource temporarily unavailable", why_not_started(BlockingIOError(errno.EAGAIN, ""))),
     ("Could not resolve hostname", "the host is unknown: check its name, or give it an address in ~/.ssh/config"),
@@ -134,6 +163,6 @@ def explain(host: str, exit_code: int, stderr: str) -> str:
     """One clear error for an agent on ``host`` that did not start: meaning, remedy, and the original message."""
     words = stderr.strip()
     meaning = next((meaning for sign, meaning in _COMPLAINTS if sign in words), "the agent did not start there")
-    words = words.replace("CIRANDA-MISSING", "").replace(NO_PROCESS, "").strip()
+    words = words.replace(MISSING, "").replace(NO_PROCESS, "").strip()
     said = f"\n  it said: {words}" if words else ""
     return f"cannot start ranks on {host}: {meaning} (exit code {exit_code}){said}"

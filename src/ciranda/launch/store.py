@@ -8,7 +8,7 @@ from typing import Protocol, cast
 
 from ciranda._loopback import loopback_address
 from ciranda.launch.errors import LaunchError
-from ciranda.launch.ssh import SshOptions, resolved_name
+from ciranda.launch.reach import Reach
 
 
 class Store(Protocol):
@@ -73,7 +73,7 @@ def start_store(factory: StoreFactory, bind: list[str], ports: range, secret: st
     raise LaunchError(f"the rendezvous store cannot listen on {', '.join(bind)}{where}: {failure}")
 
 
-def bind_addresses(remote_hosts: Sequence[str], options: SshOptions, interface: str | None) -> list[str]:
+def bind_addresses(remote_hosts: Sequence[str], reach: Reach, interface: str | None) -> list[str]:
     """This machine's addresses that the ranks can reach: loopback if all are here, else those that face their hosts.
 
     Raises:
@@ -85,8 +85,8 @@ def bind_addresses(remote_hosts: Sequence[str], options: SshOptions, interface: 
         return [loopback_address()]
     found: list[str] = []
     for host in remote_hosts:
-        name, direct = resolved_name(host, options)
-        candidates = [_facing(host, name)] if direct else _all_addresses()
+        name, direct = reach.resolved_name(host)
+        candidates = [_facing(host, name)] if direct else all_addresses()
         found += [address for address in candidates if address not in found]
     return found
 
@@ -121,7 +121,8 @@ def _internet_addresses(entries: Sequence[object]) -> list[str]:
     return found
 
 
-def _all_addresses() -> list[str]:
+def all_addresses() -> list[str]:
+    """This machine's addresses, but loopback."""
     import psutil
 
     return [

@@ -15,15 +15,14 @@ import socket
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import torch.distributed
 from torch.distributed.rendezvous import rendezvous
 
 from ciranda import _core
-from ciranda._local_ranks import Claim, local_ranks
 from ciranda._loopback import loopback_address
+from ciranda.engines.local_ranks import Claim, host_id, local_ranks
 from ciranda.errors import InvalidArgumentError, TimeoutError
 from ciranda.launch.shared_file import SharedFile
 from ciranda.launch.store import candidates
@@ -184,8 +183,7 @@ def _own_claim() -> Claim:
     local_rank = int(environ["LOCAL_RANK"]) if environ.get("LOCAL_RANK", "").isdigit() else None
     if "GROUP_RANK" in environ and "LOCAL_WORLD_SIZE" in environ:
         return Claim(f"group {environ['GROUP_RANK']}", local_rank)
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    return Claim(f"{socket.gethostname()} {boot}", local_rank)
+    return Claim(host_id(), local_rank)
 
 
 def _host_of(store: Store) -> str:

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ciranda import _core
-from ciranda._local_ranks import Claim, local_ranks
+from ciranda.engines.local_ranks import Claim, local_ranks
 from ciranda.errors import InvalidArgumentError
 
 _HOW_TO_MAKE_A_SECRET = (

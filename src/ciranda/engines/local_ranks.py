@@ -1,9 +1,11 @@
-"""Local and cross ranks, if no launcher gives them: numbered within hosts, and hosts among hosts. Pure."""
+"""Local and cross ranks, if no launcher gives them: numbered within hosts, and hosts among hosts."""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -42,3 +44,9 @@ def local_ranks(claims: Sequence[Claim]) -> list[LocalRanks]:
             cross_size = sum(size > local_rank for size in sizes)
             of_rank[rank] = LocalRanks(local_rank, len(ranks), cross_rank, cross_size)
     return [of_rank[rank] for rank in range(len(claims))]
+
+
+def host_id() -> str:
+    """Return what tells this machine from all others."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return f"{socket.gethostname()} {boot}"

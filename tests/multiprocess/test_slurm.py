@@ -1,0 +1,290 @@
+"""Slurm starts the ranks, or the agents of `ciranda run`: on a real cluster, of network namespaces."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import slurm_cluster
+from slurm_cluster import Cluster
+
+pytestmark = pytest.mark.multiprocess
+
+WHO = """
+import os, numpy, ciranda
+ciranda.init()
+rank, size = ciranda.rank(), ciranda.size()
+total = ciranda.allreduce(numpy.arange(4.0) * (rank + 1), op=ciranda.Sum, name="x")
+assert (total == numpy.arange(4.0) * (size * (size + 1) / 2)).all()
+numbers = rank, size, ciranda.local_rank(), ciranda.local_size(), ciranda.cross_rank(), ciranda.cross_size()
+with open(os.environ["OUT"] + f"/{rank}.{os.getpid()}", "w") as file:
+    print(*numbers, os.uname().nodename, file=file)
+ciranda.shutdown()
+"""
+CIRANDA = (sys.executable, "-m", "ciranda.launch.cli")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    if (why := slurm_cluster.why_not()) is not None:
+        pytest.skip(f"NOT TESTED, Slurm: {why}")
+    with slurm_cluster.cluster(3) as made:
+        yield made
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    """For ranks: where they write what they are, and where they meet."""
+    (tmp_path / "who.py").write_text(WHO)
+    (tmp_path / "said").mkdir()
+    return {
+        "OUT": str(tmp_path / "said"),
+        "WHO": str(tmp_path / "who.py"),
+        "PY": sys.executable,
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "CIRANDA_START_TIMEOUT": "60",
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def said(env: dict[str, str]) -> list[str]:
+    """What the ranks have written, and what they have left where they met: nothing."""
+    assert not [each for each in Path(env["XDG_CACHE_HOME"]).rglob("*") if each.name not in ("ciranda", "handover")]
+    return sorted(file.read_text().strip() for file in Path(env["OUT"]).iterdir())
+
+
+def numbers(lines: list[str]) -> list[str]:
+    """Without the names of hosts."""
+    return [line.rpartition(" ")[0] for line in lines]
+
+
+# --- srun python train.py ---
+
+
+@pytest.mark.parametrize("mpi", ["none", "pmi2"])
+def test_init_joins_under_srun(cluster: Cluster, env: dict[str, str], mpi: str) -> None:
+    command = ["srun", f"--mpi={mpi}", "-N3", "-n4", "--distribution=cyclic", sys.executable, env["WHO"]]
+    code, _, err = cluster.run(*command, **env)
+    assert code == 0, err
+    assert said(env) == ["0 4 0 2 0 3 node0", "1 4 0 1 1 3 node1", "2 4 0 1 2 3 node2", "3 4 1 2 0 1 node0"]
+
+
+def test_commands_of_one_step_meet_one_after_the_other(cluster: Cluster, env: dict[str, str]) -> None:
+    both = '"$PY" "$WHO" && "$PY" "$WHO"'
+    code, _, err = cluster.run("srun", "-N2", "-n2", "sh", "-c", both, **env)
+    assert code == 0, err
+    assert numbers(said(env)) == ["0 2 0 1 0 2", "0 2 0 1 0 2", "1 2 0 1 1 2", "1 2 0 1 1 2"]
+
+
+LEAVE_STALE = """
+import json, os
+from ciranda.engines.handover import folder_name, safe_folder
+from ciranda.engines.identity import identity
+found = identity(os.environ)
+folder = safe_folder(os.environ) / folder_name(found)
+folder.mkdir(mode=0o700, exist_ok=True)
+if found.rank == 0:
+    old = {"nonces": ["0" * 32, "1" * 32], "store": "127.0.0.1:9", "job": "old", "secret": "00" * 32, "numbers": []}
+    (folder / "answer").write_text(json.dumps(old))
+"""
+
+
+def test_what_a_killed_job_has_left_is_not_used(cluster: Cluster, env: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "stale.py").write_text(LEAVE_STALE)
+    both = f'"$PY" {tmp_path}/stale.py && "$PY" "$WHO"'
+    code, _, err = cluster.run("srun", "-N2", "-n2", "sh", "-c", both, **env)
+    assert code == 0, err
+    assert numbers(said(env)) == ["0 2 0 1 0 2", "1 2 0 1 1 2"]
+
+
+def test_a_task_that_does_not_come_is_named(cluster: Cluster, env: dict[str, str]) -> None:
+    some = '[ "$SLURM_PROCID" = 1 ] || "$PY" "$WHO"'
+    code, _, err = cluster.run("srun", "-N3", "-n3", "sh", "-c", some, **{**env, "CIRANDA_START_TIMEOUT": "5"})
+    assert code != 0
+    for rank in (0, 2):
+        assert f"TimeoutError: init() of rank {rank} of 3: rank 1 of 3 did not come to" in err
+    assert "CIRANDA_HANDOVER_FOLDER names another" in err
+    assert said(env) == []
+
+
+def test_a_folder_that_the_nodes_do_not_share_is_said(cluster: Cluster, env: dict[str, str]) -> None:
+    """Each node has a /dev/shm of its own."""
+    apart = {**env, "CIRANDA_HANDOVER_FOLDER": "/dev/shm/handover", "CIRANDA_START_TIMEOUT": "3"}
+    code, _, err = cluster.run("srun", "-N2", "-n2", sys.executable, env["WHO"], **apart)
+    assert code != 0
+    assert "init() of rank 0 of 2: rank 1 of 2 did not come to /dev/shm/handover/srun-" in err
+    assert "init() of rank 1 of 2: rank 0 gave no answer in /dev/shm/handover/srun-" in err
+    assert "Is the folder on a file system that all nodes share?" in err
+
+
+def test_why_rank_0_cannot_host_is_told_by_all(cluster: Cluster, env: dict[str, str]) -> None:
+    code, _, err = cluster.run(
+        "srun", "-N2", "-n2", sys.executable, env["WHO"], **env, CIRANDA_INTERFACE="none0", SLURM_KILL_BAD_EXIT="0"
+    )
+    assert code != 0
+    for rank in (0, 1):
+        assert f"InvalidArgumentError: init() of rank {rank} of 2: rank 0 cannot host the rendezvous" in err
+    assert said(env) == []
+
+
+def test_two_launchers_that_contradict_each_other_are_named(cluster: Cluster, env: dict[str, str]) -> None:
+    one = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    code, _, err = cluster.run("srun", "-n2", sys.executable, env["WHO"], **env, **one)
+    assert code != 0
+    assert "SLURM_STEP_NUM_TASKS=2, of srun, and WORLD_SIZE=1 contradict each other" in err
+
+
+# --- an allocation is no step ---
+
+
+def batch(cluster: Cluster, env: dict[str, str], *options: str, script: str) -> str:
+    """Run a batch script to its end; its output."""
+    path = Path(env["OUT"]).parent / "job.sh"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    out = path.with_suffix(".out")
+    code, _, err = cluster.run("sbatch", "--wait", f"--output={out}", *options, str(path), **env)
+    text = out.read_text()
+    assert code == 0, err + text
+    return text
+
+
+def test_a_batch_script_is_alone_and_told_so(cluster: Cluster, env: dict[str, str]) -> None:
+    text = batch(cluster, env, "-N2", "-n4", script='"$PY" "$WHO"')
+    assert said(env) == ["0 1 0 1 0 1 node0"]
+    assert "RuntimeWarning: SLURM_NTASKS=4: Slurm job" in text
+
+
+def test_a_job_submitted_in_a_step_of_another_is_alone(cluster: Cluster, env: dict[str, str]) -> None:
+    script = Path(env["OUT"]).parent / "inner.sh"
+    script.write_text('#!/bin/sh\n"$PY" "$WHO"\n')
+    inner = f'[ "$SLURM_PROCID" = 1 ] || sbatch --wait -n1 --output={script}.out {script}'
+    code, _, err = cluster.run("srun", "-N1", "-n2", "sh", "-c", inner, **env)
+    assert code == 0, err + Path(f"{script}.out").read_text()
+    assert numbers(said(env)) == ["0 1 0 1 0 1"]
+
+
+def test_a_step_of_one_task_is_alone(cluster: Cluster, env: dict[str, str]) -> None:
+    code, _, err = cluster.run("srun", "-n1", sys.executable, env["WHO"], **env)
+    assert code == 0, err
+    assert "Warning" not in err
+    assert numbers(said(env)) == ["0 1 0 1 0 1"]
+
+
+def test_the_doctor_says_what_init_sees(cluster: Cluster, env: dict[str, str]) -> None:
+    code, out, err = cluster.run("srun", "-n2", *CIRANDA, "doctor", "--json", **env)
+    assert code == 0, err
+    assert "srun: rank 0 of 2 (SLURM_STEP_NUM_TASKS=2, SLURM_PROCID=0, SLURM_JOB_ID=" in out
+    assert "srun: rank 1 of 2 (SLURM_STEP_NUM_TASKS=2, SLURM_PROCID=1, SLURM_JOB_ID=" in out
+
+
+# --- ciranda run in an allocation ---
+
+
+@pytest.mark.parametrize(
+    ("options", "more"), [(["-n4"], []), (["-n4"], ["-np", "4"]), (["-n2"], ["--nproc-per-node", "2"])]
+)
+def test_ciranda_run_takes_nodes_and_sizes_of_the_allocation(
+    cluster: Cluster, env: dict[str, str], options: list[str], more: list[str]
+) -> None:
+    command = ["salloc", "-N2", "--ntasks-per-node=2" if options == ["-n4"] else "--ntasks-per-node=1", *options]
+    code, _, err = cluster.run(*command, *CIRANDA, "run", *more, sys.executable, env["WHO"], **env)
+    assert code == 0, err
+    assert said(env) == ["0 4 0 2 0 2 node0", "1 4 1 2 0 2 node0", "2 4 0 2 1 2 node1", "3 4 1 2 1 2 node1"]
+
+
+def test_a_batch_script_runs_it_on_all_nodes(cluster: Cluster, env: dict[str, str]) -> None:
+    batch(cluster, env, "-N3", "--ntasks-per-node=1", script='"$PY" -m ciranda.launch.cli run "$PY" "$WHO"')
+    assert said(env) == ["0 3 0 1 0 3 node0", "1 3 0 1 1 3 node1", "2 3 0 1 2 3 node2"]
+
+
+def test_from_where_no_node_is_and_by_named_hosts(cluster: Cluster, env: dict[str, str]) -> None:
+    """As on a login node: all agents are srun's. There is no ssh on the PATH."""
+    command = [
+        "salloc",
+        "--nodelist=node1,node2",
+        "-n2",
+        "--ntasks-per-node=1",
+        *CIRANDA,
+        "run",
+        "-H",
+        "node1:1,node2:2",
+    ]
+    code, _, err = cluster.run(*command, "--verbose", sys.executable, env["WHO"], **env)
+    assert code == 0, err
+    assert "node1 (srun): ranks 0" in err
+    assert said(env) == ["0 3 0 1 0 2 node1", "1 3 0 2 1 2 node2", "2 3 1 2 0 1 node2"]
+
+
+def test_a_rank_that_fails_on_another_node_is_reported(cluster: Cluster, env: dict[str, str]) -> None:
+    program = "import os, sys, time; print('héllo', flush=True); sys.exit(7) if os.environ['RANK'] == '1' else None"
+    program += "; time.sleep(600)"
+    command = ["salloc", "-N2", "-n2", "--ntasks-per-node=1", *CIRANDA, "run", sys.executable, "-c", program]
+    exit_code, out, err = cluster.run(*command, **env)
+    assert exit_code == 7, err
+    assert "ciranda: rank 1 on node1 failed first: exit code 7" in err
+    assert "[1]<stdout>:héllo" in out
+
+
+WAIT = """
+import os, time
+with open(os.environ["OUT"] + "/" + os.environ["RANK"], "w") as file:
+    file.write(str(os.getpid()))
+time.sleep(600)
+"""
+
+
+def test_scancel_ends_all_ranks(cluster: Cluster, env: dict[str, str]) -> None:
+    process = cluster.start("salloc", "-N2", "-n2", "--ntasks-per-node=1", "--job-name=endless", *CIRANDA, "run",
+                            sys.executable, "-c", WAIT, **env)  # fmt: skip
+    cluster.wait_until(["ls", env["OUT"]], lambda out: len(out.split()) == 2)
+    cluster.wait_until(["sh", "-c", f"cat {env['OUT']}/*"], lambda out: len(out) > 2)
+    pids = [int(file.read_text()) for file in Path(env["OUT"]).iterdir()]
+    assert cluster.run("scancel", "--name=endless")[0] == 0
+    _, err = process.communicate(timeout=60)
+    assert process.returncode != 0
+    cluster.wait_until(["sh", "-c", "; ".join(f"ls -d /proc/{pid}" for pid in pids) + "; true"], lambda out: not out)
+    assert "secret" not in err
+
+
+ON_SIGNAL = """
+import os, signal
+def end(*_):
+    with open(os.environ["OUT"] + "/got" + os.environ["RANK"], "w"):
+        os._exit(0)
+signal.signal(signal.SIGUSR1, end)
+with open(os.environ["OUT"] + "/up" + os.environ["RANK"], "w"):
+    while True:
+        signal.pause()
+"""
+
+
+def test_a_signal_to_all_steps_reaches_every_rank(cluster: Cluster, env: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "on_signal.py").write_text(ON_SIGNAL)
+    command = ["salloc", "-N2", "-n2", "--ntasks-per-node=1", "--job-name=told", *CIRANDA, "run"]
+    process = cluster.start(*command, sys.executable, str(tmp_path / "on_signal.py"), **env)
+    cluster.wait_until(["ls", env["OUT"]], lambda out: out.split() == ["up0", "up1"])
+    assert cluster.run("scancel", "--signal=USR1", "--name=told")[0] == 0
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert sorted(each.name for each in Path(env["OUT"]).glob("got*")) == ["got0", "got1"]
+
+
+def test_np_beyond_the_allocation_and_copies_by_srun_are_refused(cluster: Cluster, env: dict[str, str]) -> None:
+    run = (*CIRANDA, "run", "-np", "3", sys.executable, env["WHO"])
+    code, _, err = cluster.run("salloc", "-N2", "-n2", "--ntasks-per-node=1", *run, **env)
+    assert code == 2
+    assert "-np 3 is more than the 2 tasks of Slurm job" in err
+    code, _, err = cluster.run("srun", "-n2", *CIRANDA, "run", sys.executable, env["WHO"], **env)
+    assert code != 0
+    assert "srun has started this command 2 times" in err
+    assert said(env) == []
+
+
+def test_a_python_that_is_not_there_is_named(cluster: Cluster, env: dict[str, str]) -> None:
+    command = ["salloc", "-N2", "-n2", "--ntasks-per-node=1", *CIRANDA, "run", "--remote-python", "/none/python"]
+    code, _, err = cluster.run(*command, sys.executable, env["WHO"], **env)
+    assert code == 1
+    assert re.search("cannot start ranks on node[01]: that Python is not there", err), err
