@@ -370,6 +370,9 @@ coverage: build/coverage/build.ninja $(VENV)/.coverage-tools  ## fail if tests r
 
 lint: lint-python lint-cpp  ## check format, types, layers, headers, locks and common faults
 
+# The schemas are in the package: nothing is fetched.
+check_schema = $(BIN)/check-jsonschema --quiet --builtin-schema vendor.$(1) $(2)
+
 lint-python: $(VENV)/.installed-test $(VENV)/.installed-horovod
 	$(BIN)/ruff check $(PY_CHECKED)
 	$(BIN)/ruff format --check $(PY_CHECKED)
@@ -378,6 +381,11 @@ lint-python: $(VENV)/.installed-test $(VENV)/.installed-horovod
 	$(BIN)/python tools/make_stubs.py --check
 	$(BIN)/python tools/check_imports.py
 	$(BIN)/python tools/check_prose.py
+	$(call check_schema,github-workflows,.github/workflows/*.yml)
+	$(call check_schema,github-issue-forms,.github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/idea.yml)
+	$(call check_schema,github-issue-config,.github/ISSUE_TEMPLATE/config.yml)
+	$(call check_schema,dependabot,.github/dependabot.yml)
+	$(call check_schema,citation-file-format,CITATION.cff)
 
 lint-cpp: build/release/build.ninja
 	$(BIN)/python tools/check_layers.py
