@@ -70,7 +70,7 @@ PURE_LAYERS := call agree fuse
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-cpp test-python check wheel wheel-as-built sdist lint lint-cpp lint-python tidy format sanitize asan tsan \
+.PHONY: help demo test test-cpp test-python check wheel wheel-as-built sdist site lint lint-cpp lint-python tidy format sanitize asan tsan \
 	tsan-threaded fuzz guard gpu-check gpu-check-kit coverage package ecosystem frameworks frameworks-all build built-for-tests built-for-sanitizers install deps clean
 # The stamps of one virtual environment must not be made at the same time.
 .NOTPARALLEL:
@@ -178,6 +178,20 @@ wheel-as-built: $(BUILT)/.built $(VENV)/.wheel-tools
 sdist: $(VENV)/.sdist-tools  ## make the source distribution of ciranda in dist
 	rm -f dist/ciranda-*.tar.gz
 	$(BIN)/python -m build --sdist --outdir dist .
+
+$(VENV)/.site-tools: | $(VENV)/.created
+	$(BIN)/pip install --quiet 'sphinx>=8.1' 'myst-parser>=4.0' 'furo>=2024.8' 'griffelib>=2.0'
+	@touch $@
+
+# Where links to sources lead: an address of the repository, and a tag or branch; copies in the site, if it is empty.
+SITE_REPOSITORY ?=
+SITE_REF ?= main
+
+site: $(VENV)/.installed $(VENV)/.site-tools  ## build the documentation's site in build/site; warnings are errors
+	PYTHONPATH=tools $(BIN)/python -m website build/site-source --repository '$(SITE_REPOSITORY)' --ref '$(SITE_REF)'
+	rm -rf build/site
+	$(BIN)/python -m sphinx -q -W --keep-going -c tools/website build/site-source build/site
+	PYTHONPATH=tools $(BIN)/python -m website.check build/site
 
 # --- using it ---------------------------------------------------------------------------------------------------
 
