@@ -22,7 +22,11 @@ suppress_warnings = [
     "ref.python",  # a type in a signature has only its last name, which several modules have
 ]
 
+smartquotes = False  # they make one dash of the two before an option
+
 html_theme = "furo"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_title = f"Ciranda {version}"
 html_copy_source = False
 html_show_sourcelink = False
