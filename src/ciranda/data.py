@@ -1,13 +1,15 @@
 """Data loaders that read ahead in a thread. No framework is needed.
 
-class Shards(BaseDataLoader):
-    def __init__(self, paths): self.paths = paths
-    def __len__(self): return len(self.paths)
-    def _iterate(self): yield from map(numpy.load, self.paths)
+For example:
 
-class AsyncShards(AsyncDataLoaderMixin, Shards): ...
+    class Shards(BaseDataLoader):
+        def __init__(self, paths): self.paths = paths
+        def __len__(self): return len(self.paths)
+        def _iterate(self): yield from map(numpy.load, self.paths)
 
-for batch in AsyncShards(async_loader_queue_size=8, paths=paths): ...
+    class AsyncShards(AsyncDataLoaderMixin, Shards): ...
+
+    for batch in AsyncShards(async_loader_queue_size=8, paths=paths): ...
 """
 
 from __future__ import annotations
@@ -90,7 +92,8 @@ class AsyncDataLoaderMixin:
     Args:
         async_loader_queue_size: the most batches to hold ready; 0 to read in the caller's own thread.
         debug_data_loader: accepted; nothing is printed.
-        args, kwargs: for the next class.
+        args: for the next class.
+        kwargs: for the next class.
     """
 
     def __init__(

@@ -18,7 +18,10 @@ ROOT = Path(__file__).parents[2]
 IN_TURN = ROOT / "tests" / "multiprocess" / "in_turn.py"
 PAGES = sorted(
     [
-        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+        *(
+            ROOT / name
+            for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "SECURITY.md")
+        ),
         *(ROOT / folder / "README.md" for folder in ("benchmarks", "cpp", "examples")),
         *ROOT.glob("docs/**/*.md"),
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from rich.console import Console
@@ -19,6 +19,12 @@ def to_json(findings: Sequence[Finding]) -> str:
     """``{"ok": true, "findings": [{"name", "status", "found", "advice"}]}``."""
     well = not any(finding.status == "fail" for finding in findings)
     return json.dumps({"ok": well, "findings": [asdict(finding) for finding in findings]}, indent=2)
+
+
+def versions_to_text(versions: Mapping[str, str]) -> str:
+    """A line for each, however long."""
+    width = max(map(len, versions), default=0)
+    return "\n".join(f"{name:<{width}}  {found}" for name, found in versions.items())
 
 
 def show(findings: Sequence[Finding], console: Console | None = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 
 from ciranda._misspelt import INTERNAL, unknown
@@ -23,6 +24,13 @@ print(json.dumps({"names": [row["name"] for row in rows], "horovod": [row["horov
                   "problem": problem}))
 """
 _SECONDS = 30
+_SECRET_NAME = re.compile(r"SECRET|TOKEN|PASSW|KEY|CREDENTIAL", re.I)
+_SECRET_VALUE = re.compile(r"[0-9A-Fa-f]{32}|\w+://[^/\s]*@")  # digits of a key; an address with a password
+
+
+def shown(name: str, value: str) -> str:
+    """Return the value of a variable as a report shows it: not if its name or its form is that of a secret."""
+    return "(hidden)" if _SECRET_NAME.search(name) or _SECRET_VALUE.search(value) else value
 
 
 def settings() -> Iterator[Finding]:
@@ -39,4 +47,6 @@ def settings() -> Iterator[Finding]:
     for name, close in unknown(given, answer["names"]).items():
         advice = f"{close} is one: is that meant?" if close else "docs/guide/settings.md lists them"
         yield Finding("settings", "warn", f"{name} is set, but there is no such setting", advice)
-    yield Finding("settings", "ok", ", ".join(f"{name}={os.environ[name]}" for name in given) or "none given")
+    yield Finding(
+        "settings", "ok", ", ".join(f"{name}={shown(name, os.environ[name])}" for name in given) or "none given"
+    )

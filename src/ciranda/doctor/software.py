@@ -43,13 +43,18 @@ def python() -> Iterator[Finding]:
 
 def frameworks() -> Iterator[Finding]:
     """Those that are installed."""
-    providers = metadata.packages_distributions()
-    others = sorted({name for module in _MODULES for name in providers.get(module, ())} - {*_FRAMEWORKS})
-    found = [f"{name} {version}" for name in (*_FRAMEWORKS, *others) if (version := _version(name)) is not None]
+    found = frameworks_found()
     if found:
         yield Finding("frameworks", "ok", ", ".join(found))
     else:
         yield Finding("frameworks", "warn", "none installed", "NumPy arrays work; for torch: pip install torch")
+
+
+def frameworks_found() -> list[str]:
+    """Return the installed frameworks, each with its version."""
+    providers = metadata.packages_distributions()
+    others = sorted({name for module in _MODULES for name in providers.get(module, ())} - {*_FRAMEWORKS})
+    return [f"{name} {version}" for name in (*_FRAMEWORKS, *others) if (version := _version(name)) is not None]
 
 
 def _version(package: str) -> str | None:

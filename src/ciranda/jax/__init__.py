@@ -1,16 +1,18 @@
 """Ciranda for JAX: collectives inside and outside `jit`, and a distributed optimizer for optax.
 
-import ciranda.jax as hvd
+For example:
 
-hvd.init()
-optimizer = hvd.distributed(optax.adam(1e-3))
-params = hvd.broadcast_parameters(params)
+    import ciranda.jax as hvd
 
-@jax.jit
-def step(params, state, batch):
-    loss, gradients = jax.value_and_grad(loss_of)(params, batch)
-    updates, state = optimizer.update(gradients, state, params)
-    return optax.apply_updates(params, updates), state, hvd.allreduce(loss)
+    hvd.init()
+    optimizer = hvd.distributed(optax.adam(1e-3))
+    params = hvd.broadcast_parameters(params)
+
+    @jax.jit
+    def step(params, state, batch):
+        loss, gradients = jax.value_and_grad(loss_of)(params, batch)
+        updates, state = optimizer.update(gradients, state, params)
+        return optax.apply_updates(params, updates), state, hvd.allreduce(loss)
 """
 
 # ruff: noqa: E402 (require() reports a missing JAX before the imports)

@@ -1,11 +1,13 @@
 """Ciranda for Keras 3 on TensorFlow, JAX and torch, and for Keras 2.15, with the names of `horovod.keras`.
 
-import ciranda.keras as hvd
+For example:
 
-hvd.init()
-model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), loss)
-batches = hvd.GlobalBatches(x, y, batch_size=64, shuffle=True)
-model.fit(batches, shuffle=False, callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
+    import ciranda.keras as hvd
+
+    hvd.init()
+    model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), loss)
+    batches = hvd.GlobalBatches(x, y, batch_size=64, shuffle=True)
+    model.fit(batches, shuffle=False, callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
 """
 
 # ruff: noqa: E402 (a missing Keras is reported before it is imported)

@@ -117,7 +117,8 @@ def run(
 
     Args:
         func: called once on each rank; its result must be picklable.
-        args, kwargs: the same for every rank.
+        args: positional arguments, the same for every rank.
+        kwargs: keyword arguments, the same for every rank.
         np: the number of ranks; None for every slot of the hosts.
         hosts: as ``-H``: ``"hostA:2,hostB:2"``. Without hosts all ranks run on this machine, or on the nodes of the
             allocation of Slurm that this process is in.

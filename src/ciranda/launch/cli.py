@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -48,19 +49,24 @@ _SSH = "Reaching other hosts"
 _JOB = "The job"
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        print(f"ciranda {ciranda.__version__}")
-        raise typer.Exit
-
-
-@app.callback()
+@app.callback(invoke_without_command=True)
 def _top(
-    version: Annotated[
-        bool, typer.Option("--version", "-v", callback=_version, is_eager=True, help="Show the version and leave.")
+    version: Annotated[bool, typer.Option("--version", "-v", help="Show the version and leave.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="With --version: also what it was built from and by, and what runs here.")
     ] = False,
 ) -> None:
     """Train one model on many processes and hosts."""
+    if version and verbose:
+        from ciranda.doctor import versions_here, versions_to_text  # no other command needs it
+
+        print(versions_to_text(versions_here()))
+    elif version:
+        print(f"ciranda {ciranda.__version__}")
+    elif verbose:
+        raise LaunchError("--verbose: write ciranda --version --verbose, or ciranda run --verbose COMMAND", exit_code=2)
+    if version:
+        raise typer.Exit
 
 
 @app.command(
@@ -267,12 +273,21 @@ def _tune(
 @app.command("doctor")
 def _doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
-) -> None:
+    bundle: Annotated[
+        Path | None,
+        typer.Option("--bundle", metavar="FILE", help="Also write a zip for a report of a bug: findings, versions, "
+                                                      "settings without secrets, installed packages."),
+    ] = None,
+) -> None:  # fmt: skip
     """Check this machine: print what works, and a remedy for each problem."""
-    from ciranda.doctor import examine, show, to_json  # no other command needs it
+    from ciranda.doctor import examine, show, to_json, write_bundle  # no other command needs it
 
-    findings = examine()
-    print(to_json(findings)) if as_json else show(findings)
+    with bundle.open("wb") if bundle is not None else nullcontext() as file:  # before the seconds that checks take
+        findings = examine()
+        print(to_json(findings)) if as_json else show(findings)
+        if file is not None:
+            write_bundle(file, findings)
+            print(f"written to {bundle}: look at it before you send it", file=sys.stderr)
     raise typer.Exit(1 if any(finding.status == "fail" for finding in findings) else 0)
 
 

@@ -1,11 +1,13 @@
 """Ciranda for Apache MXNet: collectives in MXNet's engine, a Trainer for Gluon, an Optimizer for the Module API.
 
-import ciranda.mxnet as hvd
+For example:
 
-hvd.init()
-net.initialize()
-hvd.broadcast_parameters(net.collect_params())
-trainer = hvd.DistributedTrainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+    import ciranda.mxnet as hvd
+
+    hvd.init()
+    net.initialize()
+    hvd.broadcast_parameters(net.collect_params())
+    trainer = hvd.DistributedTrainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
 """
 
 # ruff: noqa: E402 (require() reports a missing MXNet before the imports)

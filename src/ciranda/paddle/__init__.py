@@ -1,10 +1,12 @@
 """Ciranda for PaddlePaddle: collectives in dygraph and in programs of either IR, and rewriters of programs.
 
-import ciranda.paddle as hvd
+For example:
 
-hvd.init()
-optimizer = hvd.DistributedOptimizer(paddle.optimizer.Adam(1e-3))
-optimizer.minimize(loss)
+    import ciranda.paddle as hvd
+
+    hvd.init()
+    optimizer = hvd.DistributedOptimizer(paddle.optimizer.Adam(1e-3))
+    optimizer.minimize(loss)
 """
 
 # ruff: noqa: E402 (require() reports a missing Paddle before the imports)

@@ -1,9 +1,11 @@
 """Ciranda for TensorFlow, with the names and signatures of `horovod.tensorflow`.
 
-import ciranda.tensorflow as hvd
+For example:
 
-hvd.init()
-total = hvd.allreduce(tf.constant([1.0]), op=hvd.Sum)
+    import ciranda.tensorflow as hvd
+
+    hvd.init()
+    total = hvd.allreduce(tf.constant([1.0]), op=hvd.Sum)
 """
 
 # ruff: noqa: E402 (require() reports a missing TensorFlow before the imports)

@@ -1,11 +1,13 @@
 """Ciranda for torch, with the names and signatures of `horovod.torch`.
 
-import ciranda.torch as hvd
+For example:
 
-hvd.init()
-optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
-hvd.broadcast_parameters(model.state_dict(), root_rank=0)
-hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    import ciranda.torch as hvd
+
+    hvd.init()
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 """
 
 # ruff: noqa: E402 (a missing torch is reported before it is imported)

@@ -1,14 +1,16 @@
 """Training in torch that starts again from its last commit when a collective has failed.
 
-@elastic.run
-def train(state):
-    while state.epoch < 10:
-        for batch in loader:
-            ...
-        state.epoch += 1  # training goes on from what is committed
-        state.commit()
+For example:
 
-train(elastic.TorchState(model, optimizer, epoch=0))
+    @elastic.run
+    def train(state):
+        while state.epoch < 10:
+            for batch in loader:
+                ...
+            state.epoch += 1  # training goes on from what is committed
+            state.commit()
+
+    train(elastic.TorchState(model, optimizer, epoch=0))
 """
 
 from __future__ import annotations

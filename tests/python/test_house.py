@@ -1,0 +1,103 @@
+"""What outsiders and the release rest on: workflows that call what there is, hooks that are those of `make lint`."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
+
+_CHECK_RELEASE = importlib.util.spec_from_file_location("check_release", ROOT / "tools" / "check_release.py")
+assert _CHECK_RELEASE is not None
+assert _CHECK_RELEASE.loader is not None
+check_release = importlib.util.module_from_spec(_CHECK_RELEASE)
+_CHECK_RELEASE.loader.exec_module(check_release)
+
+CMAKE = "project(ciranda VERSION 0.2.0 DESCRIPTION)"
+
+
+def read(path: str | Path) -> Any:
+    return yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
+
+
+def commands(workflow: Path) -> list[str]:
+    """The shell's lines of a workflow."""
+    steps = [step for job in read(workflow)["jobs"].values() for step in job.get("steps", ())]
+    return [line for step in steps for line in step.get("run", "").splitlines()]
+
+
+def recipe(target: str) -> str:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    found = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", makefile, re.M)
+    assert found is not None
+    return found[1]
+
+
+def test_the_jobs_of_a_change_are_the_stages_of_ci() -> None:
+    ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    stages = set(re.findall(r"^(?:stage|finish) ([\w-]+)", ci, re.M))
+    matrix = read(".github/workflows/checks.yml")["jobs"]["stage"]["strategy"]["matrix"]["stage"]
+    assert len(stages) > 5
+    assert set(matrix) == stages - {"built-for-tests", "guard"}  # made by the others; needs a machine that is known
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
+def test_workflows_make_what_there_is(workflow: Path) -> None:
+    made = [name for line in commands(workflow) for name in re.findall(r"(?:^|&& )make (?:--\S+ )*([a-z][\w-]*)", line)]
+    assert set(made) <= TARGETS
+    programs = [name for line in commands(workflow) for name in re.findall(r"python3? (\S+\.py)", line)]
+    assert [name for name in programs if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
+def test_workflows_are_given_no_more_than_they_need(workflow: Path) -> None:
+    assert read(workflow)["permissions"] == {"contents": "read"}
+
+
+def test_hooks_are_the_commands_of_lint() -> None:
+    lint = recipe("lint-python") + recipe("lint-cpp")
+    hooks = read(".pre-commit-config.yaml")["repos"][0]["hooks"]
+    assert "make lint" in [hook["entry"] for hook in hooks]
+    for entry in (hook["entry"] for hook in hooks if hook["entry"] != "make lint"):
+        assert entry.replace(".venv/bin", "$(BIN)") in lint, entry
+
+
+def test_owned_paths_are_there() -> None:
+    lines = (ROOT / ".github" / "CODEOWNERS").read_text(encoding="utf-8").splitlines()
+    paths = [line.split()[0] for line in lines if line and not line.startswith("#")]
+    assert paths[0] == "*"
+    assert [path for path in paths[1:] if not (ROOT / path.lstrip("/")).exists()] == []
+
+
+def test_a_release_is_the_version_with_a_date() -> None:
+    changelog = "# Changelog\n\n## 0.2.0, 2026-12-01\n\nNews.\n\n### C\n\n- x\n\n## 0.1.0, 2026-11-01\n\nOld.\n"
+    assert check_release.notes("v0.2.0", CMAKE, changelog) == "News.\n\n### C\n\n- x\n"
+
+
+@pytest.mark.parametrize(
+    ("tag", "heading", "complaint"),
+    [
+        ("v0.3.0", "## 0.2.0, 2026-12-01", "v0.2.0 fits"),
+        ("0.2.0", "## 0.2.0, 2026-12-01", "v0.2.0 fits"),
+        ("v0.2.0", "## 0.2.0 (unreleased)", "write ## 0.2.0, YYYY-MM-DD"),
+        ("v0.2.0", "## 0.1.0, 2026-11-01", "must be: ## 0.2.0"),
+    ],
+)
+def test_what_cannot_be_released_is_told(tag: str, heading: str, complaint: str) -> None:
+    with pytest.raises(check_release.CannotReleaseError, match=re.escape(complaint)):
+        check_release.notes(tag, CMAKE, f"# Changelog\n\n{heading}\n\nNews.\n")
+
+
+def test_the_changelog_begins_with_the_version_that_is_next() -> None:
+    version = re.search(r"ciranda VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8"))
+    heading = re.search(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
+    assert version is not None
+    assert heading is not None
+    assert re.fullmatch(rf"{re.escape(version[1])}( \(unreleased\)|, \d{{4}}-\d{{2}}-\d{{2}})", heading[1])
