@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
+import textwrap
+import time
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 import ciranda
+from ciranda.launch import control
 from ciranda.launch.api import RunOptions, chosen_hosts
 from ciranda.launch.api import run as launch_function
 from ciranda.launch.errors import HostsError, LaunchError
@@ -327,6 +330,29 @@ def _tune(
         print(f"{name:<18} {value:>10}   (without measuring: {usual[name]})")
     for path in sorted({path for _, _, path in found if path}):
         print(f"# kept in {path}")
+
+
+@app.command("jobs")
+def _jobs() -> None:
+    """List your jobs whose launchers run on this machine."""
+    for name, job in control.jobs():
+        began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(job["began"]))
+        hosts = ", ".join(job["hosts"])
+        print(f"{name}  since {began}  {job['ranks']} ranks on {hosts}  {shlex.join(job['command'])}")
+
+
+@app.command("stacks")
+def _stacks(
+    job: Annotated[
+        str | None, typer.Argument(metavar="JOB", help="The beginning of its identifier.", show_default="the only one")
+    ] = None,
+    short: Annotated[bool, typer.Option("--short", help="A line for each rank.")] = False,
+) -> None:
+    """Show where the ranks of a job stand: the stacks of all their threads. The job goes on."""
+    for stack in control.ask(job, "stacks")["stacks"]:
+        print(f"rank {stack['rank']} ({stack['host']}): {stack['where']}")
+        if not short:
+            print(textwrap.indent(stack["text"], "  "))
 
 
 @app.command("doctor")
