@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import netns
 import pytest
 
 pytestmark = pytest.mark.multiprocess
@@ -133,6 +134,22 @@ def test_an_interrupted_job_says_whom_others_waited_for(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         _, err = process.communicate()
     assert re.search(rf"\d+ s ago others waited for rank 1 \(localhost\): load_batch, data\.py:{LINE_OF['c']}\n", err)
+
+
+@pytest.mark.netns
+@pytest.mark.ssh
+def test_a_rank_on_another_host(hosts: netns.Hosts, tmp_path: Path) -> None:
+    (tmp_path / "data.py").write_text(PROGRAM)
+    command = [*hosts[0].enter, sys.executable, "-m", "ciranda.launch.cli", "run", "--ssh-config",
+               str(hosts.ssh_config), "-H", "hostA:1,hostB:1,hostC:1", "--output-dir", str(tmp_path / "out"),
+               "--stall-warning-seconds", "1", sys.executable, str(tmp_path / "data.py"), "c"]  # fmt: skip
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        found = next(line for line in process.stderr if line.startswith("ciranda: rank 1 "))
+        process.send_signal(signal.SIGTERM)
+        process.stderr.read()
+    assert found == f"ciranda: rank 1 (hostB): load_batch, data.py:{LINE_OF['c']}\n"
+    assert "in load_batch" in (tmp_path / "out/rank.1/stacks.txt").read_text()
 
 
 def test_a_program_that_is_no_rank_of_a_world_has_no_stack(tmp_path: Path) -> None:

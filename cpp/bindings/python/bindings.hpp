@@ -1,6 +1,7 @@
 // Functions that add a part to the module, for files without a header of their own.
 // Called by module.cc, on the thread that imports the module, with the GIL; defined beside LineProbe and QueueHandle,
-// in stack_watch.cc, store_server.cc and tables.cc. What they add is called by Python, on any of its threads, with the GIL.
+// in stack_watch.cc, store_server.cc and tables.cc. What they add is called by Python, on any of its threads, with the
+// GIL.
 #pragma once
 
 #include <nanobind/nanobind.h>
