@@ -1,5 +1,6 @@
 """The engine. Everything here is an implementation detail of the package `ciranda`."""
 
+from collections.abc import Callable
 from typing import Any, TypedDict
 
 __version__: str
@@ -89,6 +90,10 @@ class LineProbe:
     # One way of a cache line; both call it at the same time. None where the other has not come in time: it is then of
     # no further use.
     def one_way_ns(self, seconds: float) -> float | None: ...
+
+# Calls dump() for each byte that can be read from `fd`, with the GIL, on a thread that also receives `signal`, even
+# while it waits for the GIL. The thread lives as long as the process.
+def watch_stacks(fd: int, signal: int, dump: Callable[[], None]) -> None: ...
 
 # How far apart cores are between which a line takes so long: "near" or "far".
 def distance_of(line_ns: float) -> str: ...

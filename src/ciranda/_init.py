@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from ciranda import _autotune_log, _core, _misspelt, _rejoining, _taken
+from ciranda import _autotune_log, _core, _misspelt, _rejoining, _stacks, _taken
 from ciranda._basics import at_end, world
 from ciranda._ending import Ending
 from ciranda.engines.identity import Way, doubt, slot_of, way_to_meet
@@ -81,6 +81,7 @@ def init(
     _taken.require_free()
     _misspelt.warn()
     ending.watch()
+    _stacks.watch()
     left = world.left
     told = _what_to_tell()
     connected, is_behind = _join(num_lanes if left is None else left.num_lanes, told)
@@ -105,6 +106,7 @@ def _find() -> bool:
     world.engine = _core.attach()
     if world.engine is not None:
         ending.watch()
+        _stacks.watch()
         _taken.tell(world.engine)
     return world.engine is not None
 

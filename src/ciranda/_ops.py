@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 from ciranda import _core
 from ciranda._basics import engine, world
 from ciranda._numbering import begin_era
+from ciranda._spans import Recorded, profiler, span
 from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 
@@ -128,7 +129,11 @@ class Handle(Generic[Result]):
 
     def wait(self) -> Result:
         """Wait until the operation is done; return its result or raise its error. Ctrl-C interrupts the wait."""
-        self._operation.wait()
+        if profiler.switch._is_profiler_enabled:
+            with span("wait"):
+                self._operation.wait()
+        else:
+            self._operation.wait()
         try:
             finish = self._finish
             del self._finish  # of several threads one can: a lock would take longer than the rest
@@ -214,7 +219,10 @@ def submit_reduction(
     `is_awaited`: the caller waits for it at once.
     """
     by_all = divisor != "contributors" and divides_by_all(divisor, op, weight)
-    return (world.engine or engine()).submit(
+    connected: Any = world.engine or engine()
+    if profiler.switch._is_profiler_enabled:
+        connected = Recorded(connected, collective)
+    return connected.submit(  # type: ignore[no-any-return]
         terms_of(collective, op, root, prescale, postscale, by_all),
         inputs,
         outputs,
@@ -266,6 +274,10 @@ def submit_transfer(
     if pair == 0:
         raise InvalidArgumentError(f"rank {connected.rank} cannot exchange with rank {peer}: it is no other rank")
     terms = terms_of(TRANSFER, Sum, sender)
+    if profiler.switch._is_profiler_enabled:
+        return Recorded(connected, TRANSFER).submit(
+            terms, target, target, name, pair, how=_core.NUMBERED if is_numbered else 0
+        )
     return connected.submit(terms, target, target, name, pair, how=_core.NUMBERED if is_numbered else 0)
 
 
@@ -296,7 +308,10 @@ def _no_handle(handle: object) -> InvalidArgumentError:
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
     """Return once every rank of the process set has called this."""
-    engine().run(terms_of(BARRIER), None, None, None, id_of(process_set))
+    connected: Any = engine()
+    if profiler.switch._is_profiler_enabled:
+        connected = Recorded(connected, BARRIER)
+    connected.run(terms_of(BARRIER), None, None, None, id_of(process_set))
 
 
 def barrier_async(process_set: ProcessSet = global_process_set) -> Handle[None]:

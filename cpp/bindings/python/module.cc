@@ -23,4 +23,5 @@ NB_MODULE(_core, m) {
   ciranda::python::bind_engine_handle(m);
   ciranda::python::bind_store_server(m);
   ciranda::python::bind_line_probe(m);
+  ciranda::python::bind_stack_watch(m);
 }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ciranda._basics import engine, world
 from ciranda._collectives import rules
 from ciranda._collectives.adapter import Given, Splits, Tensor
 from ciranda._collectives.reductions import Reductions
 from ciranda._ops import ALLGATHER, BROADCAST, Handle, InPlaceHandle, Sum, terms_of
+from ciranda._spans import Recorded, profiler
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 
 
@@ -31,9 +33,10 @@ class Gathers(Reductions[Given, Tensor, Splits]):
         if self._gradients is not None and self._gradients.needed((tensor,)):
             return self.grouped_allgather([tensor], name, process_set)[0]
         work = self._readable(tensor)
-        outputs = (world.engine or engine()).run(
-            terms_of(ALLGATHER), self._for_moving(work), None, name, id_of(process_set)
-        )
+        connected: Any = world.engine or engine()
+        if profiler.switch._is_profiler_enabled:
+            connected = Recorded(connected, ALLGATHER)
+        outputs = connected.run(terms_of(ALLGATHER), self._for_moving(work), None, name, id_of(process_set))
         return self._from_engine(outputs[0], work)
 
     def grouped_allgather_async(
@@ -91,7 +94,10 @@ class Gathers(Reductions[Given, Tensor, Splits]):
         """Return `tensor` with the result of a broadcast or an alltoall of equal parts."""
         work = self._writable(tensor)
         target = self._for_moving(work)
-        (world.engine or engine()).run(terms_of(collective, Sum, root), target, target, name, id_of(process_set))
+        connected: Any = world.engine or engine()
+        if profiler.switch._is_profiler_enabled:
+            connected = Recorded(connected, collective)
+        connected.run(terms_of(collective, Sum, root), target, target, name, id_of(process_set))
         return self._bring_back(work, tensor)
 
     def grouped_broadcast_async(

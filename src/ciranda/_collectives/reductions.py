@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ciranda._basics import engine, world
 from ciranda._collectives import rules
 from ciranda._collectives.adapter import Given, Splits, Tensor
 from ciranda._collectives.base import Base
 from ciranda._ops import ALLREDUCE, BROADCAST, Divisor, Handle, InPlaceHandle, choose_op, divides_by_all, terms_of
+from ciranda._spans import Recorded, profiler
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 
 
@@ -100,7 +102,10 @@ class Reductions(Base[Given, Tensor, Splits]):
         target = self._for_engine(work)
         chosen = choose_op(op, average)
         by_all = divisor != "contributors" and divides_by_all(divisor, chosen, weight)
-        (world.engine or engine()).run(
+        connected: Any = world.engine or engine()
+        if profiler.switch._is_profiler_enabled:
+            connected = Recorded(connected, ALLREDUCE)
+        connected.run(
             terms_of(ALLREDUCE, chosen, -1, prescale_factor, postscale_factor, by_all),
             target,
             target,
@@ -212,7 +217,10 @@ class Reductions(Base[Given, Tensor, Splits]):
         handed_over = self._for_moving if collective == BROADCAST else self._for_engine
         source = handed_over(work)
         by_all = divisor != "contributors" and divides_by_all(divisor, op, weight)
-        (world.engine or engine()).run(
+        connected: Any = world.engine or engine()
+        if profiler.switch._is_profiler_enabled:
+            connected = Recorded(connected, collective)
+        connected.run(
             terms_of(collective, op, root, prescale_factor, postscale_factor, by_all),
             source,
             output if source is work else handed_over(output),  # which are alike, and handed over alike

@@ -19,6 +19,7 @@ from ciranda._ops import (
     divides_by_all,
     terms_of,
 )
+from ciranda._spans import Recorded, profiler
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 
 
@@ -188,7 +189,10 @@ class Rows(Gathers[Given, Tensor, Splits]):
         result = None if output is None else self._apart_from([work], [self._writable(output)])[0]
         chosen = choose_op(op, None)
         by_all = divisor != "contributors" and divides_by_all(divisor, chosen, None)
-        results = (world.engine or engine()).run(
+        connected: Any = world.engine or engine()
+        if profiler.switch._is_profiler_enabled:
+            connected = Recorded(connected, REDUCESCATTER)
+        results = connected.run(
             terms_of(REDUCESCATTER, chosen, -1, prescale_factor, postscale_factor, by_all),
             self._for_engine(work),
             None if result is None else self._for_engine(result),

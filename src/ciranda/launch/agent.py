@@ -42,6 +42,7 @@ from ciranda.launch.processes import (
 from ciranda.launch.protocol import Message
 from ciranda.launch.rank_process import RankProcess
 from ciranda.launch.shared_file import SharedFile
+from ciranda.launch.stacks import StackTaker
 from ciranda.launch.torch_store import TorchStore
 
 MAX_QUEUED_BYTES = 1 << 20  # above this, ranks' output is left in their pipes until the launcher has read some
@@ -61,6 +62,7 @@ class Agent:
         self._outbox = Outbox(outbox)
         self._reserved: list[reserved_port.ReservedPort] = []
         self._store: TorchStore | None = None
+        self._taker: StackTaker | None = None
         self._spec: protocol.Spec | None = None
         self._blobs: dict[str, SharedFile] = {}
         self._secret: SharedFile | None = None
@@ -141,6 +143,8 @@ class Agent:
             self._end("order", protocol.seconds_of(message, "grace"))
         elif message["t"] == "signal":
             self._pass_on(protocol.int_of(message, "number", 1, signal.NSIG - 1))
+        elif message["t"] == "stacks":
+            self._take_stacks()
         elif message["t"] == "reserve" and not self._reserved:
             self._reserve(message)
         elif self._spec is None:
@@ -304,6 +308,32 @@ class Agent:
         for rank in self._ranks:
             for pid in list(tree.takers(rank, number)) or [rank]:
                 send_signal(pid, number)
+
+    def _take_stacks(self) -> None:
+        """Have another process find where the ranks stand; one at a time, which answers all who ask meanwhile."""
+        if self._taker is not None:
+            return
+        try:
+            self._taker = StackTaker({process.rank: process.pid for process in self._ranks.values()})
+        except OSError as error:
+            self._outbox.send({"t": "note", "text": f"no stacks: {why_not_started(error)}", "warning": True})
+            self._outbox.send({"t": "stacks_end"})
+            return
+        taker, reader = self._taker, protocol.MessageReader()
+        self._selector.register(taker.fd, selectors.EVENT_READ, lambda: self._on_stacks(taker, reader))
+
+    def _on_stacks(self, taker: StackTaker, reader: protocol.MessageReader) -> None:
+        try:
+            data = os.read(taker.fd, protocol.CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        for message in reader.feed(data):
+            self._outbox.send(message)
+        if not data:
+            self._selector.unregister(taker.fd)
+            os.close(taker.fd)
+            self._taker = None
+            self._outbox.send({"t": "stacks_end"})
 
     def _reap(self) -> bool:
         """Reap ended children, and report ranks to the launcher. Whether any child is left."""

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+import textwrap
+import time
 from contextlib import nullcontext
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import ciranda
+from ciranda.launch import control
 from ciranda.launch.api import RunOptions, chosen_hosts
 from ciranda.launch.api import run as launch_function
 from ciranda.launch.errors import HostsError, LaunchError
-from ciranda.launch.hosts import assign
+from ciranda.launch.hosts import assign, by_host
 from ciranda.launch.job import Job, Show, default_binding
+from ciranda.launch.job_file import read_job_file, to_toml
 from ciranda.launch.launcher import launch
 from ciranda.launch.num_proc import NUM_PROC, PER_HOST, CommandWithRanks
 from ciranda.launch.output import terminal_style
 from ciranda.launch.output_dir import OutputDir
 from ciranda.launch.processes import heed_signals, open_standard_streams
+from ciranda.launch.reach import reach_for
 from ciranda.launch.ssh import SshOptions
 from ciranda.launch.store import StoreFactory, engine_store
 
 app = typer.Typer(
     name="ciranda",
     help="Train one model on many processes and hosts.",
-    add_completion=False,
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -47,6 +52,44 @@ _HOSTS = "Hosts"
 _OUTPUT = "Output"
 _SSH = "Reaching other hosts"
 _JOB = "The job"
+
+
+_FILE = "ciranda.file"  # where a context keeps what --config has
+
+
+def _use_file(context: typer.Context, path: Path | None) -> Path | None:
+    if path is not None and not context.resilient_parsing:
+        values = read_job_file(path, context.command.params)
+        context.meta[_FILE] = values
+        context.default_map = {**(context.default_map or {}), **values}
+    return path
+
+
+def _one_of(context: typer.Context, **values: Any) -> Any:
+    """The values of two options of which only one may be given; None for that in the file, if the other is not."""
+    is_from_file = {name: name in context.meta.get(_FILE, {}) for name in values}
+    is_given = {name: _is_given(context, name) for name in values}
+    return tuple(
+        None if is_from_file[name] and not is_given[name] and any(is_given.values()) else value
+        for name, value in values.items()
+    )
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _describe(job: Job, options: SshOptions) -> None:
+    """Print what a job would run where."""
+    groups = by_host(job.slots)
+    reach = reach_for(list(groups), options)
+    for host, slots in groups.items():
+        way = "this machine" if reach.is_here(host) else reach.label
+        print(f"{host} ({way}): ranks {', '.join(str(slot.rank) for slot in slots)}")
+    print(f"command: {shlex.join(job.argv)}")
+    for name, value in sorted(job.env.items()):
+        print(f"sets {name}={shlex.quote(value)}")
 
 
 @app.callback(invoke_without_command=True)
@@ -79,7 +122,9 @@ def _top(
 )
 def _run(
     context: typer.Context,
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="What each rank runs.")],
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="COMMAND", help="What each rank runs.", show_default=False)
+    ] = None,
     num_proc: Annotated[
         int | None,
         typer.Option(*NUM_PROC, metavar="N", help="Number of ranks.", show_default="all slots, or tasks of Slurm",
@@ -153,8 +198,20 @@ def _run(
                                      rich_help_panel=_JOB),
     ] = None,
     jax_native: Annotated[
-        bool, typer.Option("--jax-native", help="Route JAX's collectives (lax.psum, sharded jit) through Ciranda; "
-                                                "with jax.distributed.initialize().", rich_help_panel=_JOB),
+        bool, typer.Option("--jax-native", help="Route JAX's collectives (lax.psum, sharded jit) through Ciranda, "
+                                                "in programs that use jax.distributed.", rich_help_panel=_JOB),
+    ] = False,
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", is_eager=True, callback=_use_file,
+                                  help="Take options, and COMMAND, from a TOML file; those given here win.",
+                                  rich_help_panel=_JOB),
+    ] = None,
+    print_config: Annotated[
+        bool, typer.Option("--print-config", help="Print all options as such a file, and leave.",
+                           rich_help_panel=_JOB),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would run where, and leave.", rich_help_panel=_JOB),
     ] = False,
     start_timeout: Annotated[
         float, typer.Option("--start-timeout", min=0.1, metavar="SECONDS",
@@ -179,6 +236,17 @@ def _run(
     Each line of output has the rank as prefix. If a rank fails, the others are ended; the end of its stderr is the last
     output on the screen, and its exit code becomes that of this command.
     """
+    from_file: list[str] = context.meta.get(_FILE, {}).get("env", [])
+    pairs = {**_pairs(from_file), **_pairs(env or [])}
+    num_proc, per_host = _one_of(context, num_proc=num_proc, per_host=per_host)
+    hosts, hostfile = _one_of(context, hosts=hosts, hostfile=hostfile)
+    if print_config:
+        chosen = {"num_proc": num_proc, "per_host": per_host, "hosts": hosts, "hostfile": hostfile}
+        shown = {**context.params, **chosen, "env": [f"{name}={value}" for name, value in pairs.items()]}
+        print(to_toml(context.command.params, shown))
+        raise typer.Exit
+    if not command:
+        raise typer.BadParameter("say what to run: ciranda run -np 2 python train.py", ctx=context)
     slots = assign(chosen_hosts(num_proc, hosts, hostfile, per_host), num_proc)
     settings = {
         "CIRANDA_START_TIMEOUT": start_timeout,
@@ -190,7 +258,7 @@ def _run(
     job = Job(
         argv=command,
         slots=slots,
-        env={**_pairs(env or []), **{name: _plain(value) for name, value in settings.items() if value is not None}},
+        env={**pairs, **{name: _plain(value) for name, value in settings.items() if value is not None}},
         exclude_env=exclude_env or [],
         grace_seconds=grace,
         start_timeout_seconds=start_timeout,
@@ -200,6 +268,9 @@ def _run(
         jax_native=jax_native,
     )
     options = SshOptions(ssh_port, ssh_identity_file, ssh_config, remote_python=remote_python)
+    if dry_run:
+        _describe(job, options)
+        raise typer.Exit
     files = OutputDir(output_dir, len(slots)) if output_dir is not None else None
     store_factory: StoreFactory = context.obj or engine_store
     try:
@@ -268,6 +339,29 @@ def _tune(
         print(f"{name:<18} {value:>10}   (without measuring: {usual[name]})")
     for path in sorted({path for _, _, path in found if path}):
         print(f"# kept in {path}")
+
+
+@app.command("jobs")
+def _jobs() -> None:
+    """List your jobs whose launchers run on this machine."""
+    for name, job in control.jobs():
+        began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(job["began"]))
+        hosts = ", ".join(job["hosts"])
+        print(f"{name}  since {began}  {job['ranks']} ranks on {hosts}  {shlex.join(job['command'])}")
+
+
+@app.command("stacks")
+def _stacks(
+    job: Annotated[
+        str | None, typer.Argument(metavar="JOB", help="The beginning of its identifier.", show_default="the only one")
+    ] = None,
+    short: Annotated[bool, typer.Option("--short", help="A line for each rank.")] = False,
+) -> None:
+    """Show where the ranks of a job stand: the stacks of all their threads. The job goes on."""
+    for stack in control.ask(job, "stacks")["stacks"]:
+        print(f"rank {stack['rank']} ({stack['host']}): {stack['where']}")
+        if not short:
+            print(textwrap.indent(stack["text"], "  "))
 
 
 @app.command("doctor")

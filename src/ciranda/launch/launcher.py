@@ -11,11 +11,13 @@ import os
 import selectors
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 
 from ciranda._misspelt import TOLD, misspelt
 from ciranda.launch import environment, protocol, reserved_port, ssh
 from ciranda.launch import store as stores
+from ciranda.launch.control import Control
 from ciranda.launch.environment import Meeting
 from ciranda.launch.errors import LaunchError, ProtocolError
 from ciranda.launch.failure import TAIL_BYTES, RankFailure, culprit, last_words, report
@@ -30,11 +32,15 @@ from ciranda.launch.protocol import Message
 from ciranda.launch.reach import Reach, reach_for
 from ciranda.launch.signals import empty, signals_to
 from ciranda.launch.ssh import SshOptions
+from ciranda.launch.stack_reports import RankStack, StackReports
 from ciranda.launch.store import StoreFactory
+from ciranda.launch.waits import StallWarnings, awaited
 from ciranda.launch.writer import Writer
 
 MAX_QUEUED_BYTES = 4 << 20  # above this, nothing more is read from the agents until the screen has taken some
 END_MARGIN_SECONDS = 0.7  # beyond the grace period, before agents are killed
+STALL_SECONDS = 2.0  # to hear where the ranks stand that others have given up to wait for
+OLD_SECONDS = 600.0  # after this, where ranks stood does not explain an interruption
 BLAME_SECONDS = 1.0  # to hear of the rank that was lost, when the first to fail says that another was
 
 
@@ -61,6 +67,7 @@ def launch(job: Job, ssh_options: SshOptions, show: Show, store_factory: StoreFa
         }
         run.tell_of_misspelt_names()
         run.note(f"job {job_id}: {len(job.slots)} ranks, store at {run.common_env['CIRANDA_STORE']}")
+        run.open_control()
         return run.until_end(secret)
     finally:
         store.close()
@@ -86,6 +93,12 @@ class _Run:
         self._tails = {slot.rank: bytearray() for slot in job.slots}
         self._held = {slot.rank: Held() for slot in job.slots}
         self._host_of = {slot.rank: slot.host for slot in job.slots}
+        self._warnings = {slot.rank: StallWarnings() for slot in job.slots}
+        self._stacks = StackReports(self._host_of, self._keep_stack)
+        self._waited_for: list[RankStack] = []  # when their stacks were last taken since others waited for them
+        self._waited_at = 0.0
+        self._control: Control | None = None
+        self._began = time.time()
         self._failures: list[RankFailure] = []
         self._outcome = Outcome()
         self._secret = ""
@@ -153,6 +166,9 @@ class _Run:
         except BaseException:
             self._abandon()
             raise
+        finally:
+            if self._control is not None:
+                self._control.close()
         for link in self._links:
             link.close()
         self._finish()
@@ -166,7 +182,9 @@ class _Run:
                 selector.register(waiting_for, selectors.EVENT_WRITE, self._writer.flush)
             for link in self._links:
                 self._watch(link, selector)
-            deadlines = [self._deadline, *(held.deadline for held in self._held.values())]
+            if self._control is not None:
+                self._control.watch(selector)
+            deadlines = [self._deadline, self._stacks.deadline, *(held.deadline for held in self._held.values())]
             due = min((deadline for deadline in deadlines if deadline is not None), default=None)
             timeout = None if due is None else max(0.0, due - time.monotonic())
             for key, _ in selector.select(timeout):
@@ -176,6 +194,7 @@ class _Run:
             self._on_signal(self._signals.pop(0))
         for rank, held in self._held.items():
             self._put(rank, "stderr", held.expired())
+        self._stacks.expire()
         self._check_output()
         if self._deadline is not None and time.monotonic() >= self._deadline:
             self._on_deadline()
@@ -209,6 +228,7 @@ class _Run:
     def _on_lost(self, link: AgentLink) -> None:
         """Handle an agent that ended without a message."""
         link.done_reason = "lost"
+        self._stacks.end_of(link)
         if self._ending:
             return
         exit_code = link.close()
@@ -235,6 +255,11 @@ class _Run:
             rank = self._rank_of(link, message)
             link.running.add(rank)
             self.note(f"rank {rank} on {link.host}: process {message.get('pid')}")
+        elif kind == "stacks":
+            text = protocol.raw_of(message).decode("utf-8", "replace")
+            self._stacks.add(self._rank_of(link, message), protocol.text_of(message, "where"), text)
+        elif kind == "stacks_end":
+            self._stacks.end_of(link)
         elif kind == "hello":
             self._on_hello(link, message)
         elif kind == "reserved":
@@ -246,6 +271,7 @@ class _Run:
             self._fail(f"{link.host}: {protocol.text_of(message, 'text')}")
         elif kind == "done":
             link.done_reason = protocol.text_of(message, "reason")
+            self._stacks.end_of(link)
             if not self._ending and link.done_reason != "finished":
                 self._fail(f"the agent on {link.host} ended the job: {link.done_reason}")
         else:
@@ -288,10 +314,61 @@ class _Run:
             tail = self._tails[rank]
             tail += data
             del tail[:-TAIL_BYTES]
+            self._look_where(self._warnings[rank].feed(data))
         self._keep(rank, stream, data)
         if stream == "stderr" and not self._is_interrupted:
             data = self._held[rank].feed(data)
         self._put(rank, stream, data)
+
+    # -- where ranks stand -------------------------------------------------------------------------------------------
+
+    def _look_where(self, ranks: set[int]) -> None:
+        """Others have waited for these ranks for long: find where they stand, and say so."""
+        if ranks and not self._ending:
+            self._stacks.ask(self._links, lambda stacks: self._on_where(ranks, stacks))
+
+    def _on_where(self, ranks: set[int], stacks: Sequence[RankStack]) -> None:
+        self._waited_for = [stack for stack in stacks if stack.rank in ranks]
+        self._waited_at = time.monotonic()
+        if self._failures:
+            self._end()
+            return
+        for stack in self._waited_for:
+            self._say(f"ciranda: {stack}")
+
+    def open_control(self) -> None:
+        """Let the user ask about the job from other terminals."""
+        answers = {
+            "jobs": lambda put: put(self._description()),
+            "stacks": lambda put: self._stacks.ask(self._links, lambda stacks: put({"stacks": [*map(asdict, stacks)]})),
+        }
+        self._control = Control(self._job_id, answers)
+
+    def _description(self) -> dict[str, object]:
+        return {
+            "pid": os.getpid(),
+            "began": self._began,
+            "ranks": len(self._job.slots),
+            "hosts": [link.host for link in self._links],
+            "command": self._job.argv,
+        }
+
+    def _keep_stack(self, stack: RankStack) -> None:
+        when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        text = f"# {when} {stack}\n{stack.text}\n"
+        self._keep(stack.rank, "stacks.txt", text.encode("utf-8", "replace"))
+
+    def _who_was_waited_for(self) -> list[str]:
+        """The last lines of a job that ended because, or while, ranks were waited for."""
+        failure = self._outcome.failure
+        age = time.monotonic() - self._waited_at
+        if failure is not None and awaited(last_words(failure.stderr_tail)):
+            when = ""
+        elif self._is_interrupted and age < OLD_SECONDS:
+            when = f"{age:.0f} s ago "
+        else:
+            return []
+        return [f"ciranda: {when}others waited for {stack}" for stack in self._waited_for]
 
     def _put(self, rank: int, stream: str, data: bytes) -> None:
         """Show it. After an interruption the agents are read to their end, whether or not anybody reads the screen."""
@@ -329,7 +406,12 @@ class _Run:
         self._failures.append(failure)
         if self._ending:
             return
-        if failure.is_secondhand and any(other.running for other in self._links):
+        stalled = awaited(last_words(failure.stderr_tail))
+        if stalled:
+            if self._deadline is None:
+                self._deadline = time.monotonic() + STALL_SECONDS
+                self._look_where(stalled)
+        elif failure.is_secondhand and any(other.running for other in self._links):
             if self._deadline is None:
                 self._deadline = time.monotonic() + BLAME_SECONDS
         else:
@@ -404,7 +486,7 @@ class _Run:
         if self._failures and not self._is_interrupted:
             outcome.failure = culprit(self._failures)
             outcome.exit_code = outcome.failure.exit_code
-            outcome.message = report(outcome.failure)
+            outcome.message = "\n".join([report(outcome.failure), *self._who_was_waited_for()])
             self._drop_what_is_reported(outcome.failure)
         self._show_held()
         for slot in self._job.slots:
@@ -413,6 +495,8 @@ class _Run:
         self._check_output()
         if outcome.interrupted_by is not None:
             outcome.exit_code = 128 + outcome.interrupted_by
+            for line in self._who_was_waited_for():
+                self._say(line)
             self._say(f"ciranda: {signal.Signals(outcome.interrupted_by).name} has ended the job")
         elif outcome.failure is None and outcome.message is not None:
             self._say(f"ciranda: {outcome.message}")

@@ -27,8 +27,32 @@ def is_other_name(option: str) -> bool:
     return option not in (*NUM_PROC, *PER_HOST) and _OTHER_NAME.match(option) is not None
 
 
+def _breakable(name: str, seen: set[bool]) -> str:
+    """The name with a space, where a line may end, behind another of its column."""
+    is_long = name.startswith("--")
+    if is_long in seen:
+        return f" {name}"
+    seen.add(is_long)
+    return name
+
+
 class CommandWithRanks(TyperCommand):
-    """A command that tells who names the number of ranks as another launcher does what it is called here."""
+    """A command that tells who names the number of ranks as another launcher does what it is called here.
+
+    Its help shows all names of an option in full, on several lines if need be.
+    """
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help, as the base class does."""
+        names = {parameter: parameter.opts for parameter in self.get_params(ctx)}
+        try:
+            for parameter, opts in names.items():
+                seen: set[bool] = set()  # lengths: long names have a column of their own
+                parameter.opts = [_breakable(name, seen) for name in opts]
+            super().format_help(ctx, formatter)
+        finally:
+            for parameter, opts in names.items():
+                parameter.opts = opts
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse `args`, as the base class does."""

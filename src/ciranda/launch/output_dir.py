@@ -1,4 +1,7 @@
-"""``--output-dir``: every rank's output, byte for byte, in DIR/rank.N/stdout and DIR/rank.N/stderr."""
+"""``--output-dir``: every rank's output, byte for byte, in DIR/rank.N/stdout and DIR/rank.N/stderr.
+
+DIR/rank.N/stacks.txt has the rank's stacks of each time that they were taken; there is none before.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,14 @@ class OutputDir:
     def __init__(self, directory: Path, size: int) -> None:
         """Create the folders and empty files; LaunchError where that is impossible."""
         self._files: dict[tuple[int, str], BinaryIO] = {}
+        self._folders: list[Path] = []
         width = len(str(size - 1))
         try:
             for rank in range(size):
                 folder = directory / f"rank.{rank:0{width}d}"
                 folder.mkdir(parents=True, exist_ok=True)
+                self._folders.append(folder)
+                (folder / "stacks.txt").unlink(missing_ok=True)
                 for stream in ("stdout", "stderr"):
                     self._files[rank, stream] = (folder / stream).open("wb", buffering=0)
         except OSError as error:
@@ -27,6 +33,8 @@ class OutputDir:
 
     def write(self, rank: int, stream: str, data: bytes) -> None:
         """Append at once; LaunchError when the disk will not take it."""
+        if (rank, stream) not in self._files and stream == "stacks.txt":
+            self._open_stacks(rank)
         file = self._files[rank, stream]
         view = memoryview(data)
         try:
@@ -34,6 +42,13 @@ class OutputDir:
                 view = view[file.write(view) or 0 :]
         except OSError as error:
             raise LaunchError(f"--output-dir: cannot write {file.name}: {error.strerror}") from None
+
+    def _open_stacks(self, rank: int) -> None:
+        path = self._folders[rank] / "stacks.txt"
+        try:
+            self._files[rank, "stacks.txt"] = path.open("wb", buffering=0)
+        except OSError as error:
+            raise LaunchError(f"--output-dir: cannot write {path}: {error.strerror}") from None
 
     def close(self) -> None:
         """Close the files, all of them; LaunchError if the disk has not taken what was written. Idempotent."""

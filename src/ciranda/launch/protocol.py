@@ -1,9 +1,10 @@
 """The protocol of launcher and agent: one JSON object a line, over the agent's stdin and stdout.
 
 To the agent:    ``reserve`` (rank 0's host only), ``spec``, ``blob`` (a piece of a file for the ranks), ``start``,
-                 ``signal`` (for the ranks), ``end`` (stop the ranks).
+                 ``signal`` (for the ranks), ``stacks`` (take them), ``end`` (stop the ranks).
 From the agent:  ``hello``, ``reserved`` (the answer), ``started``, ``data`` (a piece of a rank's output), ``result`` (a
-                 piece of what its function returned), ``exit``, ``note``, ``fatal``, ``done``.
+                 piece of what its function returned), ``stacks`` (one rank's), ``stacks_end`` (there are no more),
+                 ``exit``, ``note``, ``fatal``, ``done``.
 
 Arguments, environment and paths are bytes to the system; here they are text in UTF-8 with surrogate escapes, which JSON
 carries as ``\\udcXX``, so that every byte survives. Output travels as base64; arguments and results of functions, which
@@ -20,7 +21,7 @@ from collections.abc import Callable
 
 from ciranda.launch.errors import ProtocolError
 
-VERSION = 4
+VERSION = 5
 MAX_LINE_BYTES = 16 << 20
 CHUNK_BYTES = 256 << 10
 BINDINGS = ("none", "numa", "core")

@@ -20,11 +20,13 @@ from ciranda import _core
 from ciranda._basics import engine, rank
 from ciranda._frameworks.naming import joined
 from ciranda._frameworks.options import PREFIX, Options, positive
-from ciranda._ops import Max
+from ciranda._ops import ALLREDUCE, Max
+from ciranda._spans import Recorded, profiler
 from ciranda.errors import InvalidArgumentError, MismatchError
 from ciranda.torch import ops
 from ciranda.torch.passes import Passes, error_of_early_zero_grad
 from ciranda.torch.scaled_step import OwnSteps
+from ciranda.torch.spans import part
 from ciranda.torch.tensors import contiguous, for_engine, is_trained
 
 Tensor = torch.Tensor
@@ -97,7 +99,9 @@ class AdasumOptimizer(OwnSteps):
                 [parameter.detach() - start for parameter, start in zip(group, starts, strict=True)]
                 for group, starts in zip(self._members, before, strict=True)
             ]
-            for group, starts, combined in zip(self._members, before, self._combine(changes), strict=True):
+            with part("DistributedOptimizer.synchronize"):
+                all_combined = self._combine(changes)
+            for group, starts, combined in zip(self._members, before, all_combined, strict=True):
                 for parameter, start, change in zip(group, starts, combined, strict=True):
                     parameter.copy_(start + change)
         return loss
@@ -161,7 +165,9 @@ class AdasumOptimizer(OwnSteps):
         compression = self._options.compression
         compressed = [[compression.compress(change) for change in group] for group in changes]
         sent = [[contiguous(tensor) for tensor, _ in group] for group in compressed]
-        connected = engine()
+        connected: Any = engine()
+        if profiler.switch._is_profiler_enabled:
+            connected = Recorded(connected, ALLREDUCE)
         _core.wait_all(
             [
                 connected.submit_prepared(prepared, [for_engine(tensor) for tensor in group])

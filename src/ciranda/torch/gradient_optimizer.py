@@ -28,6 +28,7 @@ from ciranda.torch.gradients import GradientGroup
 from ciranda.torch.own_gradients import share_overflow
 from ciranda.torch.passes import error_of_early_zero_grad
 from ciranda.torch.presence import Kind, Presence
+from ciranda.torch.spans import part
 from ciranda.torch.tensors import is_trained
 from ciranda.torch.wrapping import WrappedOptimizer
 
@@ -167,7 +168,8 @@ class GradientOptimizer(WrappedOptimizer):
     def _synchronize(self, has_come_to_step: bool = True) -> None:
         self._adopt_thawed()
         try:
-            missing = self._combine(has_come_to_step) if self._takes_part else []
+            with part("DistributedOptimizer.synchronize"):
+                missing = self._combine(has_come_to_step) if self._takes_part else []
         except BaseException as error:
             self._give_up(error)
             raise
@@ -351,13 +353,14 @@ class GradientOptimizer(WrappedOptimizer):
         gradients that `closure` computes are combined each time it has been called; for LBFGS, which decides by the
         loss, the loss that it returns is combined too.
         """
-        if self._should_synchronize:
-            self._synchronize_if_due(closure is not None)
-        self._hear()
-        self._count_step()
-        if closure is None:
-            return super().step()
-        return super().step(self._synchronizing(closure))
+        with part("DistributedOptimizer.step"):
+            if self._should_synchronize:
+                self._synchronize_if_due(closure is not None)
+            self._hear()
+            self._count_step()
+            if closure is None:
+                return super().step()
+            return super().step(self._synchronizing(closure))
 
     # What torch adds around step(), once a class, stands around the wrapped optimizer's already.
     step.hooked = True  # type: ignore[attr-defined]

@@ -22,6 +22,8 @@ from ciranda._basics import engine, world
 from ciranda._frameworks.compression import Compressor, NoneCompressor
 from ciranda._frameworks.naming import joined
 from ciranda._frameworks.options import PREFIX, Options
+from ciranda._ops import ALLREDUCE
+from ciranda._spans import Recorded, profiler
 from ciranda.torch.buckets import Bucket
 from ciranda.torch.passes import error_of_more_passes
 from ciranda.torch.presence import Kind, Presence, Told
@@ -287,7 +289,9 @@ class GradientGroup:
         return work
 
     def _submit(self, to_send: list[Tensor], told: list[_core.TensorDescription], is_last: bool) -> None:
-        connected = world.engine or engine()  # the second raises
+        connected: Any = world.engine or engine()  # the second raises
+        if profiler.switch._is_profiler_enabled:
+            connected = Recorded(connected, ALLREDUCE)
         tensors = [*all_for_engine(to_send), *told]
         target = tensors[0] if len(tensors) == 1 else tensors
         self.operation = connected.submit_prepared(self._prepared, target, self._options.weight, is_last)

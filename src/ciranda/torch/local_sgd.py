@@ -24,6 +24,7 @@ from ciranda.errors import InvalidArgumentError, MismatchError
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 from ciranda.torch import ops
 from ciranda.torch.scaled_step import OwnSteps
+from ciranda.torch.spans import part
 from ciranda.torch.tensors import is_trained
 from ciranda.torch.wrapping import check_optimizer, wrap
 
@@ -83,7 +84,8 @@ class LocalOptimizer(OwnSteps):
             self.report_loss(loss)
         self._n_steps += 1
         if self._n_steps >= self.k:
-            self._average(self.k)
+            with part("LocalSGD.average"):
+                self._average(self.k)
         return loss
 
     # What torch adds around step(), once a class, stands around the wrapped optimizer's already.

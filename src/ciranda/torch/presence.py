@@ -6,12 +6,14 @@ import enum
 import zlib
 from array import array
 from collections.abc import Sequence
+from typing import Any
 
 from ciranda import _core
 from ciranda._basics import engine, world
 from ciranda._frameworks.options import PREFIX, Options
 from ciranda._numbering import Era, era_of
-from ciranda._ops import Average, Max, Sum
+from ciranda._ops import ALLREDUCE, Average, Max, Sum
+from ciranda._spans import Recorded, profiler
 from ciranda.errors import MismatchError
 
 _FLOAT32 = _core.DATA_TYPES["float32"]
@@ -224,7 +226,9 @@ class Presence:
         """Start to tell the others which gradients this rank has. REQUIRES: they were heard before."""
         tell_usual = self._told.tell_usual
         mine = tell_usual(len(kinds), self.is_odd) if are_usual else self._told.tell(kinds, self.is_odd)
-        connected = world.engine or engine()
+        connected: Any = world.engine or engine()
+        if profiler.switch._is_profiler_enabled:
+            connected = Recorded(connected, ALLREDUCE)
         self._operation = connected.submit_prepared(self._prepared, mine, None, True)
         self._has_told = True
 

@@ -13,10 +13,12 @@ from ciranda import _core
 from ciranda._basics import engine
 from ciranda._collectives import Adapter, CompressedCollectives
 from ciranda._frameworks.parameters import Contents
+from ciranda._spans import recorded_in
 from ciranda.errors import InvalidArgumentError
 from ciranda.torch.autograd import Autograd
 from ciranda.torch.kinds import explain
 from ciranda.torch.moved import CARRIERS, carried, delivered
+from ciranda.torch.spans import make_span
 
 #: Whether this torch hands over tensors by DLPack's C exchange table (2.10 and newer do). Otherwise by address.
 HAS_EXCHANGE_TABLE = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
@@ -258,3 +260,5 @@ ADAPTER: Adapter[torch.Tensor, torch.Tensor, Splits] = Adapter(
     all_brought_back=bring_all_back,
 )
 collectives = CompressedCollectives(ADAPTER)
+
+recorded_in(torch.autograd.profiler, make_span)

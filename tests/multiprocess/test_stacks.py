@@ -1,0 +1,175 @@
+"""A rank that others wait for: where it stands is told, whatever it does, and a rank that was only slow goes on."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import netns
+import pytest
+
+pytestmark = pytest.mark.multiprocess
+
+# Rank 1 of three does something else than the call that the others wait in, until the file "go" is there.
+PROGRAM = """
+import ctypes, os, signal, sys, threading, time
+import numpy as np
+import ciranda
+
+ciranda.init()
+ciranda.allreduce(np.ones(1), name="first")
+
+def load_batch(how):
+    lock = threading.Lock()
+    if how == "loop":
+        while not os.path.exists("go"):
+            sum(range(100))
+    elif how == "busy threads":
+        for _ in range(3):
+            threading.Thread(target=compute, daemon=True).start()
+        compute()
+    elif how == "c":
+        ctypes.CDLL(None).sleep(100)  # HERE c
+    elif how == "c with gil":
+        ctypes.PyDLL(None).sleep(100)  # HERE c with gil
+    elif how == "lock":
+        lock.acquire()
+        lock.acquire()  # HERE lock
+    elif how == "stopped":
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+def compute():
+    while not os.path.exists("go"):
+        list(map(str, range(50)))
+        try:
+            raise ValueError
+        except ValueError:
+            pass
+
+if ciranda.rank() == 1:
+    load_batch(sys.argv[1])
+ciranda.allreduce(np.ones(2), name="second")
+print("done", flush=True)
+"""
+LINE_OF = {
+    text.partition("# HERE ")[2]: number for number, text in enumerate(PROGRAM.splitlines(), 1) if "# HERE " in text
+}
+
+
+@contextmanager
+def job(folder: Path, how: str, *options: str, ranks: str = "3") -> Iterator[subprocess.Popen[str]]:
+    """`ciranda run` of the program; it is ended with the context."""
+    (folder / "data.py").write_text(PROGRAM)
+    command = [sys.executable, "-m", "ciranda.launch.cli", "run", "-np", ranks, "--output-dir", "out",
+               "--stall-warning-seconds", "1", *options, sys.executable, "data.py", how]  # fmt: skip
+    with subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                process.send_signal(signal.SIGTERM)
+
+
+def line_about_rank_1(process: subprocess.Popen[str]) -> str:
+    """The first line of the launcher that says where rank 1 stands."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("ciranda: rank 1 (localhost): "):
+            return line.removeprefix("ciranda: rank 1 (localhost): ").rstrip()
+    raise AssertionError("the job has ended")
+
+
+@pytest.mark.parametrize("how", ["c", "c with gil", "lock"])
+def test_where_a_rank_stands_in_c_or_at_a_lock(tmp_path: Path, how: str) -> None:
+    with job(tmp_path, how) as process:
+        assert line_about_rank_1(process) == f"load_batch, data.py:{LINE_OF[how]}"
+        stacks = (tmp_path / "out/rank.1/stacks.txt").read_text()
+        assert f"line {LINE_OF[how]} in load_batch" in stacks
+        assert "in <module>" in stacks
+        assert "_reduced" in (tmp_path / "out/rank.0/stacks.txt").read_text(), "those of all ranks are kept"
+
+
+@pytest.mark.parametrize("how", ["loop", "busy threads"])
+def test_a_rank_that_was_only_slow_goes_on(tmp_path: Path, how: str) -> None:
+    with job(tmp_path, how) as process:
+        said = line_about_rank_1(process)
+        assert re.match(r"(load_batch|compute), data\.py:\d+", said)
+        (tmp_path / "go").touch()
+        out, _ = process.communicate()
+        assert process.returncode == 0
+        assert out.count("done") == 3
+
+
+def test_a_stopped_rank(tmp_path: Path) -> None:
+    with job(tmp_path, "stopped") as process:
+        assert line_about_rank_1(process).startswith("stopped by a signal")
+
+
+def test_behind_a_shell(tmp_path: Path) -> None:
+    with job(tmp_path, "lock", "sh", "-c", '"$0" "$@"; exit $?') as process:
+        assert line_about_rank_1(process) == f"load_batch, data.py:{LINE_OF['lock']}"
+
+
+def test_the_last_lines_are_about_the_rank_that_others_waited_for(tmp_path: Path) -> None:
+    with job(tmp_path, "lock", "--stall-shutdown-seconds", "2") as process:
+        _, err = process.communicate()
+    assert process.returncode == 1
+    last = err.rstrip().splitlines()[-1]
+    assert last == f"ciranda: others waited for rank 1 (localhost): load_batch, data.py:{LINE_OF['lock']}"
+
+
+def test_an_interrupted_job_says_whom_others_waited_for(tmp_path: Path) -> None:
+    with job(tmp_path, "c") as process:
+        line_about_rank_1(process)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate()
+    assert re.search(rf"\d+ s ago others waited for rank 1 \(localhost\): load_batch, data\.py:{LINE_OF['c']}\n", err)
+
+
+@pytest.mark.netns
+@pytest.mark.ssh
+def test_a_rank_on_another_host(hosts: netns.Hosts, tmp_path: Path) -> None:
+    (tmp_path / "data.py").write_text(PROGRAM)
+    command = [*hosts[0].enter, sys.executable, "-m", "ciranda.launch.cli", "run", "--ssh-config",
+               str(hosts.ssh_config), "-H", "hostA:1,hostB:1,hostC:1", "--output-dir", str(tmp_path / "out"),
+               "--stall-warning-seconds", "1", sys.executable, str(tmp_path / "data.py"), "c"]  # fmt: skip
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        found = next(line for line in process.stderr if line.startswith("ciranda: rank 1 "))
+        process.send_signal(signal.SIGTERM)
+        process.stderr.read()
+    assert found == f"ciranda: rank 1 (hostB): load_batch, data.py:{LINE_OF['c']}\n"
+    assert "in load_batch" in (tmp_path / "out/rank.1/stacks.txt").read_text()
+
+
+def test_a_program_that_is_no_rank_of_a_world_has_no_stack(tmp_path: Path) -> None:
+    """What can be told of it comes from /proc."""
+    from ciranda.launch.stacks import take
+
+    with subprocess.Popen(["sleep", "100"]) as process:
+        while Path(f"/proc/{process.pid}/comm").read_text() != "sleep\n":  # until it has been loaded
+            time.sleep(0.01)
+        ((rank, where, _),) = take({4: process.pid}, use_py_spy=False)
+        process.kill()
+    assert rank == 4
+    assert where.startswith("no stack, since it has not called ciranda.init(); sleep ")
+
+
+def test_a_zombie() -> None:
+    from ciranda.launch.stacks import take
+
+    process = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    ((_, where, _),) = take({0: process.pid}, use_py_spy=False)
+    process.wait()
+    assert where == "its process has ended, but its parent has not taken note"
