@@ -1,6 +1,6 @@
 // Payload: the bytes of a tensor in a message. A received payload owns its bytes. A payload to send refers to the
 // caller's memory, so that its bytes are copied only once: into the frame.
-// Used by messages.hpp and DataPlane; a plain value.
+// Used by agree/, DataPlane and RoundsByMessages; a plain value.
 #pragma once
 
 #include <cstddef>

@@ -2,7 +2,7 @@
 // and where in shared memory these take place. Every member reserves room in the order of the log, so all agree on
 // them without communication. Room is never freed; a cache id that is reassigned keeps its room.
 // Called by DirectRounds, Coordinator, SentInputs, UnnamedRounds, unnamed.hpp, RoundMemory, RoundsInMemory,
-// execute/outputs.hpp and round_data.hpp; types used by Participant and PersistentOp; pure.
+// Lane, which makes it, execute/outputs.hpp and round_data.hpp; types used by Participant and PersistentOp; pure.
 #pragma once
 
 #include <algorithm>

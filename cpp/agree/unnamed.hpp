@@ -2,7 +2,7 @@
 // number and their full signature. Between such agreements, ranks may execute them in direct rounds, at one place for
 // all of them. Each contribution states which call it is, by the call's number and by that of a signature agreed on in
 // an earlier such call. The ranks execute the call only if all contributions state the same. Called by Coordinator,
-// UnnamedRounds, AutoNames, RoundMemory, prepare() and Lanes; pure.
+// UnnamedRounds, Participant, AutoNames, RoundMemory, RoundsInMemory and prepare(); made by Lanes; pure.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Backends: those of one lane: the native one, for host memory, and one for each type of device whose row makes one.
 //
-// Called by DataPlane; one thread (the holder of the progress lock).
+// Called by DataPlane; made by Lane; one thread (the holder of the progress lock).
 #pragma once
 
 #include <map>

@@ -2,8 +2,8 @@
 // otherwise make_request() stores it as a Request.
 //
 // A view: it refers to the caller's memory, and is valid during the call. A plain value, made by the binding on the
-// thread of its caller. Called by Engine, RoundsInMemory, DirectRounds, PersistentOp, unnamed.hpp and round_data.hpp;
-// made by CallBuilder and translate.hpp; that thread.
+// thread of its caller. Called by Engine, RoundsInMemory, DirectRounds, UnnamedRounds, PersistentOp, unnamed.hpp and
+// round_data.hpp; made by CallBuilder and translate.hpp; that thread.
 #pragma once
 
 #include <cstddef>

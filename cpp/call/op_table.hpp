@@ -1,5 +1,5 @@
 // The table of collectives: what each needs, and what ranks must agree on. Enum values are those of the C ABI.
-// Used by backend/, bindings/, call/, execute/ and observe/; pure.
+// Used by backend/, bindings/, call/, execute/ and observe/, and through Request by agree/, capi/ and engine/; pure.
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
 // Operation: the handle of a submitted request. It is pending until the engine completes it, once, with a status and
 // with outputs that the engine has allocated.
 //
-// Called by Engine, ProgressThreads, ProgressLoop, RoundsInMemory, InFlight, Staged, Submission, Lane,
+// Called by Engine, ProgressThreads, ProgressLoop, RoundsInMemory, InFlight, Staged, Submission, Lane, Lanes,
 // shared_memory.cc, Consistency, execute/outputs.hpp and capi/operation.cc; through Session by bindings/python/.
 // Threads: the thread that runs the progress loop completes it; any threads may query it, wait, or hold references.
 #pragma once

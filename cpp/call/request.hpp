@@ -1,6 +1,7 @@
 // Request: one call of one collective on one rank, as the user made it; Signature: the part on which all ranks must
 // agree. A plain value: made and prepared on the thread that submits the call, without the lock, then read by the
-// holder of the progress lock. Used by bindings/, agree/, call/, engine/, execute/ and fuse/.
+// holder of the progress lock. Used by bindings/, agree/, call/, engine/, execute/ and fuse/, and
+// through Call by capi/.
 #pragma once
 
 #include <cstddef>

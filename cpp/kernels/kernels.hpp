@@ -18,9 +18,8 @@
 // Integers: sums and products wrap; averages do not wrap, and round toward zero (scaled_integers.hpp).
 // bool: min is and, max is or; factors are ignored.
 //
-// reduce() is called by collectives (collective/, through launch.hpp), NativeBackend and Rounding, and, through
-// DirectTensor, by reductions of direct rounds (execute/collectives). Called by bfloat16_wire.hpp, connect() and
-// bindings/python/tables.cc for the SIMD level; by launch.hpp, Rounding and DirectTensor for the above.
+// Called by collective/, NativeBackend and DirectTensor, and through that by execute/collectives/; by bfloat16_wire.hpp,
+// connect() and bindings/python/tables.cc for the SIMD level.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // Reduction: the operator, element type and factors of a reduction (kernels.hpp). A plain value.
-// Used by kernels.hpp and scaled_integers.hpp.
+// Used by kernels/, and through kernels.hpp by collective/ and execute/collectives/.
 #pragma once
 
 #include <span>

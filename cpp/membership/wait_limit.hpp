@@ -1,7 +1,7 @@
 // WaitLimit: ends a wait for other processes: at a deadline, or sooner if the caller interrupts it, as after Ctrl-C.
 //
-// Called by StoreClient, PairConnector, probe_shared_memory() and blocking_io.hpp; the waiting thread calls
-// `interrupted`. Copyable; converts from a time alone.
+// Called by StoreClient, PairConnector, join_world(), probe_shared_memory() and blocking_io.hpp; the waiting thread
+// calls `interrupted`. Copyable; converts from a time alone.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Stages: the times at which one call reached each stage on this rank, and its path. Used by Submission, Engine, Lane,
-// RoundsInMemory, RoundsByMessages, InFlight, Recorder and RecordRing; a plain value.
+// RoundsInMemory, RoundsByMessages, InFlight, Recorder, RecordRing, TraceFormat and RecordingHandle; a plain value.
 #pragma once
 
 #include <array>

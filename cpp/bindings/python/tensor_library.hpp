@@ -2,8 +2,8 @@
 //
 // A library with a DLPack exchange table (torch) is asked by it. Others are Python objects
 // (ciranda._cuda_arrays.Library), if they have tensors on GPUs, or nothing: then results are NumPy arrays.
-// Called by TensorReader, CallBuilder, OperationHandle and outputs.hpp; needs the GIL. Failure: throws the library's
-// Python error.
+// Called by TensorReader, CallBuilder, EngineHandle, OperationHandle and outputs.hpp; needs the GIL. Failure: throws
+// the library's Python error.
 #pragma once
 
 #include <nanobind/nanobind.h>
