@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 
 import torch
-from digits_task import Batch, finish, global_batches, load, make_model, share
+from digits_task import Batch, finish, global_batches, load, make_model, parse_device, share, use
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -21,7 +21,7 @@ PASSES = 4
 
 
 def train(data: Batch) -> nn.Module:
-    model = make_model()
+    model = make_model(data[0].device)
     optimizer = hvd.DistributedOptimizer(
         torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9),
         named_parameters=model.named_parameters(),
@@ -38,7 +38,7 @@ def train(data: Batch) -> nn.Module:
 
 
 def train_alone(data: Batch) -> nn.Module:
-    model = make_model()
+    model = make_model(data[0].device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
     for images, labels in global_batches(data):
         optimizer.zero_grad()
@@ -48,8 +48,9 @@ def train_alone(data: Batch) -> nn.Module:
 
 
 def main() -> int:
+    device = parse_device()
     hvd.init()
-    data = load()
+    data = load(use(device))
     return finish(train(data), train_alone(data), data)
 
 

@@ -12,7 +12,7 @@ import sys
 
 import torch
 import torch.distributed as dist
-from digits_task import finish, load, make_model, train
+from digits_task import finish, load, make_model, parse_device, train, use
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -24,11 +24,13 @@ def sgd(model: nn.Module) -> torch.optim.Optimizer:
 
 
 def main() -> int:
+    name = parse_device()
     dist.init_process_group("ciranda")
-    data = load()
-    model = DistributedDataParallel(make_model(), gradient_as_bucket_view=True)
+    device = use(name)
+    data = load(device)
+    model = DistributedDataParallel(make_model(device), gradient_as_bucket_view=True)
     train(model, sgd(model), data, dist.get_rank(), dist.get_world_size())
-    alone = make_model()
+    alone = make_model(device)
     train(alone, sgd(alone), data)
     dist.destroy_process_group()
     return finish(model.module, alone, data)

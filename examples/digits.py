@@ -19,7 +19,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +45,9 @@ class Data:
     labels: torch.Tensor
     test_images: torch.Tensor
     test_labels: torch.Tensor
+
+    def to(self, device: torch.device) -> Data:
+        return Data(*(getattr(self, each.name).to(device) for each in fields(self)))
 
 
 def load_data(seed: int) -> Data:
@@ -155,7 +158,7 @@ def train(model: nn.Module, data: Data, args: argparse.Namespace) -> History:
     bar = Bar(args.epochs * steps_per_epoch)
     started = time.perf_counter()
     for epoch in range(args.epochs):
-        epoch_loss = torch.zeros(1)
+        epoch_loss = torch.zeros(1, device=data.images.device)
         for step, indices in enumerate(global_batches(len(data.labels), batch, epoch, args.seed)):
             mine = indices.chunk(hvd.size())[hvd.rank()]
             optimizer.zero_grad()
@@ -217,7 +220,7 @@ def largest_difference(a: nn.Module, b: nn.Module) -> float:
 def digest(model: nn.Module) -> str:
     bits = hashlib.sha256()
     for parameter in model.parameters():
-        bits.update(parameter.detach().numpy().tobytes())
+        bits.update(parameter.detach().cpu().numpy().tobytes())
     return bits.hexdigest()
 
 
@@ -270,6 +273,7 @@ def plot(history: History, path: Path) -> None:
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", choices=["mlp", "cnn"], default="mlp")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: the GPU of the local rank")
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--batch-size", type=int, default=32, help="per process")
     parser.add_argument("--lr", type=float, default=0.05)
@@ -283,11 +287,13 @@ def main() -> int:
     args = parse_args()
     torch.set_num_threads(1)
     hvd.init()
+    if args.device == "cuda":
+        torch.cuda.set_device(hvd.local_rank() % torch.cuda.device_count())
     torch.manual_seed(args.seed + hvd.rank())  # differs on purpose: broadcast_parameters makes all start as rank 0
-    data = load_data(args.seed)
+    data = load_data(args.seed).to(torch.device(args.device))
     if args.batch_size * hvd.size() > len(data.labels):
         raise SystemExit(f"a batch of {args.batch_size} on each of {hvd.size()} ranks is more than all the images")
-    model = make_model(args.model)
+    model = make_model(args.model).to(args.device)
     initial = copy.deepcopy(model)
     n_parameters = sum(p.numel() for p in model.parameters())
     say(f"{args.model} of {n_parameters:,} parameters on {hvd.size()} processes, {len(data.labels)} images")

@@ -6,6 +6,7 @@ global batches. Each example's training is a function of the world's optimizer, 
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,10 +24,25 @@ GLOBAL_BATCH = 96
 Batch = tuple[torch.Tensor, torch.Tensor]
 
 
-def load() -> Batch:
+def parse_device() -> str:
+    """`--device cpu`, the default, or `--device cuda`."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    return str(parser.parse_args().device)
+
+
+def use(device: str) -> torch.device:
+    """The device, after `init()`: of a host's GPUs, the one of this rank; ranks share them if there are too few."""
+    if device == "cuda":
+        torch.cuda.set_device(hvd.local_rank() % torch.cuda.device_count())
+    return torch.device(device)
+
+
+def load(device: torch.device) -> Batch:
     """Images as fp32 (1797, 64) from 0 to 1, labels as int64 (1797,)."""
     digits = load_digits()
-    return torch.tensor(digits.data / 16.0, dtype=torch.float32), torch.tensor(digits.target)
+    images, labels = torch.tensor(digits.data / 16.0, dtype=torch.float32), torch.tensor(digits.target)
+    return images.to(device), labels.to(device)
 
 
 def global_batches(data: Batch, n_steps: int = STEPS) -> Iterator[Batch]:
@@ -44,10 +60,10 @@ def share(batch: Batch, rank: int, size: int) -> Batch:
     return images.chunk(size)[rank], labels.chunk(size)[rank]
 
 
-def make_model() -> nn.Module:
+def make_model(device: torch.device) -> nn.Module:
     """The same on every rank. Smooth all through, so that rounding does not decide which way a gradient goes."""
     torch.manual_seed(7)
-    return nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.Linear(128, 10))
+    return nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.Linear(128, 10)).to(device)
 
 
 def train(model: nn.Module, optimizer: Any, data: Batch, rank: int = 0, size: int = 1) -> nn.Module:
@@ -79,7 +95,7 @@ def finish(model: nn.Module, alone: nn.Module, data: Batch, tolerance: float = 2
     apart = difference(model, alone)
     is_right = all(other == everyone[0] for other in everyone) and apart <= tolerance
     if hvd.rank() == 0:
-        print(f"accuracy {accuracy(model, data):.1%} on {hvd.size()} processes")
+        print(f"accuracy {accuracy(model, data):.1%} on {hvd.size()} processes, {data[0].device}")
         print(f"{'same as' if is_right else 'DIFFERENT from'} one process: {apart:.1e} apart, {tolerance:.0e} allowed")
     hvd.shutdown()
     return 0 if is_right else 1

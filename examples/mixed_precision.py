@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 
 import torch
-from digits_task import STEPS, Batch, accuracy, finish, global_batches, load, make_model, share
+from digits_task import STEPS, Batch, accuracy, finish, global_batches, load, make_model, parse_device, share, use
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -21,7 +21,7 @@ TOLERANCE = 0.02
 
 
 def train(data: Batch) -> nn.Module:
-    model = make_model()
+    model = make_model(data[0].device)
     optimizer = hvd.DistributedOptimizer(
         torch.optim.SGD(model.parameters(), lr=0.5),
         named_parameters=model.named_parameters(),
@@ -30,7 +30,7 @@ def train(data: Batch) -> nn.Module:
     for batch in global_batches(data, 3 * STEPS):
         images, labels = share(batch, hvd.rank(), hvd.size())
         optimizer.zero_grad()
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast(images.device.type, dtype=torch.bfloat16):
             output = model(images)
             assert output.dtype == torch.bfloat16
             loss = cross_entropy(output, labels)
@@ -41,7 +41,7 @@ def train(data: Batch) -> nn.Module:
 
 def train_alone(data: Batch) -> nn.Module:
     """In fp32."""
-    model = make_model()
+    model = make_model(data[0].device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     for images, labels in global_batches(data, 3 * STEPS):
         optimizer.zero_grad()
@@ -51,8 +51,9 @@ def train_alone(data: Batch) -> nn.Module:
 
 
 def main() -> int:
+    device = parse_device()
     hvd.init()
-    data = load()
+    data = load(use(device))
     model, alone = train(data), train_alone(data)
     assert accuracy(model, data) > accuracy(alone, data) - 0.01
     return finish(model, alone, data, TOLERANCE)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 
 import torch
-from digits_task import Batch, finish, load, make_model
+from digits_task import Batch, finish, load, make_model, parse_device, use
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -34,7 +34,7 @@ def batch_of(data: Batch, rank: int, step: int) -> Batch:
 
 
 def train(data: Batch) -> nn.Module:
-    model = make_model()
+    model = make_model(data[0].device)
     optimizer = hvd.DistributedOptimizer(
         torch.optim.SGD(model.parameters(), lr=0.3), named_parameters=model.named_parameters()
     )
@@ -50,7 +50,7 @@ def train(data: Batch) -> nn.Module:
 
 def train_alone(data: Batch) -> nn.Module:
     """At each step, the batches of the ranks that still have one, as one batch."""
-    model = make_model()
+    model = make_model(data[0].device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
     for step in range(n_batches(hvd.size() - 1)):
         taking_part = [rank for rank in range(hvd.size()) if step < n_batches(rank)]
@@ -63,8 +63,9 @@ def train_alone(data: Batch) -> nn.Module:
 
 
 def main() -> int:
+    device = parse_device()
     hvd.init()
-    data = load()
+    data = load(use(device))
     return finish(train(data), train_alone(data), data)
 
 

@@ -4,6 +4,7 @@
 // LivenessProbe, StallDetector and AnswerWatch.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +22,9 @@ struct StallLimits {
   std::chrono::nanoseconds warning{0};   // 0: never
   std::chrono::nanoseconds shutdown{0};  // 0: never
   // The period in which each awaited rank is probed once for liveness; 0: never.
-  std::chrono::nanoseconds interval() const { return warning.count() > 0 ? warning : shutdown; }
+  std::chrono::nanoseconds interval() const {
+    return warning.count() > 0 && shutdown.count() > 0 ? std::min(warning, shutdown) : std::max(warning, shutdown);
+  }
 };
 
 struct CoordinatorOptions {

@@ -6,13 +6,14 @@
 // executed. Events order them. A copy of one caller's queue does not wait behind those of another, which may wait for
 // it in turn.
 //
-// Called by Staged; implemented by CudaDevice, of which Gpu gives events and copy_plan.hpp has the copies; made by rows
-// of registry.hpp; any thread, concurrently. No method waits for the device. The object lives as long as the process.
+// Called by Staged, device_advice() and examine_devices(); implemented by CudaDevice, with Gpu and copy_plan.hpp; made
+// by rows of registry.hpp; any thread, concurrently. No method waits for the device. It lives as long as the process.
 #pragma once
 
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/device_event.hpp"
@@ -33,6 +34,13 @@ struct DeviceCopy {
 class Device {
  public:
   virtual ~Device() = default;
+
+  // How many of its type this process has.
+  virtual int n_devices() const { return 1; }
+  // Of the device at this place, for messages, as its users know it.
+  virtual std::string name(const Place& place) { return device_name(place); }
+  // Why the device copies without kernels of ours, with the same results; ok if it has them, or needs none.
+  virtual Status kernels(const Place& /*place*/) { return Status::ok_status(); }
 
   // Allocates host memory that the device copies from and to quickly (pinned), at least one byte. Null: out of memory.
   virtual std::shared_ptr<std::byte> allocate_on_host(const Place& place, std::size_t n_bytes) = 0;

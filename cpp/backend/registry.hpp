@@ -4,7 +4,7 @@
 // A new device is a folder under backend/, which defines its row's functions, and the row. It needs a Device. It may
 // also have a Backend, for plans over its own memory (as over NCCL). Its tensors are staged in host memory if some rank
 // has the tensor in another type of memory. Reports do not yet tell that, so today they are always staged.
-// Called by Engine; rows used by Backends, WorldParts, Staged and connect(); any thread.
+// Called by Engine and examine_devices(); rows used by Backends, WorldParts, Staged and connect(); any thread.
 #pragma once
 
 #include <memory>

@@ -27,10 +27,14 @@ struct Place {
   bool is_beside(const Place& other) const { return type == other.type && index == other.index; }
 };
 
+// REQUIRES: it is not the host.
+inline std::string device_name(const Place& place) {
+  if (place.type == DeviceType::kCuda) return "GPU " + std::to_string(place.index);
+  return "device " + std::to_string(place.index) + " of type " + std::to_string(static_cast<int>(place.type));
+}
+
 inline std::string to_string(const Place& place) {
-  if (place.is_host()) return "in host memory";
-  if (place.type == DeviceType::kCuda) return "on GPU " + std::to_string(place.index);
-  return "on device " + std::to_string(place.index) + " of type " + std::to_string(static_cast<int>(place.type));
+  return place.is_host() ? "in host memory" : "on " + device_name(place);
 }
 
 }  // namespace ciranda

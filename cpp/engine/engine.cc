@@ -1,5 +1,6 @@
 #include "engine/engine.hpp"
 
+#include <atomic>
 #include <filesystem>
 #include <mutex>
 #include <optional>
@@ -9,6 +10,7 @@
 
 #include "base/block_signals.hpp"
 #include "base/earliest.hpp"
+#include "engine/device_advice.hpp"
 #include "engine/preparation.hpp"
 #include "engine/progress_threads.hpp"
 #include "engine/world_parts.hpp"
@@ -64,11 +66,13 @@ struct Engine::Parts {
 
   OperationPtr submit(Submission&& submission, Operation::Callback callback, OpHandle* handle);
   bool prepare(Submission& submission, OpHandle* handle);
+  void advise(const Staged& staged);
   void leave();
 
   const std::unique_ptr<Mesh> mesh;
   const std::shared_ptr<Recorder> recorder = std::make_shared<Recorder>();
   WorldParts world;
+  std::atomic<bool> has_had_device{false};  // a call with tensors on one
   std::mutex timeline_mutex;
   std::unique_ptr<Timeline> timeline;        // rank 0's
   std::optional<std::string> timeline_path;  // on all ranks, so that all refuse another
@@ -169,6 +173,7 @@ bool Engine::Parts::prepare(Submission& submission, OpHandle* handle) {
         Staged::make(request, world.backends, world.sets, mesh->rank(), world.wake);
     if (!staged.ok()) return refuse(staged.status());
     submission.staged = std::move(staged).value();
+    advise(*submission.staged);
     submission.operation->set_events({submission.staged->idle_event()});
   }
   submission.scratch = move_repeated(request);
@@ -185,6 +190,13 @@ bool Engine::Parts::prepare(Submission& submission, OpHandle* handle) {
     if (request.process_set == kWorldSet) world.has_failed.store(true);  // already now, before this rank's next call
   }
   return true;
+}
+
+// At the first call with tensors on a device.
+void Engine::Parts::advise(const Staged& staged) {
+  if (has_had_device.load(std::memory_order_relaxed) || has_had_device.exchange(true)) return;
+  const std::string advice = device_advice(*mesh, staged.place(), staged.device());
+  if (!advice.empty()) world.logger.warning(advice);
 }
 
 Engine::OperationPtr Engine::run(const Call& call, OpHandle* handle) {

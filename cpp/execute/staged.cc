@@ -156,7 +156,7 @@ Result<std::unique_ptr<Staged>> Staged::make(Request& request, std::span<const B
   const std::string where = call_text(request) + ": its tensors lie " + to_string(place);
   if (row == backends.end()) return Status::invalid_argument(where + ", which there is no backend for here.");
   const Result<Device*> device = row->device();
-  if (!device.ok()) return Status::invalid_argument(where + ". " + device.status().message());
+  if (!device.ok()) return Status::invalid_argument(where + ", but " + device.status().message());
   const Ranks ranks = sets.ranks(request.process_set);
   if (!ranks) return Status::aborted("process set " + std::to_string(request.process_set) + " has been removed.");
   std::unique_ptr<Staged> staged(new Staged(*device.value(), std::move(wake)));
@@ -226,7 +226,7 @@ Status Staged::conclude(Operation& operation) {
     }
     output.data = std::move(results_->puts[tensor.queue].allocated[n_taken[tensor.queue]++]);
     if (output.data == nullptr) {
-      return Status::internal("there is no memory " + to_string(output.place) + " for a result of " +
+      return Status::internal("there is no memory on " + device_.name(output.place) + " for a result of " +
                               std::to_string(output.n_bytes) + " bytes");
     }
   }

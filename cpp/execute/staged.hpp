@@ -58,8 +58,11 @@ class Staged {
   // for them. REQUIRES: are_results_queued(), results_status() is ok.
   Status conclude(Operation& operation) REQUIRES(progress_lock);
 
-  // "on device 0 of type 2"
-  std::string where() const { return to_string(queues_.front().place); }
+  Device& device() const { return device_; }
+  // Of the first queue.
+  const Place& place() const { return queues_.front().place; }
+  // "on GPU 0 (GPU-5f0a11c2)"
+  std::string where() const { return "on " + device_.name(place()); }
 
  private:
   struct Tensor {

@@ -3,9 +3,9 @@
 // A mesh is complete when it is built: membership/ builds real ones, a LoopbackFabric those of tests. It carries bytes
 // and wake-ups, and knows which peers are gone. It does not interpret the bytes.
 //
-// Called by ProgressThreads, ProgressLoop, ControlPlane, Engine, Lanes, Wake, LaneMux, LaneMesh and
-// is_oversubscribed(), held by WorldParts; through LaneMesh by execute/, backend/, collective/ and the parts of Lane;
-// made by membership/; implemented by SocketMesh.
+// Called by ProgressThreads, ProgressLoop, ControlPlane, LaneLog, RoundsByMessages, Engine, Lanes, Wake, LaneMux,
+// LaneMesh and is_oversubscribed(), held by WorldParts; through LaneMesh by execute/, backend/, collective/ and the
+// parts of Lane; by device_advice(); made by membership/; implemented by SocketMesh.
 //
 // Threads: one (the holder of the progress lock), except
 // - rank(), size(), peer(), arena(), kick(): any;

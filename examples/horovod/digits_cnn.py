@@ -3,6 +3,8 @@
 horovodrun -np 2 python examples/horovod/digits_cnn.py
 """
 
+import argparse
+
 import torch
 import torch.nn.functional as F
 from sklearn.datasets import load_digits
@@ -30,7 +32,12 @@ class Net(nn.Module):
 
 
 def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    device = parser.parse_args().device
     hvd.init()
+    if device == "cuda":
+        torch.cuda.set_device(hvd.local_rank() % torch.cuda.device_count())
     torch.manual_seed(42 + hvd.rank())
     torch.set_num_threads(1)
 
@@ -41,7 +48,7 @@ def main():
     sampler = DistributedSampler(train_set, num_replicas=hvd.size(), rank=hvd.rank())
     loader = DataLoader(train_set, batch_size=32, sampler=sampler)
 
-    model = Net()
+    model = Net().to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02 * hvd.size(), momentum=0.9)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
@@ -52,7 +59,7 @@ def main():
         sampler.set_epoch(epoch)
         for batch, target in loader:
             optimizer.zero_grad()
-            loss = F.cross_entropy(model(batch), target)
+            loss = F.cross_entropy(model(batch.to(device)), target.to(device))
             loss.backward()
             optimizer.step()
         mean_loss = hvd.allreduce(loss.detach(), name="loss")
@@ -61,7 +68,7 @@ def main():
 
     model.eval()
     mine = list(range(hvd.rank(), len(test_set), hvd.size()))
-    right = sum(model(test_set[i][0][None]).argmax().item() == test_set[i][1].item() for i in mine)
+    right = sum(model(test_set[i][0][None].to(device)).argmax().item() == test_set[i][1].item() for i in mine)
     accuracy = hvd.allreduce(torch.tensor(right), op=hvd.Sum, name="right").item() / len(test_set)
     if hvd.rank() == 0:
         print(f"test accuracy {accuracy:.1%} on {hvd.size()} processes")

@@ -3,6 +3,8 @@
 horovodrun -np 2 python examples/horovod/gradient_clipping.py
 """
 
+import argparse
+
 import torch
 import torch.nn.functional as F
 from sklearn.datasets import load_digits
@@ -14,12 +16,17 @@ MAX_NORM = 0.3
 
 
 def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    device = parser.parse_args().device
     hvd.init()
+    if device == "cuda":
+        torch.cuda.set_device(hvd.local_rank() % torch.cuda.device_count())
     torch.manual_seed(42 + hvd.rank())
     digits = load_digits()
-    images = torch.tensor(digits.data / 16.0, dtype=torch.float32)
-    labels = torch.tensor(digits.target)
-    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    images = torch.tensor(digits.data / 16.0, dtype=torch.float32).to(device)
+    labels = torch.tensor(digits.target).to(device)
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)

@@ -3,6 +3,8 @@
 horovodrun -np 2 python examples/horovod/mixed_precision.py
 """
 
+import argparse
+
 import torch
 import torch.nn.functional as F
 from sklearn.datasets import load_digits
@@ -12,12 +14,17 @@ import horovod.torch as hvd
 
 
 def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    device = parser.parse_args().device
     hvd.init()
+    if device == "cuda":
+        torch.cuda.set_device(hvd.local_rank() % torch.cuda.device_count())
     torch.manual_seed(42 + hvd.rank())
     digits = load_digits()
-    images = torch.tensor(digits.data / 16.0, dtype=torch.float32)
-    labels = torch.tensor(digits.target)
-    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    images = torch.tensor(digits.data / 16.0, dtype=torch.float32).to(device)
+    labels = torch.tensor(digits.target).to(device)
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     optimizer = hvd.DistributedOptimizer(
         optimizer, named_parameters=model.named_parameters(), compression=hvd.Compression.fp16
@@ -28,7 +35,7 @@ def main():
     for step in range(60):
         mine = torch.arange(step * hvd.size() + hvd.rank(), len(labels), 16 * hvd.size())
         optimizer.zero_grad()
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast(device, dtype=torch.bfloat16):
             loss = F.cross_entropy(model(images[mine]), labels[mine])
         loss.backward()
         optimizer.step()

@@ -3,6 +3,8 @@
 horovodrun -np 4 python examples/horovod/process_sets.py
 """
 
+import argparse
+
 import torch
 import torch.nn.functional as F
 from sklearn.datasets import load_digits
@@ -12,18 +14,23 @@ import horovod.torch as hvd
 
 
 def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    device = parser.parse_args().device
     hvd.init(process_sets="dynamic")
+    if device == "cuda":
+        torch.cuda.set_device(hvd.local_rank() % torch.cuda.device_count())
     torch.manual_seed(42)
     digits = load_digits()
-    images = torch.tensor(digits.data / 16.0, dtype=torch.float32)
-    labels = torch.tensor(digits.target)
+    images = torch.tensor(digits.data / 16.0, dtype=torch.float32).to(device)
+    labels = torch.tensor(digits.target).to(device)
 
     even = hvd.add_process_set(range(0, hvd.size(), 2))
     odd = hvd.add_process_set(range(1, hvd.size(), 2))
     team = even if even.included() else odd
     assert even.included() != odd.included()
 
-    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5 if team is even else 0.2)
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters(), process_set=team)
     for step in range(60):

@@ -64,7 +64,11 @@ def ccl_built() -> bool:
 
 
 def cuda_built() -> bool:
-    """Return True: tensors in the memory of NVIDIA's GPUs can be communicated, if there is a driver for them."""
+    """Return True: tensors in the memory of NVIDIA's GPUs can be communicated, if there is a driver for them.
+
+    Every build can: one without kernels for GPUs copies small tensors one by one. `ciranda doctor` opens the GPUs, and
+    says what is missing.
+    """
     return True
 
 

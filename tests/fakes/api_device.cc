@@ -107,7 +107,7 @@ CUresult cuDeviceGetName(char* name, int n_bytes, CUdevice device) {
 CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
   return of_gpu("cuDeviceGetUuid", device, [&](int gpu) {
     uuid->bytes.fill('\x5f');
-    uuid->bytes.back() = static_cast<char>(gpu);
+    uuid->bytes[3] = static_cast<char>(gpu);  // which GPU it is stands in the part that messages show
     return CUresult::kSuccess;
   });
 }

@@ -8,6 +8,7 @@ Ranks share the GPU. A part that fails shows the end of its output, and the othe
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import subprocess
 import sys
@@ -16,33 +17,63 @@ from pathlib import Path
 from typing import Any
 
 PARTS = Path(__file__).with_name("parts.py")
+EXAMPLES = Path(__file__).parents[2] / "examples"
+IN_TURN = Path(__file__).parents[1] / "multiprocess" / "in_turn.py"
 #: Each part, and in worlds of how many ranks.
 PLAN = {
     "probe": (1,),
+    "doctor": (1,),
     "collectives": (1, 2, 4),
     "together": (2,),
     "streams": (2,),
+    "shapes": (2,),
+    "freed": (2,),
+    "never_waited_for": (2,),
     "trainings": (2,),
+    "examples": (2,),
+    "begins_anew": (2,),
     "a_rank_is_killed": (3,),
     "figures": (2,),
 }
 _TAIL = 3000
 
 
+def program_of(part: str, small: bool) -> list[str]:
+    """Return what each rank runs."""
+    if part != "examples":
+        return [str(PARTS), part, *(["--small"] if small else [])]
+    names = ["ddp"] if small else ["accumulation", "ddp", "gradient_clipping", "mixed_precision", "uneven_batches"]
+    return [str(IN_TURN), "--device", "cuda", *(str(EXAMPLES / f"{name}.py") for name in names)]
+
+
+def found_by(part: str, said: str) -> Any:
+    """Return what the part has found, or nothing if it has not ended well."""
+    if part == "examples":
+        return [line for line in said.splitlines() if line.startswith("same as one process")]
+    return next((json.loads(line[5:]) for line in said.splitlines() if line.startswith("JSON ")), None)
+
+
+def cannot_run(part: str) -> str:
+    """Return why a part cannot run here; nothing if it can."""
+    if part == "examples" and importlib.util.find_spec("sklearn") is None:
+        return "needs scikit-learn"
+    return ""
+
+
 def run(part: str, n_ranks: int, small: bool, seconds: float) -> dict[str, Any]:
     """Run one part; return its row."""
     begin = time.monotonic()
     command = [sys.executable, "-m", "ciranda.launch.cli", "run", "--no-prefix", "-np", str(n_ranks)]
-    command += [sys.executable, str(PARTS), part, *(["--small"] if small else [])]
+    command += [sys.executable, *program_of(part, small)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
         status, said = done.returncode, done.stdout + done.stderr
     except subprocess.TimeoutExpired as late:
         status, said = 124, "".join(str(each or b"") for each in (late.stdout, late.stderr))
-    found = [json.loads(line[5:]) for line in said.splitlines() if line.startswith("JSON ")]
+    found = found_by(part, said)
     row: dict[str, Any] = {"part": part, "ranks": n_ranks, "seconds": round(time.monotonic() - begin, 1)}
     is_right = bool(found) and (status == 0 or part == "a_rank_is_killed")
-    row |= {"passed": is_right, "found": found[0] if found else None}
+    row |= {"passed": is_right, "found": found}
     if not is_right:
         row |= {"status": status, "output": said[-_TAIL:]}
     return row
@@ -58,10 +89,14 @@ def main() -> None:
     n_failed = 0
     for part in arguments.parts:
         for n_ranks in PLAN[part]:
-            row = run(part, n_ranks, arguments.small, arguments.seconds)
-            n_failed += not row["passed"]
-            print(f"{part:18} {n_ranks} ranks {row['seconds']:6.1f} s  {'passed' if row['passed'] else 'FAILED'}")
-            print(f"    {json.dumps(row['found'])}" if row["passed"] else row["output"], flush=True)
+            if why_not := cannot_run(part):
+                row: dict[str, Any] = {"part": part, "ranks": n_ranks, "left out": why_not}
+                print(f"{part:18} {n_ranks} ranks left out: {why_not}", flush=True)
+            else:
+                row = run(part, n_ranks, arguments.small, arguments.seconds)
+                n_failed += not row["passed"]
+                print(f"{part:18} {n_ranks} ranks {row['seconds']:6.1f} s  {'passed' if row['passed'] else 'FAILED'}")
+                print(f"    {json.dumps(row['found'])}" if row["passed"] else row["output"], flush=True)
             if arguments.json:
                 with arguments.json.open("a") as lines:
                     lines.write(json.dumps(row) + "\n")

@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,6 +17,10 @@ from torch import nn
 
 import ciranda.torch as hvd
 from ciranda.errors import RanksLostError
+
+# Those of its programs that need no simulated driver.
+sys.path.insert(0, str(Path(__file__).parents[1] / "fakes_torch"))
+from faults import PROGRAMS
 
 PARTS: dict[str, Callable[[bool], dict[str, Any]]] = {}
 _DTYPES = [torch.uint8, torch.int8, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32]
@@ -46,6 +51,29 @@ def probe(_small: bool) -> dict[str, Any]:
         "gpus": torch.cuda.device_count(),
         "sum": float(hvd.allreduce(torch.ones(8, device="cuda"), op=hvd.Sum).sum()),
     }
+
+
+@part
+def doctor(_small: bool) -> dict[str, Any]:
+    """What `ciranda doctor` says of each GPU."""
+    from ciranda.doctor import gpus
+
+    rows = list(gpus.gpus())
+    for row in rows:
+        assert row.status == "ok" or "small tensors are copied one by one" in row.found, row
+    return {row.name: row.found for row in rows}
+
+
+def _of_faults(name: str) -> Callable[[bool], dict[str, Any]]:
+    def run(_small: bool) -> dict[str, Any]:
+        PROGRAMS[name]()
+        return {"right": True}
+
+    return run
+
+
+for _name in ("shapes", "freed", "never_waited_for", "begins_anew"):
+    PARTS[_name] = _of_faults(_name)
 
 
 @part

@@ -1,7 +1,7 @@
 """Runs scripts one after the other in one process, each as the main program: what they import is loaded once.
 
-`ciranda run -np 2 python in_turn.py SCRIPT...` ends with the code of the first script that fails, which is named. After
-each the process leaves the world, so that the next begins as it would alone.
+`ciranda run -np 2 python in_turn.py [ARGUMENT...] SCRIPT...` gives all scripts the arguments, and ends with the code of
+the first that fails, which is named. After each the process leaves the world: the next begins as it would alone.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 import ciranda
 
 
-def run(script: str) -> object:
+def run(script: str, arguments: list[str]) -> object:
     """Run one script; return what it gives to sys.exit(), None if it does not call it."""
-    sys.argv = [script]
+    sys.argv = [script, *arguments]
     sys.path[0] = str(Path(script).parent)
     try:
         runpy.run_path(script, run_name="__main__")
@@ -33,11 +33,12 @@ def leave() -> None:
     ciranda.shutdown()
 
 
-def main(scripts: list[str]) -> int:
-    for script in scripts:
+def main(given: list[str]) -> int:
+    first = next(index for index, each in enumerate(given) if each.endswith(".py"))
+    for script in given[first:]:
         sys.stdout.write(f"in_turn: {script} on rank {os.environ['CIRANDA_RANK']}\n")
         sys.stdout.flush()
-        code = run(script)
+        code = run(script, given[:first])
         if code:
             sys.stderr.write(f"in_turn: {script} ended with {code!r}\n")
             return 1

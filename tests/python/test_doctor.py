@@ -19,6 +19,7 @@ from ciranda.doctor import (
     Finding,
     engine,
     examine,
+    gpus,
     launcher,
     limits,
     machine,
@@ -252,6 +253,28 @@ def test_the_launchers_variables_and_what_init_does_by_them_are_said(monkeypatch
     finding = only(launcher.launcher())
     assert finding.status == "ok"
     assert finding.found.startswith("torchrun: rank 0 of 2 (WORLD_SIZE=2, RANK=0, MASTER_ADDR=a, MASTER_PORT=1): ranks")
+
+
+def test_variables_for_builds_of_horovod_are_said_to_be_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOROVOD_GPU_OPERATIONS", "NCCL")
+    ignored, given = settings.settings()
+    assert (ignored.status, given.found) == ("ok", "none given")
+    assert "HOROVOD_GPU_OPERATIONS is set, and ignored" in ignored.found
+
+
+@pytest.mark.parametrize(
+    ("trial", "found"),
+    [
+        ("print('null')", "no NVIDIA driver (libcuda.so.1): tensors in CPU memory only"),
+        ("import os; os.abort()", "the trial ended with SIGABRT: it says nothing"),
+        ("raise SystemExit('boo')", "the trial ended with code 1: boo"),
+    ],
+)
+def test_a_broken_driver_of_gpus_ends_no_report(trial: str, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpus, "_TRIAL", trial)
+    finding = only(gpus.gpus())
+    assert finding.found == found
+    assert (finding.status == "ok") == (finding.advice == "")
 
 
 def test_a_missing_ssh_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <mutex>
+#include <string>
 #include <utility>
 
 #include "backend/cuda/driver.hpp"
@@ -14,6 +15,21 @@ namespace {
 class CudaDevice final : public Device {
  public:
   CudaDevice(const Driver& driver, Images images) : driver_(driver), images_(images) {}
+
+  int n_devices() const override {
+    int n = 0;
+    return driver_.cuDeviceGetCount(&n) == CUresult::kSuccess ? n : 0;
+  }
+
+  std::string name(const Place& place) override {
+    const Result<Gpu*> gpu = at(place);
+    return gpu.ok() ? gpu.value()->name() : device_name(place);
+  }
+
+  Status kernels(const Place& place) override {
+    const Result<Gpu*> gpu = at(place);
+    return gpu.ok() ? gpu.value()->kernels() : gpu.status();
+  }
 
   std::shared_ptr<std::byte> allocate_on_host(const Place& place, std::size_t n_bytes) override {
     const Result<Gpu*> gpu = at(place);

@@ -158,14 +158,14 @@ Result<Driver> Driver::open() {
   return driver;
 }
 
-Status Driver::check(CUresult outcome, std::string_view call, int device) const {
+Status Driver::check(CUresult outcome, std::string_view call, std::string_view gpu) const {
   if (outcome == CUresult::kSuccess) return Status::ok_status();
   const char* name = nullptr;
   const char* text = nullptr;
   if (cuGetErrorName(outcome, &name) != CUresult::kSuccess || name == nullptr) name = "an error unknown to the driver";
   if (cuGetErrorString(outcome, &text) != CUresult::kSuccess || text == nullptr) text = "no text";
   std::string message(call);
-  if (device != kNoDevice) message += " on GPU " + std::to_string(device);
+  if (!gpu.empty()) message += " on " + std::string(gpu);
   message += " failed: " + std::string(name) + " (" + std::to_string(static_cast<int>(outcome)) + ", " + text + ")";
   if (const std::string_view advice = advice_on(outcome); !advice.empty()) message += ": " + std::string(advice);
   return Status::internal(std::move(message));

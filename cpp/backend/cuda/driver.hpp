@@ -3,7 +3,7 @@
 //
 //   const Result<const Driver*> driver = Driver::load();
 //   if (!driver.ok()) return driver.status();
-//   const Status made = driver.value()->check(driver.value()->cuMemAlloc(&at, n_bytes), "cuMemAlloc", device);
+//   const Status made = driver.value()->check(driver.value()->cuMemAlloc(&at, n_bytes), "cuMemAlloc", "GPU 0");
 //
 // Threads: any. The first load() searches, the others wait for it; the answer holds for the life of the process.
 // Failure: a status with the version found, the version needed, and what to do. Kind InvalidArgument: tensors on a GPU
@@ -23,10 +23,9 @@ class Driver : public DriverFunctions {
  public:
   static Result<const Driver*> load();
 
-  static constexpr int kNoDevice = -1;
-  // Returns ok for kSuccess, else an Internal error with the call, the error's name and text, the device, and what to
-  // do about it where we know that.
-  Status check(CUresult outcome, std::string_view call, int device = kNoDevice) const;
+  // Returns ok for kSuccess, else an Internal error with the call, the error's name and text, the GPU if one is given,
+  // and what to do about it where we know that.
+  Status check(CUresult outcome, std::string_view call, std::string_view gpu = {}) const;
 
   // The newest CUDA that the driver supports: 1000 * major + 10 * minor.
   int version() const { return version_; }

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "backend/cuda/driver.hpp"
@@ -19,9 +20,9 @@ namespace ciranda::cuda {
 struct GpuContext {
   const Driver& driver;
   CUcontext context;
-  int number;  // among the GPUs of the process
+  std::string name;  // "GPU 0 (GPU-5f0a11c2)": its number in this process, and how its UUID begins
 
-  Status check(CUresult outcome, std::string_view call) const { return driver.check(outcome, call, number); }
+  Status check(CUresult outcome, std::string_view call) const { return driver.check(outcome, call, name); }
 };
 
 class Events;

@@ -1,7 +1,9 @@
 #include "backend/cuda/gpu.hpp"
 
 #include <algorithm>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "backend/cuda/current_context.hpp"
@@ -12,6 +14,17 @@ namespace {
 // Programs use few streams. The copies of those beyond this number share two.
 constexpr std::size_t kMostStreams = 64;
 
+// "GPU-5f0a11c2", by which nvidia-smi and CUDA_VISIBLE_DEVICES know the GPU too.
+std::string beginning_of(const CUuuid& uuid) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text = "GPU-";
+  for (const char each : std::span(uuid.bytes).first<4>()) {
+    const auto byte = static_cast<unsigned char>(each);
+    text += {kDigits[byte >> 4], kDigits[byte & 15]};
+  }
+  return text;
+}
+
 // `done`, which also keeps what the copies use.
 Device::Done until(const CopyStream::Copied& copied, Device::Done done) {
   return [kept = copied.kept, done = std::move(done)](Status status) { done(std::move(status)); };
@@ -20,14 +33,19 @@ Device::Done until(const CopyStream::Copied& copied, Device::Done done) {
 }  // namespace
 
 Result<Gpu*> Gpu::open(const Driver& driver, int number, Images images) {
+  const std::string numbered = "GPU " + std::to_string(number);
   CUdevice device = 0;
-  if (Status status = driver.check(driver.cuDeviceGet(&device, number), "cuDeviceGet", number); !status.ok()) {
+  if (Status status = driver.check(driver.cuDeviceGet(&device, number), "cuDeviceGet", numbered); !status.ok()) {
     return status;
   }
+  CUuuid uuid{};
+  const CUresult told = driver.cuDeviceGetUuid(&uuid, device);
+  if (Status status = driver.check(told, "cuDeviceGetUuid", numbered); !status.ok()) return status;
+  const std::string name = numbered + " (" + beginning_of(uuid) + ")";
   CUcontext retained = nullptr;
   const CUresult outcome = driver.cuDevicePrimaryCtxRetain(&retained, device);
-  if (Status status = driver.check(outcome, "cuDevicePrimaryCtxRetain", number); !status.ok()) return status;
-  const GpuContext context{driver, retained, number};
+  if (Status status = driver.check(outcome, "cuDevicePrimaryCtxRetain", name); !status.ok()) return status;
+  const GpuContext context{driver, retained, name};
   const CurrentContext current(driver, retained);
   if (Status status = current.status(); !status.ok()) return status;
   return new Gpu(context, LoadedKernels::load(context, device, images));

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,10 @@ class Gpu {
   // The context that the rest of the process uses, the primary one, is retained. Returns an error if there is no GPU
   // with this number, or if it cannot be used; the error says why. Kernels that cannot be loaded are done without.
   static Result<Gpu*> open(const Driver& driver, int number, Images images);
+
+  const std::string& name() const { return context_.name; }
+  // Why it has no kernels; ok if it has.
+  Status kernels() const { return kernels_.status(); }
 
   std::shared_ptr<std::byte> allocate_on_host(std::size_t n_bytes) { return pinned_.allocate(n_bytes); }
   // As the methods of Device with these names.

@@ -26,8 +26,8 @@ Result<LoadedKernels> LoadedKernels::load(const GpuContext& gpu, CUdevice device
   const std::span<const std::byte> image = images(10 * major.value() + minor.value());
   if (image.empty()) {
     return Status::invalid_argument("this build has no kernels for compute capability " +
-                                    std::to_string(major.value()) + "." + std::to_string(minor.value()) + ", of GPU " +
-                                    std::to_string(gpu.number));
+                                    std::to_string(major.value()) + "." + std::to_string(minor.value()) + ", of " +
+                                    gpu.name);
   }
   CUmodule module = nullptr;
   const CUresult loaded = gpu.driver.cuModuleLoadData(&module, image.data());

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/config.hpp"
 #include "base/costs_file.hpp"
@@ -18,6 +19,7 @@
 #include "bindings/python/bindings.hpp"
 #include "bindings/python/errors.hpp"
 #include "call/op_table.hpp"
+#include "engine/examined_devices.hpp"
 #include "kernels/kernels.hpp"
 
 namespace ciranda::python {
@@ -187,6 +189,19 @@ void set_simd_level(std::string_view name) {
   raise_invalid_argument("there is no SIMD level \"" + std::string(name) + "\"");
 }
 
+nb::list examined_devices() {
+  std::vector<ExaminedDevice> examined;
+  {
+    const nb::gil_scoped_release released;
+    examined = examine_devices();
+  }
+  nb::list rows;
+  for (const ExaminedDevice& each : examined) {
+    rows.append(nb::make_tuple(each.name, each.works.message(), each.kernels.message()));
+  }
+  return rows;
+}
+
 }  // namespace
 
 void bind_tables(nb::module_& m) {
@@ -211,6 +226,8 @@ void bind_tables(nb::module_& m) {
   m.def("simd_level", [] { return kernels::to_string(kernels::active_simd_level()); });
   m.def("best_simd_level", [] { return kernels::to_string(kernels::best_simd_level()); });
   m.def("staging_copy", [] { return to_string(staging_choice().current()); });
+  m.def("examine_devices", &examined_devices,
+        "Opens and tries every device: its name, what is wrong (empty: nothing), and why it has no kernels.");
   m.def("set_simd_level", &set_simd_level, nb::arg("name"), "For tests; clamped to what this CPU can do.");
 }
 

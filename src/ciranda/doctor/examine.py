@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ciranda.doctor import bindings, engine, launcher, limits, machine, network, settings, shared_memory, software
+from ciranda.doctor import (
+    bindings,
+    engine,
+    gpus,
+    launcher,
+    limits,
+    machine,
+    network,
+    settings,
+    shared_memory,
+    software,
+)
 from ciranda.doctor.finding import Finding
 
 Check = Callable[[], Iterable[Finding]]
@@ -27,6 +38,7 @@ CHECKS: tuple[Check, ...] = (
     software.ssh_client,
     engine.library,
     engine.simd,
+    gpus.gpus,
     settings.settings,
     launcher.allocation,
     launcher.launcher,

@@ -24,6 +24,8 @@ print(json.dumps({"names": [row["name"] for row in rows], "horovod": [row["horov
                   "problem": problem}))
 """
 _SECONDS = 30
+#: How variables begin by which Horovod is built for GPUs.
+_FOR_BUILDS = ("HOROVOD_GPU_", "HOROVOD_CUDA_", "HOROVOD_NCCL_", "HOROVOD_ROCM_")
 _SECRET_NAME = re.compile(r"SECRET|TOKEN|PASSW|KEY|CREDENTIAL", re.I)
 _SECRET_VALUE = re.compile(r"[0-9A-Fa-f]{32}|\w+://[^/\s]*@")  # digits of a key; an address with a password
 
@@ -47,6 +49,9 @@ def settings() -> Iterator[Finding]:
     for name, close in unknown(given, answer["names"]).items():
         advice = f"{close} is one: is that meant?" if close else "docs/guide/settings.md lists them"
         yield Finding("settings", "warn", f"{name} is set, but there is no such setting", advice)
+    for name in sorted(name for name in os.environ if name.startswith(_FOR_BUILDS)):
+        found = f"{name} is set, and ignored: it chooses how Horovod is built; tensors on GPUs need no such choice here"
+        yield Finding("settings", "ok", found)
     yield Finding(
         "settings", "ok", ", ".join(f"{name}={shown(name, os.environ[name])}" for name in given) or "none given"
     )

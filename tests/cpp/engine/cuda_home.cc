@@ -73,7 +73,7 @@ class Gpu {
 
   void enter() const { expect(driver_->cuCtxSetCurrent(context_), "cuCtxSetCurrent"); }
   void expect(CUresult outcome, const char* call) const {
-    if (Status status = driver_->check(outcome, call, kGpu); !status.ok()) give_up(status.message());
+    if (Status status = driver_->check(outcome, call, "GPU 0"); !status.ok()) give_up(status.message());
   }
 
   const Driver* driver_ = nullptr;

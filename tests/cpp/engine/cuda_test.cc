@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/examined_devices.hpp"
 #include "engine/guarded.hpp"
 #include "engine/homes.hpp"
 #include "engine/requests.hpp"
@@ -26,6 +27,7 @@ namespace ciranda {
 namespace {
 
 using testing::AtHome;
+using testing::backends_of;
 using testing::cuda_home;
 using testing::Guarded;
 using testing::Home;
@@ -312,8 +314,9 @@ TEST(CudaDeathTest, AResultForWhichTheGpuHasNoMemoryFailsAlone) {
     run_beside_host([&](Engine& engine, Guarded& tensor) {
       if (engine.rank() == 0) set_fake("FAKE_CUDA_FAIL", "cuMemAllocAsync:1:2");
       const Status status = wait_at_home(engine, submit_request(engine, rows_of(tensor, 3)));
-      EXPECT_EQ(status.message(),
-                engine.rank() == 0 ? "there is no memory on GPU 0 for a result of 48 bytes" : std::string());
+      EXPECT_EQ(status.message(), engine.rank() == 0
+                                      ? "there is no memory on GPU 0 (GPU-5f5f5f00) for a result of 48 bytes"
+                                      : std::string());
       EXPECT_TRUE(make_calls(engine, tensor, 3));
     });
   });
@@ -329,6 +332,36 @@ TEST(CudaDeathTest, AGpuThatIsNotThereIsRefused) {
       EXPECT_TRUE(operation->is_refused());
       EXPECT_NE(operation->status().message().find("GPU 7"), std::string::npos) << operation->status().message();
     });
+  });
+}
+
+// --- what the doctor asks
+
+// Each GPU: its name, what is wrong with it, and why it has no kernels.
+std::vector<std::string> examined(Homes homes) {
+  std::vector<std::string> texts;
+  for (const BackendRow& row : backends_of(homes)) {
+    if (row.memory != DeviceType::kCuda) continue;
+    for (const ExaminedDevice& each : examine_devices(std::span(&row, 1))) {
+      texts.push_back(each.name + "|" + each.works.message() + "|" + each.kernels.message());
+    }
+  }
+  return texts;
+}
+
+TEST(CudaDeathTest, ADeviceThatIsExaminedSaysWhatItIsGoodFor) {
+  expect_in_own_program([] {
+    const Watchdog watchdog("an examination");
+    cuda_home(0);  // which loads the driver
+    EXPECT_EQ(examined(Homes::kCuda), std::vector<std::string>{"GPU 0 (GPU-5f5f5f00)||"});
+    EXPECT_EQ(examined(Homes::kCudaWithoutKernels),
+              std::vector<std::string>{"GPU 0 (GPU-5f5f5f00)||this build has no kernels for compute capability 9.0, of "
+                                       "GPU 0 (GPU-5f5f5f00)"});
+    set_fake("FAKE_CUDA_FAIL", "cuMemAllocAsync:1:2");
+    const auto says = [](const char* text) { return examined(Homes::kCuda).front().find(text) != std::string::npos; };
+    EXPECT_TRUE(says("|there is no memory on GPU 0 (GPU-5f5f5f00) for"));
+    set_fake("FAKE_CUDA_FAIL", "cuEventRecord:2:999");
+    EXPECT_TRUE(says("|cuEventRecord on GPU 0 (GPU-5f5f5f00) failed"));
   });
 }
 

@@ -104,8 +104,8 @@ TEST(CudaDriver, AFailureIsAsFinalAsASuccess) {
 TEST(CudaDriver, FailedCallsAreNamedWithTheirDeviceAndAdvice) {
   expect_passes({}, [] {
     const Driver& driver = *Driver::load().value();
-    EXPECT_TRUE(driver.check(CUresult::kSuccess, "cuMemAlloc", 1).ok());
-    const Status failed = driver.check(CUresult::kOutOfMemory, "cuMemAlloc", 1);
+    EXPECT_TRUE(driver.check(CUresult::kSuccess, "cuMemAlloc", "GPU 1").ok());
+    const Status failed = driver.check(CUresult::kOutOfMemory, "cuMemAlloc", "GPU 1");
     EXPECT_EQ(failed.kind(), ErrorKind::kInternal);
     EXPECT_EQ(failed.message(),
               "cuMemAlloc on GPU 1 failed: CUDA_ERROR_OUT_OF_MEMORY (2, out of memory): free GPU "

@@ -28,7 +28,7 @@ std::span<const std::byte> any_image(int compute_capability) {
 std::span<const std::byte> no_image(int /*compute_capability*/) { return {}; }
 
 Result<LoadedKernels> load(const FakeGpu& gpu, Images images) {
-  return LoadedKernels::load({*gpu.operator->(), gpu.context(), 0}, 0, images);
+  return LoadedKernels::load({*gpu.operator->(), gpu.context(), "GPU 0"}, 0, images);
 }
 
 TEST(LoadedKernels, CopyRangesByOneLaunch) {

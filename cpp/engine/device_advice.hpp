@@ -1,0 +1,18 @@
+// Advice where all ranks of a host seem to use its first GPU though it has others: most often a program has forgotten
+// to choose one. No message is exchanged for it, as only some ranks may have tensors on a GPU: one rank of the world
+// tells what it knows by itself. Pure.
+//
+// Called by Engine, at the first call of the process with a tensor on a device.
+#pragma once
+
+#include <string>
+
+#include "backend/device.hpp"
+#include "transport/mesh.hpp"
+
+namespace ciranda {
+
+// Returns nothing unless this rank is the one that tells, and has reason to. `place`: of one of its tensors.
+std::string device_advice(const Mesh& mesh, const Place& place, Device& device);
+
+}  // namespace ciranda

@@ -1,0 +1,81 @@
+#include "engine/examined_devices.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <future>
+#include <memory>
+#include <utility>
+
+namespace ciranda {
+namespace {
+
+constexpr std::size_t kBytes = 1 << 20;
+
+// What one direction of copies comes to. It is shared, as a device that has failed may end it late.
+using Outcome = std::promise<Status>;
+
+Result<Device::Put> put(Device& device, const Place& place, const std::byte* from) {
+  const Result<DeviceEventPtr> event = device.record(place);
+  if (!event.ok()) return event.status();
+  const auto made = std::make_shared<std::promise<Result<Device::Put>>>();
+  device.put(
+      place, {{nullptr, from, kBytes}}, event.value(),
+      [made](Result<Device::Put> queued) { made->set_value(std::move(queued)); }, [](const Status&) {});
+  Result<Device::Put> queued = made->get_future().get();
+  if (queued.ok() && queued.value().allocated.front() == nullptr) {
+    return Status::internal("there is no memory on " + device.name(place) + " for " + std::to_string(kBytes) +
+                            " bytes: other processes use it (nvidia-smi lists them)");
+  }
+  return queued;
+}
+
+Status fetch(Device& device, const Place& place, std::byte* to, const Device::Put& from) {
+  if (Status ordered = from.event->order(place); !ordered.ok()) return ordered;
+  const Result<DeviceEventPtr> event = device.record(place);
+  if (!event.ok()) return event.status();
+  const auto outcome = std::make_shared<Outcome>();
+  device.fetch(place, {{to, from.allocated.front().get(), kBytes}}, event.value(),
+               [outcome](Status copied) { outcome->set_value(std::move(copied)); });
+  return outcome->get_future().get();
+}
+
+Status examine(Device& device, const Place& place) {
+  if (const auto opened = device.record(place); !opened.ok()) return opened.status();
+  const std::shared_ptr<std::byte> sent = device.allocate_on_host(place, kBytes);
+  const std::shared_ptr<std::byte> received = device.allocate_on_host(place, kBytes);
+  if (sent == nullptr || received == nullptr) {
+    return Status::internal(
+        "there is no pinned host memory: allow more locked memory (ulimit -l, the container's limits)");
+  }
+  for (std::size_t i = 0; i < kBytes; ++i) sent.get()[i] = std::byte(i % 251);
+  std::fill_n(received.get(), kBytes, std::byte{0xff});
+  const Result<Device::Put> there = put(device, place, sent.get());
+  if (!there.ok()) return there.status();
+  if (Status back = fetch(device, place, received.get(), there.value()); !back.ok()) return back;
+  if (!std::equal(sent.get(), sent.get() + kBytes, received.get())) {
+    return Status::internal("bytes copied to " + device.name(place) + " and back have changed: it is faulty");
+  }
+  return Status::ok_status();
+}
+
+}  // namespace
+
+std::vector<ExaminedDevice> examine_devices(std::span<const BackendRow> backends) {
+  std::vector<ExaminedDevice> examined;
+  for (const BackendRow& row : backends) {
+    const Result<Device*> device = row.device();
+    if (!device.ok()) {
+      examined.push_back({std::string(row.name), device.status(), Status::ok_status()});
+      continue;
+    }
+    for (int index = 0; index < device.value()->n_devices(); ++index) {
+      const Place place{row.memory, index, nullptr};
+      Status works = examine(*device.value(), place);
+      Status kernels = device.value()->kernels(place);
+      examined.push_back({device.value()->name(place), std::move(works), std::move(kernels)});
+    }
+  }
+  return examined;
+}
+
+}  // namespace ciranda

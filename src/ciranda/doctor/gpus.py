@@ -1,0 +1,59 @@
+"""NVIDIA's GPUs: the driver, and whether each GPU copies, with kernels or without. A CPU job needs none of it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+
+from ciranda.doctor.engine import run_python
+from ciranda.doctor.finding import Finding
+
+# In a separate process: a driver that is broken may crash or hang, and a context takes memory on each GPU.
+_TRIAL = """
+import ctypes, json
+try:
+    driver = ctypes.CDLL("libcuda.so.1")
+except OSError:
+    print("null")
+    raise SystemExit
+version = ctypes.c_int()
+driver.cuDriverGetVersion(ctypes.byref(version))
+from ciranda import _core
+print(json.dumps([version.value, _core.examine_devices()]))
+"""
+_SECONDS = 60
+_WITHOUT_KERNELS = "docs/devices.md says how a build gets kernels; `make wheel` insists on them"
+
+
+def gpus() -> Iterator[Finding]:
+    """Open each GPU, record an event, pin memory, and copy 1 MiB there and back."""
+    try:
+        done = run_python(["-c", _TRIAL], keep=(), seconds=_SECONDS)
+    except subprocess.TimeoutExpired:
+        advice = "see nvidia-smi, and the kernel's log (dmesg) for Xid errors"
+        yield Finding("GPUs", "warn", f"the driver hangs: no answer after {_SECONDS} s", advice)
+        return
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or ["it says nothing"]
+        ended = signal.Signals(-done.returncode).name if done.returncode < 0 else f"code {done.returncode}"
+        yield Finding("GPUs", "warn", f"the trial ended with {ended}: {lines[-1]}", "see nvidia-smi")
+        return
+    found = json.loads(done.stdout.splitlines()[-1])
+    if found is None:
+        yield Finding("GPUs", "ok", "no NVIDIA driver (libcuda.so.1): tensors in CPU memory only")
+        return
+    version, devices = found
+    yield Finding("NVIDIA driver", "ok", f"libcuda.so.1 supports CUDA {version // 1000}.{version % 1000 // 10}")
+    yield from (_examined(*device) for device in devices)
+
+
+def _examined(name: str, problem: str, no_kernels: str) -> Finding:
+    if problem:
+        name = "GPUs" if name == "cuda" else name
+        return Finding(name, "warn", problem, "jobs on the CPU run; tensors on it are refused until that is mended")
+    works = "an event, pinned memory, and 1 MiB there and back are right"
+    if no_kernels:
+        return Finding(name, "warn", f"{works}; small tensors are copied one by one: {no_kernels}", _WITHOUT_KERNELS)
+    return Finding(name, "ok", f"{works}; its kernels are loaded")

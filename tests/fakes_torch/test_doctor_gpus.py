@@ -1,0 +1,58 @@
+"""What `ciranda doctor` says of GPUs, on the fake driver."""
+
+from __future__ import annotations
+
+import pytest
+import torch_cuda
+
+from ciranda.doctor import Finding, gpus
+
+pytestmark = pytest.mark.timeout(600)  # the first test compiles the fake
+
+WORKS = "an event, pinned memory, and 1 MiB there and back are right"
+
+
+def examined(monkeypatch: pytest.MonkeyPatch, **given: str) -> list[Finding]:
+    monkeypatch.setenv("LD_LIBRARY_PATH", torch_cuda.environment()["LD_LIBRARY_PATH"])
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    return list(gpus.gpus())
+
+
+def test_each_gpu_is_opened_and_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver, *each = examined(monkeypatch, FAKE_CUDA_DEVICES="2", FAKE_CUDA_VERSION="12040", FAKE_CUDA_DELAY_SEED="1")
+    assert (driver.name, driver.status, driver.found) == ("NVIDIA driver", "ok", "libcuda.so.1 supports CUDA 12.4")
+    assert [gpu.name for gpu in each] == ["GPU 0 (GPU-5f5f5f00)", "GPU 1 (GPU-5f5f5f01)"]
+    for gpu in each:
+        assert gpu.found.startswith(WORKS), gpu
+        has_kernels = gpu.found == f"{WORKS}; its kernels are loaded"
+        assert (gpu.status, gpu.advice == "") == (("ok", True) if has_kernels else ("warn", False)), gpu
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "reason"),
+    [
+        ({"FAKE_CUDA_VERSION": "11080"}, "GPUs", "the NVIDIA driver is too old: it supports CUDA 11.8"),
+        ({"FAKE_CUDA_INIT": "100"}, "GPUs", "cuInit failed: CUDA_ERROR_NO_DEVICE"),
+        (
+            {"FAKE_CUDA_FAIL": "cuDevicePrimaryCtxRetain:1:2"},
+            "GPU 0",
+            "cuDevicePrimaryCtxRetain on GPU 0 (GPU-5f5f5f00)",
+        ),
+        ({"FAKE_CUDA_FAIL": "cuEventCreate:1:999"}, "GPU 0 (GPU-5f5f5f00)", "cuEventCreate on GPU 0 (GPU-5f5f5f00)"),
+        ({"FAKE_CUDA_PINNED": "1000000"}, "GPU 0 (GPU-5f5f5f00)", "there is no pinned host memory"),
+        ({"FAKE_CUDA_MEMORY": "1000000"}, "GPU 0 (GPU-5f5f5f00)", "there is no memory on GPU 0 (GPU-5f5f5f00)"),
+        (
+            {"FAKE_CUDA_FAIL_RUN": "cuMemcpyDtoHAsync:1:700"},
+            "GPU 0 (GPU-5f5f5f00)",
+            "failed: CUDA_ERROR_ILLEGAL_ADDRESS",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named_with_a_way_out(
+    given: dict[str, str], name: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, gpu = examined(monkeypatch, **given)
+    assert (gpu.name.startswith(name), gpu.status) == (True, "warn"), gpu
+    assert reason in gpu.found, gpu
+    assert gpu.advice

@@ -1,0 +1,136 @@
+"""Bad input and faults with tensors on the fake GPU, as users of `ciranda.torch` meet them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch_cuda
+
+pytestmark = [pytest.mark.multiprocess, pytest.mark.timeout(600)]
+
+PROGRAM = Path(__file__).with_name("faults.py")
+# The streams of a program that makes one after a call: the default one, the engine's two for it, and its own.
+STILL = {"STILL_STREAM": "4"}
+SOON = {"CIRANDA_STALL_WARNING_SECONDS": "1", "CIRANDA_STALL_SHUTDOWN_SECONDS": "3"}
+
+
+def run(np: int, *program: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **torch_cuda.environment(), "OMP_NUM_THREADS": "1", **settings}
+    command = [sys.executable, "-m", "ciranda.launch.cli", "run", "--no-prefix", "-np", str(np)]
+    command += [sys.executable, str(PROGRAM), *program]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
+
+
+def found(np: int, *program: str, **settings: str) -> list[str]:
+    done = run(np, *program, **settings)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return _found(done)
+
+
+def _found(done: subprocess.CompletedProcess[str]) -> list[str]:
+    return sorted(line.removeprefix("FOUND ") for line in done.stdout.splitlines() if line.startswith("FOUND "))
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"FAKE_CUDA_VERSION": "11080"}, "the NVIDIA driver is too old: it supports CUDA 11.8. Tensors on a GPU need"),
+        ({"FAKE_CUDA_MISSING": "cuEventQuery"}, "has no cuEventQuery. Tensors on a GPU need NVIDIA driver 525"),
+        # The first is torch's.
+        ({"FAKE_CUDA_FAIL": "cuInit:2:999"}, "cuInit failed: CUDA_ERROR_UNKNOWN (999, unknown error): see nvidia-smi"),
+    ],
+)
+def test_a_driver_that_is_no_good_is_refused_and_the_cpu_goes_on(settings: dict[str, str], reason: str) -> None:
+    lines = found(2, "refused", **settings)
+    assert lines.count("on the CPU as ever") == 2
+    refusals = [line for line in lines if reason in line]
+    assert len(refusals) == 4, lines
+    assert refusals[0].startswith("allreduce 'on the GPU': its tensors lie on GPU 0, but ")
+
+
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [
+        ("killed", "RanksLostError: rank 2 (host "),
+        ("exits", "RanksLostError: rank 2 (host "),
+        ("raises", "AbortedError: rank 2 (host "),
+        ("stopped", "TimeoutError: allreduce 'second' began on all ranks but has not moved"),
+    ],
+)
+def test_ranks_that_end_before_their_input_is_there(how: str, error: str) -> None:
+    done = run(3, "a_rank_ends", how, **STILL, **SOON)
+    assert done.returncode != 0
+    lines = _found(done)
+    assert len(lines) == 2, done.stdout + done.stderr
+    for rank, line in enumerate(lines):
+        assert line.startswith(f"rank {rank}: {error}"), line
+        assert "rank 2" in line, line
+
+
+def test_work_that_never_ends_is_named_with_its_gpu_on_all_ranks() -> None:
+    done = run(3, "never_ends", **STILL, **SOON)
+    lines = _found(done)
+    assert len(lines) == 3, done.stdout + done.stderr
+    for line in lines:
+        assert "TimeoutError: allreduce 'second' began on all ranks but has not moved" in line, line
+        assert "the tensors of rank 1 (host " in line, line
+        assert "on GPU 0 (GPU-5f5f5f00): the work that was queued there before the call has not ended" in line, line
+
+
+def test_the_next_world_trains_on() -> None:
+    assert found(2, "begins_anew") == ["right"] * 2
+
+
+@pytest.mark.parametrize(("where", "is_seen"), [("cpu", True), ("cuda", False)])
+def test_results_are_compared_as_they_are_on_the_host(where: str, is_seen: bool) -> None:
+    """What is on a GPU is compared before it is copied there: one memory for two results is beyond that."""
+    lines = found(3, "careless", "1", where, CIRANDA_CHECK_CONSISTENCY="4")
+    assert lines[-3:] == ["right"] * 3
+    text = "MismatchError: The result of broadcast 'pair', tensor 0 of the group has other bits on rank 1 than on ranks"
+    assert [text in line for line in lines[:-3]] == [True] * (3 if is_seen else 0), lines
+
+
+def test_a_tensor_that_is_overwritten_after_its_call_is_seen() -> None:
+    """By the fake's checker, which knows that the engine reads it."""
+    done = run(2, "overwritten")
+    assert done.returncode != 0
+    assert "two uses of memory that nothing orders" in done.stderr
+    assert "cuMemcpyDtoHAsync" in done.stderr
+
+
+@pytest.mark.parametrize("seed", ["0", "1"])
+def test_a_tensor_may_be_dropped_after_its_call(seed: str) -> None:
+    assert found(2, "freed", FAKE_CUDA_DELAY_SEED=seed) == ["right"] * 2
+
+
+def test_calls_that_nobody_waits_for_leak_nothing() -> None:
+    memory = {"FAKE_CUDA_MEMORY": str(48 << 20), "FAKE_CUDA_PINNED": str(48 << 20)}
+    assert found(2, "never_waited_for", **memory) == ["no leak"] * 2
+
+
+def test_any_shape_alignment_and_type() -> None:
+    lines = found(2, "shapes", FAKE_CUDA_DELAY_SEED="1")
+    assert lines[:2] == ["right"] * 2
+    assert all("float8_e4m3fn cannot be combined" in line for line in lines[2:]), lines
+    assert len(lines) == 4
+
+
+def test_two_gpus_in_one_call_are_refused_and_in_turn_are_right() -> None:
+    lines = found(2, "two_gpus", FAKE_CUDA_DEVICES="2")
+    assert lines[2:] == ["right"] * 2
+    refusal = "allreduce 'both', tensor 1 of the group: it lies on GPU 1, tensor 0 on GPU 0; "
+    assert all(line.startswith(refusal) for line in lines[:2]), lines
+
+
+@pytest.mark.parametrize(("options", "n_lines"), [([], 1), (["chooses"], 0)])
+def test_ranks_that_share_a_gpu_beside_others_are_asked_whether_they_mean_it(options: list[str], n_lines: int) -> None:
+    done = run(3, "which_gpu", *options, FAKE_CUDA_DEVICES="4")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert _found(done) == ["right"] * 3
+    advice = [line for line in done.stderr.splitlines() if "torch.cuda.set_device(hvd.local_rank())?" in line]
+    assert len(advice) == n_lines, done.stderr
+    assert all("[rank 2]" in line and "GPU 0 (GPU-5f5f5f00) of 4" in line for line in advice), advice
