@@ -18,8 +18,8 @@
 // Integers: sums and products wrap; averages do not wrap, and round toward zero (scaled_integers.hpp).
 // bool: min is and, max is or; factors are ignored.
 //
-// Called by collective/, NativeBackend and DirectTensor, and through that by execute/collectives/; by bfloat16_wire.hpp,
-// connect() and bindings/python/tables.cc for the SIMD level.
+// Called by collective/, NativeBackend and DirectTensor, and through that by execute/collectives/; by
+// bfloat16_wire.hpp, connect() and bindings/python/tables.cc for the SIMD level.
 #pragma once
 
 #include <cstddef>

@@ -3,7 +3,8 @@
 // Every level_*.cc defines one function of type VectorKernel: the same templates (level_reduce.hpp), compiled for
 // different instruction sets. Pure functions of the job; callable from any thread; they cannot fail.
 //
-// Called by kernels.hpp, cpu.hpp and cpu_*.cc; defined in level_*.cc; types used by level_convert.hpp and level_reduce.hpp.
+// Called by kernels.hpp, cpu.hpp and cpu_*.cc; defined in level_*.cc; types used by level_convert.hpp and
+// level_reduce.hpp.
 #pragma once
 
 #include <cstddef>
