@@ -211,7 +211,7 @@ test-cpp: build
 # Files of tests run beside one another: a world of ranks waits for a third of its time.
 test-python: $(VENV)/.installed-horovod
 	@echo '=== Testing, 2 of 2: the Python tests, $(TEST_WORKERS) files at a time'
-	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --durations 30 --durations-min 5
 
 # What .ci/run makes before its stages, which make nothing else: all that `make test` needs, and what the sanitizers need.
 built-for-tests: build $(VENV)/.installed-horovod

@@ -2,9 +2,9 @@
 // in use, has a pending call, or has a cache id. The holder removes an operation by taking it and never releasing it:
 // the owner of a handle then fails to take it, and looks the name up.
 //
-// Called by Engine and Lanes, which take, Lane, InFlight and Submission, which release, AutoNames, Participant,
-// KnownNames and PendingCalls; any thread, except where a function requires the progress lock: only its holder removes
-// operations.
+// Called by Engine and Lanes, which take, Lane, which finds, InFlight and Submission, which release, AutoNames,
+// Participant, KnownNames and PendingCalls; any thread, except where a function requires the progress lock: only its
+// holder removes operations.
 #pragma once
 
 #include <cstddef>
@@ -45,7 +45,7 @@ class PersistentOps {
 
   void for_each(LaneId lane, const std::function<void(PersistentOp&)>& visit) const REQUIRES(progress_lock);
 
-  // The number of look-ups by name so far.
+  // The number of look-ups by name so far. For tests, by Engine::n_lookups().
   std::uint64_t n_lookups() const {
     const std::lock_guard lock(mutex_);
     return n_lookups_;

@@ -5,7 +5,7 @@
 // Inputs are HostCosts that all ranks know, and the placement of ranks on hosts. All is computed in whole numbers, so
 // that all ranks make the same choice. The model ignores, for example, how caches treat segments of different sizes;
 // OnlineAutotuner corrects it by measurements.
-// Called by NativeBackend and Policy; pure, a plain value.
+// Called by NativeBackend, which makes the Placement, and Policy; pure, a plain value.
 #pragma once
 
 #include <cstddef>

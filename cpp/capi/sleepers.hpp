@@ -5,7 +5,8 @@
 // Libraries of a framework may also have threads that nap: they sleep for a time, check something, and sleep again.
 // These are ignored if nothing has resulted for long, and if the process's own program has no thread that naps so.
 //
-// Called by others_may_call() (callers.hpp). Any thread; the state belongs to the process. If the system does not
+// Called by others_may_call() (callers.hpp): do_others_sleep() without the progress lock, do_still_sleep() with it. Any
+// thread; the state belongs to the process. If the system does not
 // provide /proc/self/task/*/syscall, all threads count as awake.
 #pragma once
 

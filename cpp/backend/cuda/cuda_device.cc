@@ -51,20 +51,31 @@ class CudaDevice final : public Device {
   }
 
  private:
-  // record() has opened it before it is copied from or to.
+  // To open a GPU takes long. Who waits for that is only who needs the same GPU: record() has opened it before it is
+  // copied from or to.
+  struct Slot {
+    std::mutex mutex;
+    Gpu* gpu = nullptr;
+  };
+
   Result<Gpu*> at(const Place& place) {
-    const std::lock_guard lock(mutex_);
-    const auto found = gpus_.find(place.index);
-    if (found != gpus_.end()) return found->second;
+    Slot& slot = slot_of(place.index);
+    const std::lock_guard lock(slot.mutex);
+    if (slot.gpu != nullptr) return slot.gpu;
     const Result<Gpu*> opened = Gpu::open(driver_, place.index, images_);
-    if (opened.ok()) gpus_.emplace(place.index, opened.value());
+    if (opened.ok()) slot.gpu = opened.value();
     return opened;
+  }
+
+  Slot& slot_of(int number) {
+    const std::lock_guard lock(mutex_);
+    return slots_[number];
   }
 
   const Driver& driver_;
   const Images images_;
   std::mutex mutex_;
-  std::map<int, Gpu*> gpus_;  // by number
+  std::map<int, Slot> slots_;  // by number of the GPU
 };
 
 }  // namespace

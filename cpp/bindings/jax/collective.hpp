@@ -1,5 +1,6 @@
 // collective: the handler of all collectives in a compiled program.
-// Called by plugin.cc; XLA calls the handler, on a thread of its own.
+// Called by plugin.cc; XLA calls the handler, on a thread of its own, or on a callback thread of the engine, where a
+// program goes on after an earlier call.
 #pragma once
 
 #include "bindings/jax/ffi.hpp"

@@ -16,7 +16,8 @@
  *           address as a number, for ctypes.
  *   C:      ciranda_get_table(), of libciranda or of the file of ciranda._core, by dlsym().
  *
- * Called by bindings/; the table is made in capi/. Threads: as of the functions.
+ * Called by bindings/, by other_engines.cc, which compares the tables of all copies in the process, and by libraries of
+ * others that bind a framework or a language; the table is made in capi/. Threads: as of the functions.
  *
  * Versions: functions are only ever added, at the end, which raises CIRANDA_ABI_VERSION. A binding runs with every
  * engine whose version is at least that of the headers it was compiled with; ciranda_use_table() refuses others.

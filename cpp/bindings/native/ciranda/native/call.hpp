@@ -14,7 +14,8 @@
 // Failure: every failure is passed to end(), even that there is no world. An exception of end() is not propagated: it
 // is reported on standard error and counted, since the framework can no longer be told the outcome.
 //
-// Called by plugins of JAX, TensorFlow and MXNet: bindings/jax/, bindings/tensorflow/, bindings/mxnet/.
+// Called by plugins of JAX, TensorFlow and MXNet: bindings/jax/, which alone calls submit_and_look(),
+// bindings/tensorflow/ and bindings/mxnet/.
 #pragma once
 
 #include <ciranda/table.h>
