@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Install the Debian packages that a group of commands needs, if any is missing: "build" is what `pip install .` needs,
-# "test" adds what the tests and checks need, "slurm" what tests on a Slurm cluster need, which are skipped without, and
-# "aarch64" what a wheel for ARM needs on another machine. Needs root only when something is missing.
+# "test" adds what the tests and checks need, "slurm" and "mpi" what tests under Slurm and Open MPI need, which are skipped
+# without, and "aarch64" what a wheel for ARM needs on another machine. Needs root only when something is missing.
 set -euo pipefail
 
 build_packages=(g++ libc6-dev make python3-venv python3-pip)
@@ -19,8 +19,9 @@ case "${1:-}" in
   build) packages=("${build_packages[@]}") ;;
   test) packages=("${build_packages[@]}" "${test_packages[@]}") ;;
   slurm) packages=(slurmctld slurmd slurm-client munge) ;;
+  mpi) packages=(openmpi-bin) ;;
   aarch64) packages=("${build_packages[@]}" g++-aarch64-linux-gnu) ;;
-  *) echo "usage: $0 build|test|slurm|aarch64" >&2; exit 2 ;;
+  *) echo "usage: $0 build|test|slurm|mpi|aarch64" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query > /dev/null; then

@@ -23,10 +23,10 @@ def init(
     """Join the world that the environment describes; without a description, form a world of one.
 
     `ciranda run` and `horovodrun` set the environment. Under torchrun, and if torch.distributed has a process group
-    already, rendezvous goes through torch's store; under srun through files in a folder that the nodes share; under
-    paddle.distributed.launch through the first endpoint, if CIRANDA_SECRET_FILE names a file with a secret. If a
-    launcher has started several processes without a rendezvous (mpirun), this fails, unless CIRANDA_ENGINE=none makes
-    each process a world of one.
+    already, rendezvous goes through torch's store; under srun and Open MPI's mpirun through files in a folder that the
+    nodes share; under paddle.distributed.launch through the first endpoint, if CIRANDA_SECRET_FILE names a file with a
+    secret. If another launcher has started several processes without a rendezvous, this fails, unless
+    CIRANDA_ENGINE=none makes each process a world of one.
 
     Returns when every rank has joined. May be called again after `shutdown()`, by all ranks alike. Does nothing if this
     process is in a world already, which may also be one that a binding in C has joined; but if a collective of all

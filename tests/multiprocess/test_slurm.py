@@ -115,8 +115,8 @@ def test_a_folder_that_the_nodes_do_not_share_is_said(cluster: Cluster, env: dic
     apart = {**env, "CIRANDA_HANDOVER_FOLDER": "/dev/shm/handover", "CIRANDA_START_TIMEOUT": "3"}
     code, _, err = cluster.run("srun", "-N2", "-n2", sys.executable, env["WHO"], **apart)
     assert code != 0
-    assert "init() of rank 0 of 2: rank 1 of 2 did not come to /dev/shm/handover/srun-" in err
-    assert "init() of rank 1 of 2: rank 0 gave no answer in /dev/shm/handover/srun-" in err
+    assert "init() of rank 0 of 2: rank 1 of 2 did not come to /dev/shm/handover/ciranda-srun-" in err
+    assert "init() of rank 1 of 2: rank 0 gave no answer in /dev/shm/handover/ciranda-srun-" in err
     assert "Is the folder on a file system that all nodes share?" in err
 
 

@@ -30,6 +30,23 @@ PADDLE = {
 }
 
 
+# As mpirun of Open MPI 4.1 sets them for the second of four processes, and as that of Open MPI 5 does.
+MPIRUN = {
+    "OMPI_COMM_WORLD_SIZE": "4",
+    "OMPI_COMM_WORLD_RANK": "1",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+    "OMPI_MCA_ess_base_jobid": "616038401",
+    "OMPI_MCA_orte_hnp_uri": "616038400.0;tcp://192.0.2.2:59937;tcp6://[fd00::2]:54921",
+    "PMIX_NAMESPACE": "616038401",
+    "PMIX_RANK": "1",
+}
+MPIRUN_5 = {
+    "OMPI_COMM_WORLD_SIZE": "4",
+    "OMPI_COMM_WORLD_RANK": "1",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+    "PMIX_NAMESPACE": "prterun-node0-4711@1",
+    "PMIX_RANK": "1",
+}
 # As srun of Slurm 22.05 sets them for the second of three tasks, of which two are on the first of two nodes.
 SRUN = {
     "SLURM_CLUSTER_NAME": "ciranda",
@@ -86,6 +103,11 @@ SALLOC = {
         ({**PADDLE, "PADDLE_TRAINER_ENDPOINTS": ""}, 1, Way.ENGINE),  # which the engine refuses
         (SRUN, 1, Way.FILE),
         (SRUN, 3, Way.GROUP),
+        (MPIRUN, 1, Way.FILE),
+        (MPIRUN_5, 1, Way.FILE),
+        ({**MPIRUN, "OMPI_COMM_WORLD_SIZE": "1"}, 1, Way.ENGINE),
+        ({**MPIRUN, **TORCHRUN}, 1, Way.TORCH),
+        ({**MPIRUN, "CIRANDA_ENGINE": "none"}, 1, Way.ENGINE),
         ({**SRUN, "PMI_SIZE": "3", "PMI_RANK": "1", "PMIX_RANK": "1"}, 1, Way.FILE),
         ({**SRUN, **TORCHRUN}, 1, Way.TORCH),  # torchrun within srun, once on each node
         ({**SRUN, "OMPI_COMM_WORLD_SIZE": "8"}, 1, Way.ENGINE),  # mpirun within srun, which the engine refuses
@@ -141,6 +163,24 @@ def test_who_may_have_forgotten_srun_is_told() -> None:
         assert doubt(environ) == ""
 
 
+def test_who_is_the_process_of_an_mpirun_also_within_srun() -> None:
+    for environ in (MPIRUN, MPIRUN_5, {**SRUN, **MPIRUN}):
+        found = identity(environ)
+        assert found is not None
+        assert (found.engine.name, found.rank, found.size, found.local_rank) == ("mpirun", 1, 4, 1)
+    with pytest.raises(InvalidArgumentError, match="OMPI_COMM_WORLD_SIZE=4, of mpirun, and WORLD_SIZE=2 contradict"):
+        way_to_meet({**MPIRUN, "WORLD_SIZE": "2"})
+
+
+def test_every_mpirun_is_a_job_of_its_own() -> None:
+    """Two at a time on one machine, and one that starts processes twice."""
+    jobs = [MPIRUN, {**MPIRUN, "OMPI_MCA_ess_base_jobid": "616038402"}]
+    jobs += [{**MPIRUN, "OMPI_MCA_orte_hnp_uri": "616038400.0;tcp://192.0.2.2:59938"}]
+    jobs += [MPIRUN_5, {**MPIRUN_5, "PMIX_NAMESPACE": "prterun-node0-4712@1"}]
+    found = [identity(environ) for environ in jobs]
+    assert len({folder_name(each) for each in found if each is not None}) == len(jobs)
+
+
 def test_a_requeued_job_is_another() -> None:
     jobs = [SRUN, {**SRUN, "SLURM_RESTART_COUNT": "1"}, {**SRUN, "SLURM_JOB_START_TIME": "5"}]
     jobs += [{**SRUN, "SLURM_JOB_ID": "18"}, {**SRUN, "SLURM_STEP_ID": "1"}, {**SRUN, "SLURM_CLUSTER_NAME": "other"}]
@@ -164,12 +204,19 @@ def test_the_secret_is_left_only_where_nobody_else_comes(tmp_path: Path) -> None
 
 
 def test_what_killed_jobs_have_left_is_removed_after_a_week(tmp_path: Path) -> None:
-    for name in ("old", "new"):
+    """And nothing else: the folder may be the user's home."""
+    found = [identity({**SRUN, "SLURM_JOB_ID": job}) for job in ("1", "2")]
+    old, new = (folder_name(each) for each in found if each is not None)
+    others = ["thesis", "ciranda-data", "ciranda-of-mine-0123456789abcdef"]
+    for name in (old, new, *others):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "claim-0").touch()
-    os.utime(tmp_path / "old", (0, 0))
+        (tmp_path / name / ("chapter" if name in others else "claim-0")).touch()
+    (tmp_path / old / ".answer-0123456789abcdef").touch()
+    for name in (old, *others):
+        os.utime(tmp_path / name, (0, 0))
     sweep(tmp_path)
-    assert [each.name for each in tmp_path.iterdir()] == ["new"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == sorted([new, *others])
+    assert all((tmp_path / name / "chapter").exists() for name in others)
 
 
 def test_the_guide_lists_every_variable_of_the_engines_table() -> None:
@@ -181,7 +228,7 @@ def test_the_guide_lists_every_variable_of_the_engines_table() -> None:
 def test_whom_the_table_can_join_the_engine_refuses_to_be_alone() -> None:
     """The two tables agree: what is not joined by Python, or is by C, is no silent world of one."""
     rows = {row["name"]: row for row in _core.launcher_variables()}
-    for engine, environ in zip(ENGINES, (TORCHRUN, PADDLE, SRUN), strict=True):
+    for engine, environ in zip(ENGINES, (TORCHRUN, PADDLE, MPIRUN, MPIRUN_5, SRUN), strict=True):
         assert identity(environ) is not None
         assert not rows[engine.size]["is_index"]
         assert f"{engine.size}={environ[engine.size]} says" in _core.why_not_alone(environ)

@@ -16,7 +16,6 @@ import json
 import os
 import re
 import secrets
-import shutil
 import stat
 import time
 from collections.abc import Callable, Mapping
@@ -37,6 +36,9 @@ from ciranda.launch.shared_file import SharedFile
 #: Names another folder for the files than the user's cache.
 FOLDER = "CIRANDA_HANDOVER_FOLDER"
 
+_PREFIX = "ciranda-"
+_OF_A_JOB = re.compile(_PREFIX + r".+-[0-9a-f]{16}")
+_OF_A_RANK = re.compile(r"claim-[0-9]+|answer|\.(claim-[0-9]+|answer)-[0-9a-f]{16}")
 _ANSWER_SECONDS = 10.0  # for rank 0 to host the rendezvous, once all have come
 _SWEEP_SECONDS = 7 * 24 * 3600
 
@@ -86,7 +88,7 @@ def by_files(environ: Mapping[str, str]) -> dict[str, str]:
 def folder_name(found: Identity) -> str:
     """Return the name of the folder of a job: readable, and its own also after a requeue."""
     words = "-".join(re.sub(r"[^A-Za-z0-9]+", ".", found.variables[name]) for name in found.engine.job)
-    return f"{found.engine.name}-{words[:60]}-{hashlib.sha256(found.job.encode()).hexdigest()[:16]}"
+    return f"{_PREFIX}{found.engine.name}-{words[:60]}-{hashlib.sha256(found.job.encode()).hexdigest()[:16]}"
 
 
 def safe_folder(environ: Mapping[str, str]) -> Path:
@@ -117,11 +119,14 @@ def safe_folder(environ: Mapping[str, str]) -> Path:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what killed jobs have left there: no rank waits so long."""
-    for left in folder.iterdir():
+    """Remove what killed jobs have left there: no rank waits so long. All else in the folder is the user's."""
+    for left in folder.glob(f"{_PREFIX}*"):
         with suppress(OSError):
-            if time.time() - left.stat().st_mtime > _SWEEP_SECONDS:
-                shutil.rmtree(left)
+            if time.time() - left.stat().st_mtime > _SWEEP_SECONDS and _OF_A_JOB.fullmatch(left.name):
+                for file in left.iterdir():
+                    if _OF_A_RANK.fullmatch(file.name):
+                        file.unlink()
+                left.rmdir()
 
 
 class _Place:

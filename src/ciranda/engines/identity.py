@@ -55,7 +55,20 @@ class Engine:
     same_rank: tuple[str, ...] = ()
 
 
-#: In this order: torchrun and Paddle's launcher are also started by srun, once on each node.
+def _open_mpi(*job: str) -> Engine:
+    return Engine(
+        name="mpirun",
+        way=Way.FILE,
+        size="OMPI_COMM_WORLD_SIZE",
+        rank="OMPI_COMM_WORLD_RANK",
+        job=job,
+        local_rank="OMPI_COMM_WORLD_LOCAL_RANK",
+        same_size=("WORLD_SIZE",),
+        same_rank=("RANK",),
+    )
+
+
+#: In this order: torchrun, Paddle's launcher and mpirun are also started by srun, once on each node.
 ENGINES = (
     Engine(
         name="torchrun",
@@ -75,6 +88,8 @@ ENGINES = (
         job=("PADDLE_TRAINER_ENDPOINTS",),
         local_rank="PADDLE_RANK_IN_NODE",
     ),
+    _open_mpi("OMPI_MCA_orte_hnp_uri", "OMPI_MCA_ess_base_jobid"),  # Open MPI 4: the address of mpirun, and a number
+    _open_mpi("PMIX_NAMESPACE"),  # Open MPI 5: host and process of mpirun, and a number
     Engine(
         name="srun",
         way=Way.FILE,
