@@ -3,8 +3,8 @@
 // Sets are added and removed in the order of the world's log, so all ranks assign the same ids without communication.
 // Two ranks that send to each other are a *pair*: a set that needs no agreement, because its id encodes both ranks.
 // Some ranks may also *form* a set without the others: its id contains the first of them, which chose the id. A formed
-// set ends, by its own log, when the first of its ranks leaves it. Called by Engine, prepare(), Lanes and Staged,
-// through WorldParts; ids of sets also by AutoNames, AnswerWatch, Lane, LaneLog and ProgressLoop; any thread.
+// set ends, by its own log, when the first of its ranks leaves it. Called by Engine, prepare(), Lanes, Staged
+// and ProgressLoop, through WorldParts; ids of sets also by AutoNames, AnswerWatch, Lane and LaneLog; any thread.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // ControlPlane: frames, sends and receives the messages between ranks, and detects ranks that leave, die or stop
 // answering. It passes a lane's messages to the lane without interpreting them.
 //
-// Called by ProgressLoop, which receives and sends, LaneLog and RoundsByMessages, which post, Lane, Lanes,
+// Called by ProgressLoop, which receives and sends, LaneLog, which posts, RoundsByMessages, Lane, Lanes,
 // RoundsInMemory, AnswerWatch, Reports, LivenessProbe and StallDetector; held by WorldParts and LaneParts; one thread
 // (the holder of the progress lock).
 #pragma once

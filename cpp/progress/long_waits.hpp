@@ -1,7 +1,8 @@
 // LongWaits: the threads that have slept in wait() for a long time and that only the end of their operation can wake.
 // A rank is at a standstill if no other thread of it could make a call.
 //
-// Called by ProgressThreads and Engine::wait(); any thread.
+// Called by ProgressThreads and Engine::wait(), on threads that wait and the background thread: are_still() with the
+// progress lock, the others without.
 #pragma once
 
 #include <pthread.h>
