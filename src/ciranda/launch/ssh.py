@@ -34,7 +34,10 @@ _ONE_LINE = "exec(bytes.fromhex('" + BOOTSTRAP.encode().hex() + "'))"
 
 @dataclass(frozen=True)
 class SshOptions:
-    """How to call ssh. Host keys, users, jump hosts and all else are left to the user's ssh configuration."""
+    """How to call ssh; a way to reach hosts (launch/reach.py).
+
+    Host keys, users, jump hosts and all else are left to the user's ssh configuration.
+    """
 
     port: int | None = None
     identity_file: str | None = None
@@ -52,16 +55,47 @@ class SshOptions:
         return is_local(host)
 
     def command(self, host: str, python: str, python_path: str) -> list[str]:
-        """As in launch/reach.py."""
-        return ssh_command(host, python, python_path, self)
+        """The agent on ``host``. ``python_path`` is the PYTHONPATH to use there, "" for none. No secret is in it."""
+        command = [*self._ssh(), "-T", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={self.connect_timeout_seconds}"]
+        command += ["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=6"]
+        remote = agent_words(self.remote_python or python, python_path)
+        return [*command, "--", host, "exec " + shlex.join(remote)]
 
     def resolved_name(self, host: str) -> tuple[str, bool]:
-        """As in launch/reach.py."""
-        return resolved_name(host, self)
+        """The name or address that ssh would connect to for ``host``, and whether it goes there without a jump host.
+
+        Raises:
+            LaunchError: ssh cannot be started.
+        """
+        command = [*self._ssh(), "-G", "--", host]
+        try:
+            done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False)
+        except OSError as error:
+            raise LaunchError(f"cannot start {command[0]}: {why_not_started(error)}") from None
+        settings = dict(line.partition(" ")[::2] for line in os.fsdecode(done.stdout).splitlines())
+        jumps = [settings.get(key, "none") for key in ("proxyjump", "proxycommand")]
+        return settings.get("hostname", host.rpartition("@")[2]), all(jump == "none" for jump in jumps)
 
     def explain(self, host: str, exit_code: int, stderr: str) -> str:
-        """As in launch/reach.py."""
-        return explain(host, exit_code, stderr)
+        """One clear error for an agent on ``host`` that did not start: meaning, remedy, and the original message."""
+        words = stderr.strip()
+        meaning = next((meaning for sign, meaning in _COMPLAINTS if sign in words), "the agent did not start there")
+        words = words.replace(MISSING, "").replace(NO_PROCESS, "").strip()
+        said = f"\n  it said: {words}" if words else ""
+        return f"cannot start ranks on {host}: {meaning} (exit code {exit_code}){said}"
+
+    def _ssh(self) -> list[str]:
+        program = shutil.which("ssh")
+        if program is None:
+            raise LaunchError("no ssh program on the PATH: install an OpenSSH client to start ranks on other hosts")
+        command = [program]
+        if self.config_file is not None:
+            command += ["-F", self.config_file]
+        if self.port is not None:
+            command += ["-p", str(self.port)]
+        if self.identity_file is not None:
+            command += ["-i", self.identity_file]
+        return command
 
 
 def package_root() -> str:
@@ -74,48 +108,10 @@ def local_command(python: str) -> list[str]:
     return [python, "-c", BOOTSTRAP, str(os.getpid()), package_root()]
 
 
-def ssh_command(host: str, python: str, python_path: str, options: SshOptions) -> list[str]:
-    """The agent on ``host``. ``python_path`` is the PYTHONPATH to use there, "" for none. No secret is in it."""
-    command = [*_ssh(options), "-T", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={options.connect_timeout_seconds}"]
-    command += ["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=6"]
-    remote = agent_words(options.remote_python or python, python_path)
-    return [*command, "--", host, "exec " + shlex.join(remote)]
-
-
 def agent_words(python: str, python_path: str) -> list[str]:
-    """The command of an agent that is no child of the launcher. ``python_path`` is as in ssh_command()."""
+    """The command of an agent that is no child of the launcher. ``python_path`` is as in SshOptions.command()."""
     environment = ["env", f"PYTHONPATH={python_path}"] if python_path else []
     return [*environment, python, "-c", _ONE_LINE, "0", package_root()]
-
-
-def _ssh(options: SshOptions) -> list[str]:
-    program = shutil.which("ssh")
-    if program is None:
-        raise LaunchError("no ssh program on the PATH: install an OpenSSH client to start ranks on other hosts")
-    command = [program]
-    if options.config_file is not None:
-        command += ["-F", options.config_file]
-    if options.port is not None:
-        command += ["-p", str(options.port)]
-    if options.identity_file is not None:
-        command += ["-i", options.identity_file]
-    return command
-
-
-def resolved_name(host: str, options: SshOptions) -> tuple[str, bool]:
-    """The name or address that ssh would connect to for ``host``, and whether it goes there directly (no jump host).
-
-    Raises:
-        LaunchError: ssh cannot be started.
-    """
-    command = [*_ssh(options), "-G", "--", host]
-    try:
-        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False)
-    except OSError as error:
-        raise LaunchError(f"cannot start {command[0]}: {why_not_started(error)}") from None
-    settings = dict(line.partition(" ")[::2] for line in os.fsdecode(done.stdout).splitlines())
-    jumps = [settings.get(key, "none") for key in ("proxyjump", "proxycommand")]
-    return settings.get("hostname", host.rpartition("@")[2]), all(jump == "none" for jump in jumps)
 
 
 def is_local(host: str) -> bool:
@@ -157,12 +153,3 @@ _COMPLAINTS = (
     ("No such file or directory", "that Python is not there: give its path on that host with --remote-python"),
     ("not found", "that Python is not there: give its path on that host with --remote-python"),
 )  # fmt: skip
-
-
-def explain(host: str, exit_code: int, stderr: str) -> str:
-    """One clear error for an agent on ``host`` that did not start: meaning, remedy, and the original message."""
-    words = stderr.strip()
-    meaning = next((meaning for sign, meaning in _COMPLAINTS if sign in words), "the agent did not start there")
-    words = words.replace(MISSING, "").replace(NO_PROCESS, "").strip()
-    said = f"\n  it said: {words}" if words else ""
-    return f"cannot start ranks on {host}: {meaning} (exit code {exit_code}){said}"
