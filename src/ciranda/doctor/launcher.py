@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from ciranda.doctor.engine import run_python
 from ciranda.doctor.finding import Finding
 from ciranda.engines import slurm
+from ciranda.engines.identity import ITS_OWN
 from ciranda.launch.errors import HostsError
 
 _ASK = """
@@ -30,7 +31,6 @@ except InvalidArgumentError as error:
 print(json.dumps(answer))
 """
 _SECONDS = 30
-_OWN = ("CIRANDA_ENGINE", "CIRANDA_SIZE", "CIRANDA_STORE", "HOROVOD_SIZE")
 
 
 def allocation() -> Iterator[Finding]:
@@ -61,5 +61,5 @@ def launcher() -> Iterator[Finding]:
     elif answer["joins"]:
         yield Finding("launcher", "ok", answer["joins"])
     else:
-        given = ", ".join(f"{name}={os.environ[name]}" for name in _OWN if os.environ.get(name))
+        given = ", ".join(f"{name}={os.environ[name]}" for name in ITS_OWN if os.environ.get(name))
         yield Finding("launcher", "ok", given or "none: init() is a world of one here")

@@ -14,6 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ciranda import _core
+from ciranda.engines.identity import number_of
 from ciranda.engines.local_ranks import Claim, local_ranks
 from ciranda.errors import InvalidArgumentError
 
@@ -56,7 +57,7 @@ def by_endpoints(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _read(environ: Mapping[str, str]) -> tuple[int, int, Sequence[str]]:
-    size, rank = (_number(environ, name) for name in ("PADDLE_TRAINERS_NUM", "PADDLE_TRAINER_ID"))
+    size, rank = (number_of(environ, name) for name in ("PADDLE_TRAINERS_NUM", "PADDLE_TRAINER_ID"))
     endpoints = environ["PADDLE_TRAINER_ENDPOINTS"].split(",")
     if len(endpoints) != size or len(set(endpoints)) != size or not 0 <= rank < size:
         raise InvalidArgumentError(
@@ -67,12 +68,6 @@ def _read(environ: Mapping[str, str]) -> tuple[int, int, Sequence[str]]:
     if wrong:
         raise InvalidArgumentError(f"PADDLE_TRAINER_ENDPOINTS: {wrong[0]!r} is not HOST:PORT")
     return size, rank, endpoints
-
-
-def _number(environ: Mapping[str, str], name: str) -> int:
-    if not environ[name].isdigit():
-        raise InvalidArgumentError(f"{name}={environ[name]} is not a number")
-    return int(environ[name])
 
 
 def _address_of(host: str) -> str:

@@ -107,7 +107,8 @@ ENGINES = (
     ),
 )
 
-_ITS_OWN = ("CIRANDA_SIZE", "CIRANDA_STORE", "CIRANDA_ENGINE", "HOROVOD_SIZE")
+#: Variables of Ciranda's and Horovod's own, which count before all others.
+ITS_OWN = ("CIRANDA_ENGINE", "CIRANDA_SIZE", "CIRANDA_STORE", "HOROVOD_SIZE")
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ def identity(environ: Mapping[str, str]) -> Identity | None:
 
 def is_told(environ: Mapping[str, str]) -> bool:
     """Return whether variables of Ciranda's or Horovod's own describe the world, which count before all others."""
-    return any(environ.get(name) for name in _ITS_OWN)
+    return any(environ.get(name) for name in ITS_OWN)
 
 
 def way_to_meet(environ: Mapping[str, str], size_of_group: int = 1, has_met: bool = False) -> Way:
@@ -208,7 +209,7 @@ def _by_row(engine: Engine, environ: Mapping[str, str]) -> Identity | None:
     if any(environ.get(name) for name in engine.within):
         return None
     variables = {name: environ[name] for name in (*needed, *engine.restarts) if environ.get(name)}
-    numbers = {name: _number(environ, name) for name in (engine.size, engine.rank)}
+    numbers = {name: number_of(environ, name) for name in (engine.size, engine.rank)}
     for own, others in ((engine.size, engine.same_size), (engine.rank, engine.same_rank)):
         for other in others:
             if environ.get(other, environ[own]) != environ[own]:
@@ -228,7 +229,12 @@ def _by_row(engine: Engine, environ: Mapping[str, str]) -> Identity | None:
     )
 
 
-def _number(environ: Mapping[str, str], name: str) -> int:
+def number_of(environ: Mapping[str, str], name: str) -> int:
+    """Return the number that a variable has.
+
+    Raises:
+        InvalidArgumentError: it is none.
+    """
     if not environ[name].isdigit():
         raise InvalidArgumentError(f"{name}={environ[name]} is not a number")
     return int(environ[name])
