@@ -7,7 +7,7 @@ ECOSYSTEM_VENV ?= .venv-ecosystem
 FRAMEWORK_VENVS ?= .venv-frameworks
 FRAMEWORK_PYTHON ?= $(shell command -v python3.11 || echo $(PYTHON))
 JOBS ?= $(shell nproc)
-TEST_WORKERS ?= 2
+TEST_WORKERS ?= 3
 FUZZ_SECONDS ?= 60
 COVERAGE_FLOOR ?= 90
 TORCH ?= torch==2.13.0
@@ -208,7 +208,7 @@ test-cpp: build
 	ctest --preset release
 	@grep -h '^SKIPPED: ' build/release/Testing/Temporary/LastTest.log || true
 
-# Files of tests run beside one another: a world of ranks waits for a third of its time.
+# Three files of tests run beside one another on two cores: a world of ranks waits for a third of its time.
 test-python: $(VENV)/.installed-horovod
 	@echo '=== Testing, 2 of 2: the Python tests, $(TEST_WORKERS) files at a time'
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --durations 30 --durations-min 5
@@ -298,7 +298,7 @@ $(FRAMEWORK_VENVS)/%/.installed: $(BUILT)/.built $(HOROVOD)
 
 .PHONY: built-for-frameworks frameworks-keras frameworks-keras-oldest $(KERAS_BACKENDS:%=frameworks-keras-%) \
 	$(IN_VENV:%=frameworks-%) $(NEWEST:%=frameworks-%) $(ALONE:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest) \
-	frameworks-newest $(KERAS_BACKENDS:%=frameworks-keras-training-%) $(ALONE:%=frameworks-own-%) \
+	frameworks-newest frameworks-others $(KERAS_BACKENDS:%=frameworks-keras-training-%) $(ALONE:%=frameworks-own-%) \
 	frameworks-paddle-3.0 frameworks-paddle-ahead frameworks-keras-3.5 frameworks-cupy
 
 built-for-frameworks: $(FRAMEWORK_VENVS)/newest/.installed $(ALONE:%=$(FRAMEWORK_VENVS)/%/.installed)
@@ -357,7 +357,10 @@ $(KERAS_BACKENDS:%=frameworks-keras-training-%): frameworks-keras-training-%: bu
 $(ALONE:%=frameworks-own-%): frameworks-own-%: built-for-frameworks
 	$(FRAMEWORK_VENVS)/$*/bin/python -m pytest $(WHICH) tests/$*
 
-frameworks: frameworks-newest frameworks-keras-tensorflow frameworks-keras-training-jax frameworks-keras-training-torch $(ALONE:%=frameworks-own-%) frameworks-cupy  ## run the suites of the newest frameworks; NAME, NAME-oldest or keras behind a dash: of one
+# Beside frameworks-newest, in .ci/run: what takes about as long as it.
+frameworks-others: frameworks-keras-tensorflow frameworks-keras-training-jax frameworks-keras-training-torch $(ALONE:%=frameworks-own-%) frameworks-cupy
+
+frameworks: frameworks-newest frameworks-others  ## run the suites of the newest frameworks; NAME, NAME-oldest or keras behind a dash: of one
 
 frameworks-all: $(IN_VENV:%=frameworks-%) frameworks frameworks-keras $(ALONE:%=frameworks-%) $(OLDEST:%=frameworks-%-oldest) frameworks-paddle-3.0 frameworks-paddle-ahead frameworks-keras-oldest frameworks-keras-3.5  ## the same with the oldest version of each, and with what takes long
 

@@ -1,7 +1,8 @@
 # Run by ctest, not by CMake: makes one entry of each test suite of a GoogleTest binary. A process for each test instead
 # would spend more time on starting, under a sanitizer above all, than on most of the tests.
 #
-# In: suites_folder, suites_binary, suites_without (a GoogleTest filter of what is not to run), suites_properties.
+# In: suites_folder, suites_binary, suites_without (a GoogleTest filter of what is not to run), suites_first (suites to start
+# before all others), suites_properties.
 if(NOT EXISTS "${suites_binary}")
   add_test("${suites_folder}.NOT_BUILT" "${suites_binary}")
   return()
@@ -17,5 +18,9 @@ foreach(line IN LISTS lines)
     set(suite "${CMAKE_MATCH_1}")
     add_test("${suites_folder}.${suite}" "${suites_binary}" "--gtest_filter=${suite}.*-${suites_without}")
     set_tests_properties("${suites_folder}.${suite}" PROPERTIES ${suites_properties})
+    list(FIND suites_first "${suite}" among_first)
+    if(NOT among_first EQUAL -1)
+      set_tests_properties("${suites_folder}.${suite}" PROPERTIES COST 1000)
+    endif()
   endif()
 endforeach()

@@ -1,10 +1,12 @@
-# ciranda_cpp_test(<folder> [DEPS <layer or target>...] SOURCES <file>... [LABELS <label>...] [TIMEOUT <seconds>])
+# ciranda_cpp_test(<folder> [DEPS <layer or target>...] SOURCES <file>... [LABELS <label>...] [TIMEOUT <seconds>]
+#   [FIRST <suite>...])
 #
 # One GoogleTest binary ciranda_<folder>_test, one ctest entry a test suite (named <folder>.<Suite>, found when ctest
 # starts), label <folder>. The layer of the folder itself is linked where it exists; call it again with another first
-# word (and that layer in DEPS) for a second binary. Call it from tests/cpp/<folder>/CMakeLists.txt.
+# word (and that layer in DEPS) for a second binary. ctest starts the suites in FIRST before all others: those that sleep,
+# beside which others compute. Call it from tests/cpp/<folder>/CMakeLists.txt.
 function(ciranda_cpp_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "TIMEOUT" "DEPS;SOURCES;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "TIMEOUT" "DEPS;SOURCES;LABELS;FIRST")
   if(name IN_LIST CIRANDA_SUITES_LEFT_OUT)
     return()
   endif()
@@ -39,6 +41,7 @@ function(ciranda_cpp_test name)
   file(GENERATE OUTPUT ${entries} CONTENT "set(suites_folder \"${name}\")
 set(suites_binary \"$<TARGET_FILE:${target}>\")
 set(suites_without \"${CIRANDA_TESTS_LEFT_OUT}\")
+set(suites_first \"${ARG_FIRST}\")
 set(suites_properties LABELS \"${name};${ARG_LABELS}\" TIMEOUT ${ARG_TIMEOUT})
 include(\"${PROJECT_SOURCE_DIR}/cmake/CirandaSuites.cmake\")
 ")

@@ -172,7 +172,6 @@ INSTANTIATE_TEST_SUITE_P(EverySize, ConformanceTest,
                          ::testing::Combine(::testing::Values(1, 7), ::testing::ValuesIn(kTypesBySize),
                                             ::testing::Values(Homes::kHost)),
                          name_of);
-INSTANTIATE_TEST_SUITE_P(EveryTypeOnDevice, ConformanceTest, kEveryTypeOnDevice, name_of);
 INSTANTIATE_TEST_SUITE_P(EverySizeOnDevice, ConformanceTest, kEverySizeOnDevice, name_of);
 INSTANTIATE_TEST_SUITE_P(MixedWithHost, ConformanceTest, kMixedWithHost, name_of);
 #ifndef CIRANDA_SANITIZED

@@ -345,7 +345,6 @@ INSTANTIATE_TEST_SUITE_P(EverySize, RowsConformanceTest,
                          ::testing::Combine(::testing::Values(1, 7), ::testing::ValuesIn(kTypesBySize),
                                             ::testing::Values(Homes::kHost)),
                          name_of);
-INSTANTIATE_TEST_SUITE_P(EveryTypeOnDevice, RowsConformanceTest, kEveryTypeOnDevice, name_of);
 INSTANTIATE_TEST_SUITE_P(EverySizeOnDevice, RowsConformanceTest, kEverySizeOnDevice, name_of);
 INSTANTIATE_TEST_SUITE_P(MixedWithHost, RowsConformanceTest, kMixedWithHost, name_of);
 #ifndef CIRANDA_SANITIZED

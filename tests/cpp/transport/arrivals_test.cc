@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "repetitions.hpp"
+
 namespace ciranda {
 namespace {
 
@@ -86,7 +88,7 @@ TEST(Arrivals, HoldsTheMostMembersThatThereMayBe) {
 // same way, and see what the others wrote before they came.
 TEST(Arrivals, EndsTheSameWayForAll) {
   constexpr std::size_t kMembers = 3;
-  constexpr std::uint64_t kRounds = 4'000;
+  constexpr std::uint64_t kRounds = repetitions(4'000);
   std::atomic<std::uint64_t> word{0};
   std::array<std::array<std::uint64_t, 2>, kMembers> contributed{};
   std::array<std::vector<bool>, kMembers> was_complete;
