@@ -317,16 +317,8 @@ def test_ranks_on_other_hosts_are_reached_by_the_port_and_key_given(tmp_path: Pa
         (tmp_path / "ssh").write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {config} "$@"\n')
         (tmp_path / "ssh").chmod(0o755)
         flags = ["-np", "2", "-H", "hostA:1,hostB:1", "-p", str(netns.SSH_PORT), "-i", str(hosts.folder / "user_key")]
-        command = [
-            *hosts[0].enter,
-            sys.executable,
-            "-m",
-            "horovod.runner",
-            *flags,
-            sys.executable,
-            "-c",
-            WHO.format(module="horovod.torch"),
-        ]
+        who = WHO.format(module="horovod.torch")
+        command = [*hosts[0].enter, sys.executable, "-m", "horovod.runner", *flags, sys.executable, "-c", who]
         env = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
         done = subprocess.run(command, env=env, check=False, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
