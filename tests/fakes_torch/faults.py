@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
@@ -129,7 +130,8 @@ def begins_anew() -> None:
 
 @program
 def never_ends() -> None:
-    """Rank 1's kernel never ends."""
+    """Rank 1's kernel never ends. No rank leaves, which others would hear of, before all have their error."""
+    folder = Path(sys.argv[2])
     mine = values().cuda()
     hvd.allreduce(mine, name="first")
     if hvd.rank() == 1:
@@ -138,6 +140,9 @@ def never_ends() -> None:
         hvd.allreduce(mine, name="second")
     except CirandaError as error:
         found(f"rank {hvd.rank()}: {type(error).__name__}: {error}")
+        (folder / str(hvd.rank())).touch()
+        while len(list(folder.iterdir())) < hvd.size():
+            time.sleep(0.01)
         leave_at_once()
     raise AssertionError("the call succeeded")
 

@@ -71,8 +71,8 @@ def test_ranks_that_end_before_their_input_is_there(how: str, error: str) -> Non
         assert "rank 2" in line, line
 
 
-def test_work_that_never_ends_is_named_with_its_gpu_on_all_ranks() -> None:
-    done = run(3, "never_ends", **STILL, **SOON)
+def test_work_that_never_ends_is_named_with_its_gpu_on_all_ranks(tmp_path: Path) -> None:
+    done = run(3, "never_ends", str(tmp_path), **STILL, **SOON)
     lines = _found(done)
     assert len(lines) == 3, done.stdout + done.stderr
     for line in lines:

@@ -11,6 +11,10 @@
 #include "kernels/kernels.hpp"
 #include "kernels/reference.hpp"
 
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
 namespace ciranda::kernels {
 namespace {
 
@@ -149,6 +153,45 @@ TEST_P(SpecialValuesTest, TheThreadsRoundingModeChangesNothing) {
   std::fesetround(before);
   EXPECT_EQ(downward, nearest);
 }
+
+#if defined(__x86_64__) || defined(__aarch64__)
+// As torch.set_flush_denormal(True) makes a thread.
+class FlushedSubnormals {
+ public:
+  FlushedSubnormals() : before_(control()) { set_control(before_ | kFlushes); }
+  ~FlushedSubnormals() { set_control(before_); }
+  FlushedSubnormals(const FlushedSubnormals&) = delete;
+  FlushedSubnormals& operator=(const FlushedSubnormals&) = delete;
+
+ private:
+#if defined(__x86_64__)
+  static constexpr std::uint64_t kFlushes = 0x8040;  // results, and operands
+  static std::uint64_t control() { return _mm_getcsr(); }
+  static void set_control(std::uint64_t bits) { _mm_setcsr(static_cast<unsigned>(bits)); }
+#else
+  static constexpr std::uint64_t kFlushes = 1U << 24;
+  static std::uint64_t control() {
+    std::uint64_t bits = 0;
+    asm volatile("mrs %0, fpcr" : "=r"(bits));
+    return bits;
+  }
+  static void set_control(std::uint64_t bits) { asm volatile("msr fpcr, %0" : : "r"(bits) : "memory"); }
+#endif
+  std::uint64_t before_;
+};
+
+TEST_P(SpecialValuesTest, TheThreadsFlushingOfSubnormalsChangesNothing) {
+  constexpr float kSmall = 0x1p-149F;
+  const FlushedSubnormals flushed;
+  volatile float small = kSmall;
+  small = small + small;
+  EXPECT_EQ(bits(small), 0U) << "the thread flushes none";
+  EXPECT_EQ(reduced_bits(ReduceOp::kSum, {kSmall, kSmall}), bits(2 * kSmall));
+  small = kSmall;
+  small = small + small;
+  EXPECT_EQ(bits(small), 0U) << "the thread did not keep its mode";
+}
+#endif
 
 INSTANTIATE_TEST_SUITE_P(Levels, SpecialValuesTest, ::testing::ValuesIn(testing::levels()),
                          [](const auto& level) { return std::string(to_string(level.param)); });
