@@ -1,4 +1,7 @@
-"""Programs of a torch with the fake `torch.cuda`: `python programs.py NAME` runs one."""
+"""Programs of a torch with the fake `torch.cuda`.
+
+`python programs.py NAME...` runs them one after the other, and says which.
+"""
 
 from __future__ import annotations
 
@@ -305,4 +308,6 @@ def another_gpu() -> None:
 
 
 if __name__ == "__main__":
-    PROGRAMS[sys.argv[1]]()
+    for _name in sys.argv[1:]:
+        sys.stderr.write(f"{_name}\n")
+        PROGRAMS[_name]()

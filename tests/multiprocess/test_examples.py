@@ -37,11 +37,10 @@ def run(np: int, *command: str, launcher: tuple[str, ...] = CIRANDA) -> subproce
     return subprocess.run(launch, env=environment, check=False, capture_output=True, text=True, timeout=120)
 
 
-@pytest.mark.parametrize("np", [2, 3])
-def test_digits_proves_its_result(np: int, tmp_path: Path) -> None:
-    done = run(np, str(EXAMPLE), "--epochs", "4", "--output-dir", str(tmp_path / "new folder"))
+def test_digits_proves_its_result(tmp_path: Path) -> None:
+    done = run(3, str(EXAMPLE), "--epochs", "4", "--output-dir", str(tmp_path / "new folder"))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"the parameters of all {np} ranks are the same bits" in done.stdout
+    assert "the parameters of all 3 ranks are the same bits" in done.stdout
     assert "within fp32 rounding" in done.stdout
     assert "0.000e+00 (bit for bit)" in done.stdout
     assert (tmp_path / "new folder" / "loss.png").read_bytes().startswith(b"\x89PNG")
