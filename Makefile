@@ -65,12 +65,16 @@ PY_CHECKED := $(wildcard src compat tests tools examples benchmarks)
 THREADED_LAYERS := call transport membership progress engine observe bindings
 THREADED_TESTS := $(THREADED_LAYERS:%=ciranda_%_test)
 
+# The layers that know of the processor, or of how its memory is ordered.
+PROCESSOR_LAYERS := base call kernels observe transport
+PROCESSOR_TESTS := $(PROCESSOR_LAYERS:%=ciranda_%_test)
+
 # The layers that only decide: every line of them can be reached by a unit test.
 PURE_LAYERS := call agree fuse
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-cpp test-python check wheel wheel-as-built sdist site lint lint-cpp lint-python tidy format sanitize asan tsan \
+.PHONY: help demo test test-cpp test-python test-aarch64 check wheel wheel-as-built sdist site lint lint-cpp lint-python tidy format sanitize asan tsan \
 	tsan-threaded fuzz guard gpu-check gpu-check-kit coverage package ecosystem frameworks frameworks-all build built-for-tests built-for-sanitizers install deps clean
 # The stamps of one virtual environment must not be made at the same time.
 .NOTPARALLEL:
@@ -240,6 +244,12 @@ tsan: build/tsan/build.ninja
 tsan-threaded: build/tsan/build.ninja  ## the part of it that .ci/run has: the layers whose threads share memory
 	cmake --build --preset tsan -j $(JOBS) --target $(THREADED_TESTS)
 	$(FIXED_ADDRESSES) ctest --preset tsan -L "^($$(tr ' ' '|' <<< '$(THREADED_LAYERS)'))$$"
+
+build/aarch64/build.ninja: | build/.deps-emulated
+
+test-aarch64: build/aarch64/build.ninja  ## run the C++ tests of code that knows of the processor as ARM's, by an emulator (minutes)
+	cmake --build --preset aarch64 -j $(JOBS) --target $(PROCESSOR_TESTS)
+	ctest --preset aarch64 -L "^($$(tr ' ' '|' <<< '$(PROCESSOR_LAYERS)'))$$"
 
 fuzz: build/asan/build.ninja  ## run every parser's fuzz target, FUZZ_SECONDS seconds of computing in all (60)
 	cmake --build --preset asan -j $(JOBS)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Install the Debian packages that a group of commands needs, if any is missing: "build" is what `pip install .` needs,
 # "test" adds what the tests and checks need, "slurm" and "mpi" what tests under Slurm and Open MPI need, which are skipped
-# without, and "aarch64" what a wheel for ARM needs on another machine. Needs root only when something is missing.
+# without, "aarch64" what a wheel for ARM needs on another machine, and "emulated" what tests for ARM need there. Needs
+# root only when something is missing.
 set -euo pipefail
 
 build_packages=(g++ libc6-dev make python3-venv python3-pip)
@@ -21,7 +22,8 @@ case "${1:-}" in
   slurm) packages=(slurmctld slurmd slurm-client munge) ;;
   mpi) packages=(openmpi-bin) ;;
   aarch64) packages=("${build_packages[@]}" g++-aarch64-linux-gnu) ;;
-  *) echo "usage: $0 build|test|slurm|mpi|aarch64" >&2; exit 2 ;;
+  emulated) packages=("${build_packages[@]}" g++-aarch64-linux-gnu libgtest-dev qemu-user-static) ;;
+  *) echo "usage: $0 build|test|slurm|mpi|aarch64|emulated" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query > /dev/null; then

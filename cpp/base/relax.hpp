@@ -9,6 +9,8 @@ namespace ciranda {
 inline void relax() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");  // NOLINT(hicpp-no-assembler): "yield" does nothing on most of these processors
 #else
   std::atomic_signal_fence(std::memory_order_seq_cst);
 #endif

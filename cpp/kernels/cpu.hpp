@@ -1,5 +1,5 @@
-// The kernels' queries of the processor. CMake selects cpu_x86.cc or cpu_generic.cc.
-// Called by kernels.hpp, kernels/adasum.hpp and bfloat16_wire.hpp; defined in cpu_x86.cc or cpu_generic.cc; any thread.
+// The kernels' queries of the processor. CMake selects cpu_x86.cc, cpu_arm.cc or cpu_generic.cc.
+// Called by kernels.hpp, kernels/adasum.hpp and bfloat16_wire.hpp; defined in cpu_*.cc; any thread.
 #pragma once
 
 #include <cstdint>
