@@ -71,7 +71,7 @@ def formed(actions: list[Action]) -> Roster:
 
 def test_all_start_and_form_the_first_world_when_enough_are_ready() -> None:
     job = Job()
-    assert job.begun == [Start(slot, ("here",) * 3, slot) for slot in range(3)]
+    assert job.begun == [Start(slot, 1, ("here",) * 3, slot) for slot in range(3)]
     assert job.on(Ready(0, NONE), Ready(2, NONE)) == []
     roster = formed(job.on(Ready(1, NONE)))
     assert (roster.epoch, slots_of(roster), roster.needs_sync) == (0, [0, 1, 2], True)
@@ -84,7 +84,7 @@ def test_survivors_go_on_and_the_next_life_joins_at_a_commit(victim: int) -> Non
     others = [slot for slot in range(3) if slot != victim]
     lost, start = job.on(Exited(victim, True, KILLED))
     assert lost == Lost(tuple(others), 0)
-    assert start == Start(victim, ("here",) * 3, 2), "it would be the last rank of its host"
+    assert start == Start(victim, 2, ("here",) * 3, 2), "it would be the last rank of its host"
     assert job.on(Ready(others[0], 7)) == []
     roster = formed(job.on(Ready(others[1], 7)))
     assert (roster.epoch, slots_of(roster), roster.left) == (1, others, {victim: KILLED})

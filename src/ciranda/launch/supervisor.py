@@ -85,9 +85,13 @@ Event = Ready | Returned | Exited | Tick
 
 @dataclass(frozen=True)
 class Start:
-    """Start a process in this slot. ``hosts``: those of the ranks that it would join, by rank; ``rank``: its place."""
+    """Start a process in this slot, for its ``life``-th life.
+
+    ``hosts``: those of the ranks that it would join, by rank; ``rank``: its place among them.
+    """
 
     slot: int
+    life: int
     hosts: tuple[str, ...]
     rank: int
 
@@ -292,9 +296,8 @@ class Supervisor:
         else:
             present, new = [each.member for each in self._members()], [slot.member]
         order = ordered(present, new)
-        return Start(
-            slot.index, tuple(each.host for each in order), [each.key for each in order].index(slot.member.key)
-        )
+        rank = [each.key for each in order].index(slot.member.key)
+        return Start(slot.index, slot.life, tuple(each.host for each in order), rank)
 
     def _look(self, now: float) -> list[Action]:
         """Form a world, or end the job, if it is time."""
