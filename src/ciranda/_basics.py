@@ -99,9 +99,15 @@ def is_initialized() -> bool:
     return world.engine.is_open
 
 
-def is_forked() -> bool:
-    """Whether this process was forked by a rank, and is in no world of its own."""
-    return world.engine is None and world.of_parent is not None
+def has_numbers_only() -> bool:
+    """Whether this process is in no world, but has a rank's numbers: a rank has forked it, or it is to join a world."""
+    return world.engine is None and (world.of_parent is not None or world.awaited is not None)
+
+
+def require_init() -> None:
+    """Raise NotInitializedError unless this process is in a world, or is to join one."""
+    if world.awaited is None:
+        engine()
 
 
 def rank() -> int:

@@ -143,7 +143,7 @@ def join(roster: Roster, is_lost: Callable[[], bool]) -> None:
     if roster.epoch == 0:
         world.wanted = wanted = _carried_sets.with_members(wanted, roster.members)
     connected = _core.connect(roster.epoch, wanted.num_lanes, roster.told, None, is_lost)
-    world.engine, world.awaited = connected, None
+    world.engine, world.awaited, world.epoch = connected, None, roster.epoch + 1
     _taken.tell(connected)
     _carried_sets.make(wanted, roster.members)
     world.members = roster.members

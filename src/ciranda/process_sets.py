@@ -60,7 +60,7 @@ class ProcessSet:
     def _members(self) -> list[int] | None:
         if self.process_set_id is None or not _basics.is_initialized():
             return None
-        if _basics.is_forked():
+        if _basics.has_numbers_only():
             return list(range(_basics.size())) if self.process_set_id == 0 else self._ranks
         return _basics.engine().ranks_of(self.process_set_id) or None
 

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ import pytest
 pytestmark = pytest.mark.multiprocess
 
 RANK = Path(__file__).with_name("elastic_rank.py")
+SETS_RANK = Path(__file__).with_name("elastic_sets_rank.py")
+HOROVOD_RANK = Path(__file__).with_name("elastic_horovod_rank.py")
 STEPS = 10
 GUARD_SECONDS = 240.0
 
@@ -35,18 +38,23 @@ class Account:
         return [row for row in self.rows if row["what"] == what]
 
 
-def run(folder: Path, *faults: str, n_ranks: int = 3, options: tuple[str, ...] = (), **env: str) -> Account:
-    folder.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "ciranda.launch.cli", "run", "--elastic", "-np", str(n_ranks), *options]
+def launch(arguments: Sequence[str], n_ranks: int, **env: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ciranda.launch.cli", "run", "--elastic", "-np", str(n_ranks), *arguments]
     process = subprocess.run(
-        [*command, sys.executable, str(RANK), str(folder), str(STEPS), *faults],
-        env={**os.environ, "FULL_SIZE": str(n_ranks), "OMP_NUM_THREADS": "1", **env},
+        command,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **env},
         capture_output=True,
         text=True,
         timeout=GUARD_SECONDS,
         check=False,
     )
     sys.stderr.write(process.stderr)
+    return process
+
+
+def run(folder: Path, *faults: str, n_ranks: int = 3, options: tuple[str, ...] = (), **env: str) -> Account:
+    arguments = [*options, sys.executable, str(RANK), str(folder), str(STEPS), *faults]
+    process = launch(arguments, n_ranks, FULL_SIZE=str(n_ranks), **env)
     account = Account(process.returncode, process.stderr)
     for path in folder.iterdir():
         if path.name.isdigit():
@@ -154,3 +162,32 @@ def test_an_exception_on_all_ends_the_job_with_its_traceback(tmp_path: Path) -> 
     account = run(tmp_path, *(f"{slot}:raise_always" for slot in range(3)), options=("--min-np", "1"))
     assert account.exit_code == 1
     assert "cannot go on" in account.err.rstrip().splitlines()[-1]
+
+
+def test_process_sets_keep_their_living_members(tmp_path: Path) -> None:
+    """Of the sets {0, 1}, {1, 2}, {2} and {1}, when rank 1 is lost: the last is dissolved, two have become the same."""
+    process = launch(["--min-np", "2", sys.executable, str(SETS_RANK), str(tmp_path / "mark")], 3)
+    assert process.returncode == 0, process.stderr
+    lines = sorted({line.partition(":")[2] for line in process.stdout.splitlines()})
+    assert lines == [
+        "size 2 rank 0: [1, 2, 2, None] [1.0, None, None, None]",
+        "size 2 rank 1: [1, 2, 2, None] [None, 2.0, 2.0, None]",
+        "size 3 rank 0: [1, 2, 2, None] [1.0, None, None, None]",
+        "size 3 rank 0: [1, 2, 3, 4] [3.0, None, None, None]",
+        "size 3 rank 1: [1, 2, 2, None] [None, 2.0, 2.0, None]",
+        "size 3 rank 1: [1, 2, 3, 4] [3.0, 5.0, None, 2.0]",
+        "size 3 rank 2: [1, 2, 2, None] [None, None, None, None]",
+        "size 3 rank 2: [1, 2, 3, 4] [None, 5.0, 3.0, None]",
+    ]
+
+
+def test_a_script_for_horovod_goes_on_without_rank_0_and_then_without_another(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("horovod")
+    process = launch(["--min-np", "2", "--no-prefix", sys.executable, str(HOROVOD_RANK), str(tmp_path)], 3)
+    assert process.returncode == 0, process.stderr
+    assert process.stderr.count("has failed: killed by SIGKILL") == 2
+    lines = process.stdout.splitlines()
+    assert len(lines) == 3
+    (line,) = set(lines)
+    assert line.startswith(f"3 6 {6 * 48} "), "each sample of each epoch was used once"

@@ -47,6 +47,7 @@ from ciranda.launch.writer import Writer
 MAX_QUEUED_BYTES = 4 << 20  # above this, nothing more is read from the agents until the screen has taken some
 END_MARGIN_SECONDS = 0.7  # beyond the grace period, before agents are killed
 STALL_SECONDS = 2.0  # to hear where the ranks stand that others have given up to wait for
+NO_STORE = "elastic:0"  # where elastic ranks find a store before they are told of a world: settings must be complete
 OLD_SECONDS = 600.0  # after this, where ranks stood does not explain an interruption
 BLAME_SECONDS = 1.0  # to hear of the rank that was lost, when the first to fail says that another was
 
@@ -75,13 +76,13 @@ def launch(job: Job, ssh_options: SshOptions, show: Show, store_factory: StoreFa
         if job.elastic is not None:
             run.be_elastic(job.elastic, new_store)
             stack.callback(run.close_worlds)
-            run.common_env["HOROVOD_ELASTIC"] = "1"
+            run.common_env |= {"HOROVOD_ELASTIC": "1", "CIRANDA_STORE": NO_STORE}
         else:
             store, run.common_env["CIRANDA_STORE"] = new_store(len(job.slots))
             stack.callback(store.close)
         run.connect(groups, set(remote), reach)
         run.tell_of_misspelt_names()
-        where = run.common_env.get("CIRANDA_STORE", "another address for each world")
+        where = run.common_env["CIRANDA_STORE"]
         run.note(f"job {job_id}: {len(job.slots)} ranks, store at {where}")
         run.open_control()
         return run.until_end(secret)
