@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -24,6 +23,7 @@ from ciranda.errors import AbortedError
 VARIABLE = "CIRANDA_AGENT_FD"
 
 _CHUNK_BYTES = 1 << 16
+_GONE = "the agent that has started this rank is gone"
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,13 @@ class Roster:
 
 
 class Line:
-    """Owns the socket."""
+    """Owns this process's end of the socket, which programs that it starts do not inherit."""
 
     def __init__(self, fd: int) -> None:
-        self._socket = socket.socket(fileno=fd)
-        self._socket.set_inheritable(False)
+        os.set_inheritable(fd, False)
+        self._fd = fd
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLIN)
         self._rest = b""
         self._roster: Roster | None = None  # the last one, until it is taken
         self._lost_epoch = -1
@@ -67,14 +69,16 @@ class Line:
 
     def say(self, **word: Any) -> None:
         """Send a word to the agent."""
+        rest = json.dumps(word).encode("ascii") + b"\n"
         try:
-            self._socket.sendall(json.dumps(word).encode("ascii") + b"\n")
-        except OSError as error:
-            raise AbortedError(f"the agent that has started this rank is gone ({error.strerror})") from None
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
+        except OSError:
+            raise AbortedError(_GONE) from None
 
     def look(self) -> None:
         """Take what has come, without waiting."""
-        while select.select([self._socket], [], [], 0)[0]:
+        while self._poll.poll(0):
             self._read()
 
     def is_lost(self, epoch: int) -> bool:
@@ -94,12 +98,15 @@ class Line:
 
     def close(self) -> None:
         """Close this process's end."""
-        self._socket.close()
+        os.close(self._fd)
 
     def _read(self) -> None:
-        data = self._socket.recv(_CHUNK_BYTES)
+        try:
+            data = os.read(self._fd, _CHUNK_BYTES)
+        except OSError:
+            data = b""
         if not data:
-            raise AbortedError("the agent that has started this rank is gone")
+            raise AbortedError(_GONE)
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._take(json.loads(line))

@@ -8,8 +8,9 @@ import signal
 import sys
 from pathlib import Path
 
-import horovod.torch as hvd
 import torch
+
+import horovod.torch as hvd
 
 FOLDER = Path(sys.argv[1])
 hvd.init()
@@ -61,4 +62,4 @@ state = hvd.elastic.TorchState(model=model, optimizer=optimizer, epoch=0, seen=0
 state.register_reset_callbacks([on_reset])
 train(state)
 digest = sum(float(parameter.double().sum()) for parameter in model.parameters())
-print(f"{hvd.size()} {state.epoch} {state.seen} {digest:.15f}", flush=True)
+sys.stdout.write(f"{hvd.size()} {state.epoch} {state.seen} {digest:.15f}\n")
