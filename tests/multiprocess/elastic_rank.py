@@ -57,6 +57,8 @@ def maybe(place: str, step: int | None = None) -> None:
             raise ValueError(f"slot {SLOT} cannot go on")
         if place == "leave":
             sys.exit(0)
+        if place == "agent":
+            os.kill(os.getppid(), signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGSTOP if place == "stop" else signal.SIGKILL)
 
 
@@ -113,6 +115,7 @@ def train(state: Any) -> str:
         maybe("raise_always")
         maybe("raise", state.step)
         maybe("leave", state.step)
+        maybe("agent", state.step)
         step_of(state)
         note("step", step=state.step, total=state.total)
         state.commit()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import netns
 import pytest
 
 pytestmark = pytest.mark.multiprocess
@@ -38,8 +39,20 @@ class Account:
         return [row for row in self.rows if row["what"] == what]
 
 
-def launch(arguments: Sequence[str], n_ranks: int, **env: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "ciranda.launch.cli", "run", "--elastic", "-np", str(n_ranks), *arguments]
+def launch(
+    arguments: Sequence[str], n_ranks: int, through: Sequence[str] = (), **env: str
+) -> subprocess.CompletedProcess[str]:
+    command = [
+        *through,
+        sys.executable,
+        "-m",
+        "ciranda.launch.cli",
+        "run",
+        "--elastic",
+        "-np",
+        str(n_ranks),
+        *arguments,
+    ]
     process = subprocess.run(
         command,
         env={**os.environ, "OMP_NUM_THREADS": "1", **env},
@@ -52,9 +65,16 @@ def launch(arguments: Sequence[str], n_ranks: int, **env: str) -> subprocess.Com
     return process
 
 
-def run(folder: Path, *faults: str, n_ranks: int = 3, options: tuple[str, ...] = (), **env: str) -> Account:
+def run(
+    folder: Path,
+    *faults: str,
+    n_ranks: int = 3,
+    options: tuple[str, ...] = (),
+    through: Sequence[str] = (),
+    **env: str,
+) -> Account:
     arguments = [*options, sys.executable, str(RANK), str(folder), str(STEPS), *faults]
-    process = launch(arguments, n_ranks, FULL_SIZE=str(n_ranks), **env)
+    process = launch(arguments, n_ranks, through, FULL_SIZE=str(n_ranks), **env)
     account = Account(process.returncode, process.stderr)
     for path in folder.iterdir():
         if path.name.isdigit():
@@ -191,3 +211,32 @@ def test_a_script_for_horovod_goes_on_without_rank_0_and_then_without_another(tm
     assert len(lines) == 3
     (line,) = set(lines)
     assert line.startswith(f"3 6 {6 * 48} "), "each sample of each epoch was used once"
+
+
+@pytest.mark.netns
+@pytest.mark.ssh
+@pytest.mark.parametrize("faults", [["0:idle:3"], ["2:idle:3"], ["1:allreduce:2", "2:commit:3"]], ids=str)
+def test_between_hosts(hosts: netns.Hosts, tmp_path: Path, faults: list[str]) -> None:
+    """Of the first host's two ranks, rank 0; the only rank of the second host; one of each."""
+    options = ("--min-np", "1", "-F", str(hosts.ssh_config), "-H", "hostA:2,hostB:1")
+    check(run(tmp_path, *faults, options=options, through=hosts[0].enter), 3, len(faults))
+
+
+@pytest.mark.netns
+@pytest.mark.ssh
+@pytest.mark.parametrize("slot", [0, 2])
+def test_a_lost_agent_takes_its_host_away(hosts: netns.Hosts, tmp_path: Path, slot: int) -> None:
+    """hostA is the launcher's own machine, with two ranks; hostB is reached over ssh, and has one."""
+    options = ("--min-np", "1", "-F", str(hosts.ssh_config), "-H", "hostA:2,hostB:1")
+    account = run(tmp_path, f"{slot}:agent:7", options=options, through=hosts[0].enter)
+    assert account.exit_code == 0
+    assert f"{'hostA' if slot == 0 else 'hostB'} is used no more: its agent" in account.err
+    ended = account.of("end")
+    assert sorted(row["rank"] for row in ended) == list(range(1 if slot == 0 else 2))
+    assert {(row["step"], row["total"]) for row in ended} == {(STEPS, expected_total(STEPS))}
+
+
+def test_the_only_lost_agent_ends_the_job(tmp_path: Path) -> None:
+    account = run(tmp_path, "0:agent:3", options=("--min-np", "1"))
+    assert account.exit_code == 1
+    assert account.err.rstrip().endswith("ciranda: the job ends: no host is left")

@@ -14,6 +14,7 @@ from ciranda.launch.supervisor import (
     Event,
     Exited,
     Form,
+    HostLost,
     Invite,
     Kill,
     Limits,
@@ -268,6 +269,29 @@ def test_more_slots_than_the_start_needs_join_later() -> None:
     assert job.on(Ready(2, NONE)) == [Invite((0, 1, 3))]
 
 
+def test_a_lost_host_takes_its_ranks_for_good() -> None:
+    job = Job(n_slots=4, start=4, hosts=["a", "a", "b", "b"])
+    job.running()
+    assert job.on(Ready(3, 1), HostLost((0, 1), "a was lost")) == [Lost((2,), 0)]
+    roster = formed(job.on(Ready(2, 1)))
+    assert (slots_of(roster), roster.left) == ([2, 3], {0: "a was lost", 1: "a was lost"})
+    assert job.after(1000) == [], "nothing is started there"
+    assert job.on(HostLost((2, 3), "b was lost"))[-1] == End("no host is left")
+
+
+def test_a_host_that_is_lost_before_the_first_world() -> None:
+    job = Job(n_slots=4, start=4, hosts=["a", "a", "b", "b"])
+    job.on(Ready(0, NONE), Ready(2, NONE), HostLost((0, 1), "a was lost"), Ready(3, NONE))
+    assert slots_of(formed(job.after(600))) == [2, 3]
+
+
+def test_a_host_that_is_lost_after_training_is_a_failure() -> None:
+    job = Job(hosts=["a", "a", "b"])
+    job.running()
+    job.on(Returned(0, 4), Returned(1, 4), Returned(2, 4))
+    assert job.on(HostLost((2,), "b was lost")) == [End("b was lost after training")]
+
+
 # -- random histories ------------------------------------------------------------------------------------------------
 
 
@@ -285,12 +309,13 @@ class Histories:
         self.least = self.random.randint(1, self.start)
         self.n_slots = n_slots
         self.now = 0.0
+        self.cut_off: set[int] = set()
         self.state = ["none"] * n_slots
         self.commits = [NONE] * n_slots
         self.roster: Roster | None = None
         self.end: End | None = None
         self.is_released = False
-        hosts = [f"host{slot * 3 // n_slots}" for slot in range(n_slots)]
+        hosts = self.hosts = [f"host{slot * 3 // n_slots}" for slot in range(n_slots)]
         resets = self.random.choice([None, None, 5])
         self.supervisor = Supervisor(hosts, Limits(self.start, self.least, 600, 100, resets))
         self.carry_out(self.supervisor.begin(0.0))
@@ -319,6 +344,8 @@ class Histories:
         if not living or self.random.random() < 0.1:
             return self.tick(later)
         slot = self.random.choice(living)
+        if self.random.random() < 0.01:
+            return self.loss_of(self.hosts[slot]), later
         if self.random.random() < 0.2:
             return self.exit_of(slot), later
         return self.step(slot), later
@@ -361,12 +388,20 @@ class Histories:
         self.state[slot], self.commits[slot] = "none", NONE
         return Exited(slot, self.random.random() < 0.9, "exit code 1")
 
+    def loss_of(self, host: str) -> Event:
+        slots = tuple(slot for slot, its in enumerate(self.hosts) if its == host)
+        for slot in slots:
+            self.state[slot], self.commits[slot] = "none", NONE
+        self.cut_off.update(slots)
+        return HostLost(slots, f"{host} was lost")
+
     def carry_out(self, actions: list[Action]) -> None:
         for action in actions:
             assert self.end is None, "nothing follows the end"
             if isinstance(action, Start):
                 assert self.state[action.slot] == "none", "two lives of a slot"
                 assert not self.is_released
+                assert action.slot not in self.cut_off
                 assert 0 <= action.rank < len(action.hosts) <= self.n_slots
                 self.state[action.slot] = "running"
             elif isinstance(action, Kill):

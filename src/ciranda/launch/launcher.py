@@ -279,6 +279,9 @@ class _Run:
         if self._ending:
             return
         exit_code = link.close()
+        if self._worlds is not None and self._started:
+            self._on_host_lost(self._worlds, link, "its agent was lost")
+            return
         words = link.stderr.decode("utf-8", "replace")
         if not link.greeted:
             self._fail(self._reach.explain(link.host, exit_code, words))
@@ -286,6 +289,11 @@ class _Run:
             ranks = ", ".join(str(rank) for rank in sorted(link.running)) or "none"
             said = f"\n  it said: {words.strip()}" if words.strip() else ""
             self._fail(f"the agent on {link.host} was lost, and with it ranks {ranks}{said}")
+
+    def _on_host_lost(self, worlds: Worlds, link: AgentLink, how: str) -> None:
+        self._say(f"ciranda: {link.host} is used no more: {how}")
+        link.running.clear()
+        worlds.on_host_lost([slot.rank for slot in link.slots], f"{link.host} was lost")
 
     # -- messages ----------------------------------------------------------------------------------------------------
 
@@ -322,7 +330,9 @@ class _Run:
         elif kind == "done":
             link.done_reason = protocol.text_of(message, "reason")
             self._stacks.end_of(link)
-            if not self._ending and link.done_reason != "finished":
+            if self._worlds is not None and self._started and not self._ending:
+                self._on_host_lost(self._worlds, link, f"its agent has ended: {link.done_reason}")
+            elif not self._ending and link.done_reason != "finished":
                 self._fail(f"the agent on {link.host} ended the job: {link.done_reason}")
         else:
             raise ProtocolError(f"unexpected message {kind!r} from the agent")

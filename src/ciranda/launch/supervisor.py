@@ -73,11 +73,19 @@ class Exited:
 
 
 @dataclass(frozen=True)
+class HostLost:
+    """Nothing can be started in these slots any more, and their processes are gone."""
+
+    slots: tuple[int, ...]
+    how: str
+
+
+@dataclass(frozen=True)
 class Tick:
     """It is time to look again: the deadline is reached, or nothing else has happened."""
 
 
-Event = Ready | Returned | Exited | Tick
+Event = Ready | Returned | Exited | HostLost | Tick
 
 
 # -- actions ---------------------------------------------------------------------------------------------------------
@@ -207,6 +215,7 @@ class Supervisor:
     _leaving_since: float | None = None  # since when members have left the world that others are still in
     _too_few_since: float | None = None
     _is_released: bool = False
+    _is_host_lost: bool = False
     _has_ended: bool = False
 
     def begin(self, now: float) -> list[Action]:
@@ -225,6 +234,8 @@ class Supervisor:
             self._on_returned(event)
         elif isinstance(event, Exited):
             actions += self._on_exited(event, now)
+        elif isinstance(event, HostLost):
+            actions += self._on_host_lost(event)
         if not self._has_ended:
             actions += self._look(now)
         if not self._has_ended:
@@ -266,8 +277,22 @@ class Supervisor:
         self._last_failed = slot.index
         if not was_member:
             return self._end_if_failing_again(slot) if self.roster is None else []
+        return self._lose([slot], event.how)
+
+    def _on_host_lost(self, event: HostLost) -> list[Action]:
+        lost = [self._slots[index] for index in event.slots if self._slots[index].at is not _At.GONE]
+        members = [slot for slot in lost if self._is_member(slot) and slot.at in _ALIVE]
+        for slot in lost:
+            slot.at, slot.commits = _At.GONE, NONE
+        self._is_host_lost |= bool(lost)
+        if members and self._is_released:
+            return self._end(f"{event.how} after training")
+        return self._lose(members, event.how) if members else []
+
+    def _lose(self, members: Sequence[_Slot], how: str) -> list[Action]:
+        """These members are gone: no world comes of the roster any more."""
         assert self.roster is not None
-        self._left[slot.index] = event.how
+        self._left |= {slot.index: how for slot in members}
         self._is_broken = True
         others = tuple(each.index for each in self._members() if each.at is _At.MEMBER)
         return [Lost(others, self.roster.epoch)] if others else []
@@ -302,7 +327,8 @@ class Supervisor:
     def _look(self, now: float) -> list[Action]:
         """Form a world, or end the job, if it is time."""
         if all(slot.at is _At.GONE or (self._is_released and slot.at is _At.WAITING) for slot in self._slots):
-            return self._end("")
+            is_cut_off = self._is_host_lost and not self._is_released
+            return self._end("no host is left" if is_cut_off else "")
         if self._is_released:
             return []
         return self._look_for_first(now) if self.roster is None else self._look_for_next(self.roster, now)

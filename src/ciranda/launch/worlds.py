@@ -21,6 +21,7 @@ from ciranda.launch.supervisor import (
     Event,
     Exited,
     Form,
+    HostLost,
     Invite,
     Kill,
     Lost,
@@ -91,6 +92,10 @@ class Worlds:
             self._say(f"{self._name(slot)} has failed: {how}")
         self._killed.discard(slot)
         self._handle(Exited(slot, is_failure, how))
+
+    def on_host_lost(self, slots: Sequence[int], how: str) -> None:
+        """The agent of these slots is gone, and with it their ranks."""
+        self._handle(HostLost(tuple(slots), how))
 
     def on_time(self) -> None:
         """Look whether a deadline is reached."""
