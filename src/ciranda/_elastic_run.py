@@ -14,7 +14,7 @@ from ciranda import _basics, _init
 from ciranda._hosts_updated import HostsUpdatedInterrupt
 from ciranda._line import Line, Roster
 from ciranda._ops import ALLGATHER, terms_of
-from ciranda.errors import HorovodInternalError, InvalidArgumentError, MismatchError, TimeoutError
+from ciranda.errors import AbortedError, HorovodInternalError, InvalidArgumentError, MismatchError, TimeoutError
 
 if TYPE_CHECKING:
     from ciranda.elastic import State
@@ -92,17 +92,23 @@ class Training:
             self._state.on_reset()
         self._has_entered = True
         if roster.needs_sync:
-            self._sync()
+            self._sync(roster)
         self._state.n_commits = max(0, roster.commits)
         self._has_state = True
 
-    def _sync(self) -> None:
-        """Synchronize; if that fails halfway, the state goes back to what this rank had committed itself."""
+    def _sync(self, roster: Roster) -> None:
+        """Synchronize; if that fails halfway, the state goes back to what this rank had committed itself.
+
+        A newcomer whose state does not fit fails by the MismatchError; the others leave it and go on.
+        """
         saved = self._state.saved()
         try:
             self._state.sync()
-        except BaseException:
+        except BaseException as error:
             self._state.set_saved(saved)
+            is_old = roster.members[_basics.rank()] not in roster.newcomers
+            if isinstance(error, MismatchError) and roster.newcomers and is_old:
+                raise AbortedError(f"a process that was to join has another state: {error}") from error
             raise
 
     def _return(self) -> Roster | None:

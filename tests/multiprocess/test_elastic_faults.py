@@ -18,6 +18,7 @@ import pytest
 pytestmark = pytest.mark.multiprocess
 
 RANK = Path(__file__).with_name("elastic_rank.py")
+OTHER_MODEL_RANK = Path(__file__).with_name("elastic_other_model_rank.py")
 SETS_RANK = Path(__file__).with_name("elastic_sets_rank.py")
 HOROVOD_RANK = Path(__file__).with_name("elastic_horovod_rank.py")
 STEPS = 10
@@ -211,6 +212,15 @@ def test_a_script_for_horovod_goes_on_without_rank_0_and_then_without_another(tm
     assert len(lines) == 3
     (line,) = set(lines)
     assert line.startswith(f"3 6 {6 * 48} "), "each sample of each epoch was used once"
+
+
+def test_a_newcomer_with_another_model_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    process = launch(["--min-np", "2", sys.executable, str(OTHER_MODEL_RANK), str(tmp_path)], 3)
+    assert process.returncode == 0, process.stderr
+    assert "MismatchError: Ranks disagree about 'broadcast_parameters.weight'" in process.stderr
+    assert "[1] on localhost has failed: exit code 1" in process.stderr
+    assert "[0] on localhost has failed" not in process.stderr
 
 
 @pytest.mark.netns
