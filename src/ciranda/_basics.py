@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ciranda import _core
 from ciranda.errors import InvalidArgumentError, NotInitializedError
 
 if TYPE_CHECKING:
+    from ciranda._carried_sets import Wanted
     from ciranda._rejoining import Left
 
 _NOT_INITIALIZED = "Ciranda has not been initialized; call init() first."
@@ -37,6 +38,9 @@ class World:
         left: the state with which init() left a failed world, to form another; None otherwise.
         told: settings that override the environment, derived from another launcher's variables; None without such.
         of_parent: in a forked child of a rank, that rank's numbers; None otherwise.
+        awaited: under `ciranda run --elastic`, between init() and the first world, the numbers that this process would
+            have if it joined at once; None otherwise.
+        wanted, members: there, what the next world is to have; what identifies the processes of this one, by rank.
     """
 
     engine: _core.Engine | None = None
@@ -45,6 +49,9 @@ class World:
     left: Left | None = None
     told: dict[str, str] | None = None
     of_parent: Numbers | None = None
+    awaited: Numbers | None = None
+    wanted: Wanted | None = None
+    members: Sequence[tuple[int, int]] = ()
 
 
 #: Called when the world ends; for modules that keep state of a world.
@@ -63,23 +70,44 @@ def engine() -> _core.Engine:
                 f"this process was forked by rank {world.of_parent.rank}: it knows that rank's numbers, but is no rank "
                 "itself; call collectives there, and hand it the results"
             )
+        if world.awaited is not None:
+            raise NotInitializedError(
+                "under --elastic a process joins its world in the function that elastic.run wraps: call collectives "
+                "there, where those that are started later meet the others"
+            )
         raise NotInitializedError(_NOT_INITIALIZED)
     return world.engine
 
 
 def _numbers() -> _core.Engine | Numbers:
     """Return what says rank(), size() and so on."""
-    return world.engine or world.of_parent or engine()
+    return world.engine or world.of_parent or world.awaited or engine()
+
+
+def numbers_of(connected: _core.Engine) -> Numbers:
+    """Return the numbers of this process in a world."""
+    return Numbers(*(getattr(connected, name) for name in Numbers._fields))
 
 
 def is_initialized() -> bool:
-    """Whether this process is in a world that `init()` has joined, or found; or was forked by a rank of one."""
-    return world.of_parent is not None if world.engine is None else world.engine.is_open
+    """Whether this process is in a world that `init()` has joined, or found; or was forked by a rank of one.
+
+    Under `ciranda run --elastic` also before training, where the process is to join a world.
+    """
+    if world.engine is None:
+        return world.of_parent is not None or world.awaited is not None
+    return world.engine.is_open
 
 
-def is_forked() -> bool:
-    """Whether this process was forked by a rank, and is in no world of its own."""
-    return world.engine is None and world.of_parent is not None
+def has_numbers_only() -> bool:
+    """Whether this process is in no world, but has a rank's numbers: a rank has forked it, or it is to join a world."""
+    return world.engine is None and (world.of_parent is not None or world.awaited is not None)
+
+
+def require_init() -> None:
+    """Raise NotInitializedError unless this process is in a world, or is to join one."""
+    if world.awaited is None:
+        engine()
 
 
 def rank() -> int:
@@ -138,9 +166,11 @@ def _forget_after_fork() -> None:
     """
     _core.forget_other_threads()
     connected, world.engine = world.engine, None
+    if world.awaited is not None:
+        world.of_parent, world.awaited = world.awaited, None
     if connected is not None:
         if connected.is_open:
-            world.of_parent = Numbers(*(getattr(connected, name) for name in Numbers._fields))
+            world.of_parent = numbers_of(connected)
         connected.abandon()
 
 

@@ -243,9 +243,14 @@ class Engine:
     ) -> Operation: ...
 
 # `num_lanes` stands above the setting CIRANDA_NUM_LANES; `told` are variables that stand above the environment's.
-# `slot`: what tells this rank's slot from all others; None: the engine's variables do.
+# `slot`: what tells this rank's slot from all others; None: the engine's variables do. `interrupted` is asked several
+# times a second during the wait, which it ends with AbortedError if it returns true; it must not raise.
 def connect(
-    epoch: int, num_lanes: int | None = None, told: dict[str, str] = ..., slot: str | None = None
+    epoch: int,
+    num_lanes: int | None = None,
+    told: dict[str, str] = ...,
+    slot: str | None = None,
+    interrupted: Callable[[], bool] | None = None,
 ) -> Engine: ...
 
 # Why this slot cannot be taken: the process that started this program keeps it. Empty if it is free.

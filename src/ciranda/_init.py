@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from ciranda import _autotune_log, _core, _misspelt, _rejoining, _stacks, _taken
-from ciranda._basics import at_end, world
+from ciranda import _autotune_log, _carried_sets, _core, _line, _misspelt, _rejoining, _stacks, _taken
+from ciranda._basics import Numbers, at_end, world
 from ciranda._ending import Ending
+from ciranda._line import Roster
 from ciranda.engines.identity import Way, doubt, slot_of, way_to_meet
 from ciranda.errors import InvalidArgumentError, NotSupportedError
 from ciranda.process_sets import ProcessSet, add_process_set
@@ -33,6 +34,9 @@ def init(
     ranks has failed there, or a rank has left it or died, this leaves it and forms another, with the same process sets.
     Others wait there for a rank that has called init() less often: until it comes, it is in a world that they have
     left, where its collectives fail with AbortedError.
+
+    Under `ciranda run --elastic` it returns at once: the process joins a world in the function that `elastic.run`
+    wraps. Until then rank(), size() and so on are those that it would have if it joined at once.
 
     If it fails, this process is in no world: the next call begins anew.
 
@@ -64,6 +68,10 @@ def init(
     world.n_inits += 1
     if world.engine is not None and not world.engine.is_open:
         _leave()  # other code has shut it down
+    if _line.line() is not None:
+        if world.engine is None:
+            _await([] if process_sets is None or isinstance(process_sets, str) else process_sets, num_lanes)
+        return
     is_found = world.engine is None and _find()
     if world.engine is not None:
         if num_lanes not in (None, world.engine.num_lanes):
@@ -99,6 +107,46 @@ def init(
         _leave()
         raise
     world.left = None
+
+
+def _await(process_sets: Sequence[ProcessSet], num_lanes: int | None) -> None:
+    """Note what the first world of this process is to have, which it joins later."""
+    names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
+    world.awaited = Numbers(*(int(os.environ[f"CIRANDA_{name}"]) for name in names))
+    world.wanted = _carried_sets.given(process_sets, num_lanes)
+    _misspelt.warn()
+    ending.watch()
+    _stacks.watch()
+
+
+def leave_for_next() -> None:
+    """Leave the world, if this process is in one, and note what the next one is to have."""
+    if world.engine is not None:
+        if world.members:  # it was complete
+            world.wanted = _carried_sets.present(world.engine.num_lanes, world.members)
+        world.members = ()
+        _leave()
+
+
+def join(roster: Roster, is_lost: Callable[[], bool]) -> None:
+    """Join the world of a roster, with the process sets of its rank 0. All of its members call this.
+
+    Args:
+        roster: of which this process is a member.
+        is_lost: asked several times a second while this process waits for the others; True ends the wait.
+
+    Raises:
+        HorovodInternalError: no world comes of this roster.
+    """
+    _taken.require_free()
+    wanted = world.wanted or _carried_sets.Wanted()
+    if roster.epoch == 0:
+        world.wanted = wanted = _carried_sets.with_members(wanted, roster.members)
+    connected = _core.connect(roster.epoch, wanted.num_lanes, roster.told, None, is_lost)
+    world.engine, world.awaited, world.epoch = connected, None, roster.epoch + 1
+    _taken.tell(connected)
+    _carried_sets.make(wanted, roster.members)
+    world.members = roster.members
 
 
 def _find() -> bool:
@@ -192,7 +240,7 @@ def shutdown() -> None:
     without a world. Called at exit; and as soon as the main thread has ended by `sys.exit()` or an exception, so that
     other threads that wait for a collective do not keep the process alive.
     """
-    world.left = None
+    world.left = world.awaited = None
     _leave()
 
 

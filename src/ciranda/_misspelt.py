@@ -11,7 +11,14 @@ from functools import cache
 #: Names that `ciranda run` has told of, for ranks, which need not tell again.
 TOLD = "CIRANDA_TOLD_NAMES"
 #: What ranks get for ends of Ciranda's own.
-INTERNAL = ("CIRANDA_CALL_FILE", "CIRANDA_RESULT_FD", "CIRANDA_TAKEN_BY", "CIRANDA_TORCH_STORE", TOLD)
+INTERNAL = (
+    "CIRANDA_AGENT_FD",
+    "CIRANDA_CALL_FILE",
+    "CIRANDA_RESULT_FD",
+    "CIRANDA_TAKEN_BY",
+    "CIRANDA_TORCH_STORE",
+    TOLD,
+)
 #: What Python reads itself.
 BINDINGS_OWN = ("CIRANDA_HANDOVER_FOLDER", "CIRANDA_PADDLE_OPS")
 

@@ -6,6 +6,9 @@ A *state* holds the values that must survive. The training function takes it as 
 - before the function begins, all ranks receive rank 0's state;
 - `state.commit()` keeps a copy of the state;
 - if a collective fails on any rank, all ranks restore the last commit, form a new world, and call the function again.
+
+Under `ciranda run --elastic` the world is formed as the function begins, not in `init()`; if a rank dies, the others
+form one without it, and another process takes its place at a commit.
 """
 
 from __future__ import annotations
@@ -13,9 +16,12 @@ from __future__ import annotations
 import copy
 import queue
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from typing import Any, Final, TypeVar
 
+from ciranda import _line
+from ciranda._hosts_updated import HostsUpdatedInterrupt
 from ciranda.errors import HorovodInternalError, InvalidArgumentError, MismatchError
 
 __all__ = ["HostsUpdatedInterrupt", "ObjectState", "State", "run_fn"]
@@ -26,21 +32,18 @@ HOSTS_REMOVED: Final = 1
 Result = TypeVar("Result")
 
 
-class HostsUpdatedInterrupt(RuntimeError):  # noqa: N818 (Horovod's name)
-    """The hosts of the job have changed. `skip_sync`: only removals, so that the state needs no broadcast."""
-
-    def __init__(self, skip_sync: bool) -> None:
-        super().__init__()
-        self.skip_sync = skip_sync
-
-
 class State:
     """The state that survives a failure. A subclass has `save`, `restore` and `sync`.
 
     Args:
         bcast_object: broadcasts an object of rank 0 to every rank.
         get_rank: returns this process's rank.
+
+    Attributes:
+        n_commits: the number of commits of the job that this state contains.
     """
+
+    n_commits: int = 0
 
     def __init__(self, bcast_object: Callable[[Any], Any], get_rank: Callable[[], int]) -> None:
         self._bcast_object = bcast_object
@@ -74,10 +77,22 @@ class State:
     def commit(self) -> None:
         """Save the state, from which training continues after a failure; then `check_host_updates()`. A collective."""
         self.save()
+        self.n_commits += 1
         self.check_host_updates()
 
     def check_host_updates(self) -> None:
-        """Raise HostsUpdatedInterrupt, on all ranks, if rank 0 has noted other hosts. A collective."""
+        """Raise HostsUpdatedInterrupt, on all ranks, if rank 0 has noted other hosts. A collective.
+
+        Under `ciranda run --elastic`: if any rank has, or has been told that other ranks want to join.
+        """
+        line = _line.line()
+        if line is not None:
+            from ciranda._elastic_run import is_any  # loads the engine
+
+            line.look()
+            if is_any(bool(self._drain()) or line.is_invited):
+                raise HostsUpdatedInterrupt(False)
+            return
         updates = self._bcast_object([kind for _, kind in self._drain()])
         if updates:
             raise HostsUpdatedInterrupt(all(kind == HOSTS_REMOVED for kind in updates))
@@ -96,6 +111,13 @@ class State:
 
     def reset(self) -> None:
         """Adapt to a new world; for subclasses."""
+
+    def saved(self) -> Any:
+        """Return what `save()` has kept, to which a `sync()` that fails halfway goes back; None if a class has none."""
+        return None
+
+    def set_saved(self, saved: Any) -> None:
+        """Keep again what `saved()` has returned."""
 
 
 class ObjectState(State):
@@ -135,6 +157,14 @@ class ObjectState(State):
         """Go back to what was saved last."""
         self._set_objects(self._copied(self._saved_objects))
 
+    def saved(self) -> Any:
+        """Return the saved objects, which the next `save()` replaces and does not change."""
+        return self._saved_objects
+
+    def set_saved(self, saved: Any) -> None:
+        """Keep these saved objects again."""
+        self._saved_objects = saved
+
     def sync(self) -> None:
         """Broadcast the objects of rank 0 to every rank, and save them."""
         if self._object_names:
@@ -144,21 +174,37 @@ class ObjectState(State):
         ObjectState.save(self)
 
 
-def run_fn(func: Callable[..., Result], reset: Callable[[], None]) -> Callable[..., Result]:
+def run_fn(
+    func: Callable[..., Result],
+    reset: Callable[[], None],
+    converting: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Callable[..., Result]:
     """Return `func`; it is called again from the last commit after a collective has failed.
 
-    `reset` leaves the world and forms a new one. The errors of disagreements and invalid calls (MismatchError,
-    InvalidArgumentError) are not caught: the script would fail again in the same way.
+    The errors of disagreements and invalid calls (MismatchError, InvalidArgumentError) are not caught: the script would
+    fail again in the same way.
+
+    Args:
+        func: the training function; its first argument is the state.
+        reset: leaves the world and forms a new one. Not called under `ciranda run --elastic`, which tells the ranks of
+            each world.
+        converting: a context that turns a framework's exceptions into those of `ciranda.errors`.
     """
 
     @wraps(func)
     def run(state: State, *args: Any, **kwargs: Any) -> Result:
+        line = _line.line()
+        if line is not None:
+            from ciranda._elastic_run import Training  # loads the engine
+
+            return Training(line, state, converting).run(func, args, kwargs)  # type: ignore[no-any-return]
         needs_sync = True
         while True:
             try:
-                if needs_sync:
-                    state.sync()
-                return func(state, *args, **kwargs)
+                with converting():
+                    if needs_sync:
+                        state.sync()
+                    return func(state, *args, **kwargs)
             except (MismatchError, InvalidArgumentError):
                 raise
             except HorovodInternalError:

@@ -38,6 +38,7 @@ class ProcessSet:
     process_set_id: int | None
     _lane: int = 0
     _needs_all: bool = False
+    _position: int | None = None  # among those that an elastic job's init() was given
 
     def __init__(self, ranks_or_comm: Iterable[int]) -> None:
         if isinstance(ranks_or_comm, (str, bytes)) or not isinstance(ranks_or_comm, Iterable):
@@ -59,7 +60,7 @@ class ProcessSet:
     def _members(self) -> list[int] | None:
         if self.process_set_id is None or not _basics.is_initialized():
             return None
-        if _basics.is_forked():
+        if _basics.has_numbers_only():
             return list(range(_basics.size())) if self.process_set_id == 0 else self._ranks
         return _basics.engine().ranks_of(self.process_set_id) or None
 
@@ -125,11 +126,26 @@ def _make_global() -> ProcessSet:
 global_process_set = _make_global()
 #: The sets of this world by their number, except the global one.
 _added: dict[int, ProcessSet] = {}
+#: Further sets that have the number of one of these, or the global one's, since their ranks have become the same.
+_sharing: list[ProcessSet] = []
 
 
 def added_sets() -> list[ProcessSet]:
     """Return the sets of this world except the global one, in the order in which they were added."""
-    return [_added[number] for number in sorted(_added)]
+    return [*(_added[number] for number in sorted(_added)), *_sharing]
+
+
+def share_number(process_set: ProcessSet) -> bool:
+    """Give the set the number of one with the same ranks, if there is one; return whether there is.
+
+    Of an elastic job's sets, some may have the same living members, and the engine has one set of the same ranks.
+    """
+    for number in (0, *_added):
+        if _basics.engine().ranks_of(number) == process_set._ranks:
+            process_set.process_set_id = number
+            _sharing.append(process_set)
+            return True
+    return False
 
 
 def id_of(process_set: ProcessSet) -> int:
@@ -200,9 +216,10 @@ def get_process_set_ids_and_ranks() -> dict[int, list[int]]:
 
 def _forget_all() -> None:
     """Forget the sets of a world that has ended."""
-    for each in _added.values():
+    for each in added_sets():
         each.process_set_id = None
     _added.clear()
+    _sharing.clear()
 
 
 _basics.at_end.append(_forget_all)

@@ -139,9 +139,20 @@ void set_lanes(Config& config, std::int64_t n_lanes) {
 // The given slot, which comes from another launcher's variables; otherwise that of the engine's own variables.
 std::string own_slot(const std::optional<std::string>& slot) { return slot ? *slot : capi::slot_of(environment()); }
 
+// gives_up_wait(), and what the caller asks besides. The callable outlives the wait; it must not raise.
+Engine::Interrupted gives_up_wait_or(const std::optional<nb::callable>& interrupted) {
+  if (!interrupted) return &gives_up_wait;
+  return [&interrupted] {
+    if (gives_up_wait()) return true;
+    const nb::gil_scoped_acquire acquired;
+    return nb::cast<bool>((*interrupted)());
+  };
+}
+
 EngineHandle connect_from_environment(std::uint64_t epoch, std::optional<std::int64_t> n_lanes,
                                       const std::map<std::string, std::string>& told,
-                                      const std::optional<std::string>& slot) {
+                                      const std::optional<std::string>& slot,
+                                      const std::optional<nb::callable>& interrupted) {
   const GetEnv get_env = environment_behind({told.begin(), told.end()});
   Result<Config> config = read_config(get_env);
   raise_unless_ok(config.status());
@@ -149,7 +160,7 @@ EngineHandle connect_from_environment(std::uint64_t epoch, std::optional<std::in
   if (n_lanes) set_lanes(config.value(), *n_lanes);
   auto connected = [&] {
     const GilReleased released;
-    return capi::join_world(std::move(config).value(), epoch, own_slot(slot), &gives_up_wait);
+    return capi::join_world(std::move(config).value(), epoch, own_slot(slot), gives_up_wait_or(interrupted));
   }();
   if (!PyErr_Occurred()) {
     raise_unless_ok(connected.status());
@@ -327,8 +338,10 @@ void bind_engine_handle(nb::module_& m) {
            nb::arg("weight") = nb::none(), nb::arg("is_early") = false);
   m.def("connect", &connect_from_environment, nb::arg("epoch"), nb::arg("num_lanes") = nb::none(),
         nb::arg("told") = std::map<std::string, std::string>(), nb::arg("slot") = nb::none(),
+        nb::arg("interrupted") = nb::none(),
         "Joins the world that the environment describes and starts the engine. `told`: variables that count more. "
-        "`slot`: what tells this rank's slot from all others, if the engine's variables do not describe it.");
+        "`slot`: what tells this rank's slot from all others, if the engine's variables do not describe it. "
+        "`interrupted`: asked several times a second during the wait; if it returns true, AbortedError.");
   m.def(
       "why_taken", [](const std::optional<std::string>& slot) { return capi::why_taken(own_slot(slot)); },
       nb::arg("slot").none(), "Why another process keeps this one's slot (as of connect); empty if none does.");

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ciranda import _basics, _init
 from ciranda._frameworks.error_classes import converted
@@ -31,9 +30,7 @@ def run(
         as_ciranda_error: returns the error of `ciranda.errors` for an exception of a framework, or None.
     """
 
-    @wraps(func)
-    def translated(*args: Any, **kwargs: Any) -> Result:
-        with converted(lambda error: None if isinstance(error, HorovodInternalError) else as_ciranda_error(error)):
-            return func(*args, **kwargs)
+    def stands_for(error: Exception) -> Exception | None:
+        return None if isinstance(error, HorovodInternalError) else as_ciranda_error(error)
 
-    return run_fn(translated, reset)
+    return run_fn(func, reset, lambda: converted(stands_for))

@@ -12,7 +12,11 @@ from ciranda.elastic import ObjectState
 
 
 class StateHandler:
-    """Saves, restores and synchronizes one value of a state. A subclass has `save`, `restore` and `sync`."""
+    """Saves, restores and synchronizes one value of a state. A subclass has `save`, `restore` and `sync`.
+
+    What `save()` keeps are attributes, which it assigns anew and does not change in place: if a synchronization fails
+    halfway, they are set to what they were.
+    """
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -115,11 +119,26 @@ class HandledState(ObjectState):
         for handler in self._handlers.values():
             handler.reset()
 
+    def saved(self) -> Any:
+        """Return what all handlers have saved, and the saved objects."""
+        return {name: _attributes(handler) for name, handler in self._handlers.items()}, super().saved()
+
+    def set_saved(self, saved: Any) -> None:
+        """Have the handlers keep it again."""
+        of_handlers, of_objects = saved
+        for name, attributes in of_handlers.items():
+            vars(self._handlers[name]).update(attributes)
+        super().set_saved(of_objects)
+
     def sync(self) -> None:
         """Broadcast rank 0's values to every rank; of samplers, merge the progress of all ranks. A collective."""
         for name in sorted(self._handlers):
             self._handlers[name].sync()
         super().sync()
+
+
+def _attributes(handler: StateHandler) -> dict[str, Any]:
+    return {name: value for name, value in vars(handler).items() if name != "value"}
 
 
 def _handlers_for(

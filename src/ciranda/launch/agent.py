@@ -2,10 +2,11 @@
 
 It reads the job from its stdin (protocol.py). It ends every rank on request, when its stdin ends (the launcher, or the
 ssh connection, has died), or on SIGTERM and its like: SIGTERM to the ranks, also to what they leave behind, SIGKILL to
-all after the grace period. It is a subreaper, so descendants of ranks cannot escape by daemonising. It is two
-processes: the *worker* does all of this; the *guardian*, its parent, only waits, and if the worker is killed ends the
-remaining processes. If the guardian is killed, the worker ends the ranks. Both are single-threaded. Standard library
-only: an agent must start at once.
+all after the grace period. In an elastic job it also starts ranks again, and passes on words between them and the
+launcher; a rank has ended when what it has left behind has. It is a subreaper, so descendants of ranks cannot escape by
+daemonising. It is two processes: the *worker* does all of this; the *guardian*, its parent, only waits, and if the
+worker is killed ends the remaining processes. If the guardian is killed, the worker ends the ranks. Both are single-
+threaded. Standard library only: an agent must start at once.
 """
 
 from __future__ import annotations
@@ -36,11 +37,13 @@ from ciranda.launch.processes import (
     kill_descendants,
     open_standard_streams,
     send_signal,
+    session_id,
     signal_descendants,
     why_not_started,
 )
 from ciranda.launch.protocol import Message
-from ciranda.launch.rank_process import RankProcess
+from ciranda.launch.rank_line import RankLine
+from ciranda.launch.rank_process import NOT_EXECUTABLE, RankProcess
 from ciranda.launch.shared_file import SharedFile
 from ciranda.launch.stacks import StackTaker
 from ciranda.launch.torch_store import TorchStore
@@ -67,6 +70,9 @@ class Agent:
         self._blobs: dict[str, SharedFile] = {}
         self._secret: SharedFile | None = None
         self._ranks: dict[int, RankProcess] = {}  # by pid, those not yet reaped
+        self._common: dict[bytes, bytes] = {}  # the variables that all ranks have
+        self._cpus: dict[int, set[int]] = {}  # rank -> where it may run
+        self._ended: list[tuple[RankProcess, int]] = []  # with their codes, and descendants that are still to be killed
         self._pipes: dict[int, tuple[int, str]] = {}  # fd -> rank, stream
         self._paused = False
         self._started = False
@@ -96,7 +102,9 @@ class Agent:
             if self._signalled:
                 self._give_up_soon()
                 self._end(f"signal {signal.Signals(self._signalled).name}")
-            self._advance(self._reap())
+            children_left = self._reap()
+            self._clear_up()
+            self._advance(children_left)
             self._outbox.flush()
             self._regulate()
 
@@ -145,6 +153,8 @@ class Agent:
             self._pass_on(protocol.int_of(message, "number", 1, signal.NSIG - 1))
         elif message["t"] == "stacks":
             self._take_stacks()
+        elif message["t"] in ("word", "kill", "restart") and self._started:
+            self._on_order_for(protocol.int_of(message, "rank", 0, 1 << 24), message)
         elif message["t"] == "reserve" and not self._reserved:
             self._reserve(message)
         elif self._spec is None:
@@ -159,6 +169,18 @@ class Agent:
             self._start(self._spec)
         else:
             raise ProtocolError(f"unexpected message {message['t']!r}")
+
+    def _on_order_for(self, rank: int, message: Message) -> None:
+        process = next((process for process in self._ranks.values() if process.rank == rank), None)
+        if message["t"] == "restart":
+            if process is None and self._end_reason is None:
+                self._restart(rank, protocol.environment_of(message, "env"))
+        elif process is None:
+            pass  # it has ended meanwhile, as the launcher is about to hear
+        elif message["t"] == "kill":
+            send_signal(process.pid, signal.SIGKILL)
+        elif process.line is not None:
+            process.line.send(protocol.word_of(message))
 
     def _reserve(self, message: Message) -> None:
         try:
@@ -206,19 +228,54 @@ class Agent:
         for shared in (self._secret, *self._blobs.values()):
             shared.seal()
         self._share_cores(common, len(spec.rank_env))
-        for (rank, own), cpus in zip(spec.rank_env, self._cpus_of_ranks(spec), strict=True):
+        self._common = common
+        self._cpus = {rank: cpus for (rank, _), cpus in zip(spec.rank_env, self._cpus_of_ranks(spec), strict=True)}
+        for rank, own in spec.rank_env:
             try:
-                process = RankProcess(rank, spec.argv, {**common, **own}, spec.want_results, cpus)
+                self._start_rank(spec, rank, own)
             except OSError as error:
                 self._fail("no process", f"cannot start rank {rank}: {why_not_started(error)}")
                 return
-            self._ranks[process.pid] = process
-            if spec.want_results:
-                widen(process.pipes["result"])
-            for stream, fd in process.pipes.items():
-                self._pipes[fd] = (rank, stream)
+
+    def _start_rank(self, spec: protocol.Spec, rank: int, own: dict[bytes, bytes]) -> None:
+        """Start a process; OSError if there is no file or process left."""
+        line = RankLine() if spec.is_elastic else None
+        try:
+            process = RankProcess(
+                rank, spec.argv, {**self._common, **own}, spec.want_results, self._cpus.get(rank, ()), line
+            )
+        except OSError:
+            if line is not None:
+                line.close()
+            raise
+        self._ranks[process.pid] = process
+        if spec.want_results:
+            widen(process.pipes["result"])
+        for stream, fd in process.pipes.items():
+            self._pipes[fd] = (rank, stream)
+            if not self._paused:
                 self._selector.register(fd, selectors.EVENT_READ, lambda fd=fd: self._on_output(fd))
-            self._outbox.send({"t": "started", "rank": rank, "pid": process.pid})
+        if line is not None:
+            self._selector.register(line.fd, selectors.EVENT_READ, lambda: self._on_line(process, line))
+        self._outbox.send({"t": "started", "rank": rank, "pid": process.pid})
+
+    def _restart(self, rank: int, own: dict[bytes, bytes]) -> None:
+        assert self._spec is not None
+        try:
+            self._start_rank(self._spec, rank, own)
+        except OSError as error:
+            text = f"cannot start rank {rank} again: {why_not_started(error)}"
+            self._outbox.send({"t": "note", "text": text, "warning": True})
+            self._outbox.send({"t": "exit", "rank": rank, "code": NOT_EXECUTABLE, "ended": False})
+
+    def _on_line(self, process: RankProcess, line: RankLine) -> None:
+        """The rank has said something, has closed its end, or reads what it is told."""
+        fd = line.fd
+        line.flush()
+        for word in line.read():
+            self._outbox.send({"t": "word", "rank": process.rank, "word": word})
+        if line.fd < 0:
+            self._selector.unregister(fd)
 
     def _obstacle(self, spec: protocol.Spec) -> tuple[str, str] | None:
         """What keeps the ranks from being started, or from being ended later: in short, and in words."""
@@ -226,7 +283,7 @@ class Agent:
             text = "/proc does not show this host's processes, without which none could be ended: mount it (proc)"
             return "no /proc", text
         n_ranks = len(spec.rank_env)
-        n_needed = OWN_FILES + len(self._blobs) + n_ranks * (3 if spec.want_results else 2)
+        n_needed = OWN_FILES + len(self._blobs) + n_ranks * (2 + spec.want_results + spec.is_elastic)
         n_allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         if n_allowed != resource.RLIM_INFINITY and n_allowed < n_needed:
             text = f"{n_ranks} ranks need {n_needed} open files, {n_allowed} are allowed: ulimit -n {n_needed}, or more"
@@ -355,8 +412,40 @@ class Agent:
             if process is not None:
                 self._drain([fd for fd in process.pipes.values() if fd in self._pipes])
                 code = os.waitstatus_to_exitcode(status)
-                ended = self._end_reason is not None
-                self._outbox.send({"t": "exit", "rank": process.rank, "code": code, "ended": ended})
+                if process.line is not None:
+                    self._close_line(process, process.line)
+                if self._spec is not None and self._spec.is_elastic and self._end_reason is None:
+                    self._ended.append((process, code))
+                else:
+                    self._report_exit(process, code)
+
+    def _close_line(self, process: RankProcess, line: RankLine) -> None:
+        """Pass on the last words of a rank that has ended."""
+        if line.fd >= 0:
+            self._on_line(process, line)
+        if line.fd >= 0:
+            self._selector.unregister(line.fd)
+            line.close()
+
+    def _report_exit(self, process: RankProcess, code: int) -> None:
+        ended = self._end_reason is not None
+        self._outbox.send({"t": "exit", "rank": process.rank, "code": code, "ended": ended})
+
+    def _clear_up(self) -> None:
+        """Kill what ended ranks have left in their sessions; report those of which nothing is left."""
+        if not self._ended:
+            return
+        session_of = {pid: session_id(pid) for pid in descendants(os.getpid())}
+        still: list[tuple[RankProcess, int]] = []
+        for process, code in self._ended:
+            left = [pid for pid, session in session_of.items() if session == process.pid]
+            for pid in left:
+                send_signal(pid, signal.SIGKILL)
+            if left and self._end_reason is None:
+                still.append((process, code))
+            else:
+                self._report_exit(process, code)
+        self._ended = still
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
@@ -396,7 +485,7 @@ class Agent:
         if self._store is not None and self._started and not self._ranks:
             self._store.kill()
         if self._end_reason is None:
-            if not self._started or self._ranks:
+            if not self._started or self._ranks or (self._spec is not None and self._spec.is_elastic):
                 return
             if children_left:
                 self._end("finished")
@@ -417,7 +506,7 @@ class Agent:
         return not self._outbox or self._outbox.broken or gave_up
 
     def _timeout(self) -> float | None:
-        deadlines = []
+        deadlines = [time.monotonic() + SWEEP_SECONDS] if self._ended else []
         if self._end_reason is not None and not self._done:
             deadlines.append(self._kill_at)
         if self._done and self._give_up_at is not None:
@@ -431,6 +520,12 @@ class Agent:
             self._selector.register(self._outbox.fd, selectors.EVENT_WRITE, self._outbox.flush)
         elif not self._outbox and registered:
             self._selector.unregister(self._outbox.fd)
+        for process in self._ranks.values():
+            if process.line is not None and process.line.fd >= 0:
+                events = selectors.EVENT_READ | (selectors.EVENT_WRITE if process.line.has_outgoing else 0)
+                key = self._selector.get_key(process.line.fd)
+                if key.events != events:
+                    self._selector.modify(process.line.fd, events, key.data)
         pause = len(self._outbox) > MAX_QUEUED_BYTES
         if pause == self._paused:
             return

@@ -17,6 +17,7 @@ import ciranda
 from ciranda.launch import control
 from ciranda.launch.api import RunOptions, chosen_hosts
 from ciranda.launch.api import run as launch_function
+from ciranda.launch.elastic import WAIT_SECONDS, ElasticJob, elastic_job
 from ciranda.launch.errors import HostsError, LaunchError
 from ciranda.launch.hosts import assign, by_host
 from ciranda.launch.job import Job, Show, default_binding
@@ -52,6 +53,7 @@ _HOSTS = "Hosts"
 _OUTPUT = "Output"
 _SSH = "Reaching other hosts"
 _JOB = "The job"
+_ELASTIC = "Going on without lost ranks"
 
 
 _FILE = "ciranda.file"  # where a context keeps what --config has
@@ -229,6 +231,26 @@ def _run(
         float | None, typer.Option("--stall-shutdown-seconds", min=0.0, metavar="SECONDS",
                                    help="End the job when ranks were waited for this long.", rich_help_panel=_JOB),
     ] = None,
+    elastic: Annotated[
+        bool, typer.Option("--elastic", help="When a rank fails, the others go on from their last commit, and another "
+                                             "process takes its place.", rich_help_panel=_ELASTIC),
+    ] = False,
+    min_np: Annotated[
+        int | None, typer.Option("--min-np", "--min-num-proc", metavar="N", show_default="as -np",
+                                 help="Fewer ranks wait for others.", rich_help_panel=_ELASTIC),
+    ] = None,
+    max_np: Annotated[
+        int | None, typer.Option("--max-np", "--max-num-proc", metavar="N", show_default="as -np",
+                                 help="Up to this number, ranks join after the start.", rich_help_panel=_ELASTIC),
+    ] = None,
+    reset_limit: Annotated[
+        int | None, typer.Option("--reset-limit", metavar="N", show_default="none",
+                                 help="How often a world may follow another.", rich_help_panel=_ELASTIC),
+    ] = None,
+    elastic_timeout: Annotated[
+        float, typer.Option("--elastic-timeout", min=0.1, metavar="SECONDS",
+                            help="How long too few ranks wait for others.", rich_help_panel=_ELASTIC),
+    ] = WAIT_SECONDS,
 ) -> None:  # fmt: skip
     """Run COMMAND on every rank: here, on several hosts over ssh, or on the nodes of an allocation of Slurm by srun.
 
@@ -247,7 +269,15 @@ def _run(
         raise typer.Exit
     if not command:
         raise typer.BadParameter("say what to run: ciranda run -np 2 python train.py", ctx=context)
-    slots = assign(chosen_hosts(num_proc, hosts, hostfile, per_host), num_proc)
+    going_on: ElasticJob | None = None
+    n_slots = num_proc
+    if elastic:
+        n_start = num_proc or sum(host.slots for host in chosen_hosts(num_proc, hosts, hostfile, per_host))
+        going_on = elastic_job(n_start, min_np, max_np, reset_limit, elastic_timeout, stall_shutdown_seconds)
+        n_slots = going_on.most
+    elif not (min_np is max_np is reset_limit is None):
+        raise LaunchError("--min-np, --max-np and --reset-limit are for --elastic: add it", exit_code=2)
+    slots = assign(chosen_hosts(n_slots if per_host is None else num_proc, hosts, hostfile, per_host), n_slots)
     settings = {
         "CIRANDA_START_TIMEOUT": start_timeout,
         "CIRANDA_INTERFACE": network_interface,
@@ -266,6 +296,7 @@ def _run(
         port_range=port_range,
         bind_to=bind_to.value if bind_to else default_binding(),
         jax_native=jax_native,
+        elastic=going_on,
     )
     options = SshOptions(ssh_port, ssh_identity_file, ssh_config, remote_python=remote_python)
     if dry_run:

@@ -7,6 +7,7 @@ Ranks fill the slots in the order in which the hosts are named. As in Horovod, `
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -107,14 +108,21 @@ def assign(hosts: Sequence[Host], np: int | None = None) -> list[Slot]:
             f"-np {size} is more than the {available} slot{'s' * (available != 1)} of {listed}: "
             f"lower -np, or give the hosts more slots"
         )
-    local_sizes = [taken for taken in _filled(hosts, size) if taken]
+    filled = zip(hosts, _filled(hosts, size), strict=True)
+    return positions([host.name for host, n_ranks in filled for _ in range(n_ranks)])
+
+
+def positions(host_of_rank: Sequence[str]) -> list[Slot]:
+    """The numbers of each rank, from the hosts of all ranks. REQUIRES: the ranks of a host follow one another."""
+    local_sizes = Counter(host_of_rank)
     slots: list[Slot] = []
-    for index, (host, local_size) in enumerate(zip(hosts, local_sizes, strict=False)):
+    for index, (host, local_size) in enumerate(local_sizes.items()):
+        before = list(local_sizes.values())[:index]
         for local_rank in range(local_size):
-            cross_rank = sum(other > local_rank for other in local_sizes[:index])
-            cross_size = sum(other > local_rank for other in local_sizes)
+            cross_rank = sum(other > local_rank for other in before)
+            cross_size = sum(other > local_rank for other in local_sizes.values())
             within = (local_rank, local_size, cross_rank, cross_size)
-            slots.append(Slot(len(slots), size, host.name, *within, index, len(local_sizes)))
+            slots.append(Slot(len(slots), len(host_of_rank), host, *within, index, len(local_sizes)))
     return slots
 
 

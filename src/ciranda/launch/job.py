@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ciranda.launch.elastic import ElasticJob
 from ciranda.launch.errors import LaunchError
 from ciranda.launch.failure import RankFailure
 from ciranda.launch.hosts import Slot
@@ -48,6 +49,7 @@ class Job:
         bind_to: "core" gives each rank its share of its host's cores, "numa" those of a NUMA node; "none" leaves it to
             the system. By default what CIRANDA_BIND_TO says, or "none".
         jax_native: have JAX's own collectives come by the ranks' world.
+        elastic: go on when ranks are lost; a slot's number then is the rank of its first process. None: end the job.
         want_results: give each rank a pipe CIRANDA_RESULT_FD; what it writes there is in Outcome.results.
     """
 
@@ -63,6 +65,7 @@ class Job:
     blobs: Mapping[str, bytes] = field(default_factory=dict)
     bind_to: str = field(default_factory=default_binding)
     jax_native: bool = False
+    elastic: ElasticJob | None = None
     want_results: bool = False
     python: str = field(default_factory=lambda: sys.executable)
 

@@ -3,6 +3,9 @@
 All agents must have sent ``hello`` before any rank is started, so a host that cannot be used costs only a message. The
 first rank to fail ends the job: the others get SIGTERM, then SIGKILL after the grace period. The launcher exits only
 when every agent has reported that no process is left on its host, or when it has waited long enough for that.
+
+In an elastic job a rank that fails does not end the job: `worlds.py` decides. There a rank's number is that of its
+slot, and its processes follow one another.
 """
 
 from __future__ import annotations
@@ -12,12 +15,14 @@ import selectors
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 
 from ciranda._misspelt import TOLD, misspelt
 from ciranda.launch import environment, protocol, reserved_port, ssh
 from ciranda.launch import store as stores
 from ciranda.launch.control import Control
+from ciranda.launch.elastic import ElasticJob
 from ciranda.launch.environment import Meeting
 from ciranda.launch.errors import LaunchError, ProtocolError
 from ciranda.launch.failure import TAIL_BYTES, RankFailure, culprit, last_words, report
@@ -33,13 +38,16 @@ from ciranda.launch.reach import Reach, reach_for
 from ciranda.launch.signals import empty, signals_to
 from ciranda.launch.ssh import SshOptions
 from ciranda.launch.stack_reports import RankStack, StackReports
-from ciranda.launch.store import StoreFactory
+from ciranda.launch.store import Store, StoreFactory
+from ciranda.launch.supervisor import End
 from ciranda.launch.waits import StallWarnings, awaited
+from ciranda.launch.worlds import NewStore, Worlds
 from ciranda.launch.writer import Writer
 
 MAX_QUEUED_BYTES = 4 << 20  # above this, nothing more is read from the agents until the screen has taken some
 END_MARGIN_SECONDS = 0.7  # beyond the grace period, before agents are killed
 STALL_SECONDS = 2.0  # to hear where the ranks stand that others have given up to wait for
+NO_STORE = "elastic:0"  # where elastic ranks find a store before they are told of a world: settings must be complete
 OLD_SECONDS = 600.0  # after this, where ranks stood does not explain an interruption
 BLAME_SECONDS = 1.0  # to hear of the rank that was lost, when the first to fail says that another was
 
@@ -57,20 +65,27 @@ def launch(job: Job, ssh_options: SshOptions, show: Show, store_factory: StoreFa
     secret = os.urandom(32).hex()
     job_id = os.urandom(8).hex()
     ports = stores.parse_port_range(job.port_range) if job.port_range else range(1)
-    store = stores.start_store(store_factory, addresses, ports, secret, len(job.slots), job_id)
-    try:
+
+    def new_store(size: int) -> tuple[Store, str]:
+        store = stores.start_store(store_factory, addresses, ports, secret, size, job_id)
+        return store, stores.candidates(addresses, store.port)
+
+    with ExitStack() as stack:
         run = _Run(job, show, job_id, addresses[0], ports)
+        run.common_env = {"CIRANDA_JOB": job_id}
+        if job.elastic is not None:
+            run.be_elastic(job.elastic, new_store)
+            stack.callback(run.close_worlds)
+            run.common_env |= {"HOROVOD_ELASTIC": "1", "CIRANDA_STORE": NO_STORE}
+        else:
+            store, run.common_env["CIRANDA_STORE"] = new_store(len(job.slots))
+            stack.callback(store.close)
         run.connect(groups, set(remote), reach)
-        run.common_env = {
-            "CIRANDA_JOB": job_id,
-            "CIRANDA_STORE": stores.candidates(addresses, store.port),
-        }
         run.tell_of_misspelt_names()
-        run.note(f"job {job_id}: {len(job.slots)} ranks, store at {run.common_env['CIRANDA_STORE']}")
+        where = run.common_env["CIRANDA_STORE"]
+        run.note(f"job {job_id}: {len(job.slots)} ranks, store at {where}")
         run.open_control()
         return run.until_end(secret)
-    finally:
-        store.close()
 
 
 class _Run:
@@ -101,6 +116,8 @@ class _Run:
         self._began = time.time()
         self._failures: list[RankFailure] = []
         self._outcome = Outcome()
+        self._worlds: Worlds | None = None  # of an elastic job
+        self._survived: dict[int, RankFailure] = {}  # the last one of each slot that did not end the job
         self._secret = ""
         self._started = False
         self._ending = False
@@ -128,6 +145,32 @@ class _Run:
                 raise LaunchError(f"cannot start {command[0]}: {why_not_started(error)}") from None
             ranks = ", ".join(str(slot.rank) for slot in slots)
             self.note(f"{host} ({reach.label if host in remote else 'this machine'}): ranks {ranks}")
+
+    def be_elastic(self, elastic: ElasticJob, new_store: NewStore) -> None:
+        """Go on when ranks fail."""
+        self._worlds = Worlds(
+            elastic, self._job.slots, new_store, self._send_to, lambda text: self._say(f"ciranda: {text}"), self._end_as
+        )
+
+    def close_worlds(self) -> None:
+        """Close the store of the present world, if there is one."""
+        if self._worlds is not None:
+            self._worlds.close()
+
+    def _send_to(self, rank: int, message: Message) -> None:
+        next(link for link in self._links if link.host == self._host_of[rank]).send(message)
+
+    def _end_as(self, end: End) -> None:
+        """End an elastic job, as the supervisor says."""
+        failure = None if end.blamed is None else self._survived.get(end.blamed)
+        if failure is not None:
+            self._failures.append(failure)
+            self._say(f"ciranda: the job ends: {end.why}")
+            self._end()
+        elif end.why:
+            self._fail(f"the job ends: {end.why}")
+        else:
+            self._end()
 
     def _reserve_port(self) -> None:
         """Have rank 0's host keep ports for torch's store and JAX's coordinator, and host a store, if it can."""
@@ -185,6 +228,8 @@ class _Run:
             if self._control is not None:
                 self._control.watch(selector)
             deadlines = [self._deadline, self._stacks.deadline, *(held.deadline for held in self._held.values())]
+            if self._worlds is not None and not self._ending:
+                deadlines.append(self._worlds.deadline)
             due = min((deadline for deadline in deadlines if deadline is not None), default=None)
             timeout = None if due is None else max(0.0, due - time.monotonic())
             for key, _ in selector.select(timeout):
@@ -195,6 +240,8 @@ class _Run:
         for rank, held in self._held.items():
             self._put(rank, "stderr", held.expired())
         self._stacks.expire()
+        if self._worlds is not None and not self._ending:
+            self._worlds.on_time()
         self._check_output()
         if self._deadline is not None and time.monotonic() >= self._deadline:
             self._on_deadline()
@@ -232,6 +279,9 @@ class _Run:
         if self._ending:
             return
         exit_code = link.close()
+        if self._worlds is not None and self._started:
+            self._on_host_lost(self._worlds, link, "its agent was lost")
+            return
         words = link.stderr.decode("utf-8", "replace")
         if not link.greeted:
             self._fail(self._reach.explain(link.host, exit_code, words))
@@ -239,6 +289,11 @@ class _Run:
             ranks = ", ".join(str(rank) for rank in sorted(link.running)) or "none"
             said = f"\n  it said: {words.strip()}" if words.strip() else ""
             self._fail(f"the agent on {link.host} was lost, and with it ranks {ranks}{said}")
+
+    def _on_host_lost(self, worlds: Worlds, link: AgentLink, how: str) -> None:
+        self._say(f"ciranda: {link.host} is used no more: {how}")
+        link.running.clear()
+        worlds.on_host_lost([slot.rank for slot in link.slots], f"{link.host} was lost")
 
     # -- messages ----------------------------------------------------------------------------------------------------
 
@@ -251,6 +306,9 @@ class _Run:
             pieces.append(protocol.raw_of(message))
         elif kind == "exit":
             self._on_exit(link, self._rank_of(link, message), message)
+        elif kind == "word":
+            if self._worlds is not None and not self._ending:
+                self._worlds.on_word(self._rank_of(link, message), protocol.word_of(message))
         elif kind == "started":
             rank = self._rank_of(link, message)
             link.running.add(rank)
@@ -272,7 +330,9 @@ class _Run:
         elif kind == "done":
             link.done_reason = protocol.text_of(message, "reason")
             self._stacks.end_of(link)
-            if not self._ending and link.done_reason != "finished":
+            if self._worlds is not None and self._started and not self._ending:
+                self._on_host_lost(self._worlds, link, f"its agent has ended: {link.done_reason}")
+            elif not self._ending and link.done_reason != "finished":
                 self._fail(f"the agent on {link.host} ended the job: {link.done_reason}")
         else:
             raise ProtocolError(f"unexpected message {kind!r} from the agent")
@@ -397,6 +457,9 @@ class _Run:
         link.running.discard(rank)
         code = protocol.int_of(message, "code", -64, 255)
         is_failure = code != 0 and message.get("ended") is not True
+        if self._worlds is not None and not self._ending:
+            self._on_exit_of_elastic(self._worlds, link.host, rank, code)
+            return
         if not is_failure:
             self._put(rank, "stderr", self._held[rank].take())
         self._writer.put(self._screen.finish(rank))
@@ -416,6 +479,16 @@ class _Run:
                 self._deadline = time.monotonic() + BLAME_SECONDS
         else:
             self._end()
+
+    def _on_exit_of_elastic(self, worlds: Worlds, host: str, rank: int, code: int) -> None:
+        failure = RankFailure(rank, host, code, bytes(self._tails[rank]))
+        self._tails[rank].clear()
+        if code != 0:
+            self._survived[rank] = failure
+        worlds.on_exit(rank, code != 0, failure.how())
+        if not self._failures:
+            self._put(rank, "stderr", self._held[rank].take())
+        self._writer.put(self._screen.finish(rank))
 
     def _check_output(self) -> None:
         """End the job if its output is lost: it must neither seem to succeed nor continue unseen."""

@@ -30,6 +30,7 @@ def orders(job: Job, slots: Sequence[Slot], told: Mapping[str, str], secret: str
         "results": job.want_results,
         "bind_to": job.bind_to,
         "jax_native": job.jax_native,
+        "elastic": job.elastic is not None,
     }
     for name, content in job.blobs.items():
         for start in range(0, len(content), protocol.CHUNK_BYTES):

@@ -113,6 +113,14 @@ def send_signal(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
+def session_id(pid: int) -> int:
+    """The session of a process; -1 if it has gone."""
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return -1
+
+
 def why_not_started(error: OSError) -> str:
     """Why the system starts no process, with the way out where it is known."""
     if error.errno == errno.EAGAIN:

@@ -1,10 +1,11 @@
 """The protocol of launcher and agent: one JSON object a line, over the agent's stdin and stdout.
 
 To the agent:    ``reserve`` (rank 0's host only), ``spec``, ``blob`` (a piece of a file for the ranks), ``start``,
-                 ``signal`` (for the ranks), ``stacks`` (take them), ``end`` (stop the ranks).
+                 ``signal`` (for the ranks), ``stacks`` (take them), ``end`` (stop the ranks); of an elastic job also
+                 ``restart`` and ``kill`` (one rank), ``word`` (for one rank).
 From the agent:  ``hello``, ``reserved`` (the answer), ``started``, ``data`` (a piece of a rank's output), ``result`` (a
                  piece of what its function returned), ``stacks`` (one rank's), ``stacks_end`` (there are no more),
-                 ``exit``, ``note``, ``fatal``, ``done``.
+                 ``exit``, ``note``, ``fatal``, ``done``; of an elastic job also ``word`` (of one rank).
 
 Arguments, environment and paths are bytes to the system; here they are text in UTF-8 with surrogate escapes, which JSON
 carries as ``\\udcXX``, so that every byte survives. Output travels as base64; arguments and results of functions, which
@@ -21,7 +22,7 @@ from collections.abc import Callable
 
 from ciranda.launch.errors import ProtocolError
 
-VERSION = 5
+VERSION = 6
 MAX_LINE_BYTES = 16 << 20
 CHUNK_BYTES = 256 << 10
 BINDINGS = ("none", "numa", "core")
@@ -213,6 +214,7 @@ class Spec:
         blobs: names of variables, each to hold the path of a file whose content follows in ``blob`` messages.
         want_results: give each rank a pipe for its result.
         bind_to: "core", "numa" or "none": which cores of its host each rank is bound to.
+        is_elastic: whether ranks are started again, and told of worlds by a socket.
         jax_native: whether to point jaxlib at the library of this host's ciranda for its collectives.
     """
 
@@ -222,7 +224,7 @@ class Spec:
         if message.get("version") != VERSION:
             raise ProtocolError(f"launcher speaks version {message.get('version')!r}, this agent {VERSION}")
         self.argv = [to_bytes(argument) for argument in _texts(message, "argv")]
-        self.env = _environment(message, "env")
+        self.env = environment_of(message, "env")
         self.inherit = message.get("inherit") is True
         self.cwd = to_bytes(text_of(message, "cwd"))
         self.rank_env = _ranks(message)
@@ -231,6 +233,7 @@ class Spec:
         self.blobs = _texts(message, "blobs")
         self.want_results = message.get("results") is True
         self.bind_to = text_of(message, "bind_to")
+        self.is_elastic = message.get("elastic") is True
         self.jax_native = message.get("jax_native") is True
         if self.bind_to not in BINDINGS:
             raise ProtocolError(f"spec: bind_to must be one of {', '.join(BINDINGS)}, not {self.bind_to[:80]!r}")
@@ -240,6 +243,14 @@ class Spec:
             raise ProtocolError("spec: the secret must be 64 hex digits")
 
 
+def word_of(message: Message) -> Message:
+    """The word in a ``word`` message, an object with a text field ``t``, or ProtocolError."""
+    word = message.get("word")
+    if not isinstance(word, dict) or not isinstance(word.get("t"), str):
+        raise ProtocolError(f"word: not a word: {word!r:.80}")
+    return word
+
+
 def _texts(message: Message, key: str) -> list[str]:
     values = message.get(key)
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
@@ -247,7 +258,8 @@ def _texts(message: Message, key: str) -> list[str]:
     return values
 
 
-def _environment(message: Message, key: str) -> dict[bytes, bytes]:
+def environment_of(message: Message, key: str) -> dict[bytes, bytes]:
+    """A field of variables, or ProtocolError."""
     values = message.get(key)
     if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
         raise ProtocolError(f"{message.get('t')}: {key} must be names and texts")
@@ -267,7 +279,7 @@ def _ranks(message: Message) -> list[tuple[int, dict[bytes, bytes]]]:
         if not isinstance(entry, dict):
             raise ProtocolError("spec: each rank must be an object")
         fields: Message = {**entry, "t": "spec"}
-        ranks.append((int_of(fields, "rank", 0, 1 << 24), _environment(fields, "env")))
+        ranks.append((int_of(fields, "rank", 0, 1 << 24), environment_of(fields, "env")))
     if len({rank for rank, _ in ranks}) != len(ranks):
         raise ProtocolError("spec: a rank is in it twice")
     return ranks

@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 from ciranda.launch.processes import END_SIGNALS, PASSED_ON, die_with_parent
+from ciranda.launch.rank_line import VARIABLE as AGENT_FD
+from ciranda.launch.rank_line import RankLine
 
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
@@ -19,6 +21,7 @@ class RankProcess:
     Attributes:
         rank, pid: who it is.
         pipes: read ends of its streams, by name; non-blocking, owned here.
+        line: to it and from it, in an elastic job; None in another.
     """
 
     def __init__(
@@ -28,6 +31,7 @@ class RankProcess:
         env: Mapping[bytes, bytes],
         want_result: bool,
         cpus: Collection[int] = (),
+        line: RankLine | None = None,
     ) -> None:
         """Fork and exec, on the given CPUs if there are any.
 
@@ -37,13 +41,15 @@ class RankProcess:
             OSError: there is no pipe or process left; nothing is open then.
         """
         self.rank = rank
+        self.line = line
         self.pipes: dict[str, int] = {}
         writers: dict[str, int] = {}
         try:
             for name in ("stdout", "stderr", "result") if want_result else ("stdout", "stderr"):
                 self.pipes[name], writers[name] = os.pipe()
                 os.set_blocking(self.pipes[name], False)
-            self.pid = _fork(lambda parent: _become(list(argv), dict(env), writers, parent, cpus))
+            kept = dict(env) if line is None else {**env, AGENT_FD.encode(): b"%d" % line.theirs.fileno()}
+            self.pid = _fork(lambda parent: _become(list(argv), kept, writers, parent, cpus, line))
         except OSError:
             for fd in self.pipes.values():
                 os.close(fd)
@@ -51,6 +57,8 @@ class RankProcess:
         finally:
             for fd in writers.values():
                 os.close(fd)
+            if line is not None:
+                line.theirs.close()
 
 
 def _fork(run: Callable[[int], None]) -> int:
@@ -70,7 +78,12 @@ def _fork(run: Callable[[int], None]) -> int:
 
 
 def _become(
-    argv: list[bytes], env: dict[bytes, bytes], writers: Mapping[str, int], parent: int, cpus: Collection[int]
+    argv: list[bytes],
+    env: dict[bytes, bytes],
+    writers: Mapping[str, int],
+    parent: int,
+    cpus: Collection[int],
+    line: RankLine | None,
 ) -> None:
     """In the child: set everything up and exec; returns only if that failed."""
     if cpus:
@@ -88,6 +101,8 @@ def _become(
     if "result" in writers:
         os.set_inheritable(writers["result"], True)
         env[b"CIRANDA_RESULT_FD"] = b"%d" % writers["result"]
+    if line is not None:
+        line.theirs.set_inheritable(True)
     try:
         os.execvpe(argv[0], argv, env)
     except FileNotFoundError:

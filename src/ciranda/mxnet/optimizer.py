@@ -52,7 +52,7 @@ class DistributedOptimizer(mx.optimizer.Optimizer):  # type: ignore[misc]
                 f"DistributedOptimizer wraps an mx.optimizer.Optimizer, not {type(optimizer).__name__}: "
                 "mx.optimizer.create('sgd', ...) makes one"
             )
-        _basics.engine()
+        _basics.require_init()
         self._optimizer = optimizer
         self._process_set = process_set
         self._predivide = gradient_predivide_factor

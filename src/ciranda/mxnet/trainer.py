@@ -85,7 +85,7 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
         process_set: ProcessSet = global_process_set,
         **of_kvstores: Any,
     ) -> None:
-        _basics.engine()
+        _basics.require_init()
         _check_without_kvstore(of_kvstores)
         if isinstance(optimizer, DistributedOptimizer):
             warnings.warn(

@@ -68,6 +68,15 @@ class TensorFlowState(ObjectState):
                 variable.load(value, self.session)
         super().restore()
 
+    def saved(self) -> Any:
+        """Return the saved values and objects."""
+        return self._values, super().saved()
+
+    def set_saved(self, saved: Any) -> None:
+        """Keep them again."""
+        self._values, of_objects = saved
+        super().set_saved(of_objects)
+
     def sync(self) -> None:
         """Broadcast rank 0's variables and objects. A collective."""
         if self._in_graph is None:

@@ -1,0 +1,460 @@
+"""Decides what an elastic job does when ranks come, fail and end. Pure: no process, socket or clock is touched here.
+
+`Supervisor.handle(event, now)` returns the actions that the launcher carries out. A slot goes through these states:
+
+    WAITING -> RUNNING -> READY -> MEMBER -> RETURNED
+       ^          |         |        |          |
+       +----------+---- GONE, or killed --------+
+
+A process is READY when it stands in `elastic.run` outside any world, with its state built. All READY processes form a
+world, a *roster*, once no member of the last one is still in it: a member leaves its world when a collective fails or,
+because others want in, at its next commit. The job has ended well when all members have RETURNED from training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from ciranda.launch.roster import NONE, Member, Roster, ordered
+
+MAX_FAILURES = 3  # of one slot without a commit in between
+LONGEST_PAUSE_SECONDS = 60.0  # before a process is started again
+TOLD_SECONDS = 5.0  # for a rank that others have waited for in vain to leave the world
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the user allows.
+
+    Attributes:
+        start: how many ranks the first world has at least.
+        least: how many any other has at least; below it the ranks wait for others.
+        wait_seconds: how long they wait.
+        patience_seconds: how long the ranks that have left a world wait for one that has not, before it is killed.
+        resets: how many worlds may follow the first; None for any number.
+    """
+
+    start: int
+    least: int
+    wait_seconds: float = 600.0
+    patience_seconds: float = 600.0
+    resets: int | None = None
+
+
+# -- events ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The slot's process is outside any world. ``waited``: because a rank did not answer for too long."""
+
+    slot: int
+    commits: int
+    waited: bool = False
+
+
+@dataclass(frozen=True)
+class Returned:
+    """The slot's process has returned from training, and waits for the others."""
+
+    slot: int
+    commits: int
+
+
+@dataclass(frozen=True)
+class Exited:
+    """The slot's process, and what it has left behind, is gone. ``how`` in words; ``is_failure`` by its exit code."""
+
+    slot: int
+    is_failure: bool
+    how: str
+
+
+@dataclass(frozen=True)
+class HostLost:
+    """Nothing can be started in these slots any more, and their processes are gone."""
+
+    slots: tuple[int, ...]
+    how: str
+
+
+@dataclass(frozen=True)
+class Tick:
+    """It is time to look again: the deadline is reached, or nothing else has happened."""
+
+
+Event = Ready | Returned | Exited | HostLost | Tick
+
+
+# -- actions ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Start:
+    """Start a process in this slot, for its ``life``-th life.
+
+    ``hosts``: those of the ranks that it would join, by rank; ``rank``: its place among them.
+    """
+
+    slot: int
+    life: int
+    hosts: tuple[str, ...]
+    rank: int
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Kill the slot's process; Exited follows."""
+
+    slot: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Form:
+    """Tell the members of a new world, and close the one before."""
+
+    roster: Roster
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Tell these slots that no world can come of the roster with this epoch any more."""
+
+    slots: tuple[int, ...]
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Invite:
+    """Tell these slots that others want to join, for which they leave the world at their next commit."""
+
+    slots: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Release:
+    """Tell these slots that training has ended on all."""
+
+    slots: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class End:
+    """End the job. ``why`` is empty if it has ended well; ``blamed`` is the slot whose failure ended it, if one's."""
+
+    why: str
+    blamed: int | None = None
+
+
+Action = Start | Kill | Form | Lost | Invite | Release | End
+
+
+# -- state -----------------------------------------------------------------------------------------------------------
+
+
+class _At(Enum):
+    WAITING = auto()  # to be started at start_at
+    RUNNING = auto()
+    READY = auto()
+    MEMBER = auto()
+    RETURNED = auto()
+    KILLED = auto()  # and not yet gone
+    GONE = auto()  # for good
+
+
+_ALIVE = frozenset({_At.RUNNING, _At.READY, _At.MEMBER, _At.RETURNED, _At.KILLED})
+
+
+@dataclass
+class _Slot:
+    index: int
+    host: str
+    at: _At = _At.WAITING
+    life: int = 0
+    commits: int = NONE
+    start_at: float = 0.0
+    failures: int = 0
+    failures_since_commit: int = 0
+
+    @property
+    def member(self) -> Member:
+        return Member(self.index, self.life, self.host, self.commits)
+
+    def pause(self) -> float:
+        """Seconds until it is started again: 0, 1, 2, 4 and so on."""
+        return 0.0 if self.failures <= 1 else min(LONGEST_PAUSE_SECONDS, 2.0 ** min(self.failures - 2, 16))
+
+
+@dataclass
+class Supervisor:
+    """The state of one elastic job.
+
+    Args:
+        hosts: that of each slot.
+        limits: what the user allows.
+
+    Attributes:
+        roster: the present world, or the last one; None before the first.
+        deadline: when to send Tick at the latest; None if only an event of a process can change anything.
+    """
+
+    hosts: Sequence[str]
+    limits: Limits
+    roster: Roster | None = None
+    deadline: float | None = None
+    _slots: list[_Slot] = field(default_factory=list)
+    _is_broken: bool = False  # a member of the roster is gone
+    _is_inviting: bool = False
+    _left: dict[int, str] = field(default_factory=dict)  # since the roster was formed
+    _last_failed: int | None = None
+    _newest: int = NONE  # the most commits of any roster
+    _has_waited: bool = False  # a member has left since another did not answer for too long
+    _leaving_since: float | None = None  # since when members have left the world that others are still in
+    _too_few_since: float | None = None
+    _is_released: bool = False
+    _is_host_lost: bool = False
+    _has_ended: bool = False
+
+    def begin(self, now: float) -> list[Action]:
+        """Start every slot."""
+        self._slots = [_Slot(index, host) for index, host in enumerate(self.hosts)]
+        return self.handle(Tick(), now)
+
+    def handle(self, event: Event, now: float) -> list[Action]:
+        """Return what is to be done about the event."""
+        if self._has_ended:
+            return []
+        actions: list[Action] = []
+        if isinstance(event, Ready):
+            self._on_ready(event)
+        elif isinstance(event, Returned):
+            self._on_returned(event)
+        elif isinstance(event, Exited):
+            actions += self._on_exited(event, now)
+        elif isinstance(event, HostLost):
+            actions += self._on_host_lost(event)
+        if not self._has_ended:
+            actions += self._look(now)
+        if not self._has_ended:
+            actions += self._start_due(now)
+        self.deadline = None if self._has_ended else self._next_deadline()
+        return actions
+
+    # -- events ------------------------------------------------------------------------------------------------------
+
+    def _on_ready(self, event: Ready) -> None:
+        slot = self._slots[event.slot]
+        if slot.at in (_At.RUNNING, _At.READY, _At.MEMBER):
+            slot.at = _At.READY
+            slot.commits = event.commits
+            self._has_waited |= event.waited
+
+    def _on_returned(self, event: Returned) -> None:
+        slot = self._slots[event.slot]
+        if slot.at is _At.MEMBER:
+            slot.at = _At.RETURNED
+            slot.commits = event.commits
+
+    def _on_exited(self, event: Exited, now: float) -> list[Action]:
+        slot = self._slots[event.slot]
+        if slot.at not in _ALIVE:
+            return []
+        was_member = self._is_member(slot)
+        was_running = slot.at is _At.RUNNING
+        slot.commits = NONE
+        if self._is_released:
+            slot.at = _At.GONE
+            return self._end(f"{event.how} after training", slot.index) if was_member and event.is_failure else []
+        if was_running and not event.is_failure and not was_member:
+            slot.at = _At.GONE  # its program has ended without elastic training
+            return []
+        slot.failures += 1
+        slot.failures_since_commit += 1
+        slot.at, slot.start_at = _At.WAITING, now + slot.pause()
+        self._last_failed = slot.index
+        if not was_member:
+            return self._end_if_failing_again(slot) if self.roster is None else []
+        return self._lose([slot], event.how)
+
+    def _on_host_lost(self, event: HostLost) -> list[Action]:
+        lost = [self._slots[index] for index in event.slots if self._slots[index].at is not _At.GONE]
+        members = [slot for slot in lost if self._is_member(slot) and slot.at in _ALIVE]
+        for slot in lost:
+            slot.at, slot.commits = _At.GONE, NONE
+        self._is_host_lost |= bool(lost)
+        if members and self._is_released:
+            return self._end(f"{event.how} after training")
+        return self._lose(members, event.how) if members else []
+
+    def _lose(self, members: Sequence[_Slot], how: str) -> list[Action]:
+        """These members are gone: no world comes of the roster any more."""
+        assert self.roster is not None
+        self._left |= {slot.index: how for slot in members}
+        self._is_broken = True
+        others = tuple(each.index for each in self._members() if each.at is _At.MEMBER)
+        return [Lost(others, self.roster.epoch)] if others else []
+
+    def _end_if_failing_again(self, slot: _Slot) -> list[Action]:
+        if slot.failures_since_commit < MAX_FAILURES:
+            return []
+        return self._end(f"it has failed {MAX_FAILURES} times without a commit in between", slot.index)
+
+    # -- decisions ---------------------------------------------------------------------------------------------------
+
+    def _start_due(self, now: float) -> list[Action]:
+        if self._is_released:
+            return []
+        actions: list[Action] = []
+        for slot in self._slots:
+            if slot.at is _At.WAITING and now >= slot.start_at:
+                slot.at, slot.life = _At.RUNNING, slot.life + 1
+                actions.append(self._start(slot))
+        return actions
+
+    def _start(self, slot: _Slot) -> Start:
+        """Start it with the numbers that it would have if it joined now; at first, with all others."""
+        if self.roster is None:
+            present, new = [], [each.member for each in self._slots if each.at is not _At.GONE]
+        else:
+            present, new = [each.member for each in self._members()], [slot.member]
+        order = ordered(present, new)
+        rank = [each.key for each in order].index(slot.member.key)
+        return Start(slot.index, slot.life, tuple(each.host for each in order), rank)
+
+    def _look(self, now: float) -> list[Action]:
+        """Form a world, or end the job, if it is time."""
+        if all(slot.at is _At.GONE or (self._is_released and slot.at is _At.WAITING) for slot in self._slots):
+            is_cut_off = self._is_host_lost and not self._is_released
+            return self._end("no host is left" if is_cut_off else "")
+        if self._is_released:
+            return []
+        return self._look_for_first(now) if self.roster is None else self._look_for_next(self.roster, now)
+
+    def _look_for_first(self, now: float) -> list[Action]:
+        ready = self._at(_At.READY)
+        if len(ready) >= self.limits.start:
+            return self._form([], ready)
+        if not ready:
+            self._too_few_since = None
+            return []
+        if self._too_few_since is None:
+            self._too_few_since = now
+        if now < self._too_few_since + self.limits.wait_seconds:
+            return []
+        if len(ready) >= self.limits.least:
+            return self._form([], ready)
+        why = f"{len(ready)} of {self.limits.start} ranks were ready within {self._waited()} of the first"
+        return self._end(why, self._last_failed)
+
+    def _look_for_next(self, roster: Roster, now: float) -> list[Action]:
+        members = self._members()
+        if not members:
+            return self._end("no rank is left that has the state", self._last_failed)
+        left = [slot for slot in members if slot.at in (_At.READY, _At.RETURNED)]
+        if not self._is_broken and all(slot.at is _At.RETURNED for slot in members):
+            return self._release()
+        is_leaving = self._is_broken or any(slot.at is _At.READY for slot in members)
+        if not is_leaving:
+            return self._invite()
+        if len(left) < len(members):
+            return self._hurry(members, now)
+        self._leaving_since = None
+        newest = max(slot.commits for slot in members)
+        if newest > self._newest:
+            for slot in self._slots:
+                slot.failures_since_commit = min(1, slot.failures_since_commit) if slot.index in self._left else 0
+        self._newest = max(newest, self._newest)
+        for slot in self._slots:
+            if end := self._end_if_failing_again(slot):
+                return end
+        if self.limits.resets is not None and roster.epoch + 1 > self.limits.resets:
+            return self._end(f"more than {self.limits.resets} resets", self._last_failed)
+        return self._form_or_wait(members, now)
+
+    def _form_or_wait(self, members: list[_Slot], now: float) -> list[Action]:
+        newcomers = [slot for slot in self._at(_At.READY) if slot not in members]
+        if len(members) + len(newcomers) >= self.limits.least:
+            return self._form(members, newcomers)
+        if self._too_few_since is None:
+            self._too_few_since = now
+        if now < self._too_few_since + self.limits.wait_seconds:
+            return []
+        n_ranks = len(members) + len(newcomers)
+        return self._end(
+            f"{n_ranks} ranks are left, of at least {self.limits.least}, and no other came within {self._waited()}",
+            self._last_failed,
+        )
+
+    def _form(self, survivors: Iterable[_Slot], newcomers: Iterable[_Slot]) -> list[Action]:
+        present = [slot.member for slot in survivors]  # by their rank in the world before
+        new = [slot.member for slot in newcomers]
+        epoch = 0 if self.roster is None else self.roster.epoch + 1
+        self.roster = Roster(epoch, ordered(present, new), frozenset(member.key for member in new), self._left)
+        for member in self.roster.members:
+            self._slots[member.slot].at = _At.MEMBER
+        self._left, self._is_broken, self._is_inviting, self._has_waited = {}, False, False, False
+        self._too_few_since = self._leaving_since = None
+        return [Form(self.roster)]
+
+    def _invite(self) -> list[Action]:
+        if self._is_inviting or not self._at(_At.READY):
+            return []
+        self._is_inviting = True
+        return [Invite(tuple(slot.index for slot in self._members()))]
+
+    def _hurry(self, members: list[_Slot], now: float) -> list[Action]:
+        """Some have left the world, others are still in it: they follow at their next collective, or are killed."""
+        if not any(slot.at is _At.READY for slot in members):
+            return []  # nobody waits
+        if self._leaving_since is None:
+            self._leaving_since = now
+        if now < self._leaving_since + self._patience():
+            return []
+        late = [slot for slot in members if slot.at is _At.MEMBER]
+        for slot in late:
+            slot.at = _At.KILLED
+        return [Kill(slot.index, f"it has not left the world within {self._patience():g} s") for slot in late]
+
+    def _release(self) -> list[Action]:
+        """Training has ended: members may go on, whoever was to join is not needed."""
+        self._is_released = True
+        actions: list[Action] = [Release(tuple(slot.index for slot in self._members()))]
+        for slot in self._slots:
+            if slot.at in (_At.RUNNING, _At.READY):
+                slot.at = _At.KILLED
+                actions.append(Kill(slot.index, "training has ended without it"))
+        return actions
+
+    def _end(self, why: str, blamed: int | None = None) -> list[Action]:
+        self._has_ended = True
+        return [End(why, blamed)]
+
+    # -- what there is -----------------------------------------------------------------------------------------------
+
+    def _at(self, state: _At) -> list[_Slot]:
+        return [slot for slot in self._slots if slot.at is state]
+
+    def _is_member(self, slot: _Slot) -> bool:
+        return self.roster is not None and any(m.key == slot.member.key for m in self.roster.members)
+
+    def _members(self) -> list[_Slot]:
+        """Those of the roster that live, by rank."""
+        members = [] if self.roster is None else [(m, self._slots[m.slot]) for m in self.roster.members]
+        return [slot for member, slot in members if slot.life == member.life and slot.at in _ALIVE]
+
+    def _patience(self) -> float:
+        return min(TOLD_SECONDS, self.limits.patience_seconds) if self._has_waited else self.limits.patience_seconds
+
+    def _waited(self) -> str:
+        return f"{self.limits.wait_seconds:g} s"
+
+    def _next_deadline(self) -> float | None:
+        due = [slot.start_at for slot in self._at(_At.WAITING)] if not self._is_released else []
+        if self._leaving_since is not None and any(slot.at is _At.MEMBER for slot in self._members()):
+            due.append(self._leaving_since + self._patience())
+        if self._too_few_since is not None:
+            due.append(self._too_few_since + self.limits.wait_seconds)
+        return min(due, default=None)

@@ -1,0 +1,134 @@
+"""A rank of an elastic job that keeps account of what it does, and has a fault at one place, once in the job.
+
+python elastic_rank.py FOLDER STEPS [FAULT ...]
+
+A fault is "SLOT:PLACE:STEP", or "SLOT:PLACE" where there are no steps. The state is one number, to which every
+step adds what the ranks agree on, so that it shows how often each step was done. Accounts are lines of JSON in
+FOLDER/PID.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import ciranda as hvd
+from ciranda import _core
+from ciranda._frameworks.objects import allgather_object, broadcast_object
+from ciranda.elastic import ObjectState, run_fn
+
+FOLDER = Path(sys.argv[1])
+STEPS = int(sys.argv[2])
+FAULTS = sys.argv[3:]
+IS_FIRST_LIFE = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
+SLOT = os.environ["CIRANDA_RANK"]  # in its first life
+FULL_SIZE = int(os.environ["FULL_SIZE"])
+
+
+def note(what: str, **more: Any) -> None:
+    row = {"pid": os.getpid(), "what": what, "rank": hvd.rank(), "size": hvd.size(), "at": time.monotonic(), **more}
+    with (FOLDER / str(os.getpid())).open("a") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+def is_first(name: str) -> bool:
+    """Whether no process has done this before."""
+    try:
+        (FOLDER / f"fault-{name}").touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def maybe(place: str, step: int | None = None) -> None:
+    """Have the fault of this place, if this process is to have one here."""
+    name = f"{SLOT}:{place}" if step is None else f"{SLOT}:{place}:{step}"
+    if place.endswith("_always") and not IS_FIRST_LIFE:
+        name = next((fault for fault in FAULTS if fault.endswith(place)), "")
+    if name in FAULTS and (place.endswith("_always") or (IS_FIRST_LIFE and is_first(name))):
+        if place in ("raise", "raise_always"):
+            raise ValueError(f"slot {SLOT} cannot go on")
+        if place == "leave":
+            sys.exit(0)
+        if place == "agent":
+            os.kill(os.getppid(), signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGSTOP if place == "stop" else signal.SIGKILL)
+
+
+class State(ObjectState):
+    """Two objects that are synchronized one after the other, with faults in between."""
+
+    def check_host_updates(self) -> None:
+        maybe("commit", self.step)
+        super().check_host_updates()
+
+    def sync(self) -> None:
+        self.step = broadcast_object(self.step)
+        maybe("sync")
+        if hvd.size() == FULL_SIZE and self.n_commits > 0:
+            maybe("later_sync")
+        super().sync()
+
+
+connect = _core.connect
+
+
+def connect_with_faults(epoch: int, *args: Any) -> Any:
+    maybe("forming")
+    if epoch > 0:
+        maybe("forming_again")
+    return connect(epoch, *args)
+
+
+_core.connect = connect_with_faults
+maybe("before_init")
+hvd.init()
+note("start")
+
+
+def step_of(state: Any) -> None:
+    size = int(os.environ.get("SIZE", "4"))
+    mine = np.full(size, float(state.step + 1))
+    maybe("idle", state.step)
+    if f"{SLOT}:allreduce:{state.step}" in FAULTS:
+        hvd.allreduce_async(mine, op=hvd.Average, name="gradient")
+    maybe("allreduce", state.step)
+    maybe("stop", state.step)
+    agreed = hvd.allreduce(mine, op=hvd.Average, name="gradient")
+    state.total = 0.75 * state.total + agreed[0]
+    state.step += 1
+
+
+def train(state: Any) -> str:
+    note("train", step=state.step, total=state.total)
+    assert len(set(allgather_object((state.step, state.total)))) == 1, "the ranks differ after their synchronization"
+    while state.step < STEPS:
+        while state.step == STEPS // 2 and hvd.size() < FULL_SIZE:
+            state.commit()  # until all are back
+        maybe("raise_always")
+        maybe("raise", state.step)
+        maybe("leave", state.step)
+        maybe("agent", state.step)
+        step_of(state)
+        note("step", step=state.step, total=state.total)
+        state.commit()
+        note("commit", step=state.step, total=state.total)
+    if f"{SLOT}:save" in FAULTS:
+        while len(list(FOLDER.glob("returned-*"))) < FULL_SIZE - 1:
+            time.sleep(0.01)
+        maybe("save")
+        note("saved")
+    (FOLDER / f"returned-{SLOT}").touch()
+    return "done"
+
+
+state = State(broadcast_object, hvd.rank, step=0, total=0.0)
+assert run_fn(train, lambda: None)(state) == "done"
+note("end", step=state.step, total=state.total)

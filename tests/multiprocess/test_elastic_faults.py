@@ -1,0 +1,252 @@
+"""`ciranda run --elastic`: ranks are killed at every place, and the others go on with the same processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import netns
+import pytest
+
+pytestmark = pytest.mark.multiprocess
+
+RANK = Path(__file__).with_name("elastic_rank.py")
+OTHER_MODEL_RANK = Path(__file__).with_name("elastic_other_model_rank.py")
+SETS_RANK = Path(__file__).with_name("elastic_sets_rank.py")
+HOROVOD_RANK = Path(__file__).with_name("elastic_horovod_rank.py")
+STEPS = 10
+GUARD_SECONDS = 240.0
+
+
+@dataclass
+class Account:
+    """What the ranks of one job have written."""
+
+    exit_code: int
+    err: str
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+    def pids(self, what: str) -> list[int]:
+        return sorted({row["pid"] for row in self.rows if row["what"] == what})
+
+    def of(self, what: str) -> list[dict[str, Any]]:
+        return [row for row in self.rows if row["what"] == what]
+
+
+def launch(
+    arguments: Sequence[str], n_ranks: int, through: Sequence[str] = (), **env: str
+) -> subprocess.CompletedProcess[str]:
+    command = [
+        *through,
+        sys.executable,
+        "-m",
+        "ciranda.launch.cli",
+        "run",
+        "--elastic",
+        "-np",
+        str(n_ranks),
+        *arguments,
+    ]
+    process = subprocess.run(
+        command,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **env},
+        capture_output=True,
+        text=True,
+        timeout=GUARD_SECONDS,
+        check=False,
+    )
+    sys.stderr.write(process.stderr)
+    return process
+
+
+def run(
+    folder: Path,
+    *faults: str,
+    n_ranks: int = 3,
+    options: tuple[str, ...] = (),
+    through: Sequence[str] = (),
+    **env: str,
+) -> Account:
+    arguments = [*options, sys.executable, str(RANK), str(folder), str(STEPS), *faults]
+    process = launch(arguments, n_ranks, through, FULL_SIZE=str(n_ranks), **env)
+    account = Account(process.returncode, process.stderr)
+    for path in folder.iterdir():
+        if path.name.isdigit():
+            account.rows += [json.loads(line) for line in path.read_text().splitlines()]
+    return account
+
+
+def expected_total(steps: int) -> float:
+    total = 0.0
+    for step in range(steps):
+        total = 0.75 * total + step + 1
+    return total
+
+
+def check(account: Account, n_ranks: int, n_lost: int) -> None:
+    """The job has ended well, with all ranks; who was not killed has stayed; each committed step counts once."""
+    assert account.exit_code == 0
+    assert len(re.findall("has failed: killed by SIGKILL|is killed: it has not left", account.err)) == n_lost
+    ended = account.of("end")
+    assert sorted(row["rank"] for row in ended) == list(range(n_ranks))
+    assert {(row["step"], row["total"]) for row in ended} == {(STEPS, expected_total(STEPS))}
+    for row in account.rows:
+        if row["what"] in ("train", "step", "commit"):
+            assert row["total"] == expected_total(row["step"]), f"a step is lost, or was made twice: {row}"
+    assert len(account.pids("start")) <= n_ranks + n_lost
+    assert len(set(account.pids("start")) - set(account.pids("end"))) <= n_lost, "a survivor was started anew"
+
+
+PLACES = ["idle:3", "allreduce:3", "commit:4", "sync", "forming", "forming_again"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("slot", [0, 2])
+def test_one_is_killed(tmp_path: Path, slot: int, place: str) -> None:
+    faults = [f"{slot}:{place}"] if place != "forming_again" else ["1:idle:3", f"{slot}:{place}"]
+    account = run(tmp_path, *faults, options=("--min-np", "1"))
+    check(account, 3, len(faults))
+
+
+def test_one_is_killed_before_init(tmp_path: Path) -> None:
+    check(run(tmp_path, "1:before_init"), 3, 1)
+
+
+@pytest.mark.parametrize("size", [1, 1 << 20])
+def test_one_is_killed_in_a_transfer(tmp_path: Path, size: int) -> None:
+    check(run(tmp_path, "1:allreduce:2", options=("--min-np", "2"), SIZE=str(size)), 3, 1)
+
+
+def test_two_are_killed_at_once(tmp_path: Path) -> None:
+    check(run(tmp_path, "0:idle:3", "2:idle:3", n_ranks=4, options=("--min-np", "2")), 4, 2)
+
+
+def test_all_but_one_are_killed(tmp_path: Path) -> None:
+    check(run(tmp_path, "0:commit:3", "1:idle:2", options=("--min-np", "1")), 3, 2)
+
+
+def test_the_root_is_killed_while_it_sends_its_state(tmp_path: Path) -> None:
+    """Rank 0 has the newest commit when slot 1's next process joins."""
+    check(run(tmp_path, "1:idle:2", "0:later_sync", options=("--min-np", "1")), 3, 2)
+
+
+def test_too_few_wait_for_the_next_process(tmp_path: Path) -> None:
+    account = run(tmp_path, "1:idle:3", options=("--min-np", "3"))
+    check(account, 3, 1)
+    assert {row["size"] for row in account.of("commit")} == {3}
+
+
+def test_one_is_killed_when_the_others_have_returned(tmp_path: Path) -> None:
+    account = run(tmp_path, "0:save", options=("--min-np", "2"))
+    assert account.exit_code == 0
+    assert "has failed: killed by SIGKILL" in account.err
+    assert {(row["step"], row["total"]) for row in account.of("end")} == {(STEPS, expected_total(STEPS))}
+
+
+def test_who_has_returned_waits_for_who_is_saving(tmp_path: Path) -> None:
+    (tmp_path / "fault-0:save").touch()  # it saves, and is not killed
+    account = run(tmp_path, "0:save")
+    check(account, 3, 0)
+    (saved,) = account.of("saved")
+    assert all(row["at"] >= saved["at"] for row in account.of("end"))
+
+
+def test_a_stopped_rank_is_killed_and_replaced(tmp_path: Path) -> None:
+    account = run(tmp_path, "1:stop:3", options=("--min-np", "2", "--stall-shutdown-seconds", "2"))
+    check(account, 3, 1)
+    assert "[1] on localhost is killed: it has not left the world" in account.err
+
+
+def test_leaving_early_is_a_failure(tmp_path: Path) -> None:
+    account = run(tmp_path, "1:leave:3", options=("--min-np", "2"))
+    assert account.exit_code == 0
+    assert "[1] was lost: exit code 0" in account.err
+    assert sorted(row["rank"] for row in account.of("end")) == [0, 1, 2]
+
+
+def test_who_fails_again_and_again_ends_the_job_with_its_traceback(tmp_path: Path) -> None:
+    account = run(tmp_path, "1:raise_always", options=("--min-np", "3"))
+    assert account.exit_code == 1
+    assert "it has failed 3 times without a commit in between" in account.err
+    assert "rank 1 on localhost failed first: exit code 1" in account.err
+    assert account.err.rstrip().endswith("cannot go on")
+
+
+def test_an_exception_on_all_ends_the_job_with_its_traceback(tmp_path: Path) -> None:
+    account = run(tmp_path, *(f"{slot}:raise_always" for slot in range(3)), options=("--min-np", "1"))
+    assert account.exit_code == 1
+    assert "cannot go on" in account.err.rstrip().splitlines()[-1]
+
+
+def test_process_sets_keep_their_living_members(tmp_path: Path) -> None:
+    """Of the sets {0, 1}, {1, 2}, {2} and {1}, when rank 1 is lost: the last is dissolved, two have become the same."""
+    process = launch(["--min-np", "2", sys.executable, str(SETS_RANK), str(tmp_path / "mark")], 3)
+    assert process.returncode == 0, process.stderr
+    lines = sorted({line.partition(":")[2] for line in process.stdout.splitlines()})
+    assert lines == [
+        "size 2 rank 0: [1, 2, 2, None] [1.0, None, None, None]",
+        "size 2 rank 1: [1, 2, 2, None] [None, 2.0, 2.0, None]",
+        "size 3 rank 0: [1, 2, 2, None] [1.0, None, None, None]",
+        "size 3 rank 0: [1, 2, 3, 4] [3.0, None, None, None]",
+        "size 3 rank 1: [1, 2, 2, None] [None, 2.0, 2.0, None]",
+        "size 3 rank 1: [1, 2, 3, 4] [3.0, 5.0, None, 2.0]",
+        "size 3 rank 2: [1, 2, 2, None] [None, None, None, None]",
+        "size 3 rank 2: [1, 2, 3, 4] [None, 5.0, 3.0, None]",
+    ]
+
+
+def test_a_script_for_horovod_goes_on_without_rank_0_and_then_without_another(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("horovod")
+    process = launch(["--min-np", "2", "--no-prefix", sys.executable, str(HOROVOD_RANK), str(tmp_path)], 3)
+    assert process.returncode == 0, process.stderr
+    assert process.stderr.count("has failed: killed by SIGKILL") == 2
+    lines = process.stdout.splitlines()
+    assert len(lines) == 3
+    (line,) = set(lines)
+    assert line.startswith(f"3 6 {6 * 48} "), "each sample of each epoch was used once"
+
+
+def test_a_newcomer_with_another_model_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    process = launch(["--min-np", "2", sys.executable, str(OTHER_MODEL_RANK), str(tmp_path)], 3)
+    assert process.returncode == 0, process.stderr
+    assert "MismatchError: Ranks disagree about 'broadcast_parameters.weight'" in process.stderr
+    assert "[1] on localhost has failed: exit code 1" in process.stderr
+    assert "[0] on localhost has failed" not in process.stderr
+
+
+@pytest.mark.netns
+@pytest.mark.ssh
+@pytest.mark.parametrize("faults", [["0:idle:3"], ["2:idle:3"], ["1:allreduce:2", "2:commit:3"]], ids=str)
+def test_between_hosts(hosts: netns.Hosts, tmp_path: Path, faults: list[str]) -> None:
+    """Of the first host's two ranks, rank 0; the only rank of the second host; one of each."""
+    options = ("--min-np", "1", "-F", str(hosts.ssh_config), "-H", "hostA:2,hostB:1")
+    check(run(tmp_path, *faults, options=options, through=hosts[0].enter), 3, len(faults))
+
+
+@pytest.mark.netns
+@pytest.mark.ssh
+@pytest.mark.parametrize("slot", [0, 2])
+def test_a_lost_agent_takes_its_host_away(hosts: netns.Hosts, tmp_path: Path, slot: int) -> None:
+    """hostA is the launcher's own machine, with two ranks; hostB is reached over ssh, and has one."""
+    options = ("--min-np", "1", "-F", str(hosts.ssh_config), "-H", "hostA:2,hostB:1")
+    account = run(tmp_path, f"{slot}:agent:7", options=options, through=hosts[0].enter)
+    assert account.exit_code == 0
+    assert f"{'hostA' if slot == 0 else 'hostB'} is used no more: its agent" in account.err
+    ended = account.of("end")
+    assert sorted(row["rank"] for row in ended) == list(range(1 if slot == 0 else 2))
+    assert {(row["step"], row["total"]) for row in ended} == {(STEPS, expected_total(STEPS))}
+
+
+def test_the_only_lost_agent_ends_the_job(tmp_path: Path) -> None:
+    account = run(tmp_path, "0:agent:3", options=("--min-np", "1"))
+    assert account.exit_code == 1
+    assert account.err.rstrip().endswith("ciranda: the job ends: no host is left")
