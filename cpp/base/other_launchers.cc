@@ -24,8 +24,8 @@ constexpr std::string_view kForPaddle =
     "write 'ciranda run -np N COMMAND' or, for Python, 'python -m paddle.distributed.launch', which sets "
     "PADDLE_TRAINER_ID and PADDLE_TRAINER_ENDPOINTS too";
 constexpr std::string_view kForKubernetes =
-    "write 'torchrun --nnodes COMPLETIONS --node-rank $JOB_COMPLETION_INDEX --master-addr ADDRESS COMMAND' (Python "
-    "only), or 'ciranda run -H POD:1,POD:1 COMMAND' in one pod alone";
+    "start what 'ciranda kubernetes manifest' prints, or, for Python, write 'torchrun --nnodes COMPLETIONS --node-rank "
+    "$JOB_COMPLETION_INDEX --master-addr ADDRESS COMMAND'";
 constexpr std::string_view kForOthers = "write 'ciranda run -np N COMMAND' instead";
 constexpr std::string_view kForHosts =
     "start it once with 'ciranda run -H HOST:SLOTS,HOST:SLOTS COMMAND', which reaches the hosts by ssh, or on each of "

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 from ciranda.launch import ssh
 from ciranda.launch.errors import HostsError, LaunchError
-from ciranda.launch.hosts import Host, checked_size
+from ciranda.launch.hosts import Host, Slot, checked_size
+from ciranda.launch.link import AgentLink
 
 # Options of srun that its environment may hold, as it does in a batch script: they were for other steps.
 _OPTIONS = (
@@ -159,6 +160,10 @@ class Srun:
         command += [f"--jobid={self.environ['SLURM_JOB_ID']}", "--nodes=1", "--ntasks=1", f"--nodelist={host}"]
         command += ["--overlap", "--cpu-bind=none", "--mpi=none", "--export=ALL", "--job-name=ciranda", "--quiet"]
         return [*command, *ssh.agent_words(python if self.remote_python is None else self.remote_python, python_path)]
+
+    def link(self, host: str, slots: Sequence[Slot], python: str, python_path: str) -> AgentLink:
+        """As in launch/reach.py."""
+        return AgentLink(host, slots, self.command(host, python, python_path))
 
     def resolved_name(self, host: str) -> tuple[str, bool]:
         """The host itself, and whether this machine knows its address: it may be known to Slurm alone."""

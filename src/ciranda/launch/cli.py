@@ -14,10 +14,11 @@ from typing import Annotated, Any
 import typer
 
 import ciranda
-from ciranda.launch import control
+from ciranda.launch import control, kubernetes_cli
 from ciranda.launch.api import RunOptions, chosen_hosts
 from ciranda.launch.api import run as launch_function
 from ciranda.launch.elastic import WAIT_SECONDS, ElasticJob, elastic_job
+from ciranda.launch.env_option import pairs
 from ciranda.launch.errors import HostsError, LaunchError
 from ciranda.launch.hosts import assign, by_host
 from ciranda.launch.job import Job, Show, default_binding
@@ -39,6 +40,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(kubernetes_cli.app)
 
 
 class Binding(str, Enum):
@@ -259,12 +261,12 @@ def _run(
     output on the screen, and its exit code becomes that of this command.
     """
     from_file: list[str] = context.meta.get(_FILE, {}).get("env", [])
-    pairs = {**_pairs(from_file), **_pairs(env or [])}
+    variables = pairs([*from_file, *(env or [])])
     num_proc, per_host = _one_of(context, num_proc=num_proc, per_host=per_host)
     hosts, hostfile = _one_of(context, hosts=hosts, hostfile=hostfile)
     if print_config:
         chosen = {"num_proc": num_proc, "per_host": per_host, "hosts": hosts, "hostfile": hostfile}
-        shown = {**context.params, **chosen, "env": [f"{name}={value}" for name, value in pairs.items()]}
+        shown = {**context.params, **chosen, "env": [f"{name}={value}" for name, value in variables.items()]}
         print(to_toml(context.command.params, shown))
         raise typer.Exit
     if not command:
@@ -288,7 +290,7 @@ def _run(
     job = Job(
         argv=command,
         slots=slots,
-        env={**pairs, **{name: _plain(value) for name, value in settings.items() if value is not None}},
+        env={**variables, **{name: _plain(value) for name, value in settings.items() if value is not None}},
         exclude_env=exclude_env or [],
         grace_seconds=grace,
         start_timeout_seconds=start_timeout,
@@ -314,16 +316,6 @@ def _run(
 
 def _plain(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:g}"
-
-
-def _pairs(entries: list[str]) -> dict[str, str]:
-    pairs = {}
-    for entry in entries:
-        name, equals, value = entry.partition("=")
-        if not name or not equals:
-            raise LaunchError(f"--env {entry!r}: write NAME=VALUE", exit_code=2)
-        pairs[name] = value
-    return pairs
 
 
 @app.command(

@@ -51,6 +51,9 @@ class Job:
         jax_native: have JAX's own collectives come by the ranks' world.
         elastic: go on when ranks are lost; a slot's number then is the rank of its first process. None: end the job.
         want_results: give each rank a pipe CIRANDA_RESULT_FD; what it writes there is in Outcome.results.
+        job_id, secret: what tells this job from others, and by what its ranks know each other, in hex.
+        forwards_env: whether ranks inherit the launcher's environment, and not that of their own host's agent.
+        lost_host_code: the exit code if a host does not come, or is lost; None: 1, or that of a rank that lost others.
     """
 
     argv: list[str]
@@ -68,6 +71,10 @@ class Job:
     elastic: ElasticJob | None = None
     want_results: bool = False
     python: str = field(default_factory=lambda: sys.executable)
+    job_id: str = field(default_factory=lambda: os.urandom(8).hex())
+    secret: str = field(default_factory=lambda: os.urandom(32).hex(), repr=False)
+    forwards_env: bool = True
+    lost_host_code: int | None = None
 
 
 @dataclass

@@ -29,10 +29,10 @@ from ciranda.launch.failure import TAIL_BYTES, RankFailure, culprit, last_words,
 from ciranda.launch.held import Held
 from ciranda.launch.hosts import Slot, by_host
 from ciranda.launch.job import Job, Outcome, Show
-from ciranda.launch.link import AgentLink
+from ciranda.launch.link import AgentLink, Link
 from ciranda.launch.orders import orders
 from ciranda.launch.output import Screen
-from ciranda.launch.processes import PASSED_ON, why_not_started
+from ciranda.launch.processes import PASSED_ON
 from ciranda.launch.protocol import Message
 from ciranda.launch.reach import Reach, reach_for
 from ciranda.launch.signals import empty, signals_to
@@ -58,21 +58,23 @@ def launch(job: Job, ssh_options: SshOptions, show: Show, store_factory: StoreFa
     Raises:
         LaunchError: nothing was started, since the store or a host cannot be used.
     """
+    return launch_by(reach_for(list(by_host(job.slots)), ssh_options), job, show, store_factory)
+
+
+def launch_by(reach: Reach, job: Job, show: Show, store_factory: StoreFactory = stores.engine_store) -> Outcome:
+    """As launch(), but hosts are reached as ``reach`` says."""
     groups = by_host(job.slots)
-    reach = reach_for(list(groups), ssh_options)
     remote = [host for host in groups if not reach.is_here(host)]
     addresses = stores.bind_addresses(remote, reach, job.network_interface)
-    secret = os.urandom(32).hex()
-    job_id = os.urandom(8).hex()
     ports = stores.parse_port_range(job.port_range) if job.port_range else range(1)
 
     def new_store(size: int) -> tuple[Store, str]:
-        store = stores.start_store(store_factory, addresses, ports, secret, size, job_id)
+        store = stores.start_store(store_factory, addresses, ports, job.secret, size, job.job_id)
         return store, stores.candidates(addresses, store.port)
 
     with ExitStack() as stack:
-        run = _Run(job, show, job_id, addresses[0], ports)
-        run.common_env = {"CIRANDA_JOB": job_id}
+        run = _Run(job, show, addresses[0], ports)
+        run.common_env = {"CIRANDA_JOB": job.job_id}
         if job.elastic is not None:
             run.be_elastic(job.elastic, new_store)
             stack.callback(run.close_worlds)
@@ -83,17 +85,16 @@ def launch(job: Job, ssh_options: SshOptions, show: Show, store_factory: StoreFa
         run.connect(groups, set(remote), reach)
         run.tell_of_misspelt_names()
         where = run.common_env["CIRANDA_STORE"]
-        run.note(f"job {job_id}: {len(job.slots)} ranks, store at {where}")
+        run.note(f"job {job.job_id}: {len(job.slots)} ranks, store at {where}")
         run.open_control()
-        return run.until_end(secret)
+        return run.until_end()
 
 
 class _Run:
     """The state of one running job."""
 
-    def __init__(self, job: Job, show: Show, job_id: str, own_address: str, ports: range) -> None:
+    def __init__(self, job: Job, show: Show, own_address: str, ports: range) -> None:
         self._job = job
-        self._job_id = job_id
         self._own_address = own_address
         self._ports = ports
         self._meeting: Meeting | None = None
@@ -101,7 +102,7 @@ class _Run:
         self._output_dir = show.output_dir
         self._screen = Screen(show.screen)
         self._writer = Writer()
-        self._links: list[AgentLink] = []
+        self._links: list[Link] = []
         self._remote: set[str] = set()
         self._reach: Reach = SshOptions()
         self.common_env: dict[str, str] = {}
@@ -118,7 +119,7 @@ class _Run:
         self._outcome = Outcome()
         self._worlds: Worlds | None = None  # of an elastic job
         self._survived: dict[int, RankFailure] = {}  # the last one of each slot that did not end the job
-        self._secret = ""
+        self._is_host_lost = False
         self._started = False
         self._ending = False
         self._deadline: float | None = None  # for the phase: start, blame or end
@@ -134,15 +135,14 @@ class _Run:
             os.path.abspath(p) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p
         )
         for host, slots in groups.items():
-            if host in remote:
-                command = reach.command(host, self._job.python, python_path)
-            else:
-                command = ssh.local_command(self._job.python)
             try:
-                self._links.append(AgentLink(host, slots, command))
-            except OSError as error:
+                if host in remote:
+                    self._links.append(reach.link(host, slots, self._job.python, python_path))
+                else:
+                    self._links.append(AgentLink(host, slots, ssh.local_command(self._job.python)))
+            except LaunchError:
                 self._abandon()
-                raise LaunchError(f"cannot start {command[0]}: {why_not_started(error)}") from None
+                raise
             ranks = ", ".join(str(slot.rank) for slot in slots)
             self.note(f"{host} ({reach.label if host in remote else 'this machine'}): ranks {ranks}")
 
@@ -187,20 +187,20 @@ class _Run:
         self._started = True
         self._deadline = None
         self.note(f"torch's store, if rank 0 makes one, is at {meeting.address}, port {meeting.port}")
-        of_job = environment.of_job(self._job_id, meeting, self._job.slots)
+        of_job = environment.of_job(self._job.job_id, meeting, self._job.slots)
         of_job["PADDLE_DISTRI_BACKEND"] = os.environ.get("PADDLE_DISTRI_BACKEND", "gloo")  # nothing else is for CPUs
         told = {**of_job, **self._job.env, **self.common_env}
         for link in self._links:
+            secret = "" if link.knows_secret else self._job.secret
             try:
-                link.send_in_turn(orders(self._job, link.slots, told, self._secret, link.host in self._remote))
+                link.send_in_turn(orders(self._job, link.slots, told, secret, link.host in self._remote))
             except ProtocolError as error:
                 self._fail(f"the command and its environment cannot be sent: {error}")
 
     # -- the loop ----------------------------------------------------------------------------------------------------
 
-    def until_end(self, secret: str) -> Outcome:
+    def until_end(self) -> Outcome:
         """Run the loop until every agent has ended; then return the outcome."""
-        self._secret = secret
         self._deadline = time.monotonic() + self._job.start_timeout_seconds
         try:
             with signals_to(self._signals) as wake_fd:
@@ -246,7 +246,7 @@ class _Run:
         if self._deadline is not None and time.monotonic() >= self._deadline:
             self._on_deadline()
 
-    def _watch(self, link: AgentLink, selector: selectors.PollSelector) -> None:
+    def _watch(self, link: Link, selector: selectors.PollSelector) -> None:
         if link.has_outgoing:
             selector.register(link.in_fd, selectors.EVENT_WRITE, link.flush)
         if link.err_fd in link.open_fds:
@@ -254,7 +254,7 @@ class _Run:
         if link.out_fd in link.open_fds and (self._is_interrupted or not self._is_screen_full):
             selector.register(link.out_fd, selectors.EVENT_READ, lambda: self._on_output(link))
 
-    def _on_output(self, link: AgentLink) -> None:
+    def _on_output(self, link: Link) -> None:
         try:
             for message in link.read_messages():
                 self._on_message(link, message)
@@ -266,13 +266,13 @@ class _Run:
         if link.out_fd not in link.open_fds and link.done_reason is None:
             self._on_lost(link)
 
-    def _on_stderr(self, link: AgentLink) -> None:
+    def _on_stderr(self, link: Link) -> None:
         data = link.read_stderr()
         if data and link.greeted:
             for line in data.decode("utf-8", "surrogateescape").splitlines():
                 self._say(f"ciranda: {link.host}: {line}")
 
-    def _on_lost(self, link: AgentLink) -> None:
+    def _on_lost(self, link: Link) -> None:
         """Handle an agent that ended without a message."""
         link.done_reason = "lost"
         self._stacks.end_of(link)
@@ -284,23 +284,23 @@ class _Run:
             return
         words = link.stderr.decode("utf-8", "replace")
         if not link.greeted:
-            self._fail(self._reach.explain(link.host, exit_code, words))
+            self._lose_host(self._reach.explain(link.host, exit_code, words))
         else:
             ranks = ", ".join(str(rank) for rank in sorted(link.running)) or "none"
             said = f"\n  it said: {words.strip()}" if words.strip() else ""
-            self._fail(f"the agent on {link.host} was lost, and with it ranks {ranks}{said}")
+            self._lose_host(f"the agent on {link.host} was lost, and with it ranks {ranks}{said}")
 
-    def _on_host_lost(self, worlds: Worlds, link: AgentLink, how: str) -> None:
+    def _on_host_lost(self, worlds: Worlds, link: Link, how: str) -> None:
         self._say(f"ciranda: {link.host} is used no more: {how}")
         link.running.clear()
         worlds.on_host_lost([slot.rank for slot in link.slots], f"{link.host} was lost")
 
     # -- messages ----------------------------------------------------------------------------------------------------
 
-    def _on_message(self, link: AgentLink, message: Message) -> None:
+    def _on_message(self, link: Link, message: Message) -> None:
         kind = message["t"]
         if kind == "data":
-            self._on_data(self._rank_of(link, message), message)
+            self._on_data(link, self._rank_of(link, message), message)
         elif kind == "result":
             pieces = self._outcome.results.setdefault(self._rank_of(link, message), [])
             pieces.append(protocol.raw_of(message))
@@ -333,11 +333,11 @@ class _Run:
             if self._worlds is not None and self._started and not self._ending:
                 self._on_host_lost(self._worlds, link, f"its agent has ended: {link.done_reason}")
             elif not self._ending and link.done_reason != "finished":
-                self._fail(f"the agent on {link.host} ended the job: {link.done_reason}")
+                self._lose_host(f"the agent on {link.host} ended the job: {link.done_reason}")
         else:
             raise ProtocolError(f"unexpected message {kind!r} from the agent")
 
-    def _on_hello(self, link: AgentLink, message: Message) -> None:
+    def _on_hello(self, link: Link, message: Message) -> None:
         if message.get("version") != protocol.VERSION:
             raise ProtocolError(
                 f"its ciranda speaks version {message.get('version')!r} of the protocol, this one {protocol.VERSION}: "
@@ -349,7 +349,7 @@ class _Run:
             self._reserve_port()
         self._start_if_ready()
 
-    def _on_reserved(self, link: AgentLink, message: Message) -> None:
+    def _on_reserved(self, link: Link, message: Message) -> None:
         if link is not self._links[0] or self._meeting is not None:
             raise ProtocolError("it reserved a port, which it was not asked to")
         self._meeting = reserved_port.meeting_of(message)
@@ -359,13 +359,13 @@ class _Run:
         if self._meeting is not None and all(link.greeted for link in self._links) and not self._ending:
             self._start_ranks(self._meeting)
 
-    def _rank_of(self, link: AgentLink, message: Message) -> int:
+    def _rank_of(self, link: Link, message: Message) -> int:
         rank = protocol.int_of(message, "rank", 0, len(self._job.slots) - 1)
         if self._host_of[rank] != link.host:
             raise ProtocolError(f"rank {rank} is not its own")
         return rank
 
-    def _on_data(self, rank: int, message: Message) -> None:
+    def _on_data(self, link: Link, rank: int, message: Message) -> None:
         stream = protocol.text_of(message, "stream")
         data = protocol.unpack(protocol.text_of(message, "data"))
         if stream not in ("stdout", "stderr"):
@@ -376,6 +376,8 @@ class _Run:
             del tail[:-TAIL_BYTES]
             self._look_where(self._warnings[rank].feed(data))
         self._keep(rank, stream, data)
+        if link.shows_output:
+            return
         if stream == "stderr" and not self._is_interrupted:
             data = self._held[rank].feed(data)
         self._put(rank, stream, data)
@@ -402,7 +404,7 @@ class _Run:
             "jobs": lambda put: put(self._description()),
             "stacks": lambda put: self._stacks.ask(self._links, lambda stacks: put({"stacks": [*map(asdict, stacks)]})),
         }
-        self._control = Control(self._job_id, answers)
+        self._control = Control(self._job.job_id, answers)
 
     def _description(self) -> dict[str, object]:
         return {
@@ -453,7 +455,7 @@ class _Run:
     def _is_screen_full(self) -> bool:
         return self._writer.n_queued_bytes > MAX_QUEUED_BYTES
 
-    def _on_exit(self, link: AgentLink, rank: int, message: Message) -> None:
+    def _on_exit(self, link: Link, rank: int, message: Message) -> None:
         link.running.discard(rank)
         code = protocol.int_of(message, "code", -64, 255)
         is_failure = code != 0 and message.get("ended") is not True
@@ -505,6 +507,13 @@ class _Run:
             self._outcome.exit_code = exit_code
         self._end()
 
+    def _lose_host(self, text: str) -> None:
+        """A host did not come, or is gone: the cause, unless a rank has failed by itself before."""
+        self._is_host_lost = all(failure.is_secondhand for failure in self._failures)
+        if self._is_host_lost:
+            self._failures.clear()
+        self._fail(text, 1 if self._job.lost_host_code is None else self._job.lost_host_code)
+
     def _end(self, grace_seconds: float | None = None) -> None:
         """Request every agent to stop its ranks, once; a later call shortens the grace period."""
         if grace_seconds is None:
@@ -550,15 +559,19 @@ class _Run:
             seconds = f"{self._job.start_timeout_seconds:g}"
             words = b"".join(bytes(link.stderr) for link in self._links if not link.greeted).decode("utf-8", "replace")
             said = f"\n  it said: {words.strip()}" if words.strip() else ""
-            self._fail(f"no answer from {silent} within {seconds} s: check the host, or raise --start-timeout{said}")
+            self._lose_host(
+                f"no answer from {silent} within {seconds} s: check the host, or raise --start-timeout{said}"
+            )
 
     def _finish(self) -> None:
         """Show what is left, then the reason of the failure, last."""
         outcome = self._outcome
         patience_seconds = 0.2 if self._is_interrupted else 3600
-        if self._failures and not self._is_interrupted:
+        if self._failures and not self._is_interrupted and not self._is_host_lost:
             outcome.failure = culprit(self._failures)
             outcome.exit_code = outcome.failure.exit_code
+            if outcome.failure.is_secondhand and self._job.lost_host_code is not None:
+                outcome.exit_code = self._job.lost_host_code
             outcome.message = "\n".join([report(outcome.failure), *self._who_was_waited_for()])
             self._drop_what_is_reported(outcome.failure)
         self._show_held()

@@ -13,7 +13,7 @@ from ciranda.launch.protocol import Message
 
 def orders(job: Job, slots: Sequence[Slot], told: Mapping[str, str], secret: str, is_remote: bool) -> Iterator[Message]:
     """The messages for the host of these slots. ``told`` are variables that all ranks get."""
-    env = environment.forwarded(os.environb, is_remote, job.exclude_env)
+    env = environment.forwarded(os.environb, is_remote, job.exclude_env) if job.forwards_env else {}
     env.update({os.fsencode(name): os.fsencode(value) for name, value in told.items()})
     env.setdefault(b"PYTHONUNBUFFERED", b"1")
     yield {
@@ -21,7 +21,7 @@ def orders(job: Job, slots: Sequence[Slot], told: Mapping[str, str], secret: str
         "version": protocol.VERSION,
         "argv": [protocol.to_text(os.fsencode(argument)) for argument in job.argv],
         "env": {protocol.to_text(name): protocol.to_text(value) for name, value in env.items()},
-        "inherit": is_remote,
+        "inherit": is_remote or not job.forwards_env,
         "cwd": protocol.to_text(os.fsencode(job.cwd)),
         "ranks": [{"rank": slot.rank, "env": environment.identity(slot, job.jax_native)} for slot in slots],
         "secret": secret,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Callable
 from contextlib import suppress
 
 from ciranda.launch import protocol
@@ -13,8 +14,10 @@ from ciranda.launch.protocol import Message
 class Outbox:
     """The queue of messages to the other side; never blocks. When that has ended, messages are dropped."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, seal: Callable[[bytes], bytes] = bytes) -> None:
+        """``seal`` makes what is sent of each encoded message."""
         self.fd = fd
+        self._seal = seal
         self.broken = False
         self._queue = bytearray()
         os.set_blocking(fd, False)
@@ -25,7 +28,7 @@ class Outbox:
     def send(self, message: Message) -> None:
         """Queue a message."""
         if not self.broken:
-            self._queue += protocol.encode(message)
+            self._queue += self._seal(protocol.encode(message))
 
     def flush(self) -> None:
         """Write what the pipe takes now."""

@@ -1,4 +1,4 @@
-"""The protocol of launcher and agent: one JSON object a line, over the agent's stdin and stdout.
+"""The protocol of launcher and agent: one JSON object a line, over the agent's stdin and stdout, or sealed by TCP.
 
 To the agent:    ``reserve`` (rank 0's host only), ``spec``, ``blob`` (a piece of a file for the ranks), ``start``,
                  ``signal`` (for the ranks), ``stacks`` (take them), ``end`` (stop the ranks); of an elastic job also
@@ -6,6 +6,9 @@ To the agent:    ``reserve`` (rank 0's host only), ``spec``, ``blob`` (a piece o
 From the agent:  ``hello``, ``reserved`` (the answer), ``started``, ``data`` (a piece of a rank's output), ``result`` (a
                  piece of what its function returned), ``stacks`` (one rank's), ``stacks_end`` (there are no more),
                  ``exit``, ``note``, ``fatal``, ``done``; of an elastic job also ``word`` (of one rank).
+
+An agent that has connected by TCP also hears ``admitted``, before all else, and at the end ``verdict``, the job's exit
+code (gathering.py, relay.py).
 
 Arguments, environment and paths are bytes to the system; here they are text in UTF-8 with surrogate escapes, which JSON
 carries as ``\\udcXX``, so that every byte survives. Output travels as base64; arguments and results of functions, which

@@ -1,4 +1,4 @@
-"""How the launcher reaches hosts: by the user's ssh, or by srun within an allocation of Slurm."""
+"""How the launcher reaches hosts: by the user's ssh, by srun within an allocation of Slurm, or by what has come."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ciranda.engines.slurm import srun_for
+from ciranda.launch.hosts import Slot
+from ciranda.launch.link import Link
 from ciranda.launch.ssh import SshOptions
 
 
@@ -19,8 +21,8 @@ class Reach(Protocol):
     def is_here(self, host: str) -> bool:
         """Whether an agent on ``host`` is a child of the launcher."""
 
-    def command(self, host: str, python: str, python_path: str) -> list[str]:
-        """The command that is the agent on ``host``, by its stdin and stdout."""
+    def link(self, host: str, slots: Sequence[Slot], python: str, python_path: str) -> Link:
+        """The agent on ``host``, started by this call if it does not run yet; LaunchError if it cannot be."""
 
     def resolved_name(self, host: str) -> tuple[str, bool]:
         """The name or address of ``host``, and whether packets from this machine go there directly."""

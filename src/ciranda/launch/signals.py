@@ -39,6 +39,37 @@ def signals_to(received: list[int]) -> Iterator[int]:
         os.close(write_fd)
 
 
+class InterruptedBySignalError(Exception):
+    """A signal that ends the job has come.
+
+    Attributes:
+        number: the signal's.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """While in it, SIGTERM and its like raise InterruptedBySignalError, also in a container's first process.
+
+    The system does not deliver signals to that one that it does not handle.
+    """
+
+    def interrupt(number: int, _frame: object) -> None:
+        raise InterruptedBySignalError(number)
+
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    previous = {number: signal.signal(number, interrupt) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
 def _is_free(number: signal.Signals) -> bool:
     if number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         return signal.getsignal(number) is not signal.SIG_IGN

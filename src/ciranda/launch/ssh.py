@@ -8,9 +8,12 @@ import shlex
 import shutil
 import socket
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ciranda.launch.errors import LaunchError
+from ciranda.launch.hosts import Slot
+from ciranda.launch.link import AgentLink
 from ciranda.launch.processes import NO_PROCESS, why_not_started
 
 #: What a Python says that has no ciranda package.
@@ -60,6 +63,10 @@ class SshOptions:
         command += ["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=6"]
         remote = agent_words(self.remote_python or python, python_path)
         return [*command, "--", host, "exec " + shlex.join(remote)]
+
+    def link(self, host: str, slots: Sequence[Slot], python: str, python_path: str) -> AgentLink:
+        """As in launch/reach.py."""
+        return AgentLink(host, slots, self.command(host, python, python_path))
 
     def resolved_name(self, host: str) -> tuple[str, bool]:
         """The name or address that ssh would connect to for ``host``, and whether it goes there without a jump host.

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ciranda.launch.link import AgentLink
+from ciranda.launch.link import Link
 
 ANSWER_SECONDS = 8.0  # for all agents, one of which may use py-spy
 
@@ -40,12 +40,12 @@ class StackReports:
         """``on_stack`` gets each rank's as it comes."""
         self._host_of = host_of
         self._on_stack = on_stack
-        self._awaited: list[AgentLink] = []
+        self._awaited: list[Link] = []
         self._stacks: dict[int, RankStack] = {}
         self._callers: list[OnStacks] = []
         self.deadline: float | None = None
 
-    def ask(self, links: Iterable[AgentLink], then: OnStacks) -> None:
+    def ask(self, links: Iterable[Link], then: OnStacks) -> None:
         """Have the agents that run ranks take their stacks, and call ``then`` with all of them."""
         self._callers.append(then)
         if self._awaited:
@@ -62,7 +62,7 @@ class StackReports:
         stack = self._stacks[rank] = RankStack(rank, self._host_of[rank], where, text)
         self._on_stack(stack)
 
-    def end_of(self, link: AgentLink) -> None:
+    def end_of(self, link: Link) -> None:
         """The agent has sent all of its ranks', or has gone."""
         if link in self._awaited:
             self._awaited.remove(link)
