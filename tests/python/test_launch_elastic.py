@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -100,3 +102,13 @@ def test_an_agent_never_waits_for_a_rank_to_read(agents: RankLine) -> None:
         n_bytes += len(os.read(agents.theirs.fileno(), 1 << 20))
         agents.flush()
     assert n_bytes > 0
+
+
+def test_a_closed_line_is_an_error() -> None:
+    code = "import ciranda\ntry: ciranda.init()\nexcept ValueError as error: print(error)\n"
+    for number in ("0", "99"):
+        env = {**os.environ, "CIRANDA_AGENT_FD": number}
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True
+        )
+        assert "has closed its socket to the agent" in done.stdout
