@@ -12,12 +12,13 @@ from __future__ import annotations
 import json
 import os
 import select
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ciranda.errors import AbortedError
+from ciranda.errors import AbortedError, InvalidArgumentError
 
 #: The file descriptor of this process's end. Not a setting.
 VARIABLE = "CIRANDA_AGENT_FD"
@@ -125,9 +126,23 @@ class Line:
 
 @cache
 def _line() -> Line | None:
-    # Programs that this one starts are no ranks: they must not find it.
-    fd = os.environ.pop(VARIABLE, None)
-    return None if fd is None else Line(int(fd))
+    number = os.environ.get(VARIABLE)
+    if number is None:
+        return None
+    if not _is_socket(int(number)):
+        raise InvalidArgumentError(
+            f"{VARIABLE}={number}: the program that has started this one has closed its socket to the agent. Under "
+            "--elastic let 'ciranda run' start the training program itself, or through a shell"
+        )
+    del os.environ[VARIABLE]  # programs that this one starts are no ranks: they must not find it
+    return Line(int(number))
+
+
+def _is_socket(fd: int) -> bool:
+    try:
+        return stat.S_ISSOCK(os.fstat(fd).st_mode)
+    except OSError:
+        return False
 
 
 _is_child = False

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -100,3 +102,31 @@ def test_an_agent_never_waits_for_a_rank_to_read(agents: RankLine) -> None:
         n_bytes += len(os.read(agents.theirs.fileno(), 1 << 20))
         agents.flush()
     assert n_bytes > 0
+
+
+def test_a_closed_line_is_an_error() -> None:
+    code = "import ciranda\ntry: ciranda.init()\nexcept ValueError as error: print(error)\n"
+    for number in ("0", "99"):
+        env = {**os.environ, "CIRANDA_AGENT_FD": number}
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True
+        )
+        assert "has closed its socket to the agent" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--elastic", "-np", "3", "--max-np", "4", "-H", "localhost:3"], "-np 4 is more than the 3 slots"),
+        (["--elastic", "-np", "3", "--min-np", "5"], "-np 3 is less than --min-np 5"),
+        (["--elastic", "-np", "3", "--jax-native"], "--jax-native does not go with --elastic"),
+        (["-np", "3", "--min-np", "2"], "are for --elastic: add it"),
+    ],
+    ids=str,
+)
+def test_options_that_do_not_go_together(arguments: list[str], words: str) -> None:
+    command = [sys.executable, "-m", "ciranda.launch.cli", "run", *arguments, "true"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -273,6 +273,8 @@ def _run(
         raise typer.BadParameter("say what to run: ciranda run -np 2 python train.py", ctx=context)
     going_on: ElasticJob | None = None
     n_slots = num_proc
+    if elastic and jax_native:
+        raise LaunchError("--jax-native does not go with --elastic: jax.distributed cannot change its processes", 2)
     if elastic:
         n_start = num_proc or sum(host.slots for host in chosen_hosts(num_proc, hosts, hostfile, per_host))
         going_on = elastic_job(n_start, min_np, max_np, reset_limit, elastic_timeout, stall_shutdown_seconds)
