@@ -61,7 +61,7 @@ class Kubelet:
                 )  # fmt: skip
 
     def _environment(self, index: int) -> dict[str, str]:
-        of_image = {"PATH": f"{_PYTHON}:{os.environ['PATH']}", "HOME": "/tmp", **self._env}
+        of_image = {"PATH": f"{_PYTHON}:{os.environ['PATH']}", "HOME": "/run", **self._env}
         of_pod = {each["name"]: each["value"] for each in self._pod["containers"][0].get("env", [])}
         own = {"HOSTNAME": f"{self.name}-{index}", "JOB_COMPLETION_INDEX": str(index), "SECRET": self.secret}
         return {**of_image, **of_pod, **own}

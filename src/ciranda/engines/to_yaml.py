@@ -14,7 +14,7 @@ _PAIR = re.compile(r"\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}")
 
 
 def to_yaml(documents: Sequence[Mapping[str, object]]) -> str:
-    """Return the documents as text."""
+    """Return the documents as text. REQUIRES: names of at most 80 characters."""
     return "---\n".join("\n".join(_lines(document)) + "\n" for document in documents)
 
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ciranda.launch.api import run
     from ciranda.launch.errors import HostsError, LaunchError
+    from ciranda.launch.pool import Pool
 
-__all__ = ["HostsError", "LaunchError", "run"]
+__all__ = ["HostsError", "LaunchError", "Pool", "run"]
 
 
 def __getattr__(name: str) -> object:
@@ -19,6 +20,10 @@ def __getattr__(name: str) -> object:
         from ciranda.launch import api  # at first use: see above
 
         return api.run
+    if name == "Pool":
+        from ciranda.launch import pool  # as above
+
+        return pool.Pool
     if name in ("HostsError", "LaunchError"):
         from ciranda.launch import errors  # as above
 

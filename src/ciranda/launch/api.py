@@ -12,7 +12,7 @@ from typing import Literal, TypeVar
 from ciranda.engines import slurm
 from ciranda.launch import call
 from ciranda.launch.errors import LaunchError
-from ciranda.launch.hosts import Host, assign, checked_size, parse_hostfile, parse_hosts
+from ciranda.launch.hosts import Host, Slot, assign, checked_size, parse_hostfile, parse_hosts
 from ciranda.launch.job import Job, Show, default_binding
 from ciranda.launch.launcher import launch
 from ciranda.launch.output import ScreenStyle
@@ -101,6 +101,26 @@ def _named_hosts(hosts: str | None, hostfile: str | Path | None) -> list[Host]:
     return parse_hostfile(text, str(hostfile))
 
 
+def job_of(options: RunOptions, argv: list[str], slots: list[Slot]) -> Job:
+    """The job that runs ``argv`` on these slots."""
+    env = {**options.env, "CIRANDA_START_TIMEOUT": str(options.start_timeout)}
+    if options.network_interface is not None:
+        env["CIRANDA_INTERFACE"] = options.network_interface
+    if options.port_range is not None:
+        env["CIRANDA_PORT_RANGE"] = options.port_range
+    return Job(
+        argv=argv,
+        slots=slots,
+        env=env,
+        start_timeout_seconds=options.start_timeout,
+        network_interface=options.network_interface,
+        port_range=options.port_range,
+        bind_to=options.bind_to or default_binding(),
+        jax_native=options.jax_native,
+        python=options.python,
+    )
+
+
 def run(
     func: Callable[..., Result],
     args: Sequence[object] = (),
@@ -135,24 +155,9 @@ def run(
     open_standard_streams()
     options = options or RunOptions()
     slots = assign(chosen_hosts(np, hosts, hostfile), np)
-    env = {**options.env, "CIRANDA_START_TIMEOUT": str(options.start_timeout)}
-    if options.network_interface is not None:
-        env["CIRANDA_INTERFACE"] = options.network_interface
-    if options.port_range is not None:
-        env["CIRANDA_PORT_RANGE"] = options.port_range
-    job = Job(
-        argv=[options.ssh.remote_python or options.python, "-m", call.__name__],
-        slots=slots,
-        env=env,
-        start_timeout_seconds=options.start_timeout,
-        network_interface=options.network_interface,
-        port_range=options.port_range,
-        bind_to=options.bind_to or default_binding(),
-        jax_native=options.jax_native,
-        blobs={call.PAYLOAD: cloudpickle.dumps((func, tuple(args), dict(kwargs or {})))},
-        want_results=True,
-        python=options.python,
-    )
+    job = job_of(options, [options.ssh.remote_python or options.python, "-m", call.__name__], slots)
+    job.blobs = {call.PAYLOAD: cloudpickle.dumps((func, tuple(args), dict(kwargs or {})))}
+    job.want_results = True
     files = OutputDir(Path(options.output_dir), len(slots)) if options.output_dir is not None else None
     sys.stdout.flush()
     sys.stderr.flush()

@@ -31,7 +31,10 @@ class _Guest:
         self.deadline = time.monotonic() + _HANDSHAKE_SECONDS
 
 
-def _listen(port: int) -> socket.socket:
+def _listen(port: int, address: str) -> socket.socket:
+    if address:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        return socket.create_server((address, port), family=family, backlog=1024)
     if socket.has_dualstack_ipv6():
         return socket.create_server(("", port), family=socket.AF_INET6, backlog=1024, dualstack_ipv6=True)
     return socket.create_server(("", port), backlog=1024)
@@ -41,13 +44,13 @@ class Gathering:
     """Owns the port and the connections until all have come. One thread.
 
     Attributes:
-        port: where it listens, on every address.
+        port: where it listens.
     """
 
-    def __init__(self, port: int, terms: Terms) -> None:
-        """Listen at ``port``, or any if 0; OSError if it is taken."""
+    def __init__(self, port: int, terms: Terms, address: str = "") -> None:
+        """Listen at ``port``, or any if 0, on ``address``, or all; OSError if it is taken."""
         self._terms = terms
-        self._listener = _listen(port)
+        self._listener = _listen(port, address)
         self._listener.setblocking(False)
         self.port: int = self._listener.getsockname()[1]
         self._guests: list[_Guest] = []

@@ -14,6 +14,7 @@ from ciranda.launch.hosts import Slot
 from ciranda.launch.output import ScreenStyle
 from ciranda.launch.output_dir import OutputDir
 from ciranda.launch.protocol import BINDINGS
+from ciranda.launch.writer import Writer
 
 
 def working_directory() -> str:
@@ -79,12 +80,13 @@ class Job:
 
 @dataclass
 class Show:
-    """How to show it. Without ``report``, what a rank failed with is only in the outcome."""
+    """How to show it, and where. Without ``report``, what a rank failed with is only in the outcome."""
 
     screen: ScreenStyle = field(default_factory=ScreenStyle)
     output_dir: OutputDir | None = None
     verbose: bool = False
     report: bool = True
+    writer: Writer = field(default_factory=Writer)
 
 
 @dataclass

@@ -42,7 +42,6 @@ from ciranda.launch.store import Store, StoreFactory
 from ciranda.launch.supervisor import End
 from ciranda.launch.waits import StallWarnings, awaited
 from ciranda.launch.worlds import NewStore, Worlds
-from ciranda.launch.writer import Writer
 
 MAX_QUEUED_BYTES = 4 << 20  # above this, nothing more is read from the agents until the screen has taken some
 END_MARGIN_SECONDS = 0.7  # beyond the grace period, before agents are killed
@@ -101,7 +100,7 @@ class _Run:
         self._show = show
         self._output_dir = show.output_dir
         self._screen = Screen(show.screen)
-        self._writer = Writer()
+        self._writer = show.writer
         self._links: list[Link] = []
         self._remote: set[str] = set()
         self._reach: Reach = SshOptions()

@@ -1,0 +1,221 @@
+"""`ciranda.launch.Pool`: ranks that stay between calls."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import cloudpickle
+import pytest
+from launch_support import TAG, Running, until
+
+import ciranda
+from ciranda.launch import HostsError, LaunchError, Pool
+
+pytestmark = pytest.mark.multiprocess
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # ranks do not import the tests
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Pool]:
+    """That each test leaves as it was: with ranks that can meet."""
+    with Pool(np=2) as pool:
+        yield pool
+
+
+@pytest.fixture
+def pool(shared: Pool) -> Iterator[Pool]:
+    yield shared
+    assert shared.run(total) == [2.0, 2.0]
+
+
+def total() -> float:
+    ciranda.init()
+    return float(ciranda.allreduce(1.0, op=ciranda.Sum, name="total"))
+
+
+def rank() -> int:
+    return int(os.environ["CIRANDA_RANK"])
+
+
+def test_processes_stay_and_results_come_in_the_order_of_ranks(pool: Pool) -> None:
+    def keep(value: int) -> int:
+        sys.kept = value * int(os.environ["CIRANDA_RANK"])  # type: ignore[attr-defined]
+        return os.getpid()
+
+    pids = pool.run(keep, (5,))
+    assert pool.run(lambda *, more: (os.getpid(), sys.kept + more), kwargs={"more": 1}) == [  # type: ignore[attr-defined]
+        (pids[0], 1),
+        (pids[1], 6),
+    ]
+
+
+def test_large_arguments_and_results_survive(pool: Pool) -> None:
+    data = os.urandom(5 << 20)
+    assert pool.run(lambda text: text[::-1], (data,)) == [data[::-1]] * 2
+
+
+def test_output_is_the_call_s_own_and_complete(pool: Pool, capsys: pytest.CaptureFixture[str]) -> None:
+    def say(text: str) -> None:
+        sys.stdout.write(f"{text}\n" * 20000 + "no end")
+        sys.stderr.write("a warning\n")
+
+    for text in ("one", "two"):
+        pool.run(say, (text,))
+        out, err = capsys.readouterr()
+        for each in range(2):
+            mine = [line for line in out.splitlines() if line.startswith(f"[{each}]")]
+            assert mine == [f"[{each}]<stdout>:{text}"] * 20000 + [f"[{each}]<stdout>:no end"]
+        assert len(out.splitlines()) == 40002
+        assert sorted(err.splitlines()) == [f"[{each}]<stderr>:a warning" for each in range(2)]
+
+
+def test_a_function_that_raises_is_named_and_others_that_wait_for_it_fail(pool: Pool, tmp_path: Path) -> None:
+    def work(path: str) -> None:
+        ciranda.init()
+        if ciranda.rank() == 1:
+            raise ValueError("no such batch")
+        try:
+            ciranda.allreduce(1.0, name="work")
+        except Exception as error:
+            with open(path, "w") as file:
+                file.write(str(error))
+            raise
+
+    with pytest.raises(LaunchError, match=r"rank 1 raised:\nTraceback(?s:.*)\nValueError: no such batch\Z") as caught:
+        pool.run(work, (str(tmp_path / "seen"),))
+    assert "rank 1" in (tmp_path / "seen").read_text()
+    assert "pool_rank.py" not in str(caught.value)
+    assert caught.value.failure is not None
+    assert caught.value.failure.rank == 1
+
+
+def test_ranks_that_do_not_see_another_s_failure_are_interrupted(pool: Pool) -> None:
+    pool.run(ciranda.shutdown)
+
+    def work() -> None:
+        if int(os.environ["CIRANDA_RANK"]) == 1:
+            raise ValueError("before the others can meet it")
+        ciranda.init()
+
+    with pytest.raises(LaunchError, match="rank 1 raised:"):
+        pool.run(work)
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        (lambda: sys.exit("enough"), "SystemExit: enough"),
+        (threading.Lock, "TypeError: cannot pickle"),
+        (lambda: time.sleep(-1), "ValueError"),
+    ],
+)
+def test_what_gives_no_result_is_an_error_of_the_call_alone(
+    pool: Pool, function: Callable[[], object], says: str
+) -> None:
+    with pytest.raises(LaunchError, match=f"rank 0 raised:(?s:.*){says}"):
+        pool.run(function)
+
+
+class _CannotBeLoaded:
+    def __reduce__(self) -> tuple[object, ...]:
+        return int, ("no number",)
+
+
+def test_arguments_that_cannot_be_loaded_are_an_error_of_the_call_alone(pool: Pool) -> None:
+    with pytest.raises(LaunchError, match=r"rank 0 raised:(?s:.*)ValueError: invalid literal"):
+        pool.run(lambda argument: argument, (_CannotBeLoaded(),))
+
+
+def _never_ends(out: str) -> None:
+    ciranda.init()
+    open(f"{out}/{ciranda.rank()}", "w").close()
+    if ciranda.rank() == 0:
+        ciranda.allreduce(1.0, name="alone")
+    time.sleep(600)
+
+
+def test_ctrl_c_interrupts_all_ranks_and_the_pool_lives_on(pool: Pool, tmp_path: Path) -> None:
+    def interrupt() -> None:
+        until(lambda: len(list(tmp_path.iterdir())) == 2, 60, "the start of the function")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        pool.run(_never_ends, (str(tmp_path),))
+    thread.join()
+
+
+def test_it_can_be_used_from_another_thread(pool: Pool) -> None:
+    results: list[object] = []
+    thread = threading.Thread(target=lambda: results.append(pool.run(rank)))
+    thread.start()
+    thread.join(60)
+    assert results == [[0, 1]]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_rank_that_is_killed_is_named_and_closes_the_pool(number: int) -> None:
+    def work(number: int) -> None:
+        ciranda.init()
+        if ciranda.rank() == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(600)
+
+    with Pool(np=2) as pool:
+        with pytest.raises(LaunchError, match=rf"rank {number} on localhost failed first: killed by SIGKILL") as caught:
+            pool.run(work, (number,))
+        assert caught.value.exit_code == 137
+        with pytest.raises(LaunchError, match="the pool is closed"):
+            pool.run(rank)
+
+
+def test_a_rank_that_leaves_without_a_word_closes_the_pool() -> None:
+    with Pool(np=2) as pool, pytest.raises(LaunchError, match="rank 1 has ended: the function must return, not exit"):
+        pool.run(lambda: os._exit(0) if int(os.environ["CIRANDA_RANK"]) == 1 else time.sleep(600))
+
+
+def test_a_pool_of_none_is_refused() -> None:
+    with pytest.raises(HostsError, match="-np 0"):
+        Pool(np=0)
+
+
+OWNER = """
+import os, sys, time
+from ciranda.launch import Pool
+def sleep(seconds):
+    print("up", flush=True)
+    time.sleep(seconds)
+pool = Pool(np=2)
+if sys.argv[1] == "idle":
+    print("up\\nup", flush=True)
+    time.sleep(600)
+if sys.argv[1] == "busy":
+    pool.run(sleep, (600,))
+pool.run(sleep, (0,))  # and ends, without close()
+"""
+
+
+@pytest.mark.parametrize("how", ["idle", "busy", "end"])
+def test_nothing_is_left_of_a_pool_whose_process_ends(how: str, tmp_path: Path) -> None:
+    tag = uuid.uuid4().hex
+    with open(tmp_path / "out", "wb") as out:
+        process = subprocess.Popen([sys.executable, "-c", OWNER, how], env={**os.environ, TAG: tag}, stdout=out)
+    running = Running(process, tag)  # type: ignore[arg-type]
+    try:
+        if how != "end":
+            until(lambda: (tmp_path / "out").read_bytes().count(b"up") == 2, 60, "the start")
+            process.kill()
+        assert process.wait(60) == (0 if how == "end" else -signal.SIGKILL)
+        running.assert_nothing_left()
+    finally:
+        running.close()
