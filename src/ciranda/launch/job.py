@@ -13,6 +13,7 @@ from ciranda.launch.hosts import Slot
 from ciranda.launch.output import ScreenStyle
 from ciranda.launch.output_dir import OutputDir
 from ciranda.launch.protocol import BINDINGS
+from ciranda.launch.stragglers import SHARE
 
 
 def working_directory() -> str:
@@ -48,6 +49,9 @@ class Job:
         bind_to: "core" gives each rank its share of its host's cores, "numa" those of a NUMA node; "none" leaves it to
             the system. By default what CIRANDA_BIND_TO says, or "none".
         jax_native: have JAX's own collectives come by the ranks' world.
+        metrics: where each agent serves metrics, ``ADDR:PORT``; empty for nowhere.
+        metrics_dir: the folder in which each agent writes a file with metrics; empty for none.
+        straggler_share: of the time: a rank for which the others wait so much longer is warned of; 0: of none.
         want_results: give each rank a pipe CIRANDA_RESULT_FD; what it writes there is in Outcome.results.
     """
 
@@ -63,6 +67,9 @@ class Job:
     blobs: Mapping[str, bytes] = field(default_factory=dict)
     bind_to: str = field(default_factory=default_binding)
     jax_native: bool = False
+    metrics: str = ""
+    metrics_dir: str = ""
+    straggler_share: float = SHARE
     want_results: bool = False
     python: str = field(default_factory=lambda: sys.executable)
 

@@ -18,6 +18,7 @@ from ciranda._misspelt import TOLD, misspelt
 from ciranda.launch import environment, protocol, reserved_port, ssh
 from ciranda.launch import store as stores
 from ciranda.launch.control import Control
+from ciranda.launch.counter_reports import CounterReports
 from ciranda.launch.environment import Meeting
 from ciranda.launch.errors import LaunchError, ProtocolError
 from ciranda.launch.failure import TAIL_BYTES, RankFailure, culprit, last_words, report
@@ -29,11 +30,13 @@ from ciranda.launch.orders import orders
 from ciranda.launch.output import Screen
 from ciranda.launch.processes import PASSED_ON, why_not_started
 from ciranda.launch.protocol import Message
+from ciranda.launch.rates import by_rank
 from ciranda.launch.reach import Reach, reach_for
 from ciranda.launch.signals import empty, signals_to
 from ciranda.launch.ssh import SshOptions
 from ciranda.launch.stack_reports import RankStack, StackReports
 from ciranda.launch.store import StoreFactory
+from ciranda.launch.stragglers import Stragglers
 from ciranda.launch.waits import StallWarnings, awaited
 from ciranda.launch.writer import Writer
 
@@ -41,6 +44,7 @@ MAX_QUEUED_BYTES = 4 << 20  # above this, nothing more is read from the agents u
 END_MARGIN_SECONDS = 0.7  # beyond the grace period, before agents are killed
 STALL_SECONDS = 2.0  # to hear where the ranks stand that others have given up to wait for
 OLD_SECONDS = 600.0  # after this, where ranks stood does not explain an interruption
+LOOK_SECONDS = 2.0  # between looks for stragglers
 BLAME_SECONDS = 1.0  # to hear of the rank that was lost, when the first to fail says that another was
 
 
@@ -95,6 +99,9 @@ class _Run:
         self._host_of = {slot.rank: slot.host for slot in job.slots}
         self._warnings = {slot.rank: StallWarnings() for slot in job.slots}
         self._stacks = StackReports(self._host_of, self._keep_stack)
+        self._counters = CounterReports(self._host_of)
+        self._stragglers = Stragglers(job.straggler_share)
+        self._next_look: float | None = None  # for stragglers
         self._waited_for: list[RankStack] = []  # when their stacks were last taken since others waited for them
         self._waited_at = 0.0
         self._control: Control | None = None
@@ -142,6 +149,8 @@ class _Run:
 
     def _start_ranks(self, meeting: Meeting) -> None:
         self._started = True
+        if self._job.straggler_share > 0 and len(self._job.slots) > 1:
+            self._next_look = time.monotonic() + LOOK_SECONDS
         self._deadline = None
         self.note(f"torch's store, if rank 0 makes one, is at {meeting.address}, port {meeting.port}")
         of_job = environment.of_job(self._job_id, meeting, self._job.slots)
@@ -184,7 +193,8 @@ class _Run:
                 self._watch(link, selector)
             if self._control is not None:
                 self._control.watch(selector)
-            deadlines = [self._deadline, self._stacks.deadline, *(held.deadline for held in self._held.values())]
+            deadlines = [self._deadline, self._stacks.deadline, self._counters.deadline, self._next_look]
+            deadlines += [held.deadline for held in self._held.values()]
             due = min((deadline for deadline in deadlines if deadline is not None), default=None)
             timeout = None if due is None else max(0.0, due - time.monotonic())
             for key, _ in selector.select(timeout):
@@ -195,6 +205,9 @@ class _Run:
         for rank, held in self._held.items():
             self._put(rank, "stderr", held.expired())
         self._stacks.expire()
+        self._counters.expire()
+        if self._next_look is not None and time.monotonic() >= self._next_look:
+            self._look_for_stragglers()
         self._check_output()
         if self._deadline is not None and time.monotonic() >= self._deadline:
             self._on_deadline()
@@ -229,6 +242,7 @@ class _Run:
         """Handle an agent that ended without a message."""
         link.done_reason = "lost"
         self._stacks.end_of(link)
+        self._counters.end_of(link)
         if self._ending:
             return
         exit_code = link.close()
@@ -257,9 +271,14 @@ class _Run:
             self.note(f"rank {rank} on {link.host}: process {message.get('pid')}")
         elif kind == "stacks":
             text = protocol.raw_of(message).decode("utf-8", "replace")
-            self._stacks.add(self._rank_of(link, message), protocol.text_of(message, "where"), text)
+            self._stacks.take(self._rank_of(link, message), protocol.text_of(message, "where"), text)
         elif kind == "stacks_end":
             self._stacks.end_of(link)
+        elif kind == "counters":
+            rank = self._rank_of(link, message)
+            self._counters.take(rank, message, self._warnings[rank].last)
+        elif kind == "counters_end":
+            self._counters.end_of(link)
         elif kind == "hello":
             self._on_hello(link, message)
         elif kind == "reserved":
@@ -272,6 +291,7 @@ class _Run:
         elif kind == "done":
             link.done_reason = protocol.text_of(message, "reason")
             self._stacks.end_of(link)
+            self._counters.end_of(link)
             if not self._ending and link.done_reason != "finished":
                 self._fail(f"the agent on {link.host} ended the job: {link.done_reason}")
         else:
@@ -336,10 +356,22 @@ class _Run:
         for stack in self._waited_for:
             self._say(f"ciranda: {stack}")
 
+    def _look_for_stragglers(self) -> None:
+        self._next_look = None
+        if not self._ending:
+            self._counters.ask(self._links, self._on_counters)
+
+    def _on_counters(self, counters: Sequence[dict[str, object]]) -> None:
+        self._next_look = time.monotonic() + LOOK_SECONDS
+        straggler = self._stragglers.look(by_rank({"counters": counters}))
+        if straggler is not None and not self._ending:
+            self._say(f"ciranda: warning: {straggler}")
+
     def open_control(self) -> None:
         """Let the user ask about the job from other terminals."""
         answers = {
             "jobs": lambda put: put(self._description()),
+            "counters": lambda put: self._counters.ask(self._links, lambda found: put({"counters": [*found]})),
             "stacks": lambda put: self._stacks.ask(self._links, lambda stacks: put({"stacks": [*map(asdict, stacks)]})),
         }
         self._control = Control(self._job_id, answers)

@@ -1,10 +1,11 @@
 """The protocol of launcher and agent: one JSON object a line, over the agent's stdin and stdout.
 
 To the agent:    ``reserve`` (rank 0's host only), ``spec``, ``blob`` (a piece of a file for the ranks), ``start``,
-                 ``signal`` (for the ranks), ``stacks`` (take them), ``end`` (stop the ranks).
+                 ``signal`` (for the ranks), ``stacks`` (take them), ``counters`` (read them), ``end`` (stop the
+                 ranks).
 From the agent:  ``hello``, ``reserved`` (the answer), ``started``, ``data`` (a piece of a rank's output), ``result`` (a
                  piece of what its function returned), ``stacks`` (one rank's), ``stacks_end`` (there are no more),
-                 ``exit``, ``note``, ``fatal``, ``done``.
+                 likewise ``counters`` and ``counters_end``, ``exit``, ``note``, ``fatal``, ``done``.
 
 Arguments, environment and paths are bytes to the system; here they are text in UTF-8 with surrogate escapes, which JSON
 carries as ``\\udcXX``, so that every byte survives. Output travels as base64; arguments and results of functions, which
@@ -21,7 +22,7 @@ from collections.abc import Callable
 
 from ciranda.launch.errors import ProtocolError
 
-VERSION = 5
+VERSION = 6
 MAX_LINE_BYTES = 16 << 20
 CHUNK_BYTES = 256 << 10
 BINDINGS = ("none", "numa", "core")
@@ -213,6 +214,9 @@ class Spec:
         blobs: names of variables, each to hold the path of a file whose content follows in ``blob`` messages.
         want_results: give each rank a pipe for its result.
         bind_to: "core", "numa" or "none": which cores of its host each rank is bound to.
+        job, host: how the job and this host are called.
+        metrics: where to serve metrics, ``ADDR:PORT``; empty for nowhere.
+        metrics_dir: the folder for files with metrics; empty for none.
         jax_native: whether to point jaxlib at the library of this host's ciranda for its collectives.
     """
 
@@ -231,6 +235,10 @@ class Spec:
         self.blobs = _texts(message, "blobs")
         self.want_results = message.get("results") is True
         self.bind_to = text_of(message, "bind_to")
+        self.job = text_of(message, "job")
+        self.host = text_of(message, "host")
+        self.metrics = text_of(message, "metrics")
+        self.metrics_dir = text_of(message, "metrics_dir")
         self.jax_native = message.get("jax_native") is True
         if self.bind_to not in BINDINGS:
             raise ProtocolError(f"spec: bind_to must be one of {', '.join(BINDINGS)}, not {self.bind_to[:80]!r}")
