@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ciranda {
@@ -17,6 +18,13 @@ using TimePoint = std::chrono::steady_clock::time_point;
 
 // "2.5 s"
 std::string seconds_text(std::chrono::nanoseconds duration);
+
+// From the first report of a call to the last one.
+struct HeldUp {
+  int last;  // the member that reported it last
+  TimePoint from;
+  TimePoint until;
+};
 
 class Members {
  public:
@@ -36,6 +44,13 @@ class Members {
   void waits(int member);
   bool has_waiting() const { return n_waiting_ > 0; }
   bool is_waiting(int member) const { return is_waiting_[static_cast<std::size_t>(member)]; }
+
+  // The last report of a call has come, from `member`, if not `from` and `until` are the same.
+  void note_last(int member, TimePoint from, TimePoint until) {
+    if (from < until) held_up_.push_back({member, from, until});
+  }
+  bool has_held_up() const { return !held_up_.empty(); }
+  std::vector<HeldUp> take_held_up() { return std::exchange(held_up_, {}); }
 
   void join(int member);
   bool has_joined(int member) const { return has_joined_[static_cast<std::size_t>(member)]; }
@@ -72,6 +87,7 @@ class Members {
   std::vector<LastReport> last_reports_;
   LastReport last_of_all_;
   std::uint64_t n_noted_ = 0;
+  std::vector<HeldUp> held_up_;  // not taken yet
 };
 
 }  // namespace ciranda

@@ -64,6 +64,7 @@ Status Negotiations::handle(NameState& name, Reported reported) {
     fail(name, ErrorKind::kMismatch,
          "Ranks disagree about '" + name.name + "': " + why + ". Every rank must make the same call for a name.");
   } else if (negotiation.is_complete(members_)) {
+    members_.note_last(rank, negotiation.opened, reported.when);
     complete(name);
   }
   return Status::ok_status();

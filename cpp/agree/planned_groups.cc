@@ -47,7 +47,10 @@ Status PlannedGroups::report(PlannedGroup& group, int member, TimePoint now) {
   members_.note_report(member, group.names.back()->name, now);
   if (!group.is_open()) open(group, now);
   group.arrive(member);
-  if (group.n_arrived == members_.size()) complete(group);
+  if (group.n_arrived == members_.size()) {
+    members_.note_last(member, group.opened, now);
+    complete(group);
+  }
   return Status::ok_status();
 }
 

@@ -28,7 +28,7 @@ Status SentInputs::on_input(int member, InputMessage message) {
   if (message.round < round.number) return Status::ok_status();  // the log has decided that round
   const std::size_t n_bytes = message.input.bytes().size();
   if (message.round > round.number || round.n_here == 0) {
-    round = {message.round, 0, n_bytes, std::vector<Payload>(n_members_)};
+    round = {message.round, 0, n_bytes, member, std::vector<Payload>(n_members_)};
   }
   const auto at = static_cast<std::size_t>(member);
   if (n_bytes != round.n_bytes || n_bytes == 0 || round.has(at)) {
@@ -37,6 +37,7 @@ Status SentInputs::on_input(int member, InputMessage message) {
                             " does not match the others, or arrived twice");
   }
   round.inputs[at] = std::move(message.input);
+  round.last = member;
   ++round.n_here;
   return Status::ok_status();
 }
@@ -45,7 +46,7 @@ void SentInputs::forget(Ticket ticket) {
   std::erase_if(pending_, [&](const Pending& pending) {
     if (pending.ticket != ticket) return false;
     RoundInputs& round = rounds_[pending.cache_id][pending.number % 2];
-    if (round.number == pending.number) round = {pending.number + 2, 0, 0, {}};  // late inputs are dropped
+    if (round.number == pending.number) round = {pending.number + 2, 0, 0, 0, {}};  // late inputs are dropped
     return true;
   });
 }
@@ -55,7 +56,7 @@ std::vector<SentInputs::Done> SentInputs::take_done() {
   std::erase_if(pending_, [&](const Pending& pending) {
     RoundInputs& round = rounds_[pending.cache_id][pending.number % 2];
     if (round.number != pending.number || round.n_here < n_members_) return false;
-    done.push_back({pending.cache_id, pending.ticket, std::exchange(round.inputs, {})});
+    done.push_back({pending.cache_id, pending.ticket, std::exchange(round.inputs, {}), round.last});
     return true;
   });
   return done;

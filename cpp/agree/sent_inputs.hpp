@@ -32,6 +32,7 @@ class SentInputs {
     std::uint32_t cache_id;
     Ticket ticket;
     std::vector<Payload> inputs;  // of all members, in their order
+    int last;                     // the member whose input came last
   };
 
   SentInputs(int member, int n_members);
@@ -57,6 +58,7 @@ class SentInputs {
     std::uint64_t number = 0;
     std::size_t n_here = 0;
     std::size_t n_bytes = 0;      // of each input
+    int last = 0;                 // the member whose input came last
     std::vector<Payload> inputs;  // by member; empty once taken
     bool has(std::size_t member) const { return inputs.empty() || !inputs[member].bytes().empty(); }
   };

@@ -74,6 +74,8 @@ constexpr std::array kSettings{
     text("STORE", "", &Config::store, "Address of the rendezvous store, addr:port; several separated by commas."),
     text("SECRET_FILE", "", &Config::secret_file,
          "File that only its owner may read, with the job's secret as 64 hexadecimal digits."),
+    text("PAGE_FILE", "", &Config::page_file,
+         "File in memory for this rank's counters, made by the launcher. Empty: memory of this process alone."),
     word("ENGINE", "", &Config::engine, kEngines,
          "none: run as a world of one, although a launcher such as mpirun, srun or torchrun has started several "
          "processes."),

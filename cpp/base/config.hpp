@@ -34,6 +34,7 @@ struct Config {
   std::string job;
   std::string store;
   std::string secret_file;
+  std::string page_file;
   std::string engine;  // "none": a world of one, whatever launcher started this process
   // Membership and transports.
   double start_timeout_seconds = 30;

@@ -149,7 +149,8 @@ Engine::OperationPtr Engine::submit(const Call& call, Operation::Callback callba
 Engine::OperationPtr Engine::Parts::submit(Submission&& submission, Operation::Callback callback, OpHandle* handle) {
   const auto operation = submission.operation = std::make_shared<Operation>();
   operation->set_rare(info(submission.request->signature.collective).subject == Subject::kSets);
-  submission.stages.note(Stage::kSubmitted, recorder->now());
+  submission.stages.note(Stage::kSubmitted);
+  submission.stages.is_recorded = recorder->is_on();
   CallbackThreads& callbacks = progress.callbacks();
   if (callback) {
     operation->when_done(submission.request->calls_back_directly ? std::move(callback)
@@ -210,11 +211,12 @@ Engine::OperationPtr Engine::run(const Call& call, OpHandle* handle) {
 std::optional<Engine::OperationPtr> Engine::repeat(const Call& call, OpHandle* handle) {
   if (!can_be_repeated(call)) return std::nullopt;
   Stages stages;
-  const bool is_recorded = parts_->recorder->is_on();
-  if (is_recorded) stages.note(Stage::kSubmitted);
+  stages.is_recorded = parts_->recorder->is_on();
+  const bool is_timed = stages.is_recorded || parts_->world.counters.is_due(call.collective);
+  if (is_timed) stages.note(Stage::kSubmitted);
   std::optional<OperationPtr> repeated;
   parts_->progress.at_once([&](ProgressLoop& loop, int n_looks) REQUIRES(progress_lock) {
-    repeated = loop.repeat(call, handle, is_recorded ? &stages : nullptr, n_looks);
+    repeated = loop.repeat(call, handle, is_timed ? &stages : nullptr, n_looks);
   });
   return repeated;
 }
@@ -278,6 +280,9 @@ bool Engine::poll(const OperationPtr& operation) {
 // --- recording
 
 std::unique_ptr<Recording> Engine::record() const { return std::make_unique<Recording>(parts_->recorder); }
+
+void Engine::count_step() { parts_->world.counters.count_step(); }
+const CounterPage& Engine::counter_page() const { return parts_->world.counters.page(); }
 
 Status Engine::start_timeline(const std::string& path, bool marks_cycles) {
   const std::lock_guard lock(parts_->timeline_mutex);

@@ -30,6 +30,7 @@
 #include "call/call.hpp"
 #include "call/callbacks.hpp"
 #include "call/operation.hpp"
+#include "observe/counter_page.hpp"
 #include "observe/recording.hpp"
 #include "progress/long_waits.hpp"
 #include "transport/mesh.hpp"
@@ -134,6 +135,10 @@ class Engine {
   // Records the stages of this rank's calls, from now until the recording is destroyed. It may outlive the engine. It
   // does not change how a call is executed.
   std::unique_ptr<Recording> record() const;
+  // This rank's counters, since it joined the world. Valid as long as the engine.
+  const CounterPage& counter_page() const;
+  // Counts a step of the training, which has ended. Any thread.
+  void count_step();
   // Writes the calls of rank 0 to a file; other ranks only note the path. Does nothing if a timeline is already being
   // written to this file. Returns InvalidArgument, on all ranks alike, if one is being written to another file; on rank
   // 0 an error if the file cannot be created. stop_timeline() completes the file. Any thread may call either.

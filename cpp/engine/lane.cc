@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/earliest.hpp"
+#include "observe/ticks.hpp"
 
 namespace ciranda {
 namespace {
@@ -65,18 +66,18 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, WorldPa
       has_failed_(world.has_failed),
       change_sets_(std::move(change_sets)),
       mesh_(world.mesh, world.mux, id, ranks, arena),
-      in_flight_(world.output_memory, world.recorder),
+      in_flight_(world.output_memory, world.recorder, world.counters),
       participant_(mesh_.rank(), id, world.names.ops,
                    {SharedArena::kArrivals, SharedArena::round_area_bytes(mesh_.size()),
                     SharedArena::has_buffers(mesh_.size())}),
-      log_(id, mesh_, world.control, world.config, world.logger),
+      log_(id, mesh_, world.control, world.config, world.logger, world.counters),
       reports_(participant_.held(), participant_.calls(), log_, world.control),
       data_(mesh_, in_flight_, {mesh_, world.config, world.backends}, slot_bytes_of(id, world.config), world.logger),
       parts_{id, mesh_, world.control, world.names, in_flight_, participant_, log_, reports_, data_, world.n_direct},
       in_memory_(parts_),
       by_messages_(parts_, world.config, stall_limits(world.config), world.logger),
       answers_(parts_, stall_limits(world.config), world.logger),
-      stall_detector_(stall_limits(world.config), world.control, world.logger),
+      stall_detector_(stall_limits(world.config), world.control, world.logger, world.counters),
       log_end_(std::numeric_limits<std::uint64_t>::max()) {}
 
 // --- reporting
@@ -187,7 +188,7 @@ Result<bool> Lane::agree(TimePoint now) {
 }
 
 Status Lane::apply(const LogMessage& log, TimePoint now) {
-  log_arrived_ = in_flight_.recorder().now();
+  if (!log.entries.empty()) log_arrived_ = ticks();
   for (const LogEntry& entry : log.entries) {
     if (std::holds_alternative<FailEntry>(entry)) in_memory_.withdraw();  // so that it closes the rounds of all names
     Result<Participant::Action> action = participant_.apply(entry);

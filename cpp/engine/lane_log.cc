@@ -67,8 +67,9 @@ StallLimits stall_limits(const Config& config) {
   return {seconds(config.stall_warning_seconds), seconds(config.stall_shutdown_seconds)};
 }
 
-LaneLog::LaneLog(LaneId id, const LaneMesh& mesh, ControlPlane& control, const Config& config, const Logger& logger)
-    : id_(id), mesh_(mesh), control_(control), logger_(logger), gathering_(kRelayWindow) {
+LaneLog::LaneLog(LaneId id, const LaneMesh& mesh, ControlPlane& control, const Config& config, const Logger& logger,
+                 Counters& counters)
+    : id_(id), mesh_(mesh), control_(control), logger_(logger), counters_(counters), gathering_(kRelayWindow) {
   const std::optional<RelayTree> tree = relay_tree(id, mesh, config);
   has_relays_ = tree.has_value();
   take_place(tree ? *tree : RelayTree(std::vector<std::string>(static_cast<std::size_t>(mesh.size()))));
@@ -155,14 +156,24 @@ void LaneLog::pass_down(const LogMessage& log) {
 LogMessage LaneLog::write(bool wire_is_idle, std::size_t n_bytes_under_way, TimePoint now) {
   if (!coordinator_ || has_ended_) return {};
   if (const auto due = coordinator_->next_stall_check(); due && now >= *due) {
-    for (const auto& report : coordinator_->check_stalls(now)) logger_.warning(report.text);
+    for (const auto& report : coordinator_->check_stalls(now)) {
+      counters_.count_stall();
+      logger_.warning(report.text);
+    }
   }
+  if (coordinator_->has_held_up()) count_held_up();
   if (last_word_) coordinator_->fail_all(*last_word_);
   LogMessage log{coordinator_->take_entries(wire_is_idle, n_bytes_under_way)};
   if (last_word_) log.entries.emplace_back(EndEntry{leaver_});
   has_ended_ = last_word_.has_value();
   if (!log.entries.empty()) pass_down(log);
   return log;
+}
+
+void LaneLog::count_held_up() {
+  for (const HeldUp& wait : coordinator_->take_held_up()) {
+    counters_.held_up_by(mesh_.peer(wait.last).rank, wait.from, wait.until);
+  }
 }
 
 void LaneLog::end(const Status& why) {

@@ -19,6 +19,7 @@
 #include "base/log.hpp"
 #include "engine/control_plane.hpp"
 #include "engine/holding.hpp"
+#include "observe/counters.hpp"
 #include "transport/lane_mesh.hpp"
 
 namespace ciranda {
@@ -28,7 +29,8 @@ StallLimits stall_limits(const Config& config);
 class LaneLog {
  public:
   // All arguments but the configuration outlive this object.
-  LaneLog(LaneId id, const LaneMesh& mesh, ControlPlane& control, const Config& config, const Logger& logger);
+  LaneLog(LaneId id, const LaneMesh& mesh, ControlPlane& control, const Config& config, const Logger& logger,
+          Counters& counters);
 
   // Sends a report of this rank. The coordinator receives reports in the order of these calls.
   void report(const Message& message, TimePoint now);
@@ -81,11 +83,13 @@ class LaneLog {
   void post(int member, const Message& message);
   Status take_in(int from, Message message, TimePoint now);
   void pass_down(const LogMessage& log);
+  void count_held_up();
 
   LaneId id_;
   const LaneMesh& mesh_;
   ControlPlane& control_;
   const Logger& logger_;
+  Counters& counters_;
   int reports_to_ = 0;
   std::vector<int> above_;
   std::vector<int> below_;  // the members to which this rank forwards the log

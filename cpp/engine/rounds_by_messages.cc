@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/agreement_limits.hpp"
+#include "observe/ticks.hpp"
 
 namespace ciranda {
 namespace {
@@ -80,13 +81,22 @@ Status RoundsByMessages::carry_out(TimePoint now) {
     const Ticket ticket = lane_.participant.rounds().done(lane_.participant.names().at(done.cache_id));
     entry.requests.push_back({ticket, nullptr, nullptr});  // null: it is an allreduce in which all ranks take part
     lane_.reports.add_late(now);
-    lane_.in_flight.note_agreed(done.ticket, Path::kByMessages, lane_.in_flight.recorder().now());
+    note_agreed(done);
     if (Status status = lane_.data.combine(entry, done.inputs); !status.ok()) return status;
     lane_.count_direct_round();
     const Status outcome = lane_.in_flight.at(done.ticket).outcome;
     lane_.in_flight.complete(done.ticket, outcome);
   }
   return Status::ok_status();
+}
+
+void RoundsByMessages::note_agreed(const SentInputs::Done& done) {
+  const std::uint64_t now = ticks();
+  if (done.last != lane_.mesh.rank()) {
+    const std::uint64_t submitted = lane_.in_flight.at(done.ticket).stages[Stage::kSubmitted];
+    lane_.in_flight.counters().waited_for(lane_.mesh.peer(done.last).rank, submitted, now);
+  }
+  lane_.in_flight.note_agreed(done.ticket, Path::kByMessages, now);
 }
 
 void RoundsByMessages::send_no_more() {

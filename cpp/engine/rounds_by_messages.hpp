@@ -45,6 +45,8 @@ class RoundsByMessages {
   void clear() { inputs_.clear(); }
 
  private:
+  void note_agreed(const SentInputs::Done& done) REQUIRES(progress_lock);
+
   const LaneParts lane_;
   const bool goes_by_messages_;  // the lane can have such rounds; the coordinator's settings decide if it has
   const Logger& logger_;

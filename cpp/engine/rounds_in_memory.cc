@@ -7,6 +7,7 @@
 #include "base/relax.hpp"
 #include "execute/outputs.hpp"
 #include "execute/work.hpp"
+#include "observe/ticks.hpp"
 
 namespace ciranda {
 namespace {
@@ -140,7 +141,7 @@ bool RoundsInMemory::look(bool closes, TimePoint now) {
       complete.push_back(pending.op);
       Submission& entry = lane_.in_flight.at(pending.ticket);
       const Path path = entry.stages.path == Path::kRepeated ? Path::kRepeated : Path::kInMemory;
-      lane_.in_flight.note_agreed(pending.ticket, path, lane_.in_flight.recorder().now());
+      note_agreed(pending.ticket, path);
       entry.outcome = carry_out(arena, pending);
       return true;
     }
@@ -157,6 +158,16 @@ bool RoundsInMemory::look(bool closes, TimePoint now) {
   for (PersistentOp* const op : missed) report_missed(*op, now);
   if (!missed.empty()) lane_.reports.repeat_waiting(now);
   return !complete.empty() || !missed.empty();
+}
+
+// Which of more than two members came last is not known.
+void RoundsInMemory::note_agreed(Ticket ticket, Path path) {
+  const std::uint64_t now = ticks();
+  if (lane_.mesh.size() == 2) {
+    const std::uint64_t submitted = lane_.in_flight.at(ticket).stages[Stage::kSubmitted];
+    lane_.in_flight.counters().waited_for(lane_.mesh.peer(1 - lane_.mesh.rank()).rank, submitted, now);
+  }
+  lane_.in_flight.note_agreed(ticket, path, now);
 }
 
 // --- repeated calls
@@ -191,7 +202,8 @@ RoundsInMemory::Outcome RoundsInMemory::repeat(PersistentOp& op, const Call& cal
     DirectRounds::done_at_once(op);
     if (op.is_unnamed()) ++n_unnamed_;
     lane_.log.note_direct_round(op);
-    if (stages != nullptr) record(call, *stages);
+    lane_.in_flight.counters().count_direct(call.collective, tensor.n_bytes, stages);
+    if (stages != nullptr && stages->is_recorded) record(call, *stages);
   }
   op.release();
   if (are_alike) return allocated.data != nullptr ? done_with(std::move(allocated)) : nullptr;
@@ -236,10 +248,11 @@ std::shared_ptr<Operation> RoundsInMemory::wait_at(const DirectRound& round, con
     request->name = kUnnamed;
     op = lane_.names.number(*request);
   }
-  const Ticket ticket =
-      lane_.in_flight.add({std::move(request), operation, op, stages != nullptr ? *stages : Stages{}});
+  Submission submission{std::move(request), operation, op, stages != nullptr ? *stages : Stages{}};
+  if (stages == nullptr) submission.stages.note(Stage::kSubmitted);
+  submission.stages.path = Path::kRepeated;
+  const Ticket ticket = lane_.in_flight.add(std::move(submission));
   Submission& entry = lane_.in_flight.at(ticket);
-  entry.stages.path = Path::kRepeated;
   pending_.push_back(*(round.is_unnamed()
                            ? lane_.participant.unnamed().arrive(*entry.request, ticket)
                            : lane_.participant.rounds().arrive(Direct::kInMemory, *op, *entry.request, ticket)));

@@ -78,6 +78,8 @@ class RoundsInMemory {
   void note_done(const SharedArena& arena, const DirectRound& round) REQUIRES(progress_lock);
   Status carry_out(const SharedArena& arena, const DirectRound& pending) REQUIRES(progress_lock);
 
+  void note_agreed(Ticket ticket, Path path) REQUIRES(progress_lock);
+
   std::shared_ptr<Operation> wait_at(const DirectRound& round, const Call& call, const Stages* stages)
       REQUIRES(progress_lock);
   void record(const Call& call, Stages& stages);

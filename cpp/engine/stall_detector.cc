@@ -4,8 +4,8 @@
 
 namespace ciranda {
 
-StallDetector::StallDetector(const StallLimits& limits, ControlPlane& control, const Logger& logger)
-    : limits_(limits), control_(control), logger_(logger) {}
+StallDetector::StallDetector(const StallLimits& limits, ControlPlane& control, const Logger& logger, Counters& counters)
+    : limits_(limits), control_(control), logger_(logger), counters_(counters) {}
 
 Status StallDetector::stuck(TimePoint now, const std::function<Stuck()>& describe) {
   if (limits_.interval().count() == 0) return Status::ok_status();
@@ -41,7 +41,9 @@ Status StallDetector::report(TimePoint now, const Stuck& stuck) {
   }
   const auto most = do_all_answer && !awaits_device ? 2 * limits_.shutdown : limits_.shutdown;
   if (limits_.shutdown.count() > 0 && waited >= most) return Status::timeout(text);
-  if (limits_.warning.count() > 0) logger_.warning(text);
+  if (limits_.warning.count() == 0) return Status::ok_status();
+  counters_.count_stall();
+  logger_.warning(text);
   return Status::ok_status();
 }
 

@@ -15,13 +15,14 @@
 #include "agree/coordinator_options.hpp"
 #include "base/log.hpp"
 #include "engine/control_plane.hpp"
+#include "observe/counters.hpp"
 
 namespace ciranda {
 
 class StallDetector {
  public:
-  // The control plane and the logger outlive this.
-  StallDetector(const StallLimits& limits, ControlPlane& control, const Logger& logger);
+  // All arguments but the limits outlive this.
+  StallDetector(const StallLimits& limits, ControlPlane& control, const Logger& logger, Counters& counters);
 
   // Something has moved, or there is nothing to execute.
   void moved() {
@@ -44,6 +45,7 @@ class StallDetector {
   StallLimits limits_;
   ControlPlane& control_;
   const Logger& logger_;
+  Counters& counters_;
   std::optional<TimePoint> stuck_since_;
   std::optional<TimePoint> asked_;  // when it probed since the last report; half an interval before the next report
   TimePoint next_;                  // when to probe or to report next

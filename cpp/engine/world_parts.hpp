@@ -18,6 +18,7 @@
 #include "call/output_memory.hpp"
 #include "engine/control_plane.hpp"
 #include "execute/wake.hpp"
+#include "observe/counters.hpp"
 #include "observe/recorder.hpp"
 #include "transport/lane_mux.hpp"
 #include "transport/mesh.hpp"
@@ -31,6 +32,7 @@ struct WorldParts {
   Recorder& recorder;
   const std::span<const BackendRow> backends;
 
+  Counters counters{config.page_file, mesh.rank(), mesh.size()};
   const Logger logger{mesh.rank(), log_level_from(config.log_level)};
   Names names{};
   ProcessSets sets{mesh.size()};

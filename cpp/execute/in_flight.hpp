@@ -1,7 +1,7 @@
-// InFlight: the submissions of this rank that have been taken in but not completed, by ticket. Writes completed calls
-// to the recorder while it is on. Called by Lane, RoundsInMemory, RoundsByMessages, DataPlane, Consistency,
-// make_plans.cc, functions.hpp, execute/outputs.hpp and execute/collectives/; held by LaneParts; one thread (the holder
-// of the progress lock).
+// InFlight: the submissions of this rank that have been taken in but not completed, by ticket. Counts completed calls,
+// and writes them to the recorder while it is on. Called by Lane, RoundsInMemory, RoundsByMessages, DataPlane,
+// Consistency, make_plans.cc, functions.hpp, execute/outputs.hpp and execute/collectives/; held by LaneParts; one
+// thread (the holder of the progress lock).
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,23 @@
 #include "call/operation.hpp"
 #include "call/request.hpp"
 #include "execute/submission.hpp"
+#include "observe/counters.hpp"
 #include "observe/recorder.hpp"
+#include "observe/ticks.hpp"
 
 namespace ciranda {
 
 class InFlight {
  public:
-  // Both arguments outlive this. `output_memory`: for the results of requests.
-  InFlight(const OutputMemory& output_memory, Recorder& recorder)
-      : output_memory_(output_memory), recorder_(recorder) {}
+  // All arguments outlive this. `output_memory`: for the results of requests.
+  InFlight(const OutputMemory& output_memory, Recorder& recorder, Counters& counters)
+      : output_memory_(output_memory), recorder_(recorder), counters_(counters) {}
 
   const OutputMemory& output_memory() const { return output_memory_; }
 
   Ticket add(Submission&& submission) {
     if (submission.request->is_deferrable) ++n_deferrable_;
+    if (submission.stages[Stage::kSubmitted] != 0) counters_.begin_wait(submission.stages);
     const Ticket ticket = take_ticket();
     entries_[ticket] = std::move(submission);
     return ticket;
@@ -46,19 +49,22 @@ class InFlight {
   Submission& at(Ticket ticket) { return entries_[ticket]; }
 
   Recorder& recorder() { return recorder_; }
+  Counters& counters() { return counters_; }
   void note(Ticket ticket, Stage stage) {
     if (recorder_.is_on()) entries_[ticket].stages.note(stage);
   }
-  // `when`: in ticks; 0 if it is not recorded.
+  // `when`: in ticks.
   void note_agreed(Ticket ticket, Path path, std::uint64_t when) {
-    entries_[ticket].stages.path = path;
-    entries_[ticket].stages.note(Stage::kAgreed, when);
+    Stages& stages = entries_[ticket].stages;
+    if (is_waiting(stages)) counters_.end_wait(when);
+    stages.path = path;
+    stages.note(Stage::kAgreed, when);
   }
 
   void complete(Ticket ticket, const Status& status) REQUIRES(progress_lock) {
     Submission& done = entries_[ticket];
     if (done.request->is_deferrable && !done.is_executing) --n_deferrable_;
-    if (recorder_.is_on()) record(done, status.kind());
+    if (done.stages[Stage::kSubmitted] != 0) record(done, status.kind());
     if (done.op != nullptr) {  // before complete(): a caller that sees the operation done may reuse the name
       done.op->keep(std::move(done.request));
       PersistentOps::release(*done.op);
@@ -91,10 +97,14 @@ class InFlight {
     return ticket;
   }
 
+  static bool is_waiting(const Stages& stages) { return stages[Stage::kSubmitted] != 0 && stages[Stage::kAgreed] == 0; }
+
   void record(Submission& done, ErrorKind outcome) {
-    if (done.stages[Stage::kSubmitted] == 0) return;
     done.stages.note(Stage::kDone);
+    if (is_waiting(done.stages)) counters_.end_wait(done.stages[Stage::kDone]);
     const Request& request = *done.request;
+    counters_.count(request.signature.collective, request.signature.n_bytes(), done.stages, outcome);
+    if (!done.stages.is_recorded) return;
     recorder_.write({request.name, request.signature.collective, outcome, request.process_set, request.lane,
                      request.signature.n_bytes()},
                     done.stages);
@@ -102,6 +112,7 @@ class InFlight {
 
   const OutputMemory& output_memory_;
   Recorder& recorder_;
+  Counters& counters_;
   std::vector<Submission> entries_;  // by ticket; an entry of a free ticket has no operation
   std::vector<Ticket> free_;
   std::size_t n_deferrable_ = 0;

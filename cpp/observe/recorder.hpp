@@ -24,8 +24,6 @@ class Recorder {
   explicit Recorder(std::size_t most_records = kMostRecords) : most_records_(most_records) {}
 
   bool is_on() const { return ring_.load(std::memory_order_relaxed) != nullptr; }
-  // The current time in ticks; 0 while the recorder is off.
-  std::uint64_t now() const { return is_on() ? ticks() : 0; }
 
   // Does nothing while the recorder is off.
   void write(const RecordedCall& call, const Stages& stages) {

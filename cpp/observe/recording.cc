@@ -1,25 +1,13 @@
 #include "observe/recording.hpp"
 
 #include <algorithm>
-#include <limits>
 
 #include "observe/ticks.hpp"
 
 namespace ciranda {
 
-// The thread may be preempted between reading the two clocks, so the closest of a few pairs is used.
 void TickClock::look() {
-  constexpr int kTries = 5;
-  Pair best{};
-  std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
-  for (int i = 0; i < kTries; ++i) {
-    const std::uint64_t before = ticks();
-    const std::int64_t now = monotonic_ns();
-    const std::uint64_t took = ticks() - before;
-    if (took >= least) continue;
-    least = took;
-    best = {before + took / 2, now};
-  }
+  const BothClocks best = both_clocks();
   const bool is_later =
       pairs_.empty() || (best.ticks > pairs_.back().ticks && best.nanoseconds > pairs_.back().nanoseconds);
   if (is_later) pairs_.push_back(best);
@@ -33,9 +21,9 @@ std::int64_t TickClock::nanoseconds(std::uint64_t ticks) const {
   auto to = pairs_.end() - 1;
   if (ticks < (to - 1)->ticks) {
     to = std::upper_bound(pairs_.begin() + 1, to, ticks,
-                          [](std::uint64_t t, const Pair& pair) { return t < pair.ticks; });
+                          [](std::uint64_t t, const BothClocks& pair) { return t < pair.ticks; });
   }
-  const Pair& from = *(to - 1);
+  const BothClocks& from = *(to - 1);
   const auto rate =
       static_cast<double>(to->nanoseconds - from.nanoseconds) / static_cast<double>(to->ticks - from.ticks);
   const auto offset = static_cast<double>(static_cast<std::int64_t>(ticks - from.ticks));

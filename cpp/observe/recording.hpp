@@ -41,14 +41,10 @@ class TickClock {
   std::int64_t nanoseconds(std::uint64_t ticks) const;
 
  private:
-  struct Pair {
-    std::uint64_t ticks;
-    std::int64_t nanoseconds;
-  };
   // The pairs kept: 400 ms at ten looks per millisecond, longer than almost every call.
   static constexpr std::size_t kMost = 4096;
 
-  std::deque<Pair> pairs_;  // ascending; never empty
+  std::deque<BothClocks> pairs_;  // ascending; never empty
 };
 
 class Recording {

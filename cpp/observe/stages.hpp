@@ -1,5 +1,6 @@
 // Stages: the times at which one call reached each stage on this rank, and its path. Used by Submission, Engine, Lane,
-// RoundsInMemory, RoundsByMessages, InFlight, Recorder, RecordRing, TraceFormat and RecordingHandle; a plain value.
+// RoundsInMemory, RoundsByMessages, InFlight, Counters, Recorder, RecordRing, TraceFormat, RecordingHandle and
+// bindings/python/tables.cc; a plain value.
 #pragma once
 
 #include <array>
@@ -52,6 +53,7 @@ class Stages {
   std::uint64_t operator[](Stage stage) const { return at_[static_cast<std::size_t>(stage)]; }
 
   Path path = Path::kNone;
+  bool is_recorded = false;  // the recorder was on when the call was submitted: all stages are noted
 
  private:
   std::array<std::uint64_t, kStageCount> at_{};

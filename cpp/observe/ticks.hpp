@@ -2,7 +2,8 @@
 // is unknown: TickClock converts it to nanoseconds.
 //
 // It is the processor's counter (10 ns a read) if that runs at a constant rate and never stops, as it always does on
-// ARM, else the system's monotonic clock. Called by Stages, Recorder, Recording, Timeline; any thread.
+// ARM, else the system's monotonic clock. Called by Stages, Recorder, Recording, Counters, Timeline, InFlight, Lane,
+// RoundsInMemory and RoundsByMessages; any thread.
 #pragma once
 
 #include <chrono>
@@ -31,5 +32,16 @@ inline std::uint64_t ticks() {
 #endif
   return static_cast<std::uint64_t>(monotonic_ns());
 }
+
+// Both clocks, read at the same time. The thread may be preempted between two reads, so this is the closest of a few
+// pairs.
+struct BothClocks {
+  std::uint64_t ticks;
+  std::int64_t nanoseconds;
+};
+BothClocks both_clocks();
+
+// How long a tick is, to convert durations. Measured since the library was loaded, for 100 us at least.
+double ns_per_tick();
 
 }  // namespace ciranda

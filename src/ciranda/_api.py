@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from ciranda._basics import step as step
 from ciranda._c_table import get_c_table as get_c_table
 from ciranda._c_table import get_c_table_address as get_c_table_address
 from ciranda._frameworks import common as _common
@@ -38,4 +39,5 @@ if not TYPE_CHECKING:  # type checkers take them from the imports
         "get_include",
         "join",
         "join_async",
+        "step",
     ]

@@ -147,6 +147,15 @@ def is_homogeneous() -> bool:
     return len(set(per_host.values())) == 1
 
 
+def step() -> None:
+    """Tell that a step of the training has ended, as the optimizers of ciranda.torch do.
+
+    `ciranda top` and metrics show the rate of steps. Does nothing without a world.
+    """
+    if world.engine is not None:
+        world.engine.count_step()
+
+
 def peers() -> list[_core.PeerRow]:
     """Every rank of the world: rank, pid, host, address, and whether it shares memory with this one."""
     connected = engine()

@@ -9,6 +9,8 @@ __version__: str
 DATA_TYPES: dict[str, int]
 REDUCE_OPS: dict[str, int]
 COLLECTIVES: dict[str, int]
+#: Of a rank's counters; `ciranda.launch.page` repeats it.
+PAGE_LAYOUT: PageLayout
 #: A capsule of a ciranda_table (ciranda/table.h), and below its address.
 TABLE: object
 
@@ -19,6 +21,14 @@ class SettingRow(TypedDict):
     lowest: float | None
     highest: float | None
     meaning: str
+
+class PageLayout(TypedDict):
+    magic: int
+    version: int
+    n_bytes: int
+    fields: dict[str, tuple[int, int]]
+    collective_fields: list[str]
+    paths: list[str]
 
 class ReduceOpRow(TypedDict):
     name: str
@@ -228,6 +238,9 @@ class Engine:
     ) -> list[Any]: ...
     # What this rank's calls do from here on, until it is stopped or dropped.
     def record(self) -> Recording: ...
+    def count_step(self) -> None: ...
+    # As `ciranda.launch.page` reads it.
+    def counter_page(self) -> bytes: ...
     # Of rank 0; on others it does nothing.
     def start_timeline(self, path: str, marks_cycles: bool) -> None: ...
     def stop_timeline(self) -> None: ...

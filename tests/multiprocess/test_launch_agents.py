@@ -72,6 +72,7 @@ class _Agent:
                 "blobs": [],
                 "results": False,
                 "bind_to": "none",
+                **dict.fromkeys(("job", "host", "metrics", "metrics_dir"), ""),
             }
         )
         self.link.send({"t": "start"})

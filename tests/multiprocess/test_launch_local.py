@@ -572,7 +572,7 @@ def test_nothing_is_started_with_too_few_files_for_all() -> None:
     )
     exit_code, out, err = running.wait()
     assert (exit_code != 0, out) == (True, b"")
-    assert b"12 ranks need 48 open files, 40 are allowed: ulimit -n 48, or more" in err
+    assert b"12 ranks need 60 open files, 40 are allowed: ulimit -n 60, or more" in err
 
 
 def test_signals_that_were_blocked_end_the_job() -> None:

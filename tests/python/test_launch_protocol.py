@@ -42,6 +42,10 @@ def spec(**changes: object) -> Message:
         "blobs": [],
         "results": False,
         "bind_to": "core",
+        "job": "0a",
+        "host": "here",
+        "metrics": "",
+        "metrics_dir": "",
     }
     message.update(changes)
     return message

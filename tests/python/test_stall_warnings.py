@@ -19,6 +19,15 @@ def test_warnings_in_pieces(size: int) -> None:
     warnings = StallWarnings()
     found = [warnings.feed(data[start : start + size]) for start in range(0, len(data), size)]
     assert set().union(*found) == {1, 3, 4}
+    assert warnings.last.startswith("'grad' has waited 2.0 s for rank 1 (host a), ")
+    assert "rank 4" in warnings.last
+
+
+def test_the_last_warning_may_be_about_anything() -> None:
+    warnings = StallWarnings()
+    assert warnings.last == ""
+    assert warnings.feed(b"ciranda: warning: [rank 0] no costs were measured\nother text\n") == set()
+    assert warnings.last == "no costs were measured"
 
 
 @pytest.mark.parametrize(

@@ -314,6 +314,16 @@ void bind_engine_handle(nb::module_& m) {
       .def(
           "record", [](const EngineHandle& self) { return RecordingHandle(self.engine().record()); },
           "What this rank's calls do from here on.")
+      .def(
+          "count_step", [](const EngineHandle& self) { self.session().engine()->count_step(); },
+          "Counts a step of the training.")
+      .def(
+          "counter_page",
+          [](const EngineHandle& self) {
+            const CounterPage& page = self.engine().counter_page();
+            return nb::bytes(&page, sizeof page);
+          },
+          "The page of this rank's counters, as its agent reads it.")
       .def("start_timeline", &start_timeline, nb::arg("path"), nb::arg("marks_cycles"),
            "Writes the calls of rank 0 to a file; does nothing on others.")
       .def("stop_timeline", &stop_timeline, "Completes the file, if there is one.")

@@ -2,6 +2,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -21,6 +22,8 @@
 #include "call/op_table.hpp"
 #include "engine/examined_devices.hpp"
 #include "kernels/kernels.hpp"
+#include "observe/counter_page.hpp"
+#include "observe/stages.hpp"
 
 namespace ciranda::python {
 
@@ -60,6 +63,8 @@ nb::list settings_table() {
   return rows;
 }
 
+nb::str text_of(std::string_view text) { return nb::str(text.data(), text.size()); }
+
 template <typename Accepts>
 nb::list type_names(const Accepts& accepts) {
   nb::list names;
@@ -97,6 +102,26 @@ nb::list collective_table() {
     rows.append(std::move(row));
   }
   return rows;
+}
+
+// The layout of a rank's page of counters: offsets and lengths in words.
+nb::dict page_layout() {
+  nb::dict fields;
+  for (const PageField& field : kPageFields) fields[text_of(field.name)] = nb::make_tuple(field.at, field.n_words);
+  nb::list of_collective;
+  for (const std::string_view name : kPageCollectiveFields) of_collective.append(text_of(name));
+  nb::list paths;
+  for (std::uint8_t path = 0; path <= static_cast<std::uint8_t>(Path::kPlan); ++path) {
+    paths.append(text_of(to_string(static_cast<Path>(path))));
+  }
+  nb::dict layout;
+  layout["magic"] = kPageMagic;
+  layout["version"] = kPageVersion;
+  layout["n_bytes"] = sizeof(CounterPage);
+  layout["fields"] = std::move(fields);
+  layout["collective_fields"] = std::move(of_collective);
+  layout["paths"] = std::move(paths);
+  return layout;
 }
 
 nb::dict effective_settings() {
@@ -207,6 +232,7 @@ nb::list examined_devices() {
 void bind_tables(nb::module_& m) {
   m.attr("DATA_TYPES") = numbers_of(kDataTypes, &DataTypeInfo::dtype);
   m.attr("REDUCE_OPS") = numbers_of(kReduceOps, &ReduceOpInfo::op);
+  m.attr("PAGE_LAYOUT") = page_layout();
   m.attr("COLLECTIVES") = numbers_of(kCollectives, &CollectiveInfo::collective);
   m.def("reduce_op_table", &reduce_op_table, "Every reduce op: its meaning, and the types that it accepts and scales.");
   m.def("collective_table", &collective_table, "Every collective that can be called, with its properties.");

@@ -17,6 +17,7 @@ import os
 import resource
 import selectors
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -24,7 +25,9 @@ from contextlib import suppress
 
 from ciranda.launch import cores, environment, protocol, reserved_port
 from ciranda.launch.errors import LaunchError, ProtocolError
+from ciranda.launch.exporter import Exporter, listen
 from ciranda.launch.outbox import Outbox, widen
+from ciranda.launch.page import RankPage, use_of
 from ciranda.launch.processes import (
     END_SIGNALS,
     NO_PROCESS,
@@ -66,6 +69,7 @@ class Agent:
         self._reserved: list[reserved_port.ReservedPort] = []
         self._store: TorchStore | None = None
         self._taker: StackTaker | None = None
+        self._exporter: Exporter | None = None
         self._spec: protocol.Spec | None = None
         self._blobs: dict[str, SharedFile] = {}
         self._secret: SharedFile | None = None
@@ -73,6 +77,7 @@ class Agent:
         self._common: dict[bytes, bytes] = {}  # the variables that all ranks have
         self._cpus: dict[int, set[int]] = {}  # rank -> where it may run
         self._ended: list[tuple[RankProcess, int]] = []  # with their codes, and descendants that are still to be killed
+        self._pages: dict[int, RankPage] = {}  # by rank, also of those that have ended
         self._pipes: dict[int, tuple[int, str]] = {}  # fd -> rank, stream
         self._paused = False
         self._started = False
@@ -155,6 +160,8 @@ class Agent:
             self._take_stacks()
         elif message["t"] in ("word", "kill", "restart") and self._started:
             self._on_order_for(protocol.int_of(message, "rank", 0, 1 << 24), message)
+        elif message["t"] == "counters":
+            self._send_counters()
         elif message["t"] == "reserve" and not self._reserved:
             self._reserve(message)
         elif self._spec is None:
@@ -216,6 +223,13 @@ class Agent:
             self._fail(*obstacle)
             return
         self._enter(spec.cwd)
+        try:
+            listener = listen(spec.metrics) if spec.metrics else None
+            if spec.metrics_dir:
+                os.makedirs(spec.metrics_dir, exist_ok=True)
+        except (OSError, LaunchError) as error:
+            self._fail("no metrics", f"metrics: {error}")
+            return
         self._secret = SharedFile("ciranda-secret")
         self._secret.append(spec.secret.encode("ascii"))
         common = environment.forwarded(os.environb, remote=False) if spec.inherit else {}
@@ -236,14 +250,19 @@ class Agent:
             except OSError as error:
                 self._fail("no process", f"cannot start rank {rank}: {why_not_started(error)}")
                 return
+        self._export(spec, listener)
 
     def _start_rank(self, spec: protocol.Spec, rank: int, own: dict[bytes, bytes]) -> None:
         """Start a process; OSError if there is no file or process left."""
-        line = RankLine() if spec.is_elastic else None
+        told = {**self._common, **own}
+        line: RankLine | None = None
+        if spec.is_elastic:
+            line = RankLine()
+        else:  # whose readers take a slot's rank for its number
+            page = self._pages[rank] = RankPage(rank)
+            told[b"CIRANDA_PAGE_FILE"] = page.path.encode()
         try:
-            process = RankProcess(
-                rank, spec.argv, {**self._common, **own}, spec.want_results, self._cpus.get(rank, ()), line
-            )
+            process = RankProcess(rank, spec.argv, told, spec.want_results, self._cpus.get(rank, ()), line)
         except OSError:
             if line is not None:
                 line.close()
@@ -277,13 +296,26 @@ class Agent:
         if line.fd < 0:
             self._selector.unregister(fd)
 
+    def _export(self, spec: protocol.Spec, listener: socket.socket | None) -> None:
+        """Start what shows the ranks to Prometheus, if it is asked for."""
+        if listener is None and not spec.metrics_dir:
+            return
+        pids = {process.rank: process.pid for process in self._ranks.values()}
+        labels = {"job": spec.job, "host": spec.host}
+        try:
+            self._exporter = Exporter(self._pages, pids, labels, listener, spec.metrics_dir)
+        except OSError as error:
+            self._fail("no metrics", f"cannot start a process for metrics: {why_not_started(error)}")
+        if listener is not None:
+            listener.close()
+
     def _obstacle(self, spec: protocol.Spec) -> tuple[str, str] | None:
         """What keeps the ranks from being started, or from being ended later: in short, and in words."""
         if not are_processes_shown():
             text = "/proc does not show this host's processes, without which none could be ended: mount it (proc)"
             return "no /proc", text
         n_ranks = len(spec.rank_env)
-        n_needed = OWN_FILES + len(self._blobs) + n_ranks * (2 + spec.want_results + spec.is_elastic)
+        n_needed = OWN_FILES + len(self._blobs) + n_ranks * (3 + spec.want_results + spec.is_elastic)
         n_allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         if n_allowed != resource.RLIM_INFINITY and n_allowed < n_needed:
             text = f"{n_ranks} ranks need {n_needed} open files, {n_allowed} are allowed: ulimit -n {n_needed}, or more"
@@ -392,6 +424,15 @@ class Agent:
             self._taker = None
             self._outbox.send({"t": "stacks_end"})
 
+    def _send_counters(self) -> None:
+        pids = {process.rank: process.pid for process in self._ranks.values()}
+        for rank, page in self._pages.items():
+            counters = page.counters()
+            pid = counters.get("pid", pids[rank]) if rank in pids else 0
+            told = {**counters, **use_of(pid), "runs": rank in pids}
+            self._outbox.send({"t": "counters", "rank": rank, "counters": told})
+        self._outbox.send({"t": "counters_end"})
+
     def _reap(self) -> bool:
         """Reap ended children, and report ranks to the launcher. Whether any child is left."""
         is_any_gone = False
@@ -408,6 +449,9 @@ class Agent:
             self._asked.discard(pid)
             if self._store is not None and pid == self._store.pid:
                 self._on_store_end(status)
+            if self._exporter is not None and pid == self._exporter.pid:
+                self._exporter.clean_up()
+                self._exporter = None
             process = self._ranks.pop(pid, None)
             if process is not None:
                 self._drain([fd for fd in process.pipes.values() if fd in self._pipes])
@@ -469,6 +513,8 @@ class Agent:
         """SIGTERM to the ranks and to what ended ones have left behind, once to each process."""
         tree = Tree()
         for child in tree.children(os.getpid()):
+            if self._exporter is not None and child == self._exporter.pid:
+                continue  # it ends after the last rank
             for pid in tree.to_end(child):
                 if pid not in self._asked:
                     self._asked.add(pid)
@@ -484,6 +530,8 @@ class Agent:
             return
         if self._store is not None and self._started and not self._ranks:
             self._store.kill()
+        if self._exporter is not None and not self._ranks:
+            self._exporter.end()
         if self._end_reason is None:
             if not self._started or self._ranks or (self._spec is not None and self._spec.is_elastic):
                 return

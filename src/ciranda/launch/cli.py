@@ -20,6 +20,7 @@ from ciranda.launch.api import run as launch_function
 from ciranda.launch.elastic import WAIT_SECONDS, ElasticJob, elastic_job
 from ciranda.launch.env_option import pairs
 from ciranda.launch.errors import HostsError, LaunchError
+from ciranda.launch.exporter import parse_address
 from ciranda.launch.hosts import assign, by_host
 from ciranda.launch.job import Job, Show, default_binding
 from ciranda.launch.job_file import read_job_file, to_toml
@@ -31,6 +32,7 @@ from ciranda.launch.processes import heed_signals, open_standard_streams
 from ciranda.launch.reach import reach_for
 from ciranda.launch.ssh import SshOptions
 from ciranda.launch.store import StoreFactory, engine_store
+from ciranda.launch.stragglers import SHARE
 
 app = typer.Typer(
     name="ciranda",
@@ -162,6 +164,18 @@ def _run(
                            rich_help_panel=_OUTPUT),
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Say what is done.", rich_help_panel=_OUTPUT)] = False,
+    metrics: Annotated[
+        str | None,
+        typer.Option("--metrics", metavar="[ADDR:]PORT",
+                     help="Serve metrics to Prometheus there, on every host; on the loopback interface without ADDR.",
+                     rich_help_panel=_OUTPUT),
+    ] = None,
+    metrics_dir: Annotated[
+        Path | None,
+        typer.Option("--metrics-dir", metavar="DIR",
+                     help="Write metrics to a file in DIR, on every host, for node_exporter's textfile collector.",
+                     rich_help_panel=_OUTPUT),
+    ] = None,
     ssh_port: Annotated[
         int | None, typer.Option("--ssh-port", "-p", min=1, max=65535, metavar="PORT",
                                  help="Port of the ssh servers.", rich_help_panel=_SSH),
@@ -229,6 +243,11 @@ def _run(
         float | None, typer.Option("--stall-warning-seconds", min=0.0, metavar="SECONDS",
                                    help="Name ranks that the others have waited for this long.", rich_help_panel=_JOB),
     ] = None,
+    straggler_share: Annotated[
+        float, typer.Option("--straggler-share", min=0.0, max=1.0, metavar="SHARE",
+                            help="Warn of a rank for which the others wait for this share of the time, in 50 steps and "
+                                 "the next 50; 0: of none.", rich_help_panel=_JOB),
+    ] = SHARE,
     stall_shutdown_seconds: Annotated[
         float | None, typer.Option("--stall-shutdown-seconds", min=0.0, metavar="SECONDS",
                                    help="End the job when ranks were waited for this long.", rich_help_panel=_JOB),
@@ -275,12 +294,16 @@ def _run(
     n_slots = num_proc
     if elastic and jax_native:
         raise LaunchError("--jax-native does not go with --elastic: jax.distributed cannot change its processes", 2)
+    if elastic and (metrics is not None or metrics_dir is not None):
+        raise LaunchError("--metrics and --metrics-dir do not go with --elastic: they count the ranks of one world", 2)
     if elastic:
         n_start = num_proc or sum(host.slots for host in chosen_hosts(num_proc, hosts, hostfile, per_host))
         going_on = elastic_job(n_start, min_np, max_np, reset_limit, elastic_timeout, stall_shutdown_seconds)
         n_slots = going_on.most
     elif not (min_np is max_np is reset_limit is None):
         raise LaunchError("--min-np, --max-np and --reset-limit are for --elastic: add it", exit_code=2)
+    if metrics is not None:
+        parse_address(metrics)
     slots = assign(chosen_hosts(n_slots if per_host is None else num_proc, hosts, hostfile, per_host), n_slots)
     settings = {
         "CIRANDA_START_TIMEOUT": start_timeout,
@@ -301,6 +324,9 @@ def _run(
         bind_to=bind_to.value if bind_to else default_binding(),
         jax_native=jax_native,
         elastic=going_on,
+        metrics=metrics or "",
+        metrics_dir=str(metrics_dir or ""),
+        straggler_share=straggler_share,
     )
     options = SshOptions(ssh_port, ssh_identity_file, ssh_config, remote_python=remote_python)
     if dry_run:
@@ -387,6 +413,32 @@ def _stacks(
         print(f"rank {stack['rank']} ({stack['host']}): {stack['where']}")
         if not short:
             print(textwrap.indent(stack["text"], "  "))
+
+
+@app.command("top")
+def _top_of(
+    job: Annotated[
+        str | None, typer.Argument(metavar="JOB", help="The beginning of its identifier.", show_default="the only one")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Print one table, and leave.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it once, as JSON.")] = False,
+    seconds: Annotated[
+        float, typer.Option("--interval", min=0.1, metavar="SECONDS", help="The time that each table is about.")
+    ] = 1.0,
+) -> None:
+    """Show what the ranks of a job do: calls, bytes, how long they wait, and for whom. The job goes on.
+
+    No rank is asked, so those that are stuck, stopped or dead are shown, too.
+    """
+    from ciranda.launch import rates, top  # with rich's tables
+
+    def look() -> rates.Counters:
+        return rates.by_rank(control.ask(job, "counters"))
+
+    if once or as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        print(top.once(look, seconds, as_json))
+    else:
+        top.live(look, seconds, f"ciranda job {job or ''}".rstrip())
 
 
 @app.command("doctor")

@@ -1,7 +1,7 @@
 """The own jobs of a user on this machine: their launchers answer at a socket each, in a folder of that user's alone.
 
-A client sends a line, ``jobs`` or ``stacks``, and gets a JSON object. Who may open the socket may also signal the
-launcher and its ranks, so that nothing more is asked of a client.
+A client sends a line, ``jobs``, ``stacks`` or ``counters``, and gets a JSON object. Who may open the socket may also
+signal the launcher and its ranks, so that nothing more is asked of a client.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def ask(job: str | None, question: str) -> dict[str, Any]:
     """What the launcher of a job answers. ``job``: the beginning of its identifier; None for the only one.
 
     Raises:
-        LaunchError: there is no such job, or more than one; or it does not answer.
+        LaunchError: there is no such job, or more than one; or it does not answer, or refuses to.
     """
     found = [name for name, _ in jobs() if name.startswith(job or "")]
     if len(found) != 1:
@@ -152,9 +152,12 @@ def ask(job: str | None, question: str) -> dict[str, Any]:
         known = f"{len(found)} jobs: {', '.join(found)}" if found else "no job"
         raise LaunchError(f"{known} of yours {which} here; see 'ciranda jobs'", exit_code=2)
     try:
-        return _ask(folder() / f"{found[0]}{_END}", question)
+        answer = _ask(folder() / f"{found[0]}{_END}", question)
     except (OSError, ValueError) as error:
         raise LaunchError(f"job {found[0]} does not answer: {error}") from None
+    if "refused" in answer:
+        raise LaunchError(f"job {found[0]}: {answer['refused']}", exit_code=2)
+    return answer
 
 
 def _ask(path: Path, question: str) -> dict[str, Any]:

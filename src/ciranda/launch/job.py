@@ -14,6 +14,7 @@ from ciranda.launch.hosts import Slot
 from ciranda.launch.output import ScreenStyle
 from ciranda.launch.output_dir import OutputDir
 from ciranda.launch.protocol import BINDINGS
+from ciranda.launch.stragglers import SHARE
 from ciranda.launch.writer import Writer
 
 
@@ -51,6 +52,9 @@ class Job:
             the system. By default what CIRANDA_BIND_TO says, or "none".
         jax_native: have JAX's own collectives come by the ranks' world.
         elastic: go on when ranks are lost; a slot's number then is the rank of its first process. None: end the job.
+        metrics: where each agent serves metrics, ``ADDR:PORT``; empty for nowhere.
+        metrics_dir: the folder in which each agent writes a file with metrics; empty for none.
+        straggler_share: of the time: a rank for which the others wait so much longer is warned of; 0: of none.
         want_results: give each rank a pipe CIRANDA_RESULT_FD; what it writes there is in Outcome.results.
         job_id, secret: what tells this job from others, and by what its ranks know each other, in hex.
         forwards_env: whether ranks inherit the launcher's environment, and not that of their own host's agent.
@@ -70,6 +74,9 @@ class Job:
     bind_to: str = field(default_factory=default_binding)
     jax_native: bool = False
     elastic: ElasticJob | None = None
+    metrics: str = ""
+    metrics_dir: str = ""
+    straggler_share: float = SHARE
     want_results: bool = False
     python: str = field(default_factory=lambda: sys.executable)
     job_id: str = field(default_factory=lambda: os.urandom(8).hex())

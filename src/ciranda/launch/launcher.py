@@ -22,6 +22,7 @@ from ciranda._misspelt import TOLD, misspelt
 from ciranda.launch import environment, protocol, reserved_port, ssh
 from ciranda.launch import store as stores
 from ciranda.launch.control import Control
+from ciranda.launch.counter_reports import CounterReports
 from ciranda.launch.elastic import ElasticJob
 from ciranda.launch.environment import Meeting
 from ciranda.launch.errors import LaunchError, ProtocolError
@@ -34,11 +35,13 @@ from ciranda.launch.orders import orders
 from ciranda.launch.output import Screen
 from ciranda.launch.processes import PASSED_ON
 from ciranda.launch.protocol import Message
+from ciranda.launch.rates import by_rank
 from ciranda.launch.reach import Reach, reach_for
 from ciranda.launch.signals import empty, signals_to
 from ciranda.launch.ssh import SshOptions
 from ciranda.launch.stack_reports import RankStack, StackReports
 from ciranda.launch.store import Store, StoreFactory
+from ciranda.launch.stragglers import Stragglers
 from ciranda.launch.supervisor import End
 from ciranda.launch.waits import StallWarnings, awaited
 from ciranda.launch.worlds import NewStore, Worlds
@@ -48,6 +51,7 @@ END_MARGIN_SECONDS = 0.7  # beyond the grace period, before agents are killed
 STALL_SECONDS = 2.0  # to hear where the ranks stand that others have given up to wait for
 NO_STORE = "elastic:0"  # where elastic ranks find a store before they are told of a world: settings must be complete
 OLD_SECONDS = 600.0  # after this, where ranks stood does not explain an interruption
+LOOK_SECONDS = 2.0  # between looks for stragglers
 BLAME_SECONDS = 1.0  # to hear of the rank that was lost, when the first to fail says that another was
 
 
@@ -110,6 +114,9 @@ class _Run:
         self._host_of = {slot.rank: slot.host for slot in job.slots}
         self._warnings = {slot.rank: StallWarnings() for slot in job.slots}
         self._stacks = StackReports(self._host_of, self._keep_stack)
+        self._counters = CounterReports(self._host_of)
+        self._stragglers = Stragglers(job.straggler_share)
+        self._next_look: float | None = None  # for stragglers
         self._waited_for: list[RankStack] = []  # when their stacks were last taken since others waited for them
         self._waited_at = 0.0
         self._control: Control | None = None
@@ -184,6 +191,8 @@ class _Run:
 
     def _start_ranks(self, meeting: Meeting) -> None:
         self._started = True
+        if self._job.straggler_share > 0 and len(self._job.slots) > 1 and self._worlds is None:
+            self._next_look = time.monotonic() + LOOK_SECONDS
         self._deadline = None
         self.note(f"torch's store, if rank 0 makes one, is at {meeting.address}, port {meeting.port}")
         of_job = environment.of_job(self._job.job_id, meeting, self._job.slots)
@@ -226,7 +235,8 @@ class _Run:
                 self._watch(link, selector)
             if self._control is not None:
                 self._control.watch(selector)
-            deadlines = [self._deadline, self._stacks.deadline, *(held.deadline for held in self._held.values())]
+            deadlines = [self._deadline, self._stacks.deadline, self._counters.deadline, self._next_look]
+            deadlines += [held.deadline for held in self._held.values()]
             if self._worlds is not None and not self._ending:
                 deadlines.append(self._worlds.deadline)
             due = min((deadline for deadline in deadlines if deadline is not None), default=None)
@@ -241,6 +251,9 @@ class _Run:
         self._stacks.expire()
         if self._worlds is not None and not self._ending:
             self._worlds.on_time()
+        self._counters.expire()
+        if self._next_look is not None and time.monotonic() >= self._next_look:
+            self._look_for_stragglers()
         self._check_output()
         if self._deadline is not None and time.monotonic() >= self._deadline:
             self._on_deadline()
@@ -275,6 +288,7 @@ class _Run:
         """Handle an agent that ended without a message."""
         link.done_reason = "lost"
         self._stacks.end_of(link)
+        self._counters.end_of(link)
         if self._ending:
             return
         exit_code = link.close()
@@ -314,9 +328,14 @@ class _Run:
             self.note(f"rank {rank} on {link.host}: process {message.get('pid')}")
         elif kind == "stacks":
             text = protocol.raw_of(message).decode("utf-8", "replace")
-            self._stacks.add(self._rank_of(link, message), protocol.text_of(message, "where"), text)
+            self._stacks.take(self._rank_of(link, message), protocol.text_of(message, "where"), text)
         elif kind == "stacks_end":
             self._stacks.end_of(link)
+        elif kind == "counters":
+            rank = self._rank_of(link, message)
+            self._counters.take(rank, message, self._warnings[rank].last)
+        elif kind == "counters_end":
+            self._counters.end_of(link)
         elif kind == "hello":
             self._on_hello(link, message)
         elif kind == "reserved":
@@ -329,6 +348,7 @@ class _Run:
         elif kind == "done":
             link.done_reason = protocol.text_of(message, "reason")
             self._stacks.end_of(link)
+            self._counters.end_of(link)
             if self._worlds is not None and self._started and not self._ending:
                 self._on_host_lost(self._worlds, link, f"its agent has ended: {link.done_reason}")
             elif not self._ending and link.done_reason != "finished":
@@ -397,12 +417,26 @@ class _Run:
         for stack in self._waited_for:
             self._say(f"ciranda: {stack}")
 
+    def _look_for_stragglers(self) -> None:
+        self._next_look = None
+        if not self._ending:
+            self._counters.ask(self._links, self._on_counters)
+
+    def _on_counters(self, counters: Sequence[dict[str, object]]) -> None:
+        self._next_look = time.monotonic() + LOOK_SECONDS
+        straggler = self._stragglers.look(by_rank({"counters": counters}))
+        if straggler is not None and not self._ending:
+            self._say(f"ciranda: warning: {straggler}")
+
     def open_control(self) -> None:
         """Let the user ask about the job from other terminals."""
         answers = {
             "jobs": lambda put: put(self._description()),
+            "counters": lambda put: self._counters.ask(self._links, lambda found: put({"counters": [*found]})),
             "stacks": lambda put: self._stacks.ask(self._links, lambda stacks: put({"stacks": [*map(asdict, stacks)]})),
         }
+        if self._worlds is not None:
+            answers["counters"] = lambda put: put({"refused": "the ranks of an elastic job are not counted"})
         self._control = Control(self._job.job_id, answers)
 
     def _description(self) -> dict[str, object]:

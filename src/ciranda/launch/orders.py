@@ -31,6 +31,10 @@ def orders(job: Job, slots: Sequence[Slot], told: Mapping[str, str], secret: str
         "bind_to": job.bind_to,
         "jax_native": job.jax_native,
         "elastic": job.elastic is not None,
+        "job": told["CIRANDA_JOB"],
+        "host": slots[0].host,
+        "metrics": job.metrics,
+        "metrics_dir": job.metrics_dir and os.path.join(job.cwd, job.metrics_dir),
     }
     for name, content in job.blobs.items():
         for start in range(0, len(content), protocol.CHUNK_BYTES):

@@ -1,11 +1,12 @@
 """The protocol of launcher and agent: one JSON object a line, over the agent's stdin and stdout, or sealed by TCP.
 
 To the agent:    ``reserve`` (rank 0's host only), ``spec``, ``blob`` (a piece of a file for the ranks), ``start``,
-                 ``signal`` (for the ranks), ``stacks`` (take them), ``end`` (stop the ranks); of an elastic job also
-                 ``restart`` and ``kill`` (one rank), ``word`` (for one rank).
+                 ``signal`` (for the ranks), ``stacks`` (take them), ``counters`` (read them), ``end`` (stop the
+                 ranks); of an elastic job also ``restart`` and ``kill`` (one rank), ``word`` (for one rank).
 From the agent:  ``hello``, ``reserved`` (the answer), ``started``, ``data`` (a piece of a rank's output), ``result`` (a
                  piece of what its function returned), ``stacks`` (one rank's), ``stacks_end`` (there are no more),
-                 ``exit``, ``note``, ``fatal``, ``done``; of an elastic job also ``word`` (of one rank).
+                 likewise ``counters`` and ``counters_end``, ``exit``, ``note``, ``fatal``, ``done``; of an elastic job
+                 also ``word`` (of one rank).
 
 An agent that has connected by TCP also hears ``admitted``, before all else, and at the end ``verdict``, the job's exit
 code (gathering.py, relay.py).
@@ -218,6 +219,9 @@ class Spec:
         want_results: give each rank a pipe for its result.
         bind_to: "core", "numa" or "none": which cores of its host each rank is bound to.
         is_elastic: whether ranks are started again, and told of worlds by a socket.
+        job, host: how the job and this host are called.
+        metrics: where to serve metrics, ``ADDR:PORT``; empty for nowhere.
+        metrics_dir: the folder for files with metrics; empty for none.
         jax_native: whether to point jaxlib at the library of this host's ciranda for its collectives.
     """
 
@@ -237,6 +241,10 @@ class Spec:
         self.want_results = message.get("results") is True
         self.bind_to = text_of(message, "bind_to")
         self.is_elastic = message.get("elastic") is True
+        self.job = text_of(message, "job")
+        self.host = text_of(message, "host")
+        self.metrics = text_of(message, "metrics")
+        self.metrics_dir = text_of(message, "metrics_dir")
         self.jax_native = message.get("jax_native") is True
         if self.bind_to not in BINDINGS:
             raise ProtocolError(f"spec: bind_to must be one of {', '.join(BINDINGS)}, not {self.bind_to[:80]!r}")

@@ -27,13 +27,24 @@ class SharedFile:
         while view:
             view = view[os.write(self._fd, view) :]
 
+    def fix_size(self, n_bytes: int) -> None:
+        """Make it so many zeros, which others may overwrite, but neither lengthen nor shorten."""
+        os.ftruncate(self._fd, n_bytes)
+        self._add_seals(0x0001 | 0x0002 | 0x0004)  # seal, shrink, grow
+
+    def read(self, n_bytes: int, at: int) -> bytes:
+        """What it has there now."""
+        return os.pread(self._fd, n_bytes, at)
+
     def close(self) -> None:
         """Remove it. What has opened it keeps its content."""
         os.close(self._fd)
 
     def seal(self) -> None:
         """No further change, by anyone."""
+        self._add_seals(0x0001 | 0x0002 | 0x0004 | 0x0008)  # seal, shrink, grow, write
+
+    def _add_seals(self, seals: int) -> None:
         import fcntl
 
-        seals = 0x0001 | 0x0002 | 0x0004 | 0x0008  # seal, shrink, grow, write: not all are named by Python 3.10
-        fcntl.fcntl(self._fd, getattr(fcntl, "F_ADD_SEALS", 1033), seals)
+        fcntl.fcntl(self._fd, getattr(fcntl, "F_ADD_SEALS", 1033), seals)  # not all are named by Python 3.10

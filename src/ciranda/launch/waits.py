@@ -14,22 +14,30 @@ _WAITS = re.compile(
 _RANK = re.compile(rb"\brank (\d+) \(")
 _OTHERS = b". Ranks that submitted it:"
 _MOST_KEPT = 64 << 10
+_MOST_SHOWN = 1000
 
 
 class StallWarnings:
-    """Finds the stall warnings in the stderr of one rank, which comes in pieces."""
+    """Finds the stall warnings in the stderr of one rank, which comes in pieces.
+
+    Attributes:
+        last: the text of the engine's last warning, of whatever kind.
+    """
 
     def __init__(self) -> None:
         self._rest = b""
+        self.last = ""
 
     def feed(self, data: bytes) -> set[int]:
         """The ranks that are waited for, of all warnings that this piece completes."""
         complete, _, rest = (self._rest + data).rpartition(b"\n")
         begins = rest.rfind(_MARK)
         self._rest = rest[begins:][:_MOST_KEPT] if begins >= 0 else rest[1 - len(_MARK) :]
-        return (
-            awaited(b"\n".join(line for line in complete.split(b"\n") if _MARK in line)) if _MARK in complete else set()
-        )
+        if _MARK not in complete:
+            return set()
+        lines = [line for line in complete.split(b"\n") if _MARK in line]
+        self.last = lines[-1].partition(_MARK)[2].partition(b"] ")[2].decode("utf-8", "replace")[:_MOST_SHOWN]
+        return awaited(b"\n".join(lines))
 
 
 def awaited(text: bytes) -> set[int]:

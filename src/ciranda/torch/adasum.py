@@ -18,6 +18,7 @@ import torch
 
 from ciranda import _core
 from ciranda._basics import engine, rank
+from ciranda._basics import step as step_ended
 from ciranda._frameworks.naming import joined
 from ciranda._frameworks.options import PREFIX, Options, positive
 from ciranda._ops import ALLREDUCE, Max
@@ -90,6 +91,7 @@ class AdasumOptimizer(OwnSteps):
             return None if must_skip else self._step_alone(closure)
         self._check_number(self._tell_number())
         self._compare_parameters()
+        step_ended()
         if self._agree(must_skip):
             return None
         before = [[parameter.detach().clone() for parameter in group] for group in self._members]

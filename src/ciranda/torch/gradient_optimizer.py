@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from ciranda import _core
+from ciranda._basics import step as step_ended
 from ciranda._basics import world
 from ciranda._frameworks.naming import joined
 from ciranda._frameworks.options import PREFIX, Options, positive
@@ -256,6 +257,7 @@ class GradientOptimizer(WrappedOptimizer):
             share([group.bucket for group in self._groups if group.bucket is not None])
 
     def _count_step(self) -> None:
+        step_ended()
         self._presence.count_step()
         self._synchronized = False
 

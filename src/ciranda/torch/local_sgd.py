@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ciranda._basics import rank, world
+from ciranda._basics import step as step_ended
 from ciranda._frameworks.compression import NoneCompressor
 from ciranda._frameworks.interval import Interval, Progress
 from ciranda._frameworks.marks import distributed_among, is_distributed
@@ -83,6 +84,7 @@ class LocalOptimizer(OwnSteps):
         if closure is not None and loss is not None and self._options.interval.is_adaptive:
             self.report_loss(loss)
         self._n_steps += 1
+        step_ended()
         if self._n_steps >= self.k:
             with part("LocalSGD.average"):
                 self._average(self.k)

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <initializer_list>
 #include <string>
 #include <utility>
@@ -720,6 +721,24 @@ TEST(CacheIds, AreUsedByDirectRounds) {
   const auto entries = desk.coordinator().take_entries(true);
   ASSERT_EQ(entries.size(), 2U);
   EXPECT_EQ(std::get<ForgetEntry>(entries[1]).cache_ids, (std::vector<std::uint32_t>{1}));
+}
+
+TEST(Coordinator, NotesForWhomTheFirstRankOfACallHasWaited) {
+  using std::chrono::seconds;
+  Coordinator coordinator([] {
+    CoordinatorOptions options;
+    options.size = 3;
+    return options;
+  }());
+  EXPECT_TRUE(coordinator.on_request(1, {"a", allreduce({4}), true, false}, kNow).ok());
+  EXPECT_TRUE(coordinator.on_request(0, {"a", allreduce({4}), true, false}, kNow + seconds(1)).ok());
+  EXPECT_TRUE(coordinator.take_held_up().empty());
+  EXPECT_TRUE(coordinator.on_request(2, {"a", allreduce({4}), true, false}, kNow + seconds(3)).ok());
+  const std::vector<HeldUp> found = coordinator.take_held_up();
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].last, 2);
+  EXPECT_EQ(found[0].until - found[0].from, seconds(3));
+  EXPECT_TRUE(coordinator.take_held_up().empty());
 }
 
 }  // namespace

@@ -137,6 +137,17 @@ TEST(PlannedGroups, AreCarriedOutAsOne) {
   }
 }
 
+TEST(PlannedGroups, NoteForWhomTheFirstRankHasWaited) {
+  Planned desk(with_groups(2));
+  desk->take_held_up();
+  Planned::must(desk.group(1, 0));
+  Planned::must(desk.group(0, 0, 1, kMade + seconds(2)));
+  const std::vector<HeldUp> found = desk->take_held_up();
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].last, 0);
+  EXPECT_EQ(found[0].until - found[0].from, seconds(2));
+}
+
 TEST(PlannedGroups, TravelTogetherWhenTheWireWasBusy) {
   Planned desk(with_groups(1), allreduce({1 << 20}), allreduce({1 << 20}));
   desk.group_by_all(1);

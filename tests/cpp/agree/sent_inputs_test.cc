@@ -36,6 +36,7 @@ TEST(SentInputs, AreDoneWhenAllInputsAreThereInRankOrder) {
   ASSERT_EQ(done.size(), 1U);
   EXPECT_EQ(done[0].cache_id, 7U);
   EXPECT_EQ(done[0].ticket, 11U);
+  EXPECT_EQ(done[0].last, 0);
   EXPECT_EQ(joined(done[0]), "aabbcc");
   EXPECT_FALSE(by_messages.empty());  // the other one
 }

@@ -87,7 +87,8 @@ class DataPlaneTest : public ::testing::Test {
   OutputMemory memory_;
   Recorder recorder_;
   Logger logger_{0, LogLevel::kWarning};
-  InFlight in_flight_{memory_, recorder_};
+  Counters counters_{"", 0, 1};
+  InFlight in_flight_{memory_, recorder_, counters_};
   DataPlane data_{*mesh_, in_flight_, {*mesh_, {}, kFakeRows}, 0, logger_};
   std::vector<std::shared_ptr<Operation>> operations_;
   std::array<float, 3> values_{1, 2, 3};

@@ -59,7 +59,8 @@ class RelayWindow : public ::testing::Test {
   LaneMesh lane_mesh_{*mesh_, mux_, 0, {0, 1, 2, 3}, nullptr};
   const Logger logger_{2, LogLevel::kWarning};
   ControlPlane control_{*mesh_};
-  LaneLog log_{0, lane_mesh_, control_, with_relays(), logger_};
+  Counters counters_{"", 0, 1};
+  LaneLog log_{0, lane_mesh_, control_, with_relays(), logger_, counters_};
 };
 
 TEST_F(RelayWindow, EndsForWhatItsHostsOtherRankDoesNotReport) {

@@ -1,0 +1,92 @@
+// CounterPage: the layout of a page with one rank's counters, which other processes read while the rank runs, and after
+// its death. This file is the truth; src/ciranda/launch/page.py repeats it for readers without the engine, and
+// tests/python/test_page.py compares the two by kPageFields.
+//
+// Every field is a word of 64 bits. Counters only grow, from 0 at the time `began_ns`. A change of the layout needs
+// another kPageVersion; readers refuse versions that they do not know.
+//
+// Used by Counters, which alone writes, PageMemory, Engine and bindings/python/tables.cc; a plain layout.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace ciranda {
+
+using CounterWord = std::atomic<std::uint64_t>;
+static_assert(CounterWord::is_always_lock_free && sizeof(CounterWord) == sizeof(std::uint64_t));
+
+inline constexpr std::uint64_t kPageMagic = 0x65676150'61726943;  // "CiraPage" in memory
+inline constexpr std::uint64_t kPageVersion = 1;
+inline constexpr std::size_t kPageCollectives = 16;  // by the number of the collective
+inline constexpr std::size_t kPagePaths = 8;         // by the number of the path
+inline constexpr std::size_t kPageRanks = 4096;      // waits for higher ranks are not counted
+
+// Of one collective; a cache line.
+struct CollectiveCounters {
+  CounterWord direct;     // calls that found all other ranks there: direct rounds without a wait
+  CounterWord others;     // all other calls
+  CounterWord failed;     // those of `others` that failed
+  CounterWord n_bytes;    // of the tensors that this rank gave
+  CounterWord agree_ns;   // from the submission until all ranks had agreed; of every 64th direct round, times 64
+  CounterWord move_ns;    // from then on until the result was complete; likewise
+  CounterWord unused[2];  // NOLINT(modernize-avoid-c-arrays): std::array hides the layout from offsetof
+};
+
+struct alignas(64) CounterPage {
+  CounterWord magic;
+  CounterWord version;
+  CounterWord generation;  // odd while a world begins: what is read meanwhile is torn
+  CounterWord pid;
+  CounterWord rank;
+  CounterWord size;                                  // of the world
+  CounterWord began_ns;                              // when the world began; times are those of CLOCK_MONOTONIC
+  CounterWord steps;                                 // of training
+  CounterWord last_step_ns;                          // when the last one ended; 0 before
+  CounterWord n_waiting;                             // calls on which the ranks have not agreed yet
+  CounterWord waiting_ns;                            // since when there has been one; 0 without
+  CounterWord waited_ns;                             // how long there was at least one, until the last wait ended
+  CounterWord stalls;                                // warnings that ranks had waited for long
+  CounterWord unused[3];                             // NOLINT(modernize-avoid-c-arrays)
+  CounterWord paths[kPagePaths];                     // NOLINT(modernize-avoid-c-arrays): `others` by path
+  CollectiveCounters collectives[kPageCollectives];  // NOLINT(modernize-avoid-c-arrays)
+  // How long this rank has waited in direct rounds for the rank that came last.
+  CounterWord own_waits_ns[kPageRanks];  // NOLINT(modernize-avoid-c-arrays)
+  // How long the first rank had waited for each rank that came last, of calls that this rank coordinated.
+  CounterWord held_up_ns[kPageRanks];  // NOLINT(modernize-avoid-c-arrays)
+};
+
+// A field, or an array of them: its offset and its length in words.
+struct PageField {
+  std::string_view name;
+  std::size_t at;
+  std::size_t n_words;
+};
+
+inline constexpr std::array kPageFields = {
+    PageField{"magic", offsetof(CounterPage, magic) / 8, 1},
+    PageField{"version", offsetof(CounterPage, version) / 8, 1},
+    PageField{"generation", offsetof(CounterPage, generation) / 8, 1},
+    PageField{"pid", offsetof(CounterPage, pid) / 8, 1},
+    PageField{"rank", offsetof(CounterPage, rank) / 8, 1},
+    PageField{"size", offsetof(CounterPage, size) / 8, 1},
+    PageField{"began_ns", offsetof(CounterPage, began_ns) / 8, 1},
+    PageField{"steps", offsetof(CounterPage, steps) / 8, 1},
+    PageField{"last_step_ns", offsetof(CounterPage, last_step_ns) / 8, 1},
+    PageField{"n_waiting", offsetof(CounterPage, n_waiting) / 8, 1},
+    PageField{"waiting_ns", offsetof(CounterPage, waiting_ns) / 8, 1},
+    PageField{"waited_ns", offsetof(CounterPage, waited_ns) / 8, 1},
+    PageField{"stalls", offsetof(CounterPage, stalls) / 8, 1},
+    PageField{"paths", offsetof(CounterPage, paths) / 8, kPagePaths},
+    PageField{"collectives", offsetof(CounterPage, collectives) / 8, 8 * kPageCollectives},
+    PageField{"own_waits_ns", offsetof(CounterPage, own_waits_ns) / 8, kPageRanks},
+    PageField{"held_up_ns", offsetof(CounterPage, held_up_ns) / 8, kPageRanks},
+};
+// The words of CollectiveCounters, in their order.
+inline constexpr std::array<std::string_view, 6> kPageCollectiveFields = {"direct",  "others",   "failed",
+                                                                          "n_bytes", "agree_ns", "move_ns"};
+
+}  // namespace ciranda

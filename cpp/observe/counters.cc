@@ -1,0 +1,118 @@
+#include "observe/counters.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "observe/ticks.hpp"
+
+namespace ciranda {
+
+static_assert(kNumCollectives <= kPageCollectives);
+
+namespace {
+
+std::uint64_t since_epoch(std::chrono::steady_clock::time_point when) {
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(when.time_since_epoch()).count());
+}
+
+}  // namespace
+
+// An earlier world of this process, or another program that had this place before, may have left its counters.
+Counters::Counters(const std::string& path, int rank, int size) : memory_(path), ns_per_tick_(ns_per_tick()) {
+  const std::uint64_t generation = load(own().generation) | 1U;
+  own().generation.store(generation, std::memory_order_release);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  clear();
+  store(own().version, kPageVersion);
+  store(own().pid, static_cast<std::uint64_t>(::getpid()));
+  store(own().rank, static_cast<std::uint64_t>(rank));
+  store(own().size, static_cast<std::uint64_t>(size));
+  store(own().began_ns, static_cast<std::uint64_t>(monotonic_ns()));
+  own().magic.store(kPageMagic, std::memory_order_release);
+  own().generation.store(generation + 1, std::memory_order_release);
+}
+
+// The counters of ranks that did not exist are left alone: memory that is never touched takes no room.
+void Counters::clear() {
+  CounterPage& all = own();
+  const std::size_t n_ranks = std::min<std::size_t>(load(all.size), kPageRanks);
+  for (CounterWord* word :
+       {&all.steps, &all.last_step_ns, &all.n_waiting, &all.waiting_ns, &all.waited_ns, &all.stalls})
+    store(*word, 0);
+  for (CounterWord& word : all.paths) store(word, 0);
+  for (CollectiveCounters& each : all.collectives) {
+    for (CounterWord* word : {&each.direct, &each.others, &each.failed, &each.n_bytes, &each.agree_ns, &each.move_ns})
+      store(*word, 0);
+  }
+  for (std::size_t rank = 0; rank < n_ranks; ++rank) {
+    store(all.own_waits_ns[rank], 0);
+    store(all.held_up_ns[rank], 0);
+  }
+}
+
+void Counters::begin_wait(const Stages& stages) {
+  const std::uint64_t n_waiting = load(own().n_waiting);
+  store(own().n_waiting, n_waiting + 1);
+  if (n_waiting > 0) return;
+  wait_began_ = stages[Stage::kSubmitted];
+  store(own().waiting_ns, time_of(wait_began_));
+}
+
+// An error of the rate makes one of the time, unless both clocks are read again now and then.
+std::uint64_t Counters::time_of(std::uint64_t when) {
+  constexpr std::uint64_t kLookAgain = 1ULL << 34U;  // ticks; some seconds
+  if (when - clocks_.ticks > kLookAgain) clocks_ = both_clocks();
+  const auto later = static_cast<double>(static_cast<std::int64_t>(when - clocks_.ticks));
+  return static_cast<std::uint64_t>(clocks_.nanoseconds + static_cast<std::int64_t>(later * ns_per_tick_));
+}
+
+void Counters::end_wait(std::uint64_t when) {
+  const std::uint64_t n_waiting = load(own().n_waiting) - 1;
+  store(own().n_waiting, n_waiting);
+  if (n_waiting > 0) return;
+  store(own().waiting_ns, 0);
+  add(own().waited_ns, nanoseconds(wait_began_, when));
+}
+
+void Counters::count(Collective collective, std::size_t n_bytes, const Stages& stages, ErrorKind outcome) {
+  CollectiveCounters& counters = of(collective);
+  add(counters.others, 1);
+  add(own().paths[static_cast<std::size_t>(stages.path)], 1);
+  if (outcome != ErrorKind::kOk) return add(counters.failed, 1);
+  add(counters.n_bytes, n_bytes);
+  add_times(counters, stages, 1);
+}
+
+void Counters::waited_for(int rank, std::uint64_t from, std::uint64_t until) {
+  const std::uint64_t begin = std::max(from, waited_until_);
+  if (begin >= until || static_cast<std::size_t>(rank) >= kPageRanks) return;
+  waited_until_ = until;
+  add(own().own_waits_ns[rank], nanoseconds(begin, until));
+}
+
+void Counters::held_up_by(int rank, TimePoint from, TimePoint until) {
+  const TimePoint begin = std::max(from, held_up_until_);
+  if (begin >= until || static_cast<std::size_t>(rank) >= kPageRanks) return;
+  held_up_until_ = until;
+  add(own().held_up_ns[rank], since_epoch(until) - since_epoch(begin));
+}
+
+void Counters::count_step() {
+  own().steps.fetch_add(1, std::memory_order_relaxed);
+  store(own().last_step_ns, static_cast<std::uint64_t>(monotonic_ns()));
+}
+
+std::uint64_t Counters::nanoseconds(std::uint64_t from, std::uint64_t until) const {
+  return from < until ? static_cast<std::uint64_t>(static_cast<double>(until - from) * ns_per_tick_) : 0;
+}
+
+// The counters of two cores may differ by some ticks, so a stage may seem to end before it began.
+void Counters::add_times(CollectiveCounters& counters, const Stages& stages, std::uint64_t times) const {
+  const std::uint64_t agreed = stages[Stage::kAgreed] != 0 ? stages[Stage::kAgreed] : stages[Stage::kDone];
+  add(counters.agree_ns, times * nanoseconds(stages[Stage::kSubmitted], agreed));
+  add(counters.move_ns, times * nanoseconds(agreed, stages[Stage::kDone]));
+}
+
+}  // namespace ciranda

@@ -1,0 +1,208 @@
+"""The process that shows a host's ranks to Prometheus: over HTTP, in a file for node_exporter, or both.
+
+It is a child of the agent, forked once all ranks run, which reads their pages as the agent does: neither a rank nor the
+agent waits for who asks. The series of a rank end with it. Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ciranda.launch import open_metrics
+from ciranda.launch.errors import LaunchError
+from ciranda.launch.page import RankPage, use_of
+from ciranda.launch.processes import END_SIGNALS, die_with_parent
+
+if TYPE_CHECKING:
+    from http.server import HTTPServer
+
+LOOPBACK = "127.0.0.1"
+WRITE_SECONDS = 5.0  # between two versions of the file
+_CLIENT_SECONDS = 2.0  # for a client to send its request, and to take the answer
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """``ADDR:PORT``, ``:PORT`` or ``PORT``, the latter two on the loopback interface; LaunchError for another text."""
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") or LOOPBACK
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise LaunchError(f"--metrics {text!r}: write ADDR:PORT, or PORT", exit_code=2)
+    return host, int(port)
+
+
+def listen(address: str) -> socket.socket:
+    """A socket for `Exporter` at ``ADDR:PORT``; LaunchError, or OSError for an unknown name, if there can be none."""
+    host, port = parse_address(address)
+    family, kind, number, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    listener = socket.socket(family, kind, number)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(place)
+        listener.listen()
+    except OSError as error:
+        listener.close()
+        raise LaunchError(f"cannot listen at {address}: {error.strerror}") from None
+    return listener
+
+
+class Exporter:
+    """The running process, a child of the agent, which reaps it.
+
+    Attributes:
+        pid: its number.
+    """
+
+    def __init__(
+        self,
+        pages: Mapping[int, RankPage],
+        pids: Mapping[int, int],
+        labels: Mapping[str, str],
+        listener: socket.socket | None,
+        folder: str,
+    ) -> None:
+        """Start it; OSError if there is no process left.
+
+        Args:
+            pages, pids: of each rank that runs.
+            labels: on every series.
+            listener: from `listen`; None for no HTTP.
+            folder: where to write the file; empty for none.
+        """
+        self._file = _File(folder, labels) if folder else None
+        agent = os.getpid()
+        signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
+        try:
+            self.pid = os.fork()
+            if self.pid == 0:
+                try:
+                    _become_exporter(_Ranks(pages, pids, labels), listener, self._file, agent)
+                finally:
+                    os._exit(0)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
+
+    def end(self) -> None:
+        """Ask it to remove its file and end. REQUIRES: it has not been reaped."""
+        os.kill(self.pid, signal.SIGTERM)
+
+    def clean_up(self) -> None:
+        """Remove its file, if it was killed before it could."""
+        if self._file is not None:
+            self._file.remove()
+
+
+class _Ranks:
+    def __init__(self, pages: Mapping[int, RankPage], pids: Mapping[int, int], labels: Mapping[str, str]) -> None:
+        self._pages = pages
+        self._pids = pids
+        self._labels = labels
+        self._began = {rank: _start_of(pid) for rank, pid in pids.items()}
+
+    def text(self) -> str:
+        return open_metrics.to_text([self._of(rank) for rank in sorted(self._pids) if self._runs(rank)], self._labels)
+
+    def _runs(self, rank: int) -> bool:
+        return _start_of(self._pids[rank]) == self._began[rank] != ""
+
+    def _of(self, rank: int) -> dict[str, Any]:
+        counters = self._pages[rank].counters()
+        return {**counters, **use_of(counters.get("pid", self._pids[rank])), "rank": rank, "up": 1}
+
+
+def _start_of(pid: int) -> str:
+    """When a process began, by which it differs from a later one of the same number; empty if it has ended."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in "ZX" else fields[19]
+
+
+def _become_exporter(ranks: _Ranks, listener: socket.socket | None, file: _File | None, agent: int) -> None:
+    for number in (signal.SIGCHLD, *END_SIGNALS):
+        signal.signal(number, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGTERM, _leave)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
+    os.closerange(0, 3)  # the agent's own: whoever reads them waits for their end
+    for _ in range(3):
+        os.open(os.devnull, os.O_RDWR)
+    try:
+        die_with_parent(signal.SIGTERM, agent)
+        _serve(ranks, listener, file)
+    except SystemExit:
+        pass
+    finally:
+        if file is not None:
+            file.remove()
+
+
+def _leave(_number: int, _frame: object) -> None:
+    raise SystemExit
+
+
+def _serve(ranks: _Ranks, listener: socket.socket | None, file: _File | None) -> None:
+    server = _server(listener, ranks.text) if listener is not None else None
+    due = time.monotonic()
+    while True:
+        if file is not None and time.monotonic() >= due:
+            file.write(ranks.text())
+            due = time.monotonic() + WRITE_SECONDS
+        patience = max(0.0, due - time.monotonic()) if file is not None else None
+        if server is None:
+            time.sleep(patience or 0.0)
+            continue
+        server.timeout = patience
+        server.handle_request()
+
+
+def _server(listener: socket.socket, text: Callable[[], str]) -> HTTPServer:
+    from http.server import BaseHTTPRequestHandler, HTTPServer  # the command line, which imports this file, is fast
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = _CLIENT_SECONDS
+
+        def do_GET(self) -> None:
+            if self.path.partition("?")[0] not in ("/metrics", "/"):
+                self.send_error(404)
+                return
+            body = text().encode()
+            self.send_response(200)
+            self.send_header("Content-Type", open_metrics.CONTENT_TYPE)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("", 0), Handler, bind_and_activate=False)
+    server.socket.close()
+    server.socket = listener
+    return server
+
+
+class _File:
+    """``ciranda-JOB-HOST.prom`` in a folder, always whole: written beside it, and renamed."""
+
+    def __init__(self, folder: str, labels: Mapping[str, str]) -> None:
+        self._path = os.path.join(folder, f"ciranda-{labels['job']}-{labels['host']}.prom")
+        self._beside = f"{self._path}.tmp"  # node_exporter reads *.prom
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):  # the disk is full, or the folder is gone: the next time may do
+            with open(self._beside, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.replace(self._beside, self._path)
+
+    def remove(self) -> None:
+        for path in (self._path, self._beside):
+            with suppress(OSError):
+                os.unlink(path)

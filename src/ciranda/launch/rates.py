@@ -1,0 +1,96 @@
+"""What the ranks of a job have done between two looks at their counters. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+#: The counters of all ranks at one time, by rank.
+Counters = Mapping[int, Mapping[str, Any]]
+NO_RANKS: Counters = {}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One rank between two looks.
+
+    Attributes:
+        state: "runs", "has ended"; "starts" before it has called ``init()``.
+        waited: the share of the time in which it waited for other ranks.
+        waited_for: the share of the time in which others waited for it, as the last to come.
+        cpu: how many cores its process has kept busy.
+        memory_bytes: what its process uses.
+        warning: its engine's last.
+    """
+
+    rank: int
+    host: str
+    state: str
+    steps_per_second: float
+    calls_per_second: float
+    bytes_per_second: float
+    waited: float
+    waited_for: float
+    cpu: float
+    memory_bytes: int
+    warning: str
+
+
+def by_rank(answer: Mapping[str, Any]) -> Counters:
+    """What a launcher has answered."""
+    return {each["rank"]: each for each in answer["counters"]}
+
+
+def rows(before: Counters, after: Counters) -> list[Row]:
+    """What each rank has done between two looks."""
+    held_up = _held_up(before, after)
+    found = []
+    for rank, now in sorted(after.items()):
+        earlier = before.get(rank, {})
+        if earlier.get("pid") != now.get("pid") or earlier.get("seconds", 0.0) > now.get("seconds", 0.0):
+            earlier = {}  # another world, which has begun meanwhile
+        seconds = now.get("seconds", 0.0) - earlier.get("seconds", 0.0)
+        found.append(
+            Row(
+                rank=rank,
+                host=now["host"],
+                state="has ended" if not now["runs"] else "runs" if "pid" in now else "starts",
+                steps_per_second=_rate(now.get("steps", 0) - earlier.get("steps", 0), seconds),
+                calls_per_second=_rate(_sum(now, "calls") - _sum(earlier, "calls"), seconds),
+                bytes_per_second=_rate(_sum(now, "bytes") - _sum(earlier, "bytes"), seconds),
+                waited=_share(now.get("waited_seconds", 0.0) - earlier.get("waited_seconds", 0.0), seconds),
+                waited_for=_share(held_up.get(rank, 0.0), seconds),
+                cpu=_rate(now["cpu_seconds"] - earlier.get("cpu_seconds", now["cpu_seconds"]), seconds),
+                memory_bytes=now["memory_bytes"],
+                warning=now["warning"],
+            )
+        )
+    return found
+
+
+def _held_up(before: Counters, after: Counters) -> dict[int, float]:
+    """For how long others have waited for each rank: calls by the log, and the longest wait in direct rounds."""
+    logged: dict[int, float] = {}
+    direct: dict[int, float] = {}
+    for rank, now in after.items():
+        earlier = before.get(rank, {}) if before.get(rank, {}).get("pid") == now.get("pid") else {}
+        for last, seconds in now.get("held_up_seconds", {}).items():
+            more = seconds - earlier.get("held_up_seconds", {}).get(last, 0.0)
+            logged[int(last)] = logged.get(int(last), 0.0) + more
+        for last, seconds in now.get("own_waits_seconds", {}).items():
+            more = seconds - earlier.get("own_waits_seconds", {}).get(last, 0.0)
+            direct[int(last)] = max(direct.get(int(last), 0.0), more)
+    return {rank: logged.get(rank, 0.0) + direct.get(rank, 0.0) for rank in {*logged, *direct}}
+
+
+def _sum(counters: Mapping[str, Any], what: str) -> int:
+    return sum(each[what] for each in counters.get("collectives", {}).values())
+
+
+def _rate(n: float, seconds: float) -> float:
+    return max(0.0, n) / seconds if seconds > 0 else 0.0
+
+
+def _share(part: float, seconds: float) -> float:
+    return min(1.0, _rate(part, seconds))

@@ -1,0 +1,70 @@
+"""Finds the rank for which the others wait again and again, from the counters of all ranks. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ciranda.launch.rates import NO_RANKS, Counters, Row, rows
+
+SHARE = 0.1  # of the time: for so much longer than for any other rank the others wait for a straggler
+STEPS = 50  # that a judgement is about
+_TIMES = 2  # so often in a row it must be the same rank: a rank that the system has slowed down is none
+_BUSY = 0.8  # of a core
+
+
+@dataclass(frozen=True)
+class Straggler:
+    """A rank that the others wait for, and what it did in these steps."""
+
+    row: Row
+    n_steps: int
+
+    def __str__(self) -> str:
+        """``rank 1 (hostB) is a straggler: in the last 50 steps the others waited for it 34% of the time; ...``."""
+        doing = "computed" if self.row.cpu >= _BUSY else "waited for something else, or slept"
+        return (
+            f"rank {self.row.rank} ({self.row.host}) is a straggler: in the last {self.n_steps} steps the others "
+            f"waited for it {self.row.waited_for:.0%} of the time; it {doing} ({self.row.cpu:.0%} of a core)"
+        )
+
+
+class Stragglers:
+    """Judges every so many steps, and tells of a change only."""
+
+    def __init__(self, share: float = SHARE, n_steps: int = STEPS) -> None:
+        self._share = share
+        self._n_steps = n_steps
+        self._before = NO_RANKS
+        self._worst: int | None = None
+        self._n_times = 0
+        self._told: int | None = None
+
+    def look(self, now: Counters) -> Straggler | None:
+        """The rank to warn of, unless it was the last one too; ``now`` are the counters of all ranks."""
+        if not _is_same_world(self._before, now):
+            self._before = now
+            return None
+        n_steps = min(now[rank]["steps"] - self._before[rank]["steps"] for rank in now)
+        if n_steps < self._n_steps:
+            return None
+        found = rows(self._before, now)
+        self._before = now
+        return self._judge(found, n_steps)
+
+    def _judge(self, found: list[Row], n_steps: int) -> Straggler | None:
+        second, first = sorted(found, key=lambda row: row.waited_for)[-2:]
+        worst = first.rank if first.waited_for - second.waited_for > self._share else None
+        self._n_times = self._n_times + 1 if worst == self._worst else 1
+        self._worst = worst
+        if self._n_times < _TIMES or worst == self._told:
+            return None
+        self._told = worst
+        return None if worst is None else Straggler(first, n_steps)
+
+
+def _is_same_world(before: Counters, now: Counters) -> bool:
+    if len(now) < 2 or before.keys() != now.keys():
+        return False
+    return all("pid" in now[rank] and before[rank].get("pid") == now[rank]["pid"] for rank in now) and all(
+        before[rank]["seconds"] <= now[rank]["seconds"] for rank in now
+    )

@@ -1,0 +1,136 @@
+"""``ciranda top``: what the ranks of a job do now, from two looks at their counters."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+import termios
+import time
+import tty
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from ciranda.launch.errors import LaunchError
+from ciranda.launch.rates import NO_RANKS, Counters, Row, rows
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+#: Asks for the counters.
+Look = Callable[[], Counters]
+
+# -- showing ----------------------------------------------------------------------------------------------------------
+
+_COLUMNS = (
+    "rank",
+    "host",
+    "state",
+    "steps/s",
+    "calls/s",
+    "GB/s",
+    "waited",
+    "waited for",
+    "cpu",
+    "memory",
+    "last warning",
+)
+_LAST = len(_COLUMNS) - 1
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    return (
+        str(row.rank),
+        row.host,
+        row.state,
+        f"{row.steps_per_second:.1f}",
+        f"{row.calls_per_second:,.0f}",
+        f"{row.bytes_per_second / 1e9:.2f}",
+        f"{row.waited:.0%}",
+        f"{row.waited_for:.0%}",
+        f"{row.cpu:.0%}",
+        f"{row.memory_bytes / (1 << 20):,.0f} MiB" if row.memory_bytes else "",
+        row.warning,
+    )
+
+
+def to_text(found: Sequence[Row]) -> str:
+    """A plain table."""
+    lines = [_COLUMNS, *map(_cells, found)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(_COLUMNS))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def to_json(found: Sequence[Row]) -> str:
+    """One object a rank, in an array."""
+    return json.dumps([asdict(row) for row in found], indent=2)
+
+
+def _table(found: Sequence[Row], title: str) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, caption="q: leave", expand=True)
+    for i, name in enumerate(_COLUMNS):
+        table.add_column(name, justify="left" if i in (1, 2, _LAST) else "right", no_wrap=i != _LAST)
+    worst = max((row.waited_for for row in found), default=0.0)
+    for row in found:
+        is_worst = row.waited_for == worst > 0.1
+        table.add_row(*map(Text, _cells(row)), style="bold red" if is_worst else "")
+    return table
+
+
+def once(look: Look, seconds: float, as_json: bool) -> str:
+    """What the ranks do in so many seconds from now."""
+    before = look()
+    time.sleep(seconds)
+    found = rows(before, look())
+    return to_json(found) if as_json else to_text(found)
+
+
+def live(look: Look, seconds: float, title: str) -> None:
+    """Show it until ``q`` is pressed, or the job ends."""
+    from rich.console import Console
+    from rich.live import Live
+
+    before = look()
+    with _keys() as is_pressed, Live(console=Console(), screen=True, auto_refresh=False) as screen:
+        found = rows(NO_RANKS, before)  # of its whole life, until there are two looks
+        while True:
+            screen.update(_table(found, title), refresh=True)
+            if is_pressed("q", seconds):
+                return
+            try:
+                after = look()
+            except LaunchError:  # it has ended
+                break
+            found, before = rows(before, after), after
+    print(to_text(found))
+    print("the job has ended")
+
+
+@contextmanager
+def _keys() -> Iterator[Callable[[str, float], bool]]:
+    """Yield what waits for a key, for so many seconds; keys are read without Return."""
+    fd = sys.stdin.fileno()
+    kept = termios.tcgetattr(fd)
+    tty.setcbreak(fd)
+
+    def is_pressed(key: str, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            if select.select([fd], [], [], left)[0]:
+                pressed = os.read(fd, 64)
+                if not pressed or key.encode() in pressed:
+                    return True
+        return False
+
+    try:
+        yield is_pressed
+    finally:
+        termios.tcsetattr(fd, termios.TCSADRAIN, kept)

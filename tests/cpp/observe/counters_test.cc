@@ -1,0 +1,176 @@
+// The page of counters: what it counts, whose file it takes, and that readers in other threads see whole words.
+#include "observe/counters.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <thread>
+
+#include "base/unique_fd.hpp"
+
+namespace ciranda {
+namespace {
+
+using std::chrono::milliseconds;
+
+std::uint64_t value(const CounterWord& word) { return word.load(std::memory_order_relaxed); }
+const CollectiveCounters& of(const Counters& counters, Collective collective) {
+  return counters.page().collectives[static_cast<std::size_t>(collective)];
+}
+
+Stages at(std::uint64_t submitted, std::uint64_t agreed, std::uint64_t done, Path path = Path::kPlan) {
+  Stages stages;
+  stages.note(Stage::kSubmitted, submitted);
+  stages.note(Stage::kAgreed, agreed);
+  stages.note(Stage::kDone, done);
+  stages.path = path;
+  return stages;
+}
+
+// As an agent makes it.
+class PageFile {
+ public:
+  explicit PageFile(std::size_t n_bytes = sizeof(CounterPage)) : fd_(::memfd_create("page", MFD_CLOEXEC)) {
+    EXPECT_EQ(::ftruncate(fd_.get(), static_cast<off_t>(n_bytes)), 0);
+  }
+  std::string path() const { return "/proc/self/fd/" + std::to_string(fd_.get()); }
+  std::uint64_t word(std::size_t n) const {
+    std::uint64_t found = 0;
+    EXPECT_EQ(::pread(fd_.get(), &found, sizeof found, static_cast<off_t>(n * sizeof found)),
+              static_cast<ssize_t>(sizeof found));
+    return found;
+  }
+  void write(std::uint64_t first) const { EXPECT_EQ(::pwrite(fd_.get(), &first, sizeof first, 0), 8); }
+
+ private:
+  UniqueFd fd_;
+};
+
+TEST(Counters, CountACallByItsCollectiveAndItsPath) {
+  Counters counters("", 1, 4);
+  const double tick = ns_per_tick();
+  counters.count(Collective::kAllgather, 100, at(1'000'000, 3'000'000, 4'000'000), ErrorKind::kOk);
+  counters.count(Collective::kAllgather, 100, at(1'000'000, 3'000'000, 4'000'000), ErrorKind::kTimeout);
+  const CollectiveCounters& of_it = of(counters, Collective::kAllgather);
+  EXPECT_EQ(value(of_it.others), 2U);
+  EXPECT_EQ(value(of_it.failed), 1U);
+  EXPECT_EQ(value(of_it.n_bytes), 100U) << "a call that failed has moved nothing";
+  EXPECT_NEAR(static_cast<double>(value(of_it.agree_ns)), 2e6 * tick, 2e3 * tick);
+  EXPECT_NEAR(static_cast<double>(value(of_it.move_ns)), 1e6 * tick, 1e3 * tick);
+  EXPECT_EQ(value(counters.page().paths[static_cast<std::size_t>(Path::kPlan)]), 2U);
+  EXPECT_EQ(value(of(counters, Collective::kAllreduce).others), 0U);
+  EXPECT_EQ(value(counters.page().rank), 1U);
+  EXPECT_EQ(value(counters.page().size), 4U);
+}
+
+TEST(Counters, TimeEvery64thDirectRound) {
+  Counters counters("", 0, 2);
+  int n_due = 0;
+  for (int i = 0; i < 128; ++i) {
+    const bool is_due = counters.is_due(Collective::kAllreduce);
+    n_due += is_due ? 1 : 0;
+    const Stages stages = at(1000, 1'001'000, 1'001'000);
+    counters.count_direct(Collective::kAllreduce, 4, is_due ? &stages : nullptr);
+  }
+  EXPECT_EQ(n_due, 2);
+  const CollectiveCounters& of_it = of(counters, Collective::kAllreduce);
+  EXPECT_EQ(value(of_it.direct), 128U);
+  EXPECT_EQ(value(of_it.n_bytes), 4U * 128);
+  EXPECT_NEAR(static_cast<double>(value(of_it.agree_ns)), 128e6 * ns_per_tick(), 128e3 * ns_per_tick());
+}
+
+TEST(Counters, WaitsOfCallsThatOverlapCountOnce) {
+  Counters counters("", 0, 2);
+  counters.begin_wait(at(1'000'000, 0, 0));
+  EXPECT_EQ(value(counters.page().n_waiting), 1U);
+  counters.begin_wait(at(1'500'000, 0, 0));
+  counters.end_wait(3'000'000);
+  EXPECT_EQ(value(counters.page().waited_ns), 0U) << "one of them still waits";
+  counters.end_wait(4'000'000);
+  EXPECT_EQ(value(counters.page().n_waiting), 0U);
+  EXPECT_EQ(value(counters.page().waiting_ns), 0U);
+  EXPECT_NEAR(static_cast<double>(value(counters.page().waited_ns)), 3e6 * ns_per_tick(), 3e3 * ns_per_tick());
+}
+
+TEST(Counters, SaySinceWhenACallWaits) {
+  Counters counters("", 0, 2);
+  const std::int64_t before = monotonic_ns();
+  const std::uint64_t submitted = ticks();
+  const std::int64_t after = monotonic_ns();
+  counters.begin_wait(at(submitted, 0, 0));
+  const auto since = static_cast<std::int64_t>(value(counters.page().waiting_ns));
+  constexpr std::int64_t kPrecision = 100'000;
+  EXPECT_GE(since, before - kPrecision);
+  EXPECT_LE(since, after + kPrecision);
+}
+
+TEST(Counters, AWaitIsBookedOnTheLastRankAndOnce) {
+  Counters counters("", 0, 3);
+  counters.waited_for(2, 1'000'000, 2'000'000);
+  counters.waited_for(1, 1'500'000, 3'000'000);
+  EXPECT_NEAR(static_cast<double>(value(counters.page().own_waits_ns[2])), 1e6 * ns_per_tick(), 1e3 * ns_per_tick());
+  EXPECT_NEAR(static_cast<double>(value(counters.page().own_waits_ns[1])), 1e6 * ns_per_tick(), 1e3 * ns_per_tick());
+  const Counters::TimePoint begin = std::chrono::steady_clock::now();
+  counters.held_up_by(1, begin, begin + milliseconds(30));
+  counters.held_up_by(1, begin, begin + milliseconds(40));
+  counters.held_up_by(1 << 20, begin, begin + milliseconds(90));
+  EXPECT_EQ(value(counters.page().held_up_ns[1]), 40'000'000U);
+}
+
+TEST(Counters, AreInTheFileOfTheAgent) {
+  const PageFile file;
+  {
+    Counters counters(file.path(), 3, 8);
+    EXPECT_TRUE(counters.is_shared());
+    counters.count_step();
+    EXPECT_EQ(file.word(0), kPageMagic);
+    EXPECT_EQ(file.word(4), 3U);
+    EXPECT_EQ(file.word(7), 1U);
+  }
+  EXPECT_EQ(file.word(7), 1U) << "what a rank that has ended has counted stays";
+  const std::uint64_t generation = file.word(2);
+  const Counters again(file.path(), 3, 8);
+  EXPECT_TRUE(again.is_shared());
+  EXPECT_EQ(file.word(7), 0U);
+  EXPECT_EQ(file.word(2), generation + 2);
+}
+
+TEST(Counters, LeaveAFileThatIsNoPageOrHasAnotherWriter) {
+  const PageFile short_one(4096);
+  EXPECT_FALSE(Counters(short_one.path(), 0, 1).is_shared());
+  const PageFile foreign;
+  foreign.write(0x1234);
+  EXPECT_FALSE(Counters(foreign.path(), 0, 1).is_shared());
+  EXPECT_EQ(foreign.word(0), 0x1234U);
+  EXPECT_FALSE(Counters("/nowhere", 0, 1).is_shared());
+  const PageFile file;
+  const Counters first(file.path(), 0, 2);
+  EXPECT_FALSE(Counters(file.path(), 1, 2).is_shared());
+  EXPECT_EQ(file.word(4), 0U);
+}
+
+TEST(Counters, AreReadWhileTheyAreWritten) {
+  Counters counters("", 0, 2);
+  std::atomic<bool> is_done{false};
+  std::thread reader([&] {
+    std::uint64_t last = 0;
+    while (!is_done) {
+      const std::uint64_t now = value(of(counters, Collective::kBarrier).others);
+      EXPECT_GE(now, last);
+      last = now;
+    }
+  });
+  for (int i = 0; i < 100'000; ++i) counters.count(Collective::kBarrier, 0, at(1, 2, 3), ErrorKind::kOk);
+  is_done = true;
+  reader.join();
+  EXPECT_EQ(value(of(counters, Collective::kBarrier).others), 100'000U);
+}
+
+}  // namespace
+}  // namespace ciranda

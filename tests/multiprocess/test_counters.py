@@ -1,0 +1,266 @@
+"""What `ciranda top` and Prometheus learn of a job from its ranks' counters, also of ranks that cannot answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from ranks import Ranks
+
+import ciranda as hvd
+from ciranda import metrics
+from ciranda._basics import engine
+from ciranda.launch import rates
+from ciranda.launch.page import read_bytes
+
+pytestmark = pytest.mark.multiprocess
+
+# Rank 1 is slow, and all go on until they are ended.
+PROGRAM = """
+import os, signal, sys, time
+import numpy as np
+import ciranda
+
+if "stays" in sys.argv:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+ciranda.init()
+for step in range(10):
+    ciranda.allreduce(np.ones(4), name="begin")
+open(f"pid.{ciranda.rank()}.tmp", "w").write(str(os.getpid()))
+os.rename(f"pid.{ciranda.rank()}.tmp", f"pid.{ciranda.rank()}")
+try:
+    while True:
+        if ciranda.rank() == 1:
+            time.sleep(0.02)
+        ciranda.allreduce(np.ones(1000), name="grad")
+        ciranda.step()
+except ciranda.errors.CirandaError:
+    while "stays" in sys.argv:
+        time.sleep(0.1)
+"""
+GUARD_SECONDS = 60.0  # against hanging; what is waited for comes much sooner
+
+
+def until(condition: Callable[[], Any]) -> Any:
+    """What it returns, once that is true."""
+    deadline = time.monotonic() + GUARD_SECONDS
+    while not (found := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
+
+
+class Job:
+    """`ciranda run` of the program with two ranks, which have begun to call."""
+
+    def __init__(self, folder: Path, *options: str, stays: bool = False) -> None:
+        (folder / "train.py").write_text(PROGRAM)
+        (folder / "run").mkdir(mode=0o700)
+        self.folder = folder
+        self.environment = {**os.environ, "XDG_RUNTIME_DIR": str(folder / "run")}
+        command = [*ciranda("run"), "-np", "2", *options, sys.executable, "train.py", *(["stays"] if stays else [])]
+        self.process = subprocess.Popen(
+            command, cwd=folder, env=self.environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        self.pids = [int(until(lambda path=folder / f"pid.{rank}": path.exists() and path.read_text()))
+                     for rank in range(2)]  # fmt: skip
+
+    def ask(self, *command: str) -> str:
+        return subprocess.run(
+            ciranda(*command), env=self.environment, check=True, capture_output=True, text=True
+        ).stdout
+
+    def top(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.ask("top", "--json", "--interval", "0.5"))
+        return found
+
+    def end(self) -> None:
+        for pid in self.pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.stderr is not None
+        if any("SIGTERM: ending all ranks" in line for line in self.process.stderr):
+            self.process.send_signal(signal.SIGTERM)
+        self.process.communicate()
+
+
+def ciranda(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "ciranda.launch.cli", *arguments]
+
+
+@contextmanager
+def job(folder: Path, *options: str, stays: bool = False) -> Iterator[Job]:
+    running = Job(folder, *options, stays=stays)
+    try:
+        yield running
+    finally:
+        running.end()
+
+
+def test_the_slow_rank_is_the_one_that_is_waited_for(tmp_path: Path) -> None:
+    with job(tmp_path) as running:
+
+        def slow_one_is_blamed() -> bool:
+            first, second = running.top()
+            assert first["waited_for"] <= second["waited_for"]
+            return bool(second["waited_for"] > 0.3 and first["waited"] > 0.3)
+
+        until(slow_one_is_blamed)
+        rows = running.top()
+        assert [row["rank"] for row in rows] == [0, 1]
+        assert all(row["state"] == "runs" and row["memory_bytes"] > 1 << 20 for row in rows)
+        assert all(0 < row["calls_per_second"] < 100 and 0 < row["steps_per_second"] < 100 for row in rows)
+        head, *lines = running.ask("top", "--once", "--interval", "0.1").splitlines()
+        assert head.split()[:3] == ["rank", "host", "state"]
+        assert len(lines) == 2
+
+
+def test_the_launcher_warns_of_a_straggler_once(tmp_path: Path) -> None:
+    with job(tmp_path) as running:
+        assert running.process.stderr is not None
+        line = next(line for line in running.process.stderr if "straggler" in line)
+        assert line.startswith("ciranda: warning: rank 1 (localhost) is a straggler: in the last ")
+        assert "it waited for something else, or slept" in line
+
+
+def test_live_until_q(tmp_path: Path) -> None:
+    with job(tmp_path) as running:
+        screen, terminal = pty.openpty()
+        environment = {**running.environment, "TERM": "xterm", "COLUMNS": "160", "LINES": "30"}
+        command = ciranda("top", "--interval", "0.1")
+        with subprocess.Popen(command, env=environment, stdin=terminal, stdout=terminal, stderr=terminal) as process:
+            os.close(terminal)
+            seen = b""
+            while seen.count(b"waited for") < 3:
+                seen += os.read(screen, 4096)
+            assert b"q: leave" in seen
+            os.write(screen, b"xq")
+            _read_to_the_end(screen)
+            assert process.wait() == 0
+        os.close(screen)
+
+
+def _read_to_the_end(terminal: int) -> None:
+    with suppress(OSError):  # EIO: nobody has its other end
+        while os.read(terminal, 4096):
+            pass
+
+
+def test_a_stopped_rank_is_read(tmp_path: Path) -> None:
+    with job(tmp_path, "--stall-warning-seconds", "1") as running:
+        os.kill(running.pids[1], signal.SIGSTOP)
+
+        def is_seen() -> bool:
+            first, second = running.top()
+            return first["waited"] > 0.9 and second["calls_per_second"] == 0 and "rank 1" in first["warning"]
+
+        until(is_seen)
+        assert running.top()[1]["state"] == "runs"
+
+
+def test_a_rank_that_was_killed_is_read(tmp_path: Path) -> None:
+    with job(tmp_path, "--grace", "60", stays=True) as running:
+        until(lambda: running.top()[1]["steps_per_second"] > 0)
+        os.kill(running.pids[1], signal.SIGKILL)
+        row = until(lambda: next((row for row in running.top() if row["state"] == "has ended"), None))
+        assert row["rank"] == 1
+        assert row["memory_bytes"] == 0
+        dead = rates.by_rank(_answer(running.environment["XDG_RUNTIME_DIR"]))[1]
+        assert dead["steps"] > 0
+        assert dead["collectives"]["allreduce"]["calls"] >= 10
+
+
+def _answer(runtime: str) -> Any:
+    (path,) = Path(runtime, "ciranda").glob("*.sock")
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(path))
+        connection.sendall(b"counters\n")
+        with connection.makefile() as file:
+            return json.loads(file.readline())
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def _scraped(port: int) -> str:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
+            return str(answer.read().decode())
+    except OSError:
+        return ""
+
+
+def test_metrics(tmp_path: Path) -> None:
+    port = _free_port()
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    with job(tmp_path, "--metrics", str(port), "--metrics-dir", "metrics", "--grace", "60", stays=True) as running:
+        text = until(lambda: _scraped(port))
+        assert text.endswith("# EOF\n")
+        for rank in range(2):
+            pattern = rf'ciranda_calls_total{{job="\w+",host="localhost",rank="{rank}",collective="allreduce"}} \d+'
+            assert re.search(pattern, text)
+        lines = [line for line in text.splitlines() if ',rank="0"' in line]
+        assert 10 < len(lines) <= 200
+
+        def number_of(text: str, name: str) -> float:
+            found = re.search(rf'^{name}{{[^}}]*rank="0"[^}}]*}} (\S+)$', text, re.MULTILINE)
+            return float(found[1]) if found else -1.0
+
+        first = number_of(text, "ciranda_steps_total")
+        until(lambda: number_of(_scraped(port), "ciranda_steps_total") > first)
+        (file,) = until(lambda: list(folder.glob("*.prom")))
+        assert file.read_text().endswith("# EOF\n")
+        os.kill(running.pids[1], signal.SIGKILL)
+        until(lambda: ',rank="1"' not in (text := _scraped(port)) and ',rank="0"' in text)
+    assert list(folder.iterdir()) == [], "the files go with the job"
+    assert _scraped(port) == ""
+
+
+def test_an_address_that_another_has(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        done = subprocess.run([*ciranda("run"), "-np", "1", "--metrics", address, "true"], check=False,
+                              capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 1
+    assert f"metrics: cannot listen at {address}: Address already in use" in done.stderr
+
+
+def _calls() -> tuple[dict[str, float], dict[str, float], dict[str, Any]]:
+    before = metrics.snapshot()
+    for _ in range(100):
+        hvd.allreduce_(np.ones(8, np.float32), name="counted")
+    hvd.barrier()
+    hvd.step()
+    return before, metrics.snapshot(), read_bytes(engine().counter_page())
+
+
+def test_a_snapshot_counts_each_call_once(world: Ranks) -> None:
+    for before, after, counters in world.run(_calls):
+        assert after["ciranda/allreduce/calls"] - before.get("ciranda/allreduce/calls", 0) == 100
+        assert after["ciranda/allreduce/bytes"] - before.get("ciranda/allreduce/bytes", 0) == 3200
+        assert after["ciranda/steps"] - before["ciranda/steps"] == 1
+        assert after["ciranda/waited_seconds"] <= after["ciranda/seconds"]
+        assert sum(counters["paths"].values()) == after["ciranda/calls"]
+        assert str(counters["rank"]) not in counters["own_waits_seconds"]

@@ -1,0 +1,64 @@
+"""What Prometheus gets of the counters."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ciranda.launch import open_metrics, page
+from ciranda.launch.errors import LaunchError
+from ciranda.launch.exporter import parse_address
+
+_LINE = re.compile(r'[a-z_]+(\{([a-z_]+="([^"\\\n]|\\["\\n])*",?)*\})? [0-9.e+-]+')
+
+USED = {"calls": 3, "failed": 0, "bytes": 12, "agree_seconds": 0.25, "move_seconds": 0.5}
+RANK = {
+    "rank": 1, "pid": 7, "size": 2, "seconds": 9.0, "steps": 4, "stalls": 1, "waiting": 0, "waited_seconds": 2.5,
+    "paths": {"direct": 2, "plan": 1}, "collectives": {"allreduce": USED}, "own_waits_seconds": {"0": 0.5},
+    "held_up_seconds": {}, "memory_bytes": 1 << 20, "cpu_seconds": 1.5,
+    "up": 1,
+}  # fmt: skip
+
+
+def test_each_series_has_its_family_and_labels() -> None:
+    text = open_metrics.to_text([RANK], {"job": 'a"b\\c\n', "host": "h"})
+    lines = text.splitlines()
+    assert lines[-1] == "# EOF"
+    assert text.endswith("\n")
+    labels = r'job="a\"b\\c\n",host="h",rank="1"'
+    assert f'ciranda_calls_total{{{labels},collective="allreduce"}} 3' in lines
+    assert f'ciranda_own_wait_seconds_total{{{labels},last_rank="0"}} 0.5' in lines
+    assert f"ciranda_steps_total{{{labels}}} 4" in lines
+    assert "# TYPE ciranda_calls counter" in lines
+    assert "# UNIT ciranda_call_bytes bytes" in lines
+    assert all(_LINE.fullmatch(line) for line in lines if not line.startswith("# "))
+    families = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+    assert len(families) == len(set(families))
+    units = [line.split()[2:] for line in lines if line.startswith("# UNIT")]
+    assert all(name.endswith(f"_{unit}") for name, unit in units)
+
+
+def test_a_rank_has_at_most_200_series() -> None:
+    many = {str(rank): 1.0 + rank for rank in range(4096)}
+    full = {**RANK, "paths": dict.fromkeys(page.PATHS, 1), "own_waits_seconds": many, "held_up_seconds": many}
+    full["collectives"] = dict.fromkeys(page.COLLECTIVES, USED)
+    lines = [line for line in open_metrics.to_text([full], {}).splitlines() if not line.startswith("#")]
+    assert len(lines) <= 200
+    assert any('last_rank="4095"' in line for line in lines), "the worst are named"
+    assert not any('last_rank="0"' in line for line in lines)
+
+
+def test_a_rank_that_has_not_joined_is_up() -> None:
+    text = open_metrics.to_text([{"rank": 0, "memory_bytes": 5, "up": 1}], {"job": "j"})
+    assert 'ciranda_up{job="j",rank="0"} 1' in text
+    assert "ciranda_steps_total" not in text
+
+
+def test_addresses() -> None:
+    assert parse_address("9464") == parse_address(":9464") == ("127.0.0.1", 9464)
+    assert parse_address("0.0.0.0:1") == ("0.0.0.0", 1)
+    assert parse_address("[::1]:80") == ("::1", 80)
+    for wrong in ("", "host", "host:", "1.2.3.4:0", "::99999", "1:2:x"):
+        with pytest.raises(LaunchError, match="--metrics"):
+            parse_address(wrong)

@@ -1,0 +1,77 @@
+"""Which rank the launcher warns of, and when."""
+
+from __future__ import annotations
+
+import pytest
+
+from ciranda.launch.rates import Counters
+from ciranda.launch.stragglers import Stragglers
+
+
+class Job:
+    """Counters of four ranks, of which each window of 50 steps adds the seconds that others waited for each."""
+
+    def __init__(self) -> None:
+        self.seconds = 10.0
+        self.steps = 0
+        self.held_up = [0.0, 0.0, 0.0, 0.0]
+        self.cpu = 0.0
+        self.pid = 100
+
+    def counters(self) -> Counters:
+        told = {"host": "h", "runs": True, "memory_bytes": 1, "cpu_seconds": self.cpu, "warning": ""}
+        of_all = {"seconds": self.seconds, "steps": self.steps, "waited_seconds": 0.0, "collectives": {}}
+        held_up = {str(last): seconds for last, seconds in enumerate(self.held_up)}
+        return {
+            rank: {**told, **of_all, "rank": rank, "pid": self.pid + rank,
+                   "held_up_seconds": held_up if rank == 0 else {}}
+            for rank in range(4)
+        }  # fmt: skip
+
+    def window(self, *held_up: float, n_steps: int = 50, cpu: float = 0.0) -> Counters:
+        self.seconds += 1.0
+        self.steps += n_steps
+        self.cpu += cpu
+        self.held_up = [before + more for before, more in zip(self.held_up, held_up, strict=True)]
+        return self.counters()
+
+
+def told(stragglers: Stragglers, counters: Counters) -> str:
+    return str(stragglers.look(counters) or "")
+
+
+def test_a_straggler_is_named_once_and_again_after_a_change() -> None:
+    job, stragglers = Job(), Stragglers()
+    assert told(stragglers, job.counters()) == ""
+    assert told(stragglers, job.window(0, 0, 0.2, 0)) == "", "once may be chance"
+    said = told(stragglers, job.window(0, 0, 0.2, 0, cpu=1.0))
+    assert said.startswith("rank 2 (h) is a straggler: in the last 50 steps the others waited for it 20% of the time; ")
+    assert "computed (100% of a core)" in said
+    for _ in range(3):
+        assert told(stragglers, job.window(0, 0, 0.2, 0)) == ""
+    assert told(stragglers, job.window(0.3, 0, 0, 0)) == ""
+    assert told(stragglers, job.window(0.3, 0, 0, 0)).startswith("rank 0 (h) is a straggler")
+    for _ in range(2):
+        assert told(stragglers, job.window(0, 0, 0, 0)) == ""
+    assert told(stragglers, job.window(0.3, 0, 0, 0)) == ""
+    assert "slept" in told(stragglers, job.window(0.3, 0, 0, 0))
+
+
+@pytest.mark.parametrize("held_up", [(0.3, 0.3, 0.3, 0.3), (0.05, 0.0, 0.0, 0.0), (0.35, 0.3, 0.0, 0.0)])
+def test_ranks_that_are_late_in_turn_are_none(held_up: tuple[float, ...]) -> None:
+    job, stragglers = Job(), Stragglers()
+    for _ in range(5):
+        assert told(stragglers, job.window(*held_up)) == ""
+
+
+def test_a_judgement_needs_steps_of_one_world() -> None:
+    job, stragglers = Job(), Stragglers()
+    for _ in range(9):
+        assert told(stragglers, job.window(0, 0, 0.9, 0, n_steps=5)) == ""
+    job.pid, job.seconds, job.steps, job.held_up = 200, 1.0, 0, [0.0] * 4
+    for _ in range(2):
+        assert told(stragglers, job.window(0, 0, 0.9, 0)) == ""
+    assert told(stragglers, job.window(0, 0, 0.9, 0)) != ""
+    assert Stragglers().look({}) is None
+    starting = {rank: {key: value for key, value in of.items() if key != "pid"} for rank, of in job.counters().items()}
+    assert Stragglers().look(starting) is None
