@@ -59,6 +59,7 @@ class InFlight {
     Submission& done = entries_[ticket];
     if (done.request->is_deferrable && !done.is_executing) --n_deferrable_;
     if (recorder_.is_on()) record(done, status.kind());
+    const Status outcome = status.kind() == ErrorKind::kRanksLost ? while_under_way(*done.request, status) : status;
     if (done.op != nullptr) {  // before complete(): a caller that sees the operation done may reuse the name
       done.op->keep(std::move(done.request));
       PersistentOps::release(*done.op);
@@ -66,7 +67,7 @@ class InFlight {
     const std::shared_ptr<Operation> operation = std::move(done.operation);
     done = {};
     free_.push_back(ticket);
-    operation->complete(status);  // last: its callback may submit
+    operation->complete(outcome);  // last: its callback may submit
   }
 
   // Completes all requests, or only those that are not executing.
@@ -89,6 +90,11 @@ class InFlight {
     const Ticket ticket = free_.back();
     free_.pop_back();
     return ticket;
+  }
+
+  // The loss of a rank ends calls that are not about it, so each says which it was.
+  static Status while_under_way(const Request& request, const Status& status) {
+    return {status.kind(), status.message() + " " + call_text(request) + " was under way."};
   }
 
   void record(Submission& done, ErrorKind outcome) {
