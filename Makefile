@@ -9,6 +9,7 @@ FRAMEWORK_PYTHON ?= $(shell command -v python3.11 || echo $(PYTHON))
 JOBS ?= $(shell nproc)
 TEST_WORKERS ?= 3
 FUZZ_SECONDS ?= 60
+WIRE_FLIPS ?= 10000
 COVERAGE_FLOOR ?= 90
 TORCH ?= torch==2.13.0
 
@@ -75,7 +76,7 @@ PURE_LAYERS := call agree fuse
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-cpp test-python test-aarch64 check wheel wheel-as-built sdist site lint lint-cpp lint-python tidy format sanitize asan tsan \
-	tsan-threaded fuzz guard gpu-check gpu-check-kit coverage package ecosystem frameworks frameworks-all build built-for-tests built-for-sanitizers install deps clean
+	tsan-threaded fuzz soak-wire guard gpu-check gpu-check-kit coverage package ecosystem frameworks frameworks-all build built-for-tests built-for-sanitizers install deps clean
 # The stamps of one virtual environment must not be made at the same time.
 .NOTPARALLEL:
 
@@ -254,6 +255,9 @@ test-aarch64: build/aarch64/build.ninja  ## run the C++ tests of code that knows
 fuzz: build/asan/build.ninja  ## run every parser's fuzz target, FUZZ_SECONDS seconds of computing in all (60)
 	cmake --build --preset asan -j $(JOBS)
 	tools/run_fuzz.sh build/asan $(FUZZ_SECONDS)
+
+soak-wire: $(VENV)/.installed-test  ## flip WIRE_FLIPS bits (10,000) between two hosts under a program that trains; hours
+	FLIPS=$(WIRE_FLIPS) $(BIN)/python -m pytest -s tests/multiprocess/test_tampering.py -k flipped_bit
 
 package: build wheel-as-built sdist $(VENV)/.installed-test  ## install the library and the wheels, and use both as a stranger would
 	tests/package/run.sh build/release build/package

@@ -21,7 +21,7 @@ TRACED: dict[str, tuple[re.Pattern[str], str | None]] = {
     "an element type": (re.compile(r"\b(kInt16|CIRANDA_INT16)\b"), None),
     "an algorithm": (re.compile(r"\b(kDirectDoubling|direct_allreduce_doubling)\b"), None),
     "a transport": (re.compile(r"\bLoopback\w+\b"), "tests/cpp/transport"),
-    "a channel of jobs": (re.compile(r"\b(StripedChannel|n_sockets|kMostSockets)\b"), None),
+    "a channel of jobs": (re.compile(r"\b(RecordChannel|n_sockets|kMostSockets)\b"), None),
     "a device": (re.compile(r"\b(Paged\w+|kPaged|paged_\w+)\b"), "tests/cpp/engine"),
 }
 #: The same for files of the Python package.

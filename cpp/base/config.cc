@@ -52,6 +52,7 @@ constexpr std::array<std::string_view, 3> kSimdLevels{"baseline", "avx2", "avx51
 constexpr std::array<std::string_view, 7> kAlgorithms{"one-shot", "two-shot", "by-hosts", "doubling",
                                                       "star",     "tree",     "chain"};
 constexpr std::array<std::string_view, 1> kWireDtypes{"bf16"};
+constexpr std::array<std::string_view, 2> kWireLevels{"check", "none"};
 constexpr std::array<std::string_view, 3> kBindings{"none", "numa", "core"};
 
 constexpr std::array kSettings{
@@ -88,8 +89,10 @@ constexpr std::array kSettings{
     integer(
         "SOCKETS", "", &Config::sockets, 0, 16,
         "Data connections between two ranks without shared memory; 0: one for each interface. The same on all ranks."),
-    boolean("CHECK_DATA", "", &Config::check_data,
-            "Verify tensor data that passes through sockets with a CRC32C. The same on all ranks."),
+    word(
+        "WIRE", "", &Config::wire, kWireLevels,
+        "What proves that bytes between ranks without shared memory arrive as they were sent. check: a CRC32C of every "
+        "record; none: nothing but TCP's own checksum. The same on all ranks."),
     real("LINK_TIMEOUT", "", &Config::link_timeout_seconds, 1, 3600,
          "Seconds without an acknowledgement from a rank's host after which the rank is lost, for example behind a cut "
          "cable."),
@@ -286,6 +289,11 @@ std::span<const Setting> settings() { return kSettings; }
 
 Result<Config> read_config(const GetEnv& get_env) {
   Config config;
+  if (const auto value = get_env("CIRANDA_CHECK_DATA"); value && !value->empty()) {
+    return Status::invalid_argument(
+        "CIRANDA_CHECK_DATA is no setting any more: all bytes between hosts are checked, unless CIRANDA_WIRE is none. "
+        "Unset it.");
+  }
   for (const Setting& setting : kSettings) {
     std::string variable = "CIRANDA_" + std::string(setting.name);
     auto value = get_env(variable);

@@ -1,6 +1,6 @@
 // CRC32C (Castagnoli): detects every change of up to 32 consecutive bits, and all but one in 2^32 of other changes.
 //
-// Uses the processor's instruction if it has one, else tables. Called by StripedChannel; any thread.
+// Uses the processor's instruction if it has one, else tables. Called by Seal; any thread.
 #pragma once
 
 #include <cstddef>

@@ -54,7 +54,7 @@ Result<BootstrapOptions> bootstrap_options(const Config& config, std::uint64_t e
   options.n_lanes = static_cast<std::uint64_t>(config.num_lanes);
   options.n_sockets = static_cast<std::uint64_t>(config.sockets);
   options.uses_relays = config.relays;
-  options.checks_data = config.check_data;
+  options.wire = config.wire;
   options.algorithm = config.algorithm;
   options.wire_dtype = config.wire_dtype;
   options.one_shot_bytes = config.one_shot_bytes;

@@ -23,14 +23,19 @@ void ControlPlane::post(int peer, LaneId lane, const Message& message) {
   if (!to.is_gone) append_frame(lane, message, to.outgoing);
 }
 
-void ControlPlane::post_to_all(const Message& message) {
+void ControlPlane::post_to_all(const Message& message, bool also_gone) {
   hurry();
   for (int peer = 0; peer < mesh_.size(); ++peer) {
-    if (peer != mesh_.rank()) post(peer, 0, message);
+    Peer& to = peers_[static_cast<std::size_t>(peer)];
+    if (peer != mesh_.rank() && (also_gone || !to.is_gone)) append_frame(0, message, to.outgoing);
   }
 }
 
-void ControlPlane::send_bye(std::vector<ByeMessage::LaneEnd> lanes) { post_to_all(ByeMessage{std::move(lanes)}); }
+void ControlPlane::send_bye(std::vector<ByeMessage::LaneEnd> lanes) {
+  post_to_all(ByeMessage{std::move(lanes)}, false);
+}
+
+void ControlPlane::send_abort(const Status& why) { post_to_all(AbortMessage{why.kind(), why.message()}, true); }
 
 void ControlPlane::ask(int peer) {
   hurry();
@@ -65,7 +70,12 @@ bool ControlPlane::send(int peer) {
 }
 
 bool ControlPlane::has_unsent() const {
-  return std::any_of(peers_.begin(), peers_.end(), [](const Peer& peer) { return !peer.outgoing.empty(); });
+  for (int rank = 0; rank < mesh_.size(); ++rank) {
+    const Peer& peer = peers_[static_cast<std::size_t>(rank)];
+    const bool is_open = rank != mesh_.rank() && !peer.is_gone;
+    if (!peer.outgoing.empty() || (is_open && mesh_.control(rank).has_unsent())) return true;
+  }
+  return false;
 }
 
 // --- receiving

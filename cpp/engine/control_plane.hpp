@@ -42,9 +42,9 @@ class ControlPlane {
 
   // REQUIRES: peer is not this rank.
   void post(int peer, LaneId lane, const Message& message);
-  void post_to_all(const Message& message);
   void send_bye(std::vector<ByeMessage::LaneEnd> lanes);
-  void send_abort(const Status& why) { post_to_all(AbortMessage{why.kind(), why.message()}); }
+  // Tells all, also a peer that is lost because of what it sent.
+  void send_abort(const Status& why);
   // Sends a liveness probe. Any message from the peer counts as an answer.
   void ask(int peer);
 
@@ -82,6 +82,7 @@ class ControlPlane {
     bool is_gone = false;
   };
 
+  void post_to_all(const Message& message, bool also_gone);
   bool send(int peer);
   Result<bool> receive(int peer, LaneMessages& lanes, TimePoint now) REQUIRES(progress_lock);
   Status handle(int peer, Envelope envelope, LaneMessages& lanes, TimePoint now) REQUIRES(progress_lock);

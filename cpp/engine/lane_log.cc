@@ -23,13 +23,12 @@ std::vector<std::string> hosts_of(const LaneMesh& mesh) {
   return hosts;
 }
 
-// A set that can be removed has no rounds by messages: its coordinator must be able to end it at any time. Nor has a
-// world whose data is to be checked, since messages are not checked.
+// A set that can be removed has no rounds by messages: its coordinator must be able to end it at any time.
 Direct direct_rounds(LaneId id, const LaneMesh& mesh, const Config& config, bool has_relays) {
   if (!config.direct_rounds || !config.algorithm.empty() || has_relays || mesh.size() == 1) return Direct::kNot;
   if (shares_memory_with_all(mesh)) return mesh.size() <= Arrivals::kMaxMembers ? Direct::kInMemory : Direct::kNot;
   const bool has_few = mesh.size() <= agreement_limits(config).message_ranks;
-  return has_few && set_of(id) == kWorldSet && !config.check_data ? Direct::kByMessages : Direct::kNot;
+  return has_few && set_of(id) == kWorldSet ? Direct::kByMessages : Direct::kNot;
 }
 
 // None if the lane has no relays.

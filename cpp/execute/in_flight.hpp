@@ -65,6 +65,7 @@ class InFlight {
     Submission& done = entries_[ticket];
     if (done.request->is_deferrable && !done.is_executing) --n_deferrable_;
     if (done.stages[Stage::kSubmitted] != 0) record(done, status.kind());
+    const Status outcome = status.kind() == ErrorKind::kRanksLost ? while_under_way(*done.request, status) : status;
     if (done.op != nullptr) {  // before complete(): a caller that sees the operation done may reuse the name
       done.op->keep(std::move(done.request));
       PersistentOps::release(*done.op);
@@ -72,7 +73,7 @@ class InFlight {
     const std::shared_ptr<Operation> operation = std::move(done.operation);
     done = {};
     free_.push_back(ticket);
-    operation->complete(status);  // last: its callback may submit
+    operation->complete(outcome);  // last: its callback may submit
   }
 
   // Completes all requests, or only those that are not executing.
@@ -98,6 +99,11 @@ class InFlight {
   }
 
   static bool is_waiting(const Stages& stages) { return stages[Stage::kSubmitted] != 0 && stages[Stage::kAgreed] == 0; }
+
+  // The loss of a rank ends calls that are not about it, so each says which it was.
+  static Status while_under_way(const Request& request, const Status& status) {
+    return {status.kind(), status.message() + " " + call_text(request) + " was under way."};
+  }
 
   void record(Submission& done, ErrorKind outcome) {
     done.stages.note(Stage::kDone);

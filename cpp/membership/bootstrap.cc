@@ -337,8 +337,8 @@ bool Joining::has_long_links() const {
 }
 
 Result<std::unique_ptr<Mesh>> Joining::make_mesh() {
-  SocketMeshParts parts{options_.rank,        {}, std::move(*bell_), std::move(shared_), options_.checks_data,
-                        options_.link_timeout};
+  SocketMeshParts parts{
+      options_.rank, {}, std::move(*bell_), std::move(shared_), wire_level_named(options_.wire), options_.link_timeout};
   for (int rank = 0; rank < options_.size; ++rank) parts.peers.push_back(make_peer(rank));
   auto mesh = make_socket_mesh(std::move(parts));
   return mesh.ok() ? std::move(mesh) : Result<std::unique_ptr<Mesh>>(mine(mesh.status()));

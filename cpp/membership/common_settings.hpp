@@ -13,7 +13,7 @@ struct CommonSettings {
   // Connections for the data of two ranks that share no memory; 0: one for each interface.
   std::uint64_t n_sockets = 0;
   bool uses_relays = true;
-  bool checks_data = false;  // adds checksums to data on sockets
+  std::string wire;  // the level of the records on sockets (seal.hpp)
   std::string algorithm;
   std::string wire_dtype;
   std::int64_t one_shot_bytes = -1;
@@ -28,7 +28,7 @@ void for_each_common_setting(Visit visit) {
   visit("CIRANDA_NUM_LANES, or num_lanes of init(),", &CommonSettings::n_lanes);
   visit("CIRANDA_SOCKETS, or the number of interfaces,", &CommonSettings::n_sockets);
   visit("CIRANDA_RELAYS", &CommonSettings::uses_relays);
-  visit("CIRANDA_CHECK_DATA", &CommonSettings::checks_data);
+  visit("CIRANDA_WIRE", &CommonSettings::wire);
   visit("CIRANDA_ALGORITHM", &CommonSettings::algorithm);
   visit("CIRANDA_WIRE_DTYPE", &CommonSettings::wire_dtype);
   visit("CIRANDA_ONE_SHOT_BYTES", &CommonSettings::one_shot_bytes);

@@ -1,10 +1,10 @@
 // Channel: an ordered, reliable, non-blocking byte stream to one peer.
 //
-// Implementations: a socket (tcp), several sockets (striped), rings in shared memory (shm), rings in private memory
-// (loopback, for tests), and a lane's share of another one (LaneChannel, in lane_mux.hpp).
+// Implementations: records on one or several sockets, a bare socket (tcp), rings in shared memory (shm), rings in
+// private memory (loopback, for tests), and a lane's share of another one (LaneChannel, in lane_mux.hpp).
 //
-// Called by ControlPlane, PairTransfers and RoundedStream, to which Mesh gives it, to read and write; by LaneMux and
-// StripedChannel, of the channels below them; implemented by LaneChannel, RingChannel, StripedChannel and TcpChannel.
+// Called by ControlPlane, PairTransfers and RoundedStream, to which Mesh gives it, to read and write; by LaneMux, of
+// the channels below it; implemented by LaneChannel, RingChannel, RecordChannel and TcpChannel.
 // On each end one thread at a time: the holder of the progress lock. Failure: a channel never throws. Once state() is
 // not kOpen, it never is again; bytes that arrived before the end are still readable.
 #pragma once
@@ -35,6 +35,7 @@ class Channel {
   }
 
   // Copies the bytes that have arrived to `bytes`, as many as fit, and returns their number; 0 if none have arrived.
+  // The rest of `bytes` may be changed, too.
   virtual std::size_t read_some(std::span<std::byte> bytes) = 0;
 
   virtual ChannelState state() const = 0;

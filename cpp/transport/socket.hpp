@@ -3,7 +3,7 @@
 // All sockets are non-blocking and close-on-exec. In private networks, sockets use cubic or reno where the system's
 // congestion control is bbr, because bbr's pacing keeps links with microseconds of delay far below their bandwidth. The
 // choice must be made before connecting: Linux keeps pacing a connection that bbr has once paced.
-// Called by membership/, StripedChannel, SocketMesh; any thread. Failure: every error names the address.
+// Called by membership/, RecordChannel, SocketMesh; any thread. Failure: every error names the address.
 #pragma once
 
 #include <chrono>

@@ -9,15 +9,16 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <utility>
 
 #include "transport/event_loop.hpp"
 #include "transport/fence.hpp"
+#include "transport/record_channel.hpp"
 #include "transport/ring_channel.hpp"
 #include "transport/silence.hpp"
 #include "transport/sleep_gate.hpp"
 #include "transport/socket.hpp"
-#include "transport/striped_channel.hpp"
 #include "transport/tcp_channel.hpp"
 
 namespace ciranda {
@@ -40,34 +41,38 @@ std::uint64_t token_of(int peer, std::uint64_t source) {
   return static_cast<std::uint64_t>(peer) << kSourceBits | source;
 }
 
-// A peer and how to reach it.
+// A peer and how to reach it: by rings, with a control connection for wake-ups, or by records.
 struct Link {
-  Link(SocketMeshPeer peer, bool checks_data)
+  Link(SocketMeshPeer peer, WireLevel level, const std::function<void()>& on_failure)
       : info(std::move(peer.info)), bell(std::move(peer.bell)), process(std::move(peer.process)) {
-    if (peer.control.valid()) control_socket.emplace(std::move(peer.control));
-    if (peer.data.size() == 1 && !checks_data) {
-      data_socket.emplace(std::move(peer.data.front()));
-    } else if (!peer.data.empty()) {
-      std::vector<TcpChannel> sockets;
-      for (UniqueFd& each : peer.data) sockets.emplace_back(std::move(each));
-      striped.emplace(std::move(sockets), checks_data);
+    std::vector<TcpChannel> sockets;
+    for (UniqueFd& each : peer.data) sockets.emplace_back(std::move(each));
+    if (!sockets.empty()) data.emplace(std::move(sockets), level, on_failure);
+    if (!peer.control.valid()) return;
+    if (info.shares_memory) {
+      wake_ups.emplace(std::move(peer.control));
+    } else {
+      std::vector<TcpChannel> control_socket;
+      control_socket.emplace_back(std::move(peer.control));
+      control.emplace(std::move(control_socket), level, on_failure);
     }
   }
 
   bool has_rings() const { return control_ring.has_value(); }
-  std::size_t n_data_sockets() const { return striped ? striped->n_sockets() : data_socket ? 1 : 0; }
-  TcpChannel& data(std::size_t index) { return striped ? striped->socket(index) : *data_socket; }
+  TcpChannel& control_socket() { return control ? control->socket(0) : *wake_ups; }
+  std::size_t n_data_sockets() const { return data ? data->n_sockets() : 0; }
+  bool has_failed() const { return (control && control->failure()) || (data && data->failure()); }
   // True if some connection failed because the peer's host acknowledged nothing.
   bool fell_silent() {
-    bool is_any = is_silent || (control_socket && control_socket->fell_silent());
-    for (std::size_t i = 0; i < n_data_sockets(); ++i) is_any = is_any || data(i).fell_silent();
+    bool is_any = is_silent || control_socket().fell_silent();
+    for (std::size_t i = 0; i < n_data_sockets(); ++i) is_any = is_any || data->socket(i).fell_silent();
     return is_any;
   }
 
   PeerInfo info;
-  std::optional<TcpChannel> control_socket;
-  std::optional<TcpChannel> data_socket;
-  std::optional<StripedChannel> striped;  // instead of data_socket, if there are several sockets or data is checked
+  std::optional<TcpChannel> wake_ups;
+  std::optional<RecordChannel> control;
+  std::optional<RecordChannel> data;
   std::optional<RingChannel> control_ring;
   std::optional<RingChannel> data_ring;
   std::optional<Bell> bell;
@@ -89,7 +94,7 @@ class SocketMesh final : public Mesh {
         gate_(std::move(gate)) {
     links_.reserve(parts.peers.size());
     for (SocketMeshPeer& peer : parts.peers) {
-      links_.push_back(std::make_unique<Link>(std::move(peer), parts.checks_data));
+      links_.push_back(std::make_unique<Link>(std::move(peer), parts.wire, [this] { on_failure(); }));
     }
     attach_memory();
   }
@@ -104,12 +109,11 @@ class SocketMesh final : public Mesh {
   const PeerInfo& peer(int rank) const override { return link(rank).info; }
   Channel& control(int peer) override {
     Link& to = link(peer);
-    return to.has_rings() ? static_cast<Channel&>(*to.control_ring) : *to.control_socket;
+    return to.has_rings() ? static_cast<Channel&>(*to.control_ring) : *to.control;
   }
   Channel& data(int peer) override {
     Link& to = link(peer);
-    if (to.striped) return *to.striped;
-    return to.has_rings() ? static_cast<Channel&>(*to.data_ring) : *to.data_socket;
+    return to.has_rings() ? static_cast<Channel&>(*to.data_ring) : *to.data;
   }
   SharedArena* arena() override { return arena_ ? &*arena_ : nullptr; }
 
@@ -127,6 +131,8 @@ class SocketMesh final : public Mesh {
   void attach_memory();
   Status watch(Link& peer);
   void on_event(Link& peer, std::uint64_t source, std::uint32_t events);
+  void on_failure();
+  void close_failed();
   void close_peer(Link& peer);
   static void drop_wake_ups(Link& peer);
   void take_events();
@@ -144,8 +150,8 @@ class SocketMesh final : public Mesh {
   std::optional<SharedArena> arena_;
   std::atomic<std::uint32_t>* my_doorbell_ = nullptr;
   std::vector<Link*> sharing_;  // the links with rings
-  std::vector<Link*> striped_;  // the links with a striped channel
   std::vector<int> closed_;
+  bool has_failed_ = false;  // a channel, since the last poll
   std::uint32_t n_polls_ = 0;
   std::uint32_t poll_period_ = 1;
   bool only_rings_ = false;
@@ -199,14 +205,15 @@ Status SocketMesh::watch() {
 
 Status SocketMesh::watch(Link& peer) {
   const auto link_timeout = std::chrono::ceil<std::chrono::milliseconds>(link_timeout_);
-  tune_connection(peer.control_socket->fd(), link_timeout);
-  Status watched = loop_.add(peer.control_socket->fd(), TcpChannel::kEvents, token_of(peer.info.rank, kControl));
+  const int control = peer.control_socket().fd();
+  tune_connection(control, link_timeout);
+  Status watched = loop_.add(control, TcpChannel::kEvents, token_of(peer.info.rank, kControl));
   for (std::size_t i = 0; i < peer.n_data_sockets() && watched.ok(); ++i) {
-    tune_connection(peer.data(i).fd(), link_timeout);
-    watched = loop_.add(peer.data(i).fd(), TcpChannel::kEvents, token_of(peer.info.rank, kData + i));
+    const int data = peer.data->socket(i).fd();
+    tune_connection(data, link_timeout);
+    watched = loop_.add(data, TcpChannel::kEvents, token_of(peer.info.rank, kData + i));
   }
   peer.silences.resize(1 + peer.n_data_sockets());
-  if (peer.striped) striped_.push_back(&peer);
   if (watched.ok() && peer.process.valid()) {
     watched = loop_.add(peer.process.get(), EPOLLIN | EPOLLET, token_of(peer.info.rank, kProcess));
   }
@@ -219,23 +226,40 @@ SocketMesh::~SocketMesh() {
     peer->control_ring->close();
     peer->data_ring->close();
   }
+  for (const auto& each : links_) {
+    if (each->data) each->data->end();
+    if (each->control) each->control->end();
+  }
   // The sockets close gracefully, control before data, so that a peer reads the last control bytes before it sees the
   // end.
-  for (const auto& each : links_) each->control_socket.reset();
+  for (const auto& each : links_) {
+    each->control.reset();
+    each->wake_ups.reset();
+  }
 }
 
 void SocketMesh::poll_events() {
   if (looks_at_sockets_) {
     for (const auto& each : links_) {
-      if (each->n_data_sockets() == 0) continue;
-      each->control_socket->look_again();
-      for (std::size_t i = 0; i < each->n_data_sockets(); ++i) each->data(i).look_again();
+      if (!each->data) continue;
+      each->control->look_again();
+      each->data->look_again();
     }
   }
   if (++n_polls_ >= poll_period_ || woken_by_socket_.load(std::memory_order_relaxed)) take_events();
-  for (Link* each : striped_) {
-    each->striped->flush();
-    if (each->striped->is_damaged()) close_peer(*each);
+  if (has_failed_) close_failed();
+}
+
+// The thread that sleeps, or is about to, may not be the one that reads.
+void SocketMesh::on_failure() {
+  has_failed_ = true;
+  bell_.ring();
+}
+
+void SocketMesh::close_failed() {
+  has_failed_ = false;
+  for (const auto& each : links_) {
+    if (each->has_failed()) close_peer(*each);
   }
 }
 
@@ -246,9 +270,17 @@ std::string SocketMesh::why_closed(int peer) const {
     return " is gone: its host has acknowledged nothing for " + std::to_string(std::lround(seconds)) +
            " seconds (CIRANDA_LINK_TIMEOUT), so the host is down, or a link to it is cut.";
   }
-  if (!from.striped || !from.striped->is_damaged()) return {};
-  return " sent data that was changed on its way here: a checksum differs. Memory, a network card or what lies between "
-         "the two is faulty.";
+  for (const std::optional<RecordChannel>* channel : {&from.control, &from.data}) {
+    if (!*channel || !(*channel)->failure()) continue;
+    const RecordChannel::Failure& failure = *(*channel)->failure();
+    if (failure.defect == RecordChannel::Defect::kCut) continue;
+    const std::string connection =
+        channel == &from.control ? "the control connection" : "data connection " + std::to_string(failure.socket);
+    return " is lost: what it sent to " + link(rank_).info.text() + " was changed on its way. Record " +
+           std::to_string(failure.record) + " on " + connection +
+           " has a wrong checksum: memory, a network card or what lies between the two is faulty.";
+  }
+  return {};
 }
 
 void SocketMesh::take_events() {
@@ -267,7 +299,7 @@ void SocketMesh::look_for_silence() {
   looked_for_silence_ = now;
   for (const auto& each : links_) {
     for (std::size_t i = 0; i < each->silences.size() && !each->closed; ++i) {
-      const TcpChannel& socket = i == 0 ? *each->control_socket : each->data(i - 1);
+      const TcpChannel& socket = i == 0 ? each->control_socket() : each->data->socket(i - 1);
       if (each->silences[i].lasts(Silence::sight_of(socket.fd()), now) < link_timeout_) continue;
       each->is_silent = true;
       close_peer(*each);
@@ -282,14 +314,14 @@ void SocketMesh::on_event(Link& peer, std::uint64_t source, std::uint32_t events
       if (peer.has_rings()) {
         drop_wake_ups(peer);
       } else {
-        peer.control_socket->on_events(events);
+        peer.control->on_events(0, events);
       }
       if ((events & kHangUp) != 0) close_peer(peer);
       return;
     default:
-      peer.data(source - kData).on_events(events);
-      // An orderly end of the data connection comes with that of the control connection, whose last bytes may still be
-      // in flight. Any other end means that the peer is gone.
+      peer.data->on_events(source - kData, events);
+      // An orderly end of the data connection, after its last record, comes with that of the control connection, whose
+      // last bytes may still be in flight. Any other end means that the peer is gone.
       if ((events & (EPOLLHUP | EPOLLERR)) != 0) close_peer(peer);
       return;
   }
@@ -300,16 +332,16 @@ void SocketMesh::close_peer(Link& peer) {
   if (peer.has_rings()) {
     peer.control_ring->close();
     peer.data_ring->close();
-  } else {
-    peer.control_socket->mark_closed();
-    for (std::size_t i = 0; i < peer.n_data_sockets(); ++i) peer.data(i).mark_closed();
+  } else if (!peer.has_failed()) {  // a peer whose records are wrong is told so, and that nothing more will come
+    peer.control->mark_closed();
+    if (peer.data) peer.data->mark_closed();
   }
   closed_.push_back(peer.info.rank);
 }
 
 void SocketMesh::drop_wake_ups(Link& peer) {
   std::array<std::byte, 64> dropped;
-  const int fd = peer.control_socket->fd();
+  const int fd = peer.control_socket().fd();
   while (recv(fd, dropped.data(), dropped.size(), MSG_DONTWAIT) == static_cast<ssize_t>(dropped.size())) {
   }
 }
@@ -323,7 +355,7 @@ void SocketMesh::notify(Urgency urgency) {
       peer->bell->ring();
     } else {
       const std::byte byte{1};
-      (void)send(peer->control_socket->fd(), &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+      (void)send(peer->control_socket().fd(), &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
     }
   }
 }

@@ -1,5 +1,5 @@
 // SocketMesh: the mesh of real jobs. Peers that share memory communicate through rings in it, all others through TCP,
-// with one or several data connections (StripedChannel).
+// in records (RecordChannel), with one or several data connections.
 //
 // Every peer has one control connection. If memory is shared, it carries only wake-ups, and these only if the peer's
 // bell could not be opened. When the connection closes, the peer is gone. For peers on this machine a process
@@ -20,6 +20,7 @@
 #include "base/unique_fd.hpp"
 #include "transport/bell.hpp"
 #include "transport/mesh.hpp"
+#include "transport/seal.hpp"
 #include "transport/segment_layout.hpp"
 #include "transport/shm_segment.hpp"
 #include "transport/socket.hpp"
@@ -47,7 +48,7 @@ struct SocketMeshParts {
   std::vector<SocketMeshPeer> peers;  // by rank, with an entry for this rank
   Bell bell;                          // of this rank
   std::optional<SharedMemory> shared;
-  bool checks_data = false;  // adds checksums to data on sockets; the same on all ranks
+  WireLevel wire = WireLevel::kCheck;  // of records; the same on all ranks
   // A peer is lost if its host has acknowledged none of the data sent to it for this long.
   std::chrono::milliseconds link_timeout = kLinkTimeout;
 };

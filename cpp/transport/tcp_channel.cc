@@ -1,5 +1,6 @@
 #include "transport/tcp_channel.hpp"
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -18,8 +19,8 @@ TcpChannel::~TcpChannel() {
   if (getpid() == owner_) close_gracefully(std::move(socket_));
 }
 
-std::size_t TcpChannel::write_parts(const std::array<std::span<const std::byte>, 3>& ranges) {
-  std::array<iovec, 3> parts{};
+std::size_t TcpChannel::write_parts(const std::array<std::span<const std::byte>, 4>& ranges) {
+  std::array<iovec, 4> parts{};
   msghdr message{};
   message.msg_iov = parts.data();
   for (const std::span<const std::byte> range : ranges) {
@@ -32,13 +33,26 @@ std::size_t TcpChannel::write_parts(const std::array<std::span<const std::byte>,
   do {
     n_sent = sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   } while (n_sent < 0 && errno == EINTR);
-  if (n_sent >= 0) return static_cast<std::size_t>(n_sent);
+  if (n_sent >= 0) {
+    was_full_ = false;
+    return static_cast<std::size_t>(n_sent);
+  }
   may_write_ = false;
-  if (!is_not_now(errno)) {
+  was_full_ = is_not_now(errno);
+  if (!was_full_) {
     error_ = errno;
-    closed_ = true;
+    mark_closed();
   }
   return 0;
+}
+
+bool TcpChannel::has_room() {
+  if (!may_write_ || closed_) return false;
+  if (!was_full_) return true;
+  pollfd asked{socket_.get(), POLLOUT, 0};
+  was_full_ = poll(&asked, 1, 0) == 0;
+  may_write_ = !was_full_;
+  return may_write_;
 }
 
 std::size_t TcpChannel::read_some(std::span<std::byte> bytes) {
@@ -47,9 +61,26 @@ std::size_t TcpChannel::read_some(std::span<std::byte> bytes) {
   do {
     n_read = recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
   } while (n_read < 0 && errno == EINTR);
+  return note_read(n_read, bytes.size());
+}
+
+std::size_t TcpChannel::read_some(std::span<std::byte> first, std::span<std::byte> second) {
+  if (!may_read_) return 0;
+  std::array<iovec, 2> parts{{{first.data(), first.size()}, {second.data(), second.size()}}};
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = parts.size();
+  ssize_t n_read = 0;
+  do {
+    n_read = recvmsg(socket_.get(), &message, MSG_DONTWAIT);
+  } while (n_read < 0 && errno == EINTR);
+  return note_read(n_read, first.size() + second.size());
+}
+
+std::size_t TcpChannel::note_read(ssize_t n_read, std::size_t n_asked) {
   if (n_read > 0) {
     // A short read has emptied the socket, so further bytes trigger a new edge. The end of the stream has had its edge.
-    may_read_ = closed_ || static_cast<std::size_t>(n_read) == bytes.size();
+    may_read_ = closed_ || static_cast<std::size_t>(n_read) == n_asked;
     return static_cast<std::size_t>(n_read);
   }
   may_read_ = false;

@@ -2,7 +2,7 @@
 //
 // The mesh passes in the events that epoll reports (on_events). read_some() and write_some() make a system call only if
 // the socket may be ready, so polling an idle channel costs none.
-// Called by StripedChannel and SocketMesh; through Channel by its callers; close_gracefully() by Acceptor,
+// Called by RecordChannel and SocketMesh; close_gracefully() by Acceptor,
 // OutgoingConnection and StoreServer. Threads, failure: as Channel. The destructor shuts the connection down, so the
 // peer sees its end even while a forked child still holds the descriptor. In a forked child it only closes the child's
 // copy.
@@ -32,17 +32,22 @@ class TcpChannel final : public Channel {
 
   std::size_t write_some(std::span<const std::byte> bytes) override { return write_some(bytes, {}); }
   std::size_t write_some(std::span<const std::byte> first, std::span<const std::byte> second) override {
-    return write_parts({first, second, {}});
+    return write_parts({first, second, {}, {}});
   }
-  // The same for three ranges.
-  std::size_t write_parts(const std::array<std::span<const std::byte>, 3>& ranges);
+  // The same for four ranges.
+  std::size_t write_parts(const std::array<std::span<const std::byte>, 4>& ranges);
   std::size_t read_some(std::span<std::byte> bytes) override;
+  // Reads into the concatenation of two ranges in the same way.
+  std::size_t read_some(std::span<std::byte> first, std::span<std::byte> second);
   ChannelState state() const override { return closed_ ? ChannelState::kClosed : ChannelState::kOpen; }
 
   // True if the connection ended because the peer's host stopped answering.
   bool fell_silent() const;
 
-  bool may_write() const { return may_write_ && !closed_; }  // false: a write would take nothing now
+  // False: a write would take nothing now. Asks the system if the socket was full at the last write.
+  bool has_room();
+  // True if the connection has ended and all bytes that arrived have been read.
+  bool is_at_end() const { return closed_ && !may_read_; }
 
   int fd() const { return socket_.get(); }
   void on_events(std::uint32_t events);
@@ -51,10 +56,13 @@ class TcpChannel final : public Channel {
   void look_again() { may_read_ = may_write_ = true; }
 
  private:
+  std::size_t note_read(ssize_t n_read, std::size_t n_asked);
+
   UniqueFd socket_;
   pid_t owner_ = getpid();
   bool may_read_ = true;
   bool may_write_ = true;
+  bool was_full_ = false;  // at the last write
   bool closed_ = false;
   int error_ = 0;  // the errno with which the connection ended, if any
 };

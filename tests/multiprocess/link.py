@@ -58,7 +58,7 @@ class Hosts:
         """What connections that are made from now on take in for a process that does not read."""
         for host in range(len(self.holders)):
             write = f"echo 4096 {n_bytes} {n_bytes} > /proc/sys/net/ipv4/tcp_rmem"
-            _run(*self.enter(host), "sh", "-c", write)
+            run(*self.enter(host), "sh", "-c", write)
 
     def cut(self, wire: int) -> None:
         """Let nothing pass any more. Nobody is told."""
@@ -66,8 +66,12 @@ class Hosts:
 
     def on_first(self, make: Callable[[], T]) -> T:
         """Call a function with the first host's network: what it listens on is there."""
+        return self.on(0, make)
+
+    def on(self, host: int, make: Callable[[], T]) -> T:
+        """Call a function with a host's network: sockets that it makes are there."""
         libc = ctypes.CDLL(None, use_errno=True)
-        with open("/proc/thread-self/ns/net") as here, open(f"/proc/{self.holders[0]}/ns/net") as there:
+        with open("/proc/thread-self/ns/net") as here, open(f"/proc/{self.holders[host]}/ns/net") as there:
             assert libc.setns(there.fileno(), 0) == 0
             try:
                 return make()
@@ -84,14 +88,14 @@ def two_hosts(n_wires: int = 1, delay_ms: float = 0.0, loss: float = 0.0) -> Ite
     """Make them. REQUIRES: why_not() is None."""
     with ExitStack() as stack:
         program = str(Path(_built().name) / "relay")
-        made = Hosts([_start_host(stack) for _ in range(2)], [])
+        made = Hosts([start_host(stack) for _ in range(2)], [])
         for wire in range(n_wires):
             character = ["--delay-us", str(round(1000 * delay_ms)), "--loss", str(loss), "--seed", str(7 + 2 * wire)]
             command = [program, *map(str, made.holders), "--name", f"wire{wire}", *character]
             made.relays.append(_start(stack, command))
             for host in range(2):
-                _run(*made.enter(host), "ip", "address", "add", f"{address(wire, host)}/24", "dev", f"wire{wire}")
-                _run(*made.enter(host), "ip", "link", "set", f"wire{wire}", "up")
+                run(*made.enter(host), "ip", "address", "add", f"{address(wire, host)}/24", "dev", f"wire{wire}")
+                run(*made.enter(host), "ip", "link", "set", f"wire{wire}", "up")
         yield made
 
 
@@ -99,13 +103,13 @@ def two_hosts(n_wires: int = 1, delay_ms: float = 0.0, loss: float = 0.0) -> Ite
 def _built() -> tempfile.TemporaryDirectory[str]:
     """A folder with the relay, compiled once; it goes with this process."""
     folder = tempfile.TemporaryDirectory(prefix="ciranda-link-")
-    _run("c++", "-std=c++20", "-O2", "-o", str(Path(folder.name) / "relay"), str(_SOURCE))
+    run("c++", "-std=c++20", "-O2", "-o", str(Path(folder.name) / "relay"), str(_SOURCE))
     return folder
 
 
-def _start_host(stack: ExitStack) -> int:
+def start_host(stack: ExitStack) -> int:
     holder = _start(stack, ["unshare", "--net", "sh", "-c", "echo; exec sleep infinity"])
-    _run("nsenter", "--net", "--target", str(holder.pid), "ip", "link", "set", "lo", "up")
+    run("nsenter", "--net", "--target", str(holder.pid), "ip", "link", "set", "lo", "up")
     return holder.pid
 
 
@@ -120,6 +124,6 @@ def _start(stack: ExitStack, command: list[str]) -> subprocess.Popen[bytes]:
     return process
 
 
-def _run(*command: str) -> None:
+def run(*command: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{command}: {done.stderr}"

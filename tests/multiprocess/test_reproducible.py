@@ -21,7 +21,7 @@ TYPES = (*DTYPES, "bfloat16")
 VARIANTS = {
     "tcp": {"CIRANDA_SHARED_MEMORY": "0"},
     "three sockets": {"CIRANDA_SHARED_MEMORY": "0", "CIRANDA_SOCKETS": "3"},
-    "checked": {"CIRANDA_SHARED_MEMORY": "0", "CIRANDA_CHECK_DATA": "1"},
+    "unchecked": {"CIRANDA_SHARED_MEMORY": "0", "CIRANDA_WIRE": "none"},
     "doubling": {"CIRANDA_SHARED_MEMORY": "0", "CIRANDA_ALGORITHM": "doubling"},
     "tree": {"CIRANDA_SHARED_MEMORY": "0", "CIRANDA_ALGORITHM": "tree"},
     "chain": {"CIRANDA_SHARED_MEMORY": "0", "CIRANDA_ALGORITHM": "chain"},

@@ -271,6 +271,13 @@ TEST(Settings, RefuseAWorldOfSeveralWhereOneIsMeant) {
   EXPECT_EQ(refusal(read(environment)), "accepted");
 }
 
+TEST(Settings, RefuseACheckOfDataThatIsAlwaysMade) {
+  EXPECT_EQ(refusal(read({{"CIRANDA_CHECK_DATA", "1"}})),
+            "CIRANDA_CHECK_DATA is no setting any more: all bytes between hosts are checked, unless CIRANDA_WIRE is "
+            "none. Unset it.");
+  EXPECT_EQ(refusal(read({{"CIRANDA_CHECK_DATA", ""}})), "accepted");
+}
+
 TEST(Settings, AreReadFromTheProcess) {
   ASSERT_EQ(setenv("CIRANDA_CACHE_CAPACITY", "123", 1), 0);  // NOLINT(concurrency-mt-unsafe): no other thread
   const Result<Config> result = read_config();

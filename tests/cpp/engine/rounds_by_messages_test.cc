@@ -83,9 +83,6 @@ TEST(RoundsByMessages, AreNotForWhatIsLargeOrEmptyOrForManyRanks) {
   WorldOptions none = apart();
   none.config.direct_bytes = 0;
   expect_none(2, none, 1);
-  WorldOptions checked = apart();
-  checked.config.check_data = true;
-  expect_none(2, checked, 1);
 }
 
 // Otherwise half as many bytes travel.

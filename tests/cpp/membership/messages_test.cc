@@ -67,7 +67,7 @@ TEST(StoreMessages, ACountThatIsNotThereCostsNoMemory) {
 }
 
 TEST(BootstrapMessages, AreReadBackExactly) {
-  const CommonSettings settings{262144, 3, 2, false, true, "two-shot", "bf16", -1, 4096, false};
+  const CommonSettings settings{262144, 3, 2, false, "none", "two-shot", "bf16", -1, 4096, false};
   Endpoint endpoint{settings, 12, 5, true, 8, HostCosts{}, "node7", "id", "machine", {}};
   endpoint.addresses = {"10.0.0.7:4000", "[fd00::7]:4001", "10.1.0.7:4000"};
   const auto blob = encode(endpoint);
@@ -80,7 +80,7 @@ TEST(BootstrapMessages, AreReadBackExactly) {
   EXPECT_EQ(decoded.value().n_lanes, 3U);
   EXPECT_EQ(decoded.value().n_sockets, 2U);
   EXPECT_FALSE(decoded.value().uses_relays);
-  EXPECT_TRUE(decoded.value().checks_data);
+  EXPECT_EQ(decoded.value().wire, "none");
   EXPECT_EQ(decoded.value().one_shot_bytes, -1);
   EXPECT_EQ(decoded.value().segment_bytes, 4096);
   EXPECT_FALSE(decoded.value().autotune);
@@ -106,8 +106,8 @@ TEST(BootstrapMessages, AreReadBackExactly) {
 }
 
 TEST(BootstrapMessages, AYesIsOneAndANoIsZero) {
-  const CommonSettings settings{262144, 3, 2, true, true, "", "", -1, 0, true};
-  for (const std::size_t place : {9U, 38U, 39U, 64U, 65U}) {  // of an endpoint's five
+  const CommonSettings settings{262144, 3, 2, true, "", "", "", -1, 0, true};
+  for (const std::size_t place : {9U, 38U, 67U, 68U}) {  // of an endpoint's four
     auto blob = encode(Endpoint{settings, 12, 5, true, 8, HostCosts{}, "", "", "", {"10.0.0.7:4000"}});
     ASSERT_EQ(blob[place], std::byte{1});
     blob[place] = std::byte{2};

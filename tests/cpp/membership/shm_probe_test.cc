@@ -282,11 +282,11 @@ TEST(ShmProbe, DifferentNumbersOfSocketsAreAMismatchForAll) {
   }
 }
 
-TEST(ShmProbe, ChecksThatOnlySomeMakeAreAMismatchForAll) {
+TEST(ShmProbe, DifferentLevelsOfTheWireAreAMismatchForAll) {
   TestJob job(2);
-  for (const auto& each : job.join([](BootstrapOptions& options) { options.checks_data = options.rank == 0; })) {
+  for (const auto& each : job.join([](BootstrapOptions& options) { options.wire = options.rank == 0 ? "none" : ""; })) {
     EXPECT_EQ(each.status().kind(), ErrorKind::kMismatch);
-    EXPECT_TRUE(contains(each.status().message(), "CIRANDA_CHECK_DATA is ")) << each.status().message();
+    EXPECT_TRUE(contains(each.status().message(), "CIRANDA_WIRE is ")) << each.status().message();
   }
 }
 

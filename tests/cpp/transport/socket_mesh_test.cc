@@ -59,7 +59,7 @@ Meshes make_without_bells(int n_ranks) {
 }
 
 // Two ranks with so many data sockets, and a second descriptor of rank 0's last one.
-std::pair<Meshes, UniqueFd> make_two_by_sockets(int n_sockets, bool checks_data = false) {
+std::pair<Meshes, UniqueFd> make_two_by_sockets(int n_sockets) {
   std::array<std::vector<SocketMeshPeer>, 2> peers;
   for (std::vector<SocketMeshPeer>& each : peers) each.resize(2);
   Ends control = connect_two();
@@ -76,7 +76,7 @@ std::pair<Meshes, UniqueFd> make_two_by_sockets(int n_sockets, bool checks_data 
     auto& mine = peers[static_cast<std::size_t>(rank)];
     for (int peer = 0; peer < 2; ++peer)
       mine[static_cast<std::size_t>(peer)].info = {peer, 1, "host", "", peer == rank};
-    meshes.push_back(make_socket_mesh({rank, std::move(mine), Bell::create().value(), {}, checks_data}).value());
+    meshes.push_back(make_socket_mesh({rank, std::move(mine), Bell::create().value(), {}}).value());
   }
   return {std::move(meshes), std::move(last)};
 }
@@ -94,7 +94,7 @@ TEST(SocketMesh, ThePeerIsLostWithAnyOfItsDataSockets) {
 }
 
 TEST(SocketMesh, APeerWhoseDataIsChangedOnItsWayIsLostAndItIsSaidWhy) {
-  auto [meshes, last] = make_two_by_sockets(1, true);
+  auto [meshes, last] = make_two_by_sockets(1);
   EXPECT_EQ(meshes[1]->why_closed(0), "");
   const std::array<char, 64> noise{1, 2, 3};
   ASSERT_EQ(send(last.get(), noise.data(), noise.size(), 0), static_cast<ssize_t>(noise.size()));
@@ -103,7 +103,20 @@ TEST(SocketMesh, APeerWhoseDataIsChangedOnItsWayIsLostAndItIsSaidWhy) {
     EXPECT_EQ(meshes[1]->data(0).read_some(heard), 0U);
     return !meshes[1]->closed_peers().empty();
   }));
-  EXPECT_TRUE(contains(meshes[1]->why_closed(0), " sent data that was changed on its way here"));
+  EXPECT_TRUE(contains(meshes[1]->why_closed(0),
+                       " is lost: what it sent to rank 1 (host host, pid 1) was changed on its way. Record 0 on data "
+                       "connection 0 has a wrong checksum"));
+  EXPECT_EQ(meshes[1]->control(0).write_some(std::span(heard).first(3)), 3U);  // it is told why
+}
+
+TEST(SocketMesh, APeerWhoseDataIsCutOffIsLost) {
+  auto [meshes, last] = make_two_by_sockets(1);
+  ASSERT_EQ(shutdown(last.get(), SHUT_WR), 0);
+  std::array<std::byte, 64> heard{};
+  EXPECT_TRUE(sleep_until(*meshes[1], [&meshes = meshes, &heard] {
+    EXPECT_EQ(meshes[1]->data(0).read_some(heard), 0U);
+    return !meshes[1]->closed_peers().empty();
+  }));
 }
 
 INSTANTIATE_TEST_SUITE_P(Socket, MeshConformance,

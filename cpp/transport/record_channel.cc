@@ -1,0 +1,289 @@
+#include "transport/record_channel.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+#include "transport/socket.hpp"
+
+namespace ciranda {
+namespace {
+
+// Records of this size or more may go over any connection.
+constexpr std::size_t kLargeRecordBytes = RecordChannel::kRecordBytes / 2;
+constexpr std::size_t kMostRecordBytes = RecordChannel::kRecordBytes + kLargeRecordBytes;
+
+// The size of the next record. The last one is never small if an earlier one is large.
+std::size_t next_record(std::size_t n_left) {
+  return n_left <= kMostRecordBytes ? n_left : RecordChannel::kRecordBytes;
+}
+
+}  // namespace
+
+RecordChannel::RecordChannel(std::vector<TcpChannel> sockets, WireLevel level, std::function<void()> on_failure)
+    : outgoing_(make_seal(level)), incoming_(make_seal(level)), on_failure_(std::move(on_failure)) {
+  strands_.reserve(sockets.size());
+  for (TcpChannel& each : sockets) {
+    if (sockets.size() > 1) limit_unsent(each.fd(), static_cast<int>(4 * kRecordBytes));
+    strands_.emplace_back(std::move(each));
+  }
+}
+
+ChannelState RecordChannel::state() const {
+  const bool is_open = std::all_of(strands_.begin(), strands_.end(), [](const Strand& each) {
+    return each.socket.state() == ChannelState::kOpen && !each.has_ended;
+  });
+  return is_open && !failure_ ? ChannelState::kOpen : ChannelState::kClosed;
+}
+
+void RecordChannel::on_events(std::size_t index, std::uint32_t events) {
+  strands_[index].socket.on_events(events);
+  flush(strands_[index]);
+}
+
+void RecordChannel::look_again() {
+  for (Strand& each : strands_) {
+    each.socket.look_again();
+    flush(each);
+  }
+}
+
+void RecordChannel::mark_closed() {
+  for (Strand& each : strands_) each.socket.mark_closed();
+}
+
+void RecordChannel::fail(const Strand& strand, Defect defect) {
+  if (failure_) return;
+  failure_ = {defect, static_cast<std::size_t>(&strand - strands_.data()), strand.n_opened};
+  on_failure_();
+}
+
+// --- outgoing
+
+std::size_t RecordChannel::write_some(Bytes first, Bytes second) {
+  if (first.size() > kLargeRecordBytes) {
+    const std::size_t n = write_some({}, first);
+    return n < first.size() ? n : n + write_some({}, second);
+  }
+  std::size_t n_taken = 0;
+  while (!first.empty() || !second.empty()) {
+    const Bytes next = second.first(next_record(second.size()));
+    if (!write_records(first, next)) break;
+    n_taken += first.size() + next.size();
+    first = {};
+    second = second.subspan(next.size());
+  }
+  return n_taken;
+}
+
+// Returns whether some connection has taken the bytes.
+bool RecordChannel::write_records(Bytes first, Bytes second) {
+  if (!may_write_to_any_) {
+    next_writer_ = 1 % strands_.size();
+    return write_records(strands_.front(), first, second);
+  }
+  for (std::size_t i = 0; i < strands_.size(); ++i) {
+    Strand& strand = strands_[next_writer_];
+    next_writer_ = (next_writer_ + 1) % strands_.size();
+    if (write_records(strand, first, second)) return true;
+  }
+  return false;
+}
+
+// Writes them as one record, or `first` as a record of its own if the reader would not get it together with its header.
+bool RecordChannel::write_records(Strand& strand, Bytes first, Bytes second) {
+  if (!flush(strand) || !strand.socket.has_room()) return false;
+  const bool is_one = first.empty() || sizeof(Header) + first.size() + second.size() <= strand.ahead.size();
+  const bool roams = second.size() >= kLargeRecordBytes;
+  std::array<Header, 2> headers;
+  const auto bytes_of = [](const Header& header) { return std::as_bytes(std::span(&header, 1)); };
+  std::array<Bytes, 4> parts;
+  if (is_one) {
+    parts = {bytes_of(headers[0]), first, second, {}};
+    headers[0] = seal(strand.n_sealed, n_written_, std::span(parts).subspan(1, 2), roams);
+  } else {
+    parts = {bytes_of(headers[0]), first, bytes_of(headers[1]), second};
+    headers[0] = seal(strand.n_sealed, n_written_, std::span(parts).subspan(1, 1), true);
+    headers[1] = seal(strand.n_sealed + 1, n_written_ + 1, std::span(parts).subspan(3, 1), roams);
+  }
+  std::size_t n_sent = strand.socket.write_parts(parts);
+  if (n_sent == 0) return false;
+  strand.unsent.clear();
+  strand.unsent_begin = 0;
+  for (const Bytes part : parts) {
+    const Bytes rest = part.subspan(std::min(n_sent, part.size()));
+    n_sent -= part.size() - rest.size();
+    strand.unsent.insert(strand.unsent.end(), rest.begin(), rest.end());
+  }
+  const std::uint32_t n_records = is_one ? 1 : 2;
+  strand.n_sealed += n_records;
+  n_written_ += n_records;
+  may_write_to_any_ = roams;
+  return true;
+}
+
+RecordChannel::Header RecordChannel::seal(std::uint64_t sequence, std::uint32_t number, Seal::Parts parts,
+                                          bool roams) const {
+  std::size_t n_bytes = 0;
+  for (const Bytes part : parts) n_bytes += part.size();
+  Header header{number, static_cast<std::uint32_t>(n_bytes) & 0x7fffffffU, roams, outgoing_->tag_of(sequence, parts)};
+  header.tag_of_header = outgoing_->tag_of(sequence, std::array{fields_of(header)});
+  return header;
+}
+
+RecordChannel::Bytes RecordChannel::fields_of(const Header& header) {
+  return std::as_bytes(std::span(&header, 1)).first(offsetof(Header, tag_of_header));
+}
+
+// Returns whether everything was written.
+bool RecordChannel::flush(Strand& strand) {
+  while (!strand.is_flushed()) {
+    const std::size_t n = strand.socket.write_some(std::span(strand.unsent).subspan(strand.unsent_begin));
+    if (n == 0) return false;
+    strand.unsent_begin += n;
+  }
+  return true;
+}
+
+bool RecordChannel::has_unsent() const {
+  return std::any_of(strands_.begin(), strands_.end(), [](const Strand& each) { return !each.is_flushed(); });
+}
+
+void RecordChannel::end() {
+  for (Strand& each : strands_) write_records(each, {}, {});
+}
+
+// --- incoming
+
+std::size_t RecordChannel::read_some(std::span<std::byte> bytes) {
+  std::size_t n_read = 0;
+  while (n_read < bytes.size() && !failure_) {
+    const std::span<std::byte> room = bytes.subspan(n_read);
+    if (ready_.empty()) {
+      if (!is_in_record_ && !find_record()) break;
+      const bool would_be_held = n_held_ == 0 && strands_[reader_].header.n_bytes > room.size();
+      if (n_read > 0 && would_be_held) break;  // the next call may have room for all of it
+      const std::size_t n = receive(room);
+      n_read += n;
+      if (n == 0 && ready_.empty()) break;
+    } else {
+      const std::size_t n = std::min(room.size(), ready_.size());
+      std::memcpy(room.data(), ready_.data(), n);
+      ready_ = ready_.subspan(n);
+      n_read += n;
+    }
+  }
+  return n_read;
+}
+
+// Returns whether the header of the next record has arrived.
+bool RecordChannel::find_record() {
+  const std::size_t n_candidates = may_arrive_by_any_ ? strands_.size() : 1;
+  std::size_t n_others = 0;
+  for (std::size_t i = 0; i < n_candidates; ++i) {
+    const std::size_t candidate = may_arrive_by_any_ ? (reader_ + 1 + i) % strands_.size() : 0;
+    Strand& strand = strands_[candidate];
+    if (!look_for_header(strand)) continue;
+    if (strand.header.number != n_begun_) {
+      ++n_others;
+      continue;
+    }
+    strand.has_header = false;
+    reader_ = candidate;
+    is_in_record_ = true;
+    may_arrive_by_any_ = strand.header.roams != 0;
+    ++n_begun_;
+    return true;
+  }
+  if (n_others == n_candidates) fail(strands_.front(), Defect::kChanged);  // the next record can no longer come
+  return false;
+}
+
+// Returns whether the header of the strand's next record is known.
+bool RecordChannel::look_for_header(Strand& strand) {
+  if (strand.has_header || strand.has_ended) return strand.has_header;
+  if (strand.n_ahead() < sizeof(Header)) {
+    std::memmove(strand.ahead.data(), strand.ahead.data() + strand.ahead_begin, strand.n_ahead());
+    strand.ahead_end -= strand.ahead_begin;
+    strand.ahead_begin = 0;
+    strand.ahead_end += strand.socket.read_some(std::span(strand.ahead).subspan(strand.ahead_end));
+    if (strand.ahead_end < sizeof(Header)) {
+      if (strand.socket.is_at_end()) fail(strand, Defect::kCut);
+      return false;
+    }
+  }
+  std::memcpy(&strand.header, strand.ahead.data() + strand.ahead_begin, sizeof(Header));
+  strand.ahead_begin += sizeof(Header);
+  const Header& header = strand.header;
+  if (incoming_->tag_of(strand.n_opened, std::array{fields_of(header)}) != header.tag_of_header ||
+      header.n_bytes > kMostRecordBytes) {
+    fail(strand, Defect::kChanged);
+    return false;
+  }
+  if (header.n_bytes == 0) {
+    strand.has_ended = true;
+    return false;
+  }
+  strand.has_header = true;
+  return true;
+}
+
+// Receives bytes of the current record. Returns its size if it is complete and in `room`. If it is complete elsewhere,
+// its bytes are ready_.
+std::size_t RecordChannel::receive(std::span<std::byte> room) {
+  Strand& strand = strands_[reader_];
+  const std::size_t n_bytes = strand.header.n_bytes;
+  if (n_held_ == 0 && strand.n_ahead() >= n_bytes) {
+    const Bytes bytes = std::span(strand.ahead).subspan(strand.ahead_begin, n_bytes);
+    strand.ahead_begin += n_bytes;
+    if (opens(strand, bytes)) ready_ = bytes;
+    return 0;
+  }
+  const bool is_in_place = n_held_ == 0 && room.size() >= n_bytes;
+  if (!is_in_place && held_.size() < n_bytes) held_.resize(n_bytes);
+  const std::span<std::byte> bytes = (is_in_place ? room : std::span(held_)).first(n_bytes);
+  const std::size_t n = n_held_ + read_into(strand, bytes.subspan(n_held_));
+  n_held_ = n < n_bytes ? n : 0;
+  if (n < n_bytes) {
+    if (is_in_place) hold(bytes);
+    return 0;
+  }
+  if (!opens(strand, bytes)) return 0;
+  if (is_in_place) return n_bytes;
+  ready_ = bytes;
+  return 0;
+}
+
+// Keeps the first n_held_ bytes of an incomplete record: its reader may pass other memory next time.
+void RecordChannel::hold(Bytes record) {
+  if (held_.size() < record.size()) held_.resize(record.size());
+  std::copy_n(record.begin(), n_held_, held_.begin());
+}
+
+// Reads bytes of the current record, first those that were read together with its header.
+std::size_t RecordChannel::read_into(Strand& strand, std::span<std::byte> bytes) {
+  const std::size_t n_ahead = std::min(bytes.size(), strand.n_ahead());
+  std::memcpy(bytes.data(), strand.ahead.data() + strand.ahead_begin, n_ahead);
+  strand.ahead_begin += n_ahead;
+  if (n_ahead == bytes.size()) return n_ahead;
+  const std::span<std::byte> rest = bytes.subspan(n_ahead);
+  const std::size_t n_read = strand.socket.read_some(rest, strand.ahead);
+  if (n_read == 0 && strand.socket.is_at_end()) fail(strand, Defect::kCut);
+  strand.ahead_begin = 0;
+  strand.ahead_end = n_read - std::min(n_read, rest.size());
+  return n_ahead + std::min(n_read, rest.size());
+}
+
+// Whether the current record, with these bytes, has arrived as it was sent.
+bool RecordChannel::opens(Strand& strand, Bytes bytes) {
+  is_in_record_ = false;
+  if (incoming_->tag_of(strand.n_opened, std::array{bytes}) != strand.header.tag_of_bytes) {
+    fail(strand, Defect::kChanged);
+    return false;
+  }
+  ++strand.n_opened;
+  return true;
+}
+
+}  // namespace ciranda

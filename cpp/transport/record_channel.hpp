@@ -1,0 +1,135 @@
+// RecordChannel: one Channel over one or several connections to the same peer. It sends records, and delivers only
+// bytes of records that have arrived whole and as they were sent.
+//
+// A record is a header (number, length, tags) and at most 96 KiB. The tag of the header also covers the place of the
+// record among those of its connection. If a tag or a number is wrong, or a connection ends without a last record that
+// says so, the channel has failed: failure() says where, and on_failure is called, once. It delivers nothing more, but
+// still writes, so that the peer can be told why.
+//
+// With several connections, each record goes over the first one found with room, so a slow or crowded link gets fewer.
+// The reader takes records in the order of their numbers; early ones wait in the kernel's buffers. Small records stay
+// on the first connection, and the reader then polls only that one: a large record's header says that the next may be
+// on any connection.
+//
+// Large records are sent from the memory of the writer, and received into that of the reader if it has room for the
+// whole record and all of it has arrived; otherwise the channel holds what has arrived. What a writer passes as
+// `first` is a record of its own if much follows it, so that the reader can take it by itself.
+//
+// A record is taken whole. The channel keeps the bytes for which the connection has no room, and sends them when an
+// event says that there is room, or look_again() is called; meanwhile has_unsent() is true.
+//
+// Called by SocketMesh, which makes it; through Channel by its callers. Threads: as Channel. If one connection ends,
+// the whole channel has ended.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "transport/channel.hpp"
+#include "transport/seal.hpp"
+#include "transport/tcp_channel.hpp"
+
+namespace ciranda {
+
+class RecordChannel final : public Channel {
+ public:
+  static constexpr std::size_t kRecordBytes = 64 << 10;  // the last record of a write may be half as large again
+
+  enum class Defect : std::uint8_t { kChanged, kCut };
+  struct Failure {
+    Defect defect = Defect::kChanged;
+    std::size_t socket = 0;
+    std::uint64_t record = 0;  // its place among those of the socket
+  };
+
+  // REQUIRES: at least one socket; the same order of sockets, and the same level, at both ends.
+  RecordChannel(std::vector<TcpChannel> sockets, WireLevel level, std::function<void()> on_failure);
+
+  std::size_t write_some(std::span<const std::byte> bytes) override { return write_some({}, bytes); }
+  std::size_t write_some(std::span<const std::byte> first, std::span<const std::byte> second) override;
+  std::size_t read_some(std::span<std::byte> bytes) override;
+  ChannelState state() const override;
+  bool has_unsent() const override;
+
+  // Writes the last record of each connection, unless it has no room: the peer may lose what follows.
+  void end();
+
+  const std::optional<Failure>& failure() const { return failure_; }
+  std::size_t n_sockets() const { return strands_.size(); }
+  TcpChannel& socket(std::size_t index) { return strands_[index].socket; }
+  const TcpChannel& socket(std::size_t index) const { return strands_[index].socket; }
+  void on_events(std::size_t index, std::uint32_t events);
+  void look_again();
+  void mark_closed();
+
+ private:
+  using Bytes = std::span<const std::byte>;
+
+  struct Header {
+    std::uint32_t number = 0;        // among the records of all connections
+    std::uint32_t n_bytes : 31 = 0;  // 0: the last record
+    std::uint32_t roams : 1 = 0;     // the next record may be on any connection, not just the first
+    Seal::Tag tag_of_bytes = 0;
+    Seal::Tag tag_of_header = 0;  // of all fields above
+  };
+  // One connection.
+  struct Strand {
+    explicit Strand(TcpChannel channel) : socket(std::move(channel)) {}
+
+    TcpChannel socket;
+    // Outgoing: the unsent rest of records that were taken.
+    std::vector<std::byte> unsent;
+    std::size_t unsent_begin = 0;
+    std::uint64_t n_sealed = 0;
+    // Incoming: bytes read together with a header, and the header of a record that is not the next one yet.
+    std::array<std::byte, 1024> ahead;
+    std::size_t ahead_begin = 0;
+    std::size_t ahead_end = 0;
+    bool has_header = false;
+    bool has_ended = false;
+    Header header;
+    std::uint64_t n_opened = 0;
+
+    std::size_t n_ahead() const { return ahead_end - ahead_begin; }
+    bool is_flushed() const { return unsent_begin == unsent.size(); }
+  };
+
+  static bool flush(Strand& strand);
+  bool write_records(Bytes first, Bytes second);
+  bool write_records(Strand& strand, Bytes first, Bytes second);
+  Header seal(std::uint64_t sequence, std::uint32_t number, Seal::Parts parts, bool roams) const;
+  static Bytes fields_of(const Header& header);
+  bool look_for_header(Strand& strand);
+  bool find_record();
+  std::size_t receive(std::span<std::byte> room);
+  std::size_t read_into(Strand& strand, std::span<std::byte> bytes);
+  void hold(Bytes record);
+  bool opens(Strand& strand, Bytes bytes);
+  void fail(const Strand& strand, Defect defect);
+
+  std::vector<Strand> strands_;
+  std::unique_ptr<Seal> outgoing_;
+  std::unique_ptr<Seal> incoming_;
+  std::function<void()> on_failure_;
+  std::optional<Failure> failure_;
+  // Outgoing.
+  std::uint32_t n_written_ = 0;  // records
+  bool may_write_to_any_ = false;
+  std::size_t next_writer_ = 0;
+  // Incoming: the record being read, and whether the next may be on any connection.
+  std::uint32_t n_begun_ = 0;
+  std::size_t reader_ = 0;
+  bool is_in_record_ = false;
+  bool may_arrive_by_any_ = false;
+  std::vector<std::byte> held_;  // of that record, if its reader had no room for it or it has not arrived whole
+  std::size_t n_held_ = 0;
+  Bytes ready_;  // bytes of the last record, not delivered yet
+};
+
+}  // namespace ciranda
