@@ -1,6 +1,8 @@
 // make_corpus FOLDER: writes what the fuzz targets begin with, made by the codecs themselves: at least one well-formed
 // input of every kind of message, in FOLDER/<target>.corpus/. Without them a fuzzer spends its time on guessing magic
 // numbers and lengths.
+#include <sys/socket.h>
+
 #include <array>
 #include <cstdio>
 #include <exception>
@@ -8,6 +10,7 @@
 #include <fstream>
 #include <random>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -16,6 +19,7 @@
 #include "membership/bootstrap_messages.hpp"
 #include "membership/handshake.hpp"
 #include "membership/store_messages.hpp"
+#include "transport/record_channel.hpp"
 
 namespace ciranda {
 namespace {
@@ -91,6 +95,27 @@ void seed_handshake(Corpus corpus) {
     corpus.add(127, said);
     corpus.add(0, said);
     corpus.add(127, challenge);
+  }
+}
+
+// What a channel writes of small and large pieces, and at its end.
+void seed_records(Corpus corpus) {
+  for (const WireLevel level : {WireLevel::kCheck, WireLevel::kNone}) {
+    std::array<int, 2> ends{};
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends.data()) != 0) throw std::runtime_error("no sockets");
+    const UniqueFd far(ends[1]);
+    std::vector<TcpChannel> sockets;
+    sockets.emplace_back(UniqueFd(ends[0]));
+    RecordChannel channel(std::move(sockets), level, [] {});
+    const Bytes piece(3000, std::byte{9});
+    for (const std::size_t n_bytes : {4U, 60U, 2000U}) channel.write_some(std::span(piece).first(n_bytes));
+    channel.write_some(std::span(piece).first(8), piece);
+    channel.end();
+    Bytes said(16 << 10);
+    const ssize_t n = recv(far.get(), said.data(), said.size(), 0);
+    said.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
+    corpus.add(127, said);
+    corpus.add(20, said);
   }
 }
 
@@ -191,6 +216,7 @@ int main(int argc, char** argv) {
     ciranda::seed_bootstrap_messages({argv[1], "bootstrap_messages_fuzz"});
     ciranda::seed_control_frames({argv[1], "control_frame_fuzz"});
     ciranda::seed_handshake({argv[1], "handshake_fuzz"});
+    ciranda::seed_records({argv[1], "record_fuzz"});
     ciranda::seed_store_frames({argv[1], "store_frame_fuzz"});
   } catch (const std::exception& error) {
     std::fprintf(stderr, "make_corpus: %s\n", error.what());
