@@ -187,7 +187,7 @@ def test_the_link_between_two_hosts_is_measured_and_kept(
     assert head == "# the link, two ranks; ns: a round or call, fs: a byte"
     shown = {name: int(value) for name, value, *_ in (line.split() for line in costs)}
     assert list(shown) == ["link_round_ns", "link_fs"]
-    assert 1_000 < shown["link_round_ns"] < 100_000_000
+    assert 1 <= shown["link_round_ns"] < 100_000_000  # a difference of two times, on a machine that may be busy
     (file,) = tmp_path.iterdir()
     assert kept == f"# kept in {file}"
     assert _core.measured_costs() == {**defaults(), **shown}
