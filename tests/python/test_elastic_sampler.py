@@ -22,11 +22,13 @@ class Ranks:
         monkeypatch.setattr(_basics, "rank", lambda: self.rank)
         monkeypatch.setattr(_basics, "size", lambda: self.size)
 
-    def samplers(self, n_samples: int, state: dict[str, object] | None = None) -> list[ElasticSampler]:
+    def samplers(
+        self, n_samples: int, state: dict[str, object] | None = None, pad: bool = True
+    ) -> list[ElasticSampler]:
         made = []
         for rank in range(self.size):
             self.rank = rank
-            made.append(ElasticSampler(range(n_samples), seed=5))
+            made.append(ElasticSampler(range(n_samples), seed=5, pad=pad))
             if state is not None:
                 made[-1].load_state_dict(state)
         return made
@@ -50,6 +52,22 @@ def test_all_that_is_left_is_given(monkeypatch: pytest.MonkeyPatch, n_samples: i
     if n_samples >= n_padding:
         padding = given - Counter(left)
         assert max(padding.values(), default=0) <= 1, "one sample fills up what several could"
+
+
+@pytest.mark.parametrize("n_samples", [0, 1, 2, 7, 12, 100])
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("n_used", [0, 1, 5, 99])
+def test_without_padding_none_is_given_twice(
+    monkeypatch: pytest.MonkeyPatch, n_samples: int, size: int, n_used: int
+) -> None:
+    state: dict[str, object] = {"epoch": 2, "processed_num": n_used}
+    samplers = Ranks(monkeypatch, size).samplers(n_samples, state, pad=False)
+    order = list(range(n_samples))
+    random.Random(5 + 2).shuffle(order)
+    assert sorted(index for sampler in samplers for index in sampler) == sorted(order[n_used:])
+    lengths = [len(sampler) for sampler in samplers]
+    assert lengths == [len(list(sampler)) for sampler in samplers]
+    assert max(lengths) - min(lengths) <= 1
 
 
 def test_what_a_rank_used_that_is_gone_is_not_given_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,10 +15,11 @@ from ciranda.errors import NotInitializedError
 class ElasticIndices:
     """The implementation of a framework's `ElasticSampler` (see its docstring), except its base class."""
 
-    def __init__(self, dataset: Sized, shuffle: bool = True, seed: int = 0) -> None:
+    def __init__(self, dataset: Sized, shuffle: bool = True, seed: int = 0, pad: bool = True) -> None:
         self.dataset = dataset
         self.shuffle = shuffle
         self.seed = seed
+        self.pad = pad
         self.epoch = 0
         self.processed_num = 0
         self._recorded: set[int] = set()
@@ -69,10 +70,11 @@ class ElasticIndices:
         self.rank = _basics.rank()
         order = self._order()
         self.remaining_indices = order[self.processed_num :]
-        self.num_samples = -(-len(self.remaining_indices) // self.num_replicas)
-        self.total_size = self.num_samples * self.num_replicas
-        padding = islice(cycle(order), self.total_size - len(self.remaining_indices))
-        self.indices = [*self.remaining_indices, *padding][self.rank :: self.num_replicas]
+        n_padding = -len(self.remaining_indices) % self.num_replicas if self.pad else 0
+        given = [*self.remaining_indices, *islice(cycle(order), n_padding)]
+        self.total_size = len(given)
+        self.indices = given[self.rank :: self.num_replicas]
+        self.num_samples = len(self.indices)
 
     def _order(self) -> list[int]:
         """The samples of the epoch, except those that were recorded one by one."""

@@ -54,6 +54,8 @@ class ElasticSampler(ElasticIndices):
         dataset: anything with a length.
         shuffle: whether each epoch has a different random order.
         seed: for that order; the same on all ranks.
+        pad: whether samples are repeated so that all ranks have the same number. Without, ranks may differ by one
+            sample, and so by a batch: end the epoch with `join()`.
     """
 
 
