@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/fence.hpp"
 #include "observe/ticks.hpp"
 
 namespace ciranda {
@@ -23,7 +24,7 @@ std::uint64_t since_epoch(std::chrono::steady_clock::time_point when) {
 Counters::Counters(const std::string& path, int rank, int size) : memory_(path), ns_per_tick_(ns_per_tick()) {
   const std::uint64_t generation = load(own().generation) | 1U;
   own().generation.store(generation, std::memory_order_release);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  full_fence();
   clear();
   store(own().version, kPageVersion);
   store(own().pid, static_cast<std::uint64_t>(::getpid()));

@@ -12,8 +12,8 @@
 #include <functional>
 #include <utility>
 
+#include "base/fence.hpp"
 #include "transport/event_loop.hpp"
-#include "transport/fence.hpp"
 #include "transport/record_channel.hpp"
 #include "transport/ring_channel.hpp"
 #include "transport/silence.hpp"

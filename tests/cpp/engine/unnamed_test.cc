@@ -323,13 +323,13 @@ TEST(UnnamedCalls, ThatDifferFailOnAllRanksAndTheNextGoOn) {
 
 // Ranks wait at once or later, come late, and call what has a name in between, each as it likes.
 TEST(UnnamedCalls, AreMatchedInTheirOrderHoweverEachRankMakesThem) {
-  const int n_steps = static_cast<int>(repetitions(400));
+  constexpr int kSteps = static_cast<int>(repetitions(400));
   for (const int n_ranks : {2, 3, 4}) {
     const Watchdog watchdog("random unnamed calls");
     WorldOptions options;
     options.config.spin_microseconds = 50;
     World world(n_ranks, options);
-    world.run([n_ranks, n_steps](Engine& engine) {
+    world.run([n_ranks](Engine& engine) {
       std::mt19937 program(7);
       std::mt19937 own(static_cast<unsigned>(engine.rank()) + 1);
       std::vector<std::unique_ptr<Unnamed>> calls;
@@ -340,7 +340,7 @@ TEST(UnnamedCalls, AreMatchedInTheirOrderHoweverEachRankMakesThem) {
         pending.clear();
         calls.clear();
       };
-      for (int step = 0; step < n_steps; ++step) {
+      for (int step = 0; step < kSteps; ++step) {
         const int kind = static_cast<int>(program() % Unnamed::kKinds);
         const bool is_quiet = program() % 64 < 32;
         calls.push_back(std::make_unique<Unnamed>(kind, engine.rank(), step));

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <utility>
 
-#include "transport/fence.hpp"
+#include "base/fence.hpp"
 #include "transport/ring_channel.hpp"
 
 namespace ciranda {

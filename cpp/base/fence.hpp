@@ -1,5 +1,6 @@
 // full_fence(): orders a store before a later load of another word, as the sleep protocol of a mesh needs
-// (writer: store data, fence, load doorbell; sleeper: store doorbell, fence, load data). Called by SocketMesh.
+// (writer: store data, fence, load doorbell; sleeper: store doorbell, fence, load data). Called by SocketMesh and
+// Counters; any thread.
 #pragma once
 
 #include <atomic>
