@@ -54,7 +54,7 @@ MODULES = (
 
 def load(sources: Path) -> Any:
     """Read the package in `sources`."""
-    loader = griffe.GriffeLoader(search_paths=[str(sources)], docstring_parser=griffe.Parser.google)
+    loader = griffe.GriffeLoader(search_paths=[str(sources)], docstring_parser="google")
     package = loader.load("ciranda")
     loader.resolve_aliases(implicit=True, external=False)
     return package
