@@ -225,8 +225,9 @@ built-for-sanitizers: build/asan/build.ninja build/tsan/build.ninja
 	cmake --build --preset asan -j $(JOBS)
 	cmake --build --preset tsan -j $(JOBS) --target $(THREADED_TESTS)
 
+# But for the tests of whole engines, which take most of the time.
 check: build $(VENV)/.installed-horovod lint  ## what to run before a commit: build, unit tests, lint (some minutes)
-	ctest --preset release
+	ctest --preset release --label-exclude '^engine$$'
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile tests/python
 
 sanitize: asan tsan  ## run the C++ tests under ASan with UBSan, and under TSan
