@@ -17,16 +17,27 @@ app = typer.Typer(name="kubernetes", help="Start jobs on Kubernetes.", no_args_i
 
 _BEFORE_COMMAND = {"allow_interspersed_args": False}
 
+# What the manifest is asked for, its pods are told.
+_Command = Annotated[list[str], typer.Argument(metavar="COMMAND", help="What each rank runs.", show_default=False)]
+_Hosts = Annotated[int, typer.Option("--hosts", min=1, metavar="N", help="Number of pods.")]
+_Slots = Annotated[int, typer.Option("--slots", min=1, metavar="N", help="Number of ranks in each.")]
+_Grace = Annotated[
+    float, typer.Option("--grace", min=0.0, metavar="SECONDS", help="From asking ranks to stop to killing them.")
+]
+_StartTimeout = Annotated[
+    float, typer.Option("--start-timeout", min=0.1, metavar="SECONDS", help="For all pods to come.")
+]
+
 
 @app.command("manifest", context_settings=_BEFORE_COMMAND, no_args_is_help=True)
 def _manifest(
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="What each rank runs.", show_default=False)],
+    command: _Command,
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="Of the job, and of all that is made for it.")],
     image: Annotated[
         str, typer.Option("--image", metavar="IMAGE", help="With Ciranda, on the PATH, and what COMMAND needs.")
     ],
-    hosts: Annotated[int, typer.Option("--hosts", min=1, metavar="N", help="Number of pods.")] = 1,
-    slots: Annotated[int, typer.Option("--slots", min=1, metavar="N", help="Number of ranks in each.")] = 1,
+    hosts: _Hosts = 1,
+    slots: _Slots = 1,
     jobset: Annotated[bool, typer.Option("--jobset", help="A JobSet instead of a Job.")] = False,
     mpijob: Annotated[bool, typer.Option("--mpijob", help="An MPIJob of Kubeflow's MPI operator instead.")] = False,
     trainjob: Annotated[bool, typer.Option("--trainjob", help="A TrainJob of Kubeflow's Trainer instead.")] = False,
@@ -49,12 +60,8 @@ def _manifest(
     restarts: Annotated[
         int, typer.Option("--restarts", min=0, metavar="N", help="How often all pods start anew if some are lost.")
     ] = 3,
-    grace: Annotated[
-        float, typer.Option("--grace", min=0.0, metavar="SECONDS", help="From asking ranks to stop to killing them.")
-    ] = 1.0,
-    start_timeout: Annotated[
-        float, typer.Option("--start-timeout", min=0.1, metavar="SECONDS", help="For all pods to come.")
-    ] = 600.0,
+    grace: _Grace = 1.0,
+    start_timeout: _StartTimeout = 600.0,
 ) -> None:  # fmt: skip
     """Print what starts COMMAND on pods of Kubernetes, for 'kubectl apply -f -'."""
     chosen = [kind for kind, is_wanted in
@@ -84,20 +91,16 @@ def _manifest(
 
 @app.command("run", context_settings=_BEFORE_COMMAND, no_args_is_help=True)
 def _run(
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="What each rank runs.", show_default=False)],
-    hosts: Annotated[int, typer.Option("--hosts", min=1, metavar="N", help="Number of pods.")],
-    slots: Annotated[int, typer.Option("--slots", min=1, metavar="N", help="Number of ranks in each.")],
+    command: _Command,
+    hosts: _Hosts,
+    slots: _Slots,
     launcher: Annotated[
         str, typer.Option("--launcher", metavar="NAME", help="Of the pod of index 0, as the others reach it.")
     ],
     port: Annotated[int, typer.Option("--port", min=1, max=65535, metavar="PORT", help="Where it listens.")],
     secret_file: Annotated[str, typer.Option("--secret-file", metavar="FILE", help="Where the secret is mounted.")],
-    start_timeout: Annotated[
-        float, typer.Option("--start-timeout", min=0.1, metavar="SECONDS", help="For all pods to come.")
-    ] = 600.0,
-    grace: Annotated[
-        float, typer.Option("--grace", min=0.0, metavar="SECONDS", help="From asking ranks to stop to killing them.")
-    ] = 1.0,
+    start_timeout: _StartTimeout = 600.0,
+    grace: _Grace = 1.0,
 ) -> None:
     """Run the part of a pod in a job: what the pods of 'ciranda kubernetes manifest' run."""
     pod = Pod(index_of(os.environ), hosts, slots, launcher, port, secret_file, start_timeout, grace)
