@@ -26,7 +26,7 @@ from contextlib import suppress
 from ciranda.launch import cores, environment, protocol, reserved_port
 from ciranda.launch.errors import LaunchError, ProtocolError
 from ciranda.launch.exporter import Exporter, listen
-from ciranda.launch.outbox import Outbox, widen
+from ciranda.launch.outbox import Outbox, received, widen
 from ciranda.launch.page import RankPage, use_of
 from ciranda.launch.processes import (
     END_SIGNALS,
@@ -134,12 +134,9 @@ class Agent:
             pass
 
     def _on_inbox(self) -> None:
-        try:
-            data = os.read(self._inbox, protocol.CHUNK_BYTES)
-        except BlockingIOError:
+        data = received(self._inbox)
+        if data is None:
             return
-        except OSError:
-            data = b""
         if not data:
             self._selector.unregister(self._inbox)
             self._give_up_soon()
@@ -362,12 +359,9 @@ class Agent:
 
     def _on_output(self, fd: int) -> int:
         """Pass on one piece; close the pipe at its end. How many bytes there were."""
-        try:
-            data = os.read(fd, protocol.CHUNK_BYTES)
-        except BlockingIOError:
+        data = received(fd)
+        if data is None:
             return 0
-        except OSError:
-            data = b""
         rank, stream = self._pipes[fd]
         if not data:
             self._close_pipe(fd)

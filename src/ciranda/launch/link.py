@@ -12,7 +12,7 @@ from ciranda.launch import protocol
 from ciranda.launch.channel import Channel
 from ciranda.launch.errors import LaunchError
 from ciranda.launch.hosts import Slot
-from ciranda.launch.outbox import Outbox, widen
+from ciranda.launch.outbox import Outbox, received, widen
 from ciranda.launch.processes import why_not_started
 from ciranda.launch.protocol import Message
 
@@ -112,15 +112,10 @@ class Link:
         del self.stderr[:-_STDERR_BYTES]
 
     def _read(self, fd: int) -> bytes:
-        try:
-            data = os.read(fd, protocol.CHUNK_BYTES)
-        except BlockingIOError:
-            return b""
-        except OSError:  # a connection that has broken
-            data = b""
-        if not data:
+        data = received(fd)
+        if data == b"":
             self.open_fds.discard(fd)
-        return data
+        return data or b""
 
     def kill(self) -> None:
         """At once. Idempotent."""

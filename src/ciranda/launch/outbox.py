@@ -48,6 +48,16 @@ class Outbox:
         self._queue.clear()
 
 
+def received(fd: int) -> bytes | None:
+    """What can be read now, a chunk at most: None if nothing came, b"" at the end or if the connection is broken."""
+    try:
+        return os.read(fd, protocol.CHUNK_BYTES)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""
+
+
 def widen(fd: int) -> None:
     """Let a pipe hold a whole chunk, so that large messages take few turns. Otherwise, if the system refuses, as is."""
     with suppress(OSError):  # no pipe, or this user has as many wide ones as allowed

@@ -7,7 +7,7 @@ import socket
 
 from ciranda.launch import protocol
 from ciranda.launch.errors import ProtocolError
-from ciranda.launch.outbox import Outbox
+from ciranda.launch.outbox import Outbox, received
 from ciranda.launch.protocol import Message
 
 VARIABLE = "CIRANDA_AGENT_FD"
@@ -46,12 +46,9 @@ class RankLine:
 
     def read(self) -> list[Message]:
         """What the rank has said; it is closed when the rank has closed it, or sends what is no word."""
-        try:
-            data = os.read(self.fd, protocol.CHUNK_BYTES)
-        except BlockingIOError:
+        data = received(self.fd)
+        if data is None:
             return []
-        except OSError:
-            data = b""
         try:
             words = [protocol.decode(line) for line in self._lines.feed(data)]
         except ProtocolError:

@@ -18,7 +18,7 @@ from ciranda.launch.channel import Channel
 from ciranda.launch.errors import ProtocolError
 from ciranda.launch.handshake import ranks_secret
 from ciranda.launch.link import AgentLink
-from ciranda.launch.outbox import Outbox
+from ciranda.launch.outbox import Outbox, received
 from ciranda.launch.output import Screen, ScreenStyle
 from ciranda.launch.processes import PASSED_ON
 from ciranda.launch.protocol import Message
@@ -120,12 +120,9 @@ class Relay:
         self._writer.put(self._screen.feed(rank, protocol.text_of(message, "stream"), data))
 
     def _on_launcher(self) -> None:
-        try:
-            data = os.read(self._to_launcher, protocol.CHUNK_BYTES)
-        except BlockingIOError:
+        data = received(self._to_launcher)
+        if data is None:
             return
-        except OSError:
-            data = b""
         try:
             for message in self._reader.feed(self._channel.opener.open(data)):
                 self._on_order(message)
