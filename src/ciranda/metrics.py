@@ -5,15 +5,18 @@
     for name, value in metrics.snapshot().items():
         writer.add_scalar(name, value, step)
 
-The same numbers, of all ranks, are in `ciranda top` and for Prometheus in `ciranda run --metrics`.
+`over_ranks` has them of all ranks, where every rank calls it. `ciranda top` shows them of each rank, and Prometheus
+those of `ciranda run --metrics`, without a call.
 """
 
 from __future__ import annotations
 
 from ciranda._basics import engine
+from ciranda._frameworks.objects import allgather_object
 from ciranda.launch.page import read_bytes, use_of
+from ciranda.process_sets import ProcessSet, global_process_set
 
-__all__ = ["snapshot"]
+__all__ = ["over_ranks", "snapshot"]
 
 
 def snapshot(prefix: str = "ciranda/") -> dict[str, float]:
@@ -41,3 +44,24 @@ def snapshot(prefix: str = "ciranda/") -> dict[str, float]:
     for collective, values in collectives.items():
         found.update({f"{collective}/{name}": value for name, value in values.items()})
     return {prefix + name: value for name, value in found.items()}
+
+
+def over_ranks(prefix: str = "ciranda/", process_set: ProcessSet = global_process_set) -> dict[str, float]:
+    """Return the least, the mean and the most of each number of `snapshot` over the ranks, on all of them.
+
+    A collective: every rank of the process set calls it. What a rank does not count, such as a collective that it has
+    not called, is 0 there. Names end with ``/min``, ``/mean`` and ``/max``.
+
+    Args:
+        prefix: what every name begins with.
+        process_set: the ranks.
+
+    Raises:
+        NotInitializedError: this process is in no world.
+    """
+    ranks = allgather_object(snapshot(prefix), name="ciranda.metrics", process_set=process_set)
+    found: dict[str, float] = {}
+    for name in sorted(set().union(*ranks)):
+        values = [each.get(name, 0) for each in ranks]
+        found |= {f"{name}/min": min(values), f"{name}/mean": sum(values) / len(values), f"{name}/max": max(values)}
+    return found

@@ -194,7 +194,7 @@ def _answer(runtime: str) -> Any:
             return json.loads(file.readline())
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
@@ -210,7 +210,7 @@ def _scraped(port: int) -> str:
 
 
 def test_metrics(tmp_path: Path) -> None:
-    port = _free_port()
+    port = free_port()
     folder = tmp_path / "metrics"
     folder.mkdir()
     with job(tmp_path, "--metrics", str(port), "--metrics-dir", "metrics", "--grace", "60", stays=True) as running:
@@ -264,3 +264,25 @@ def test_a_snapshot_counts_each_call_once(world: Ranks) -> None:
         assert after["ciranda/waited_seconds"] <= after["ciranda/seconds"]
         assert sum(counters["paths"].values()) == after["ciranda/calls"]
         assert str(counters["rank"]) not in counters["own_waits_seconds"]
+
+
+def _over_ranks() -> tuple[dict[str, float], dict[str, float]]:
+    for _ in range(3 * hvd.rank()):
+        hvd.step()
+    if hvd.size() > 1:
+        alone = hvd.add_process_set([0])
+        if hvd.rank() == 0:
+            hvd.scan(np.ones(1), process_set=alone)
+        hvd.remove_process_set(alone)
+    return metrics.snapshot("x/"), metrics.over_ranks("x/")
+
+
+def test_the_numbers_over_all_ranks(world: Ranks) -> None:
+    found = world.run(_over_ranks)
+    own = [numbers for numbers, _ in found]
+    assert all(numbers == found[0][1] for _, numbers in found)
+    over = found[0][1]
+    for name in ("x/steps", *(["x/scan/calls"] if len(own) > 1 else [])):  # the latter is of rank 0 alone
+        values = [numbers.get(name, 0) for numbers in own]
+        assert (over[f"{name}/min"], over[f"{name}/max"]) == (min(values), max(values))
+        assert over[f"{name}/mean"] == pytest.approx(sum(values) / len(values))

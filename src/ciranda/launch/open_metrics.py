@@ -76,6 +76,7 @@ _FAMILIES = [
     (_Family("ciranda_cpu_seconds", "counter", "seconds", "Time for which the rank's process kept a core busy."),
      _one("cpu_seconds")),
     (_Family("ciranda_up", "gauge", "", "1 for each rank that runs."), _one("up")),
+    (_Family("ciranda_world_size", "gauge", "", "Ranks of the world that the rank is in."), _one("size")),
 ]  # fmt: skip
 
 
