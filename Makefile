@@ -185,7 +185,7 @@ sdist: $(VENV)/.sdist-tools  ## make the source distribution of ciranda in dist
 	$(BIN)/python -m build --sdist --outdir dist .
 
 $(VENV)/.site-tools: | $(VENV)/.created
-	$(BIN)/pip install --quiet 'sphinx>=8.1' 'myst-parser>=4.0' 'furo>=2024.8' 'griffelib>=2.0'
+	$(BIN)/pip install --quiet 'sphinx>=8.1' 'myst-nb>=1.2' 'furo>=2024.8' 'griffelib>=2.0'
 	@touch $@
 
 # Where links to sources lead: an address of the repository, and a tag or branch; copies in the site, if it is empty.

@@ -58,6 +58,27 @@ def test_processes_stay_and_results_come_in_the_order_of_ranks(pool: Pool) -> No
     ]
 
 
+def test_globals_stay(pool: Pool) -> None:
+    def assign(value: int) -> None:
+        global kept
+        kept = value + rank()
+
+    def read() -> int:
+        found: int = kept  # type: ignore[name-defined]
+        return found
+
+    pool.run(assign, (5,))
+    assert pool.run(read) == [5, 6]
+    pool.run(assign, (7,))
+    assert pool.run(lambda: read() + rank()) == [7, 9]
+
+
+def test_what_a_function_refers_to_here_goes_with_it(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    for value in (1, 2):
+        monkeypatch.setattr(sys.modules[__name__], "sent", value, raising=False)
+        assert pool.run(lambda: sent) == [value, value]  # type: ignore[name-defined]  # noqa: F821
+
+
 def test_large_arguments_and_results_survive(pool: Pool) -> None:
     data = os.urandom(5 << 20)
     assert pool.run(lambda text: text[::-1], (data,)) == [data[::-1]] * 2

@@ -38,6 +38,11 @@ def hand_written() -> list[str]:
     return sorted(path.relative_to(ROOT).as_posix() for path in found)
 
 
+def notebooks() -> list[str]:
+    """The notebooks, which are run as the site is built, as paths in the repository."""
+    return sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").rglob("*.ipynb"))
+
+
 def generated(package_sources: Path) -> Iterator[tuple[str, str]]:
     """The reference and the gallery, as paths and texts."""
     reference = api.Reference(api.load(package_sources))
@@ -72,14 +77,14 @@ def trees(contents: str) -> str:
     of_programs = [f"gallery/{_flat(program)}.md" for program in gallery.programs(ROOT)]
     made = {"Reference": ["reference/commands.md", *of_modules, *of_headers]}
     parts = [_tree(caption, [*pages, *made.get(caption, ())]) for caption, pages in listed]
-    parts.append(_tree("Examples", ["examples/README.md", *of_programs]))
+    parts.append(_tree("Examples", ["examples/README.md", *notebooks(), *of_programs]))
     placed = {page for _, pages in listed for page in pages} | {"examples/README.md", FRONT}
     rest = [page for page in hand_written() if page not in placed]
     return "\n".join([*parts, _tree("The project", rest)])
 
 
 def _tree(caption: str, pages: list[str]) -> str:
-    listed = "\n".join(page.removesuffix(".md") for page in pages)
+    listed = "\n".join(page.removesuffix(".md").removesuffix(".ipynb") for page in pages)
     return f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{listed}\n```\n"
 
 
@@ -88,7 +93,8 @@ def write(folder: Path, source: Source) -> int:
     shutil.rmtree(folder, ignore_errors=True)
     pages = hand_written()
     known = {page: links.own_anchors((ROOT / page).read_text(encoding="utf-8")) for page in pages}
-    wanted: set[str] = set()
+    known |= dict.fromkeys(notebooks(), frozenset())
+    wanted = set(notebooks())
     for page in pages:
         text = (ROOT / page).read_text(encoding="utf-8")
         wanted.update(links.pictures(text, page))

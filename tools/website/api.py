@@ -48,6 +48,7 @@ MODULES = (
     Module("ciranda.elastic"),
     Module("ciranda.errors"),
     Module("ciranda.launch"),
+    Module("ciranda.metrics"),
     Module("ciranda.process_sets"),
 )
 

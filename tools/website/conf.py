@@ -11,9 +11,13 @@ project = "Ciranda"
 author = "the Ciranda developers"
 release = version = _VERSION[1]
 
-extensions = ["myst_parser"]
-source_suffix = {".md": "markdown"}
-exclude_patterns = ["examples/*/*"]
+extensions = ["myst_nb"]
+source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}
+exclude_patterns = ["examples/*/*.md"]
+
+nb_execution_mode = "force"  # what notebooks show is what this version does
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300
 
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 6

@@ -26,6 +26,7 @@ from ciranda.launch import protocol
 from ciranda.launch.channel import Channel
 from ciranda.launch.dialling import dial
 from ciranda.launch.handshake import Terms
+from ciranda.launch.kept_globals import KeptGlobals
 from ciranda.launch.protocol import Message
 
 #: Host and port of the pool, with a space between.
@@ -41,6 +42,7 @@ class _Rank:
         channel.socket.settimeout(None)
         self._channel = channel
         self._calls: queue.SimpleQueue[tuple[Message, bytes]] = queue.SimpleQueue()
+        self._globals = KeptGlobals()
         self._running = 0  # the number of the call whose function runs
 
     def serve(self) -> None:
@@ -93,7 +95,7 @@ class _Rank:
         self._send({"t": "result", "number": number, "state": state, "epoch": epoch})
 
     def _result(self, number: int, payload: bytes) -> bytes:
-        function, args, kwargs = cloudpickle.loads(payload)
+        function, args, kwargs = self._globals.load(payload)
         try:
             self._running = number
             value: Any = function(*args, **kwargs)
