@@ -26,7 +26,7 @@
 #include <string>
 #include <vector>
 
-#include "membership/hmac.hpp"
+#include "crypto/digest.hpp"
 #include "membership/secret.hpp"
 
 namespace ciranda {
