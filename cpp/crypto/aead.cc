@@ -29,10 +29,10 @@ struct Aead::Context {
   Context& operator=(const Context&) = delete;
   ~Context() { EVP_CIPHER_CTX_free(evp); }
 
-  bool begin(const Nonce& nonce, std::span<const std::byte> associated, bool is_sealing) {
-    int n = 0;
-    return EVP_CipherInit_ex(evp, nullptr, nullptr, nullptr, octets(nonce), is_sealing ? 1 : 0) == 1 &&
-           EVP_CipherUpdate(evp, nullptr, &n, octets(associated), static_cast<int>(associated.size())) == 1;
+  bool begin(const Nonce& nonce, Parts associated, bool is_sealing) {
+    bool done = EVP_CipherInit_ex(evp, nullptr, nullptr, nullptr, octets(nonce), is_sealing ? 1 : 0) == 1;
+    for (const std::span<const std::byte> part : associated) done = done && update(nullptr, part);
+    return done;
   }
   bool update(unsigned char* out, std::span<const std::byte> bytes) {
     int n = 0;
@@ -55,7 +55,7 @@ Aead::~Aead() = default;
 Aead::Aead(Aead&&) noexcept = default;
 Aead& Aead::operator=(Aead&&) noexcept = default;
 
-Aead::Tag Aead::seal(const Nonce& nonce, std::span<const std::byte> associated, Parts parts, std::byte* out) {
+Aead::Tag Aead::seal(const Nonce& nonce, Parts associated, Parts parts, std::byte* out) {
   bool made = context_->begin(nonce, associated, true);
   for (const std::span<const std::byte> part : parts) {
     made = made && context_->update(reinterpret_cast<unsigned char*>(out), part);
@@ -68,7 +68,7 @@ Aead::Tag Aead::seal(const Nonce& nonce, std::span<const std::byte> associated, 
   return tag;
 }
 
-bool Aead::open(const Nonce& nonce, std::span<const std::byte> associated, const Tag& tag, std::span<std::byte> bytes) {
+bool Aead::open(const Nonce& nonce, Parts associated, const Tag& tag, std::span<std::byte> bytes) {
   Tag expected = tag;  // OpenSSL takes it through a pointer to what it might write
   return context_->begin(nonce, associated, false) && context_->update(octets_to(bytes), bytes) &&
          EVP_CIPHER_CTX_ctrl(context_->evp, EVP_CTRL_AEAD_SET_TAG, static_cast<int>(expected.size()),

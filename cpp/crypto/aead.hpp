@@ -1,7 +1,7 @@
 // Aead: authenticated encryption with associated data (RFC 5116), under one key.
 //
-// Neither cipher may see two messages with the same nonce under one key. Called by Seal; one thread. Failure: open()
-// tells of a message that is not as it was sealed; else as libcrypto.hpp.
+// Neither cipher may see two messages with the same nonce under one key. Called by Seal; types used by
+// keyed_socket.hpp; one thread. Failure: open() tells of a message that is not as it was sealed; else as libcrypto.hpp.
 #pragma once
 
 #include <array>
@@ -27,10 +27,10 @@ class Aead {
   Aead& operator=(Aead&&) noexcept;
 
   // Writes the encrypted concatenation of `parts`, as long as they are, to `out`, and returns its tag.
-  Tag seal(const Nonce& nonce, std::span<const std::byte> associated, Parts parts, std::byte* out);
+  Tag seal(const Nonce& nonce, Parts associated, Parts parts, std::byte* out);
   // Decrypts `bytes` in place. False: they, `associated`, the nonce or the tag are not those of one message that was
   // sealed under this key; then `bytes` have no meaning.
-  bool open(const Nonce& nonce, std::span<const std::byte> associated, const Tag& tag, std::span<std::byte> bytes);
+  bool open(const Nonce& nonce, Parts associated, const Tag& tag, std::span<std::byte> bytes);
 
  private:
   struct Context;
