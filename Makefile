@@ -54,7 +54,7 @@ space := $(subst ,, )
 files_in = $(shell find $(1) -type f -not -name '*.pyc' 2> /dev/null)
 ENGINE := CMakeLists.txt CMakePresets.json $(call files_in,cmake cpp)
 HOROVOD := $(call files_in,compat/horovod)
-PACKAGE := pyproject.toml LICENSE README.md CMakeLists.txt $(call files_in,cmake cpp src)
+PACKAGE := pyproject.toml LICENSE THIRD-PARTY README.md CMakeLists.txt $(call files_in,cmake cpp src)
 CPP_FORMATTED := $(shell find cpp tests examples benchmarks \( -name '*.hpp' -o -name '*.cc' -o -name '*.h' \
 	-o -name '*.inc' -o -name '*.c' -o -name '*.cpp' \) 2> /dev/null)
 # But for those that need more than this repository and the system.
@@ -67,7 +67,7 @@ THREADED_LAYERS := call transport membership progress engine observe bindings
 THREADED_TESTS := $(THREADED_LAYERS:%=ciranda_%_test)
 
 # The layers that know of the processor, or of how its memory is ordered.
-PROCESSOR_LAYERS := base call kernels observe transport
+PROCESSOR_LAYERS := base crypto call kernels observe transport
 PROCESSOR_TESTS := $(PROCESSOR_LAYERS:%=ciranda_%_test)
 
 # The layers that only decide: every line of them can be reached by a unit test.

@@ -10,11 +10,15 @@ include(GNUInstallDirs)
 
 set(_ciranda_exports ${CMAKE_CURRENT_LIST_DIR}/ciranda.map)
 
-# ciranda_hold_engine(<shared library or module>): the engine goes whole into it, behind the C ABI. It calls its own
-# functions, whatever else the process has loaded: two engines never mix.
-function(ciranda_hold_engine target)
+# ciranda_hold_engine(<shared library or module> <path>): the engine goes whole into it, behind the C ABI. It calls its
+# own functions, whatever else the process has loaded: two engines never mix. <path>: from its folder, when it is
+# installed, to that of libciranda_crypto, if there is one.
+function(ciranda_hold_engine target path_to_libraries)
   target_sources(${target} PRIVATE $<TARGET_OBJECTS:ciranda_capi>)
   target_link_libraries(${target} PRIVATE ciranda_capi)
+  if(CIRANDA_STATIC_OPENSSL)
+    set_target_properties(${target} PROPERTIES INSTALL_RPATH "${path_to_libraries}")
+  endif()
   target_link_options(${target} PRIVATE -Wl,--version-script=${_ciranda_exports} -Wl,-Bsymbolic)
   set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${_ciranda_exports})
 endfunction()
@@ -22,7 +26,7 @@ endfunction()
 function(ciranda_shared_library)
   add_library(ciranda SHARED)
   add_library(ciranda::ciranda ALIAS ciranda)
-  ciranda_hold_engine(ciranda)
+  ciranda_hold_engine(ciranda "$ORIGIN")
   if(NOT CIRANDA_SANITIZE AND NOT CIRANDA_BUILD_FUZZERS)
     target_link_options(ciranda PRIVATE -Wl,--no-undefined)
   endif()
@@ -40,6 +44,9 @@ endfunction()
 function(ciranda_install_library)
   set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ciranda)
   install(TARGETS ciranda EXPORT cirandaTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+  if(CIRANDA_STATIC_OPENSSL)
+    install(TARGETS ciranda_crypto LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+  endif()
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/cpp/include/ciranda ${PROJECT_SOURCE_DIR}/cpp/bindings/native/ciranda
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
   install(EXPORT cirandaTargets NAMESPACE ciranda:: DESTINATION ${package_dir} COMPONENT development)

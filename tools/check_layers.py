@@ -17,15 +17,16 @@ from pathlib import Path
 
 ALLOWED: dict[str, frozenset[str]] = {
     "base": frozenset({"ciranda"}),
+    "crypto": frozenset({"base"}),
     "call": frozenset({"base", "ciranda"}),
     "agree": frozenset({"base", "call"}),
     "fuse": frozenset({"base", "call"}),
     "kernels": frozenset({"base"}),
-    "transport": frozenset({"base"}),
+    "transport": frozenset({"base", "crypto"}),
     "collective": frozenset({"base", "call", "fuse", "kernels", "transport"}),
     "backend": frozenset({"base", "call", "fuse", "kernels", "transport", "collective"}),
     "observe": frozenset({"base", "call", "ciranda"}),
-    "membership": frozenset({"base", "transport"}),
+    "membership": frozenset({"base", "crypto", "transport"}),
     "progress": frozenset({"base", "transport"}),
     "execute": frozenset({"base", "call", "agree", "fuse", "kernels", "transport", "collective", "backend", "observe"}),
     "engine": frozenset(
@@ -53,7 +54,7 @@ ROOMS: dict[str, frozenset[str]] = {
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
 _LAYER_CALL = re.compile(r"ciranda_(?:layer|python_module)\s*\(([^)]*)\)")
-_KEYWORDS = frozenset({"NAME", "DEPS", "SOURCES"})
+_KEYWORDS = frozenset({"NAME", "SHARED", "DEPS", "SOURCES"})
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@
 # tests for ARM need there. Needs root only when something is missing.
 set -euo pipefail
 
-build_packages=(g++ libc6-dev make python3-venv python3-pip)
+build_packages=(g++ libc6-dev libssl-dev make python3-venv python3-pip)
 test_packages=(
   ccache          # the wheel and the test build share their objects
   clang clang-format clang-tidy libclang-rt-14-dev
@@ -16,14 +16,16 @@ test_packages=(
   procps
 )
 
+aarch64_packages=(g++-aarch64-linux-gnu libssl-dev:arm64)
+
 case "${1:-}" in
   build) packages=("${build_packages[@]}") ;;
   test) packages=("${build_packages[@]}" "${test_packages[@]}") ;;
   slurm) packages=(slurmctld slurmd slurm-client munge) ;;
   mpi) packages=(openmpi-bin) ;;
   monitoring) packages=(prometheus prometheus-node-exporter) ;;
-  aarch64) packages=("${build_packages[@]}" g++-aarch64-linux-gnu) ;;
-  emulated) packages=("${build_packages[@]}" g++-aarch64-linux-gnu libgtest-dev qemu-user-static) ;;
+  aarch64) packages=("${build_packages[@]}" "${aarch64_packages[@]}") ;;
+  emulated) packages=("${build_packages[@]}" "${aarch64_packages[@]}" libgtest-dev qemu-user-static) ;;
   *) echo "usage: $0 build|test|slurm|mpi|monitoring|aarch64|emulated" >&2; exit 2 ;;
 esac
 
@@ -49,11 +51,18 @@ if python3 -c 'import ensurepip, venv' 2> /dev/null; then
   [ ${#missing[@]} -gt 0 ] || exit 0
 fi
 
+# Libraries of another architecture are Debian's as well. Both architectures must have one version of a package.
+foreign=
+if [[ " ${missing[*]} " == *:arm64\ * ]] && [ "$(dpkg --print-architecture)" != arm64 ]; then
+  foreign=arm64
+  missing+=(libssl-dev)
+fi
 if [ "$(id -u)" -ne 0 ]; then
   echo "install-deps: these Debian packages are missing, and installing them needs root. Run this, then try again:" >&2
-  echo "  sudo apt-get update && sudo apt-get install ${missing[*]}" >&2
+  echo "  ${foreign:+sudo dpkg --add-architecture $foreign && }sudo apt-get update && sudo apt-get install ${missing[*]}" >&2
   exit 1
 fi
+[ -z "$foreign" ] || dpkg --add-architecture "$foreign"
 echo "install-deps: installing ${missing[*]}"
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq

@@ -52,7 +52,7 @@ constexpr std::array<std::string_view, 3> kSimdLevels{"baseline", "avx2", "avx51
 constexpr std::array<std::string_view, 7> kAlgorithms{"one-shot", "two-shot", "by-hosts", "doubling",
                                                       "star",     "tree",     "chain"};
 constexpr std::array<std::string_view, 1> kWireDtypes{"bf16"};
-constexpr std::array<std::string_view, 2> kWireLevels{"check", "none"};
+constexpr std::array<std::string_view, 4> kWireLevels{"authenticate", "encrypt", "check", "none"};
 constexpr std::array<std::string_view, 3> kBindings{"none", "numa", "core"};
 
 constexpr std::array kSettings{
@@ -91,8 +91,9 @@ constexpr std::array kSettings{
         "Data connections between two ranks without shared memory; 0: one for each interface. The same on all ranks."),
     word(
         "WIRE", "", &Config::wire, kWireLevels,
-        "What proves that bytes between ranks without shared memory arrive as they were sent. check: a CRC32C of every "
-        "record; none: nothing but TCP's own checksum. The same on all ranks."),
+        "What protects bytes between ranks without shared memory. authenticate: an AES-256-GMAC of every record, under "
+        "keys that only the ranks have; encrypt: AES-256-GCM, which also hides them; check: a CRC32C, against "
+        "accidents alone; none: nothing but TCP's own checksum. The same on all ranks."),
     real("LINK_TIMEOUT", "", &Config::link_timeout_seconds, 1, 3600,
          "Seconds without an acknowledgement from a rank's host after which the rank is lost, for example behind a cut "
          "cable."),

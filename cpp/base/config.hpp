@@ -40,7 +40,7 @@ struct Config {
   double start_timeout_seconds = 30;
   std::string port_range;
   std::string interface;
-  std::string wire = "check";
+  std::string wire = "authenticate";
   std::int64_t sockets = 0;  // 0: one for each interface
   double link_timeout_seconds = 30;
   bool shared_memory = true;

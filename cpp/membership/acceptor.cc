@@ -60,7 +60,7 @@ std::optional<Admitted> Acceptor::on_event(std::uint64_t token, Clock::time_poin
     return std::nullopt;
   }
   if (peer.handshake.verdict() == Verdict::kPending) return std::nullopt;
-  Admitted admitted{std::move(peer.socket), peer.address, peer.handshake.purpose()};
+  Admitted admitted{{std::move(peer.socket), peer.handshake.keys()}, peer.address, peer.handshake.purpose()};
   loop_->remove(fd);
   half_open_.erase(found);
   return admitted;

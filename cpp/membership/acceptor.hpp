@@ -32,7 +32,7 @@ using Clock = std::chrono::steady_clock;
 
 // An authenticated connection.
 struct Admitted {
-  UniqueFd socket;
+  KeyedSocket socket;
   SocketAddress address;
   Purpose purpose;
 };

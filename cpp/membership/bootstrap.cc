@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "crypto/fast_aes.hpp"
 #include "membership/bootstrap_messages.hpp"
 #include "membership/host_identity.hpp"
 #include "membership/pair_connector.hpp"
@@ -113,6 +114,7 @@ class Joining {
   std::optional<HostCosts> measure_memory();
   std::optional<HostCosts> measure_links() const;
   bool has_long_links() const;
+  SealKind kind_of_seals() const;
   Status connect_data();
   Result<std::unique_ptr<Mesh>> make_mesh();
   SocketMeshPeer make_peer(int rank);
@@ -218,6 +220,7 @@ Endpoint Joining::describe_myself() const {
   static_cast<CommonSettings&>(endpoint) = options_;
   endpoint.n_sockets = n_sockets_;
   endpoint.n_cores = static_cast<std::uint32_t>(std::max(sysconf(_SC_NPROCESSORS_ONLN), 1L));
+  endpoint.has_fast_aes = has_fast_aes();
   endpoint.costs = options_.costs;
   endpoint.host = host_;
   endpoint.host_id = options_.host_id.empty() ? identity_.shared_memory : options_.host_id;
@@ -330,6 +333,13 @@ Status Joining::connect_data() {
   return connector_->connect(Role::kData, by_tcp, static_cast<int>(n_sockets_));
 }
 
+// The same on all ranks.
+SealKind Joining::kind_of_seals() const {
+  const bool all_are_fast =
+      std::all_of(endpoints_.begin(), endpoints_.end(), [](const Endpoint& each) { return each.has_fast_aes; });
+  return {wire_level_named(options_.wire), all_are_fast ? Cipher::kAes256Gcm : Cipher::kChaCha20Poly1305};
+}
+
 bool Joining::has_long_links() const {
   return std::any_of(endpoints_.begin(), endpoints_.end(), [](const Endpoint& each) {
     return each.costs && std::chrono::nanoseconds(each.costs->link_round_ns) >= kLongLink;
@@ -337,8 +347,8 @@ bool Joining::has_long_links() const {
 }
 
 Result<std::unique_ptr<Mesh>> Joining::make_mesh() {
-  SocketMeshParts parts{
-      options_.rank, {}, std::move(*bell_), std::move(shared_), wire_level_named(options_.wire), options_.link_timeout};
+  SocketMeshParts parts{options_.rank,        {}, std::move(*bell_), std::move(shared_), kind_of_seals(),
+                        options_.link_timeout};
   for (int rank = 0; rank < options_.size; ++rank) parts.peers.push_back(make_peer(rank));
   auto mesh = make_socket_mesh(std::move(parts));
   return mesh.ok() ? std::move(mesh) : Result<std::unique_ptr<Mesh>>(mine(mesh.status()));
@@ -362,7 +372,7 @@ SocketMeshPeer Joining::make_peer(int rank) {
   if (!shares(rank)) {
     for (int i = 0; i < static_cast<int>(n_sockets_); ++i) {
       peer.data.push_back(connector_->take(Role::kData, rank, i));
-      if (has_long_links()) make_room_to_send(peer.data.back().get(), kBytesOnLongLinks);
+      if (has_long_links()) make_room_to_send(peer.data.back().fd.get(), kBytesOnLongLinks);
     }
   } else if (from.machine == identity_.machine) {
     auto bell = Bell::open(static_cast<pid_t>(from.pid), static_cast<int>(from.bell_fd));

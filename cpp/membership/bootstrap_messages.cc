@@ -9,7 +9,7 @@ void code(auto& io, Is<HostCosts> auto& m) {
   io.require(are_within_bounds(m));
 }
 void code(auto& io, Is<Endpoint> auto& m) {
-  io(m.pid, m.bell_fd, m.tries_shared_memory, m.n_cores);
+  io(m.pid, m.bell_fd, m.tries_shared_memory, m.n_cores, m.has_fast_aes);
   for_each_common_setting([&](const char*, auto setting) { io(m.*setting); });
   io(m.costs, m.host, m.host_id, m.machine, m.addresses);
   io.require(!m.addresses.empty() && m.addresses.size() <= kMostAddresses);

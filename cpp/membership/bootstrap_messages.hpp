@@ -29,6 +29,7 @@ struct Endpoint : CommonSettings {
   std::uint32_t bell_fd = 0;
   bool tries_shared_memory = false;
   std::uint32_t n_cores = 0;
+  bool has_fast_aes = false;
   std::optional<HostCosts> costs;
   std::string host;                    // for messages
   std::string host_id;                 // HostIdentity::shared_memory, unless the user sets another

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/codec.hpp"
+#include "crypto/hkdf.hpp"
 
 namespace ciranda {
 namespace {
@@ -113,14 +114,24 @@ void Handshake::refuse(std::string reason) {
   reason_ = std::move(reason);
 }
 
-Digest Handshake::proof_of(bool connecting_side, std::span<const std::byte> hello,
-                           std::span<const std::byte> nonce) const {
+Digest Handshake::proof_of(bool connecting_side) const {
   const std::string_view label = connecting_side ? "ciranda connecting" : "ciranda accepting";
-  return hmac_sha256(credentials_.secret, {bytes_of(label), hello, nonce});
+  return hmac_sha256(credentials_.secret, {bytes_of(label), hello_, nonce_});
+}
+
+Aead::Key Handshake::key_of(bool connecting_side) const {
+  std::vector<std::byte> info;
+  ByteWriter out(info);
+  out.raw(bytes_of(connecting_side ? "ciranda key of the connecting side" : "ciranda key of the accepting side"));
+  out.raw(hello_);
+  Aead::Key key{};
+  hkdf_sha256(key, credentials_.secret, nonce_, info);
+  return key;
 }
 
 ConnectingHandshake::ConnectingHandshake(Credentials credentials, const Purpose& purpose, const Nonce& nonce)
-    : Handshake(std::move(credentials), kChallengeBytes), hello_(encode_hello(credentials_, purpose, nonce)) {
+    : Handshake(std::move(credentials), kChallengeBytes) {
+  hello_ = encode_hello(credentials_, purpose, nonce);
   send(hello_);
 }
 
@@ -131,9 +142,8 @@ void ConnectingHandshake::on_message(std::span<const std::byte> message) {
   }
   ByteReader in(message.subspan(kMagic.size()));
   std::uint64_t refusal = 0;
-  Nonce nonce{};
   Digest proof{};
-  in(refusal, nonce, proof);
+  in(refusal, nonce_, proof);
   if (refusal != 0) {
     const bool known = refusal <= static_cast<std::uint64_t>(Refusal::kLast);
     refuse(explain(known ? static_cast<Refusal>(refusal) : Refusal::kNone, false));
@@ -141,8 +151,8 @@ void ConnectingHandshake::on_message(std::span<const std::byte> message) {
   }
   // Sends this side's proof even if the other's is wrong, so that the other side also learns of the mismatch. The proof
   // reveals nothing about the secret.
-  send(proof_of(true, hello_, nonce));
-  if (!equal_in_constant_time(proof, proof_of(false, hello_, nonce))) {
+  send(proof_of(true));
+  if (!equal_in_constant_time(proof, proof_of(false))) {
     refuse("presented a different job secret");
     return;
   }
@@ -151,7 +161,9 @@ void ConnectingHandshake::on_message(std::span<const std::byte> message) {
 }
 
 AcceptingHandshake::AcceptingHandshake(Credentials credentials, const Expectation& expectation, const Nonce& nonce)
-    : Handshake(std::move(credentials), kHelloBytes), expectation_(expectation), nonce_(nonce) {}
+    : Handshake(std::move(credentials), kHelloBytes), expectation_(expectation) {
+  nonce_ = nonce;
+}
 
 void AcceptingHandshake::on_message(std::span<const std::byte> message) {
   if (hello_.empty()) {
@@ -171,14 +183,14 @@ void AcceptingHandshake::on_hello(std::span<const std::byte> bytes) {
   }
   hello_.assign(bytes.begin(), bytes.end());
   purpose_ = hello.purpose;
-  send(encode_challenge(Refusal::kNone, nonce_, proof_of(false, hello_, nonce_)));
+  send(encode_challenge(Refusal::kNone, nonce_, proof_of(false)));
   expect(kProofBytes);
 }
 
 void AcceptingHandshake::on_proof(std::span<const std::byte> bytes) {
   Digest proof{};
   std::copy(bytes.begin(), bytes.end(), proof.begin());
-  if (!equal_in_constant_time(proof, proof_of(true, hello_, nonce_))) {
+  if (!equal_in_constant_time(proof, proof_of(true))) {
     refuse("presented a different job secret");
     return;
   }

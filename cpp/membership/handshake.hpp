@@ -8,7 +8,8 @@
 //
 // Messages have fixed lengths (at most kMostBytes each way in all), so no allocation depends on an unauthenticated
 // peer. If the secrets differ, both sides learn it. The HMACs cover epoch, ranks and role, so a recorded or redirected
-// exchange proves nothing elsewhere.
+// exchange proves nothing elsewhere. Both sides derive from the secret, by HKDF over the hello and both nonces, a key
+// for each direction of this connection.
 //
 // Both sides are pure state machines: bytes in, bytes out, a verdict. Never read more than wants() bytes for them:
 // later bytes belong to the next user of the connection. The caller enforces deadlines. Called by Acceptor
@@ -26,12 +27,13 @@
 #include <string>
 #include <vector>
 
-#include "membership/hmac.hpp"
+#include "crypto/digest.hpp"
 #include "membership/secret.hpp"
+#include "transport/keyed_socket.hpp"
 
 namespace ciranda {
 
-inline constexpr std::uint16_t kProtocolVersion = 3;
+inline constexpr std::uint16_t kProtocolVersion = 4;
 
 // The time in which a peer must authenticate. The reader of the connection enforces it.
 inline constexpr std::chrono::milliseconds kHandshakeLimit{5000};
@@ -78,6 +80,8 @@ class Handshake {
 
   Verdict verdict() const { return verdict_; }
   const std::string& reason() const { return reason_; }
+  // REQUIRES: verdict() is kAccepted.
+  virtual ConnectionKeys keys() const = 0;
 
  protected:
   Handshake(Credentials credentials, std::size_t expected)
@@ -90,9 +94,13 @@ class Handshake {
   void send(std::span<const std::byte> bytes) { output_.insert(output_.end(), bytes.begin(), bytes.end()); }
   void accept() { verdict_ = Verdict::kAccepted; }
   void refuse(std::string reason);
-  Digest proof_of(bool connecting_side, std::span<const std::byte> hello, std::span<const std::byte> nonce) const;
+  Digest proof_of(bool connecting_side) const;
+  // Of what that side sends.
+  Aead::Key key_of(bool connecting_side) const;
 
   Credentials credentials_;
+  std::vector<std::byte> hello_;
+  Nonce nonce_{};  // of the accepting side; the hello has the other
 
  private:
   std::size_t expected_;
@@ -107,10 +115,11 @@ class ConnectingHandshake final : public Handshake {
  public:
   ConnectingHandshake(Credentials credentials, const Purpose& purpose, const Nonce& nonce);
 
+  ConnectionKeys keys() const override { return {key_of(true), key_of(false)}; }
+
  private:
   void on_message(std::span<const std::byte> message) override;
 
-  std::vector<std::byte> hello_;
   bool proved_ = false;
 };
 
@@ -127,6 +136,7 @@ class AcceptingHandshake final : public Handshake {
 
   // REQUIRES: verdict() is kAccepted.
   const Purpose& purpose() const { return purpose_; }
+  ConnectionKeys keys() const override { return {key_of(false), key_of(true)}; }
 
  private:
   void on_message(std::span<const std::byte> message) override;
@@ -134,8 +144,6 @@ class AcceptingHandshake final : public Handshake {
   void on_proof(std::span<const std::byte> proof);
 
   Expectation expectation_;
-  Nonce nonce_;
-  std::vector<std::byte> hello_;
   Purpose purpose_;
 };
 

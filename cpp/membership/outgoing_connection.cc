@@ -97,9 +97,9 @@ void OutgoingConnection::fail(std::string reason, bool for_good) {
   }
 }
 
-UniqueFd OutgoingConnection::take() {
+KeyedSocket OutgoingConnection::take() {
   loop_->remove(socket_.get());
-  return std::move(socket_);
+  return {std::move(socket_), handshake_->keys()};
 }
 
 }  // namespace ciranda

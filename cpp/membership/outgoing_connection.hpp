@@ -38,7 +38,7 @@ class OutgoingConnection {
   bool nobody_listens() const { return nobody_listens_; }
 
   // REQUIRES: state() is kReady. The socket is no longer on the loop.
-  UniqueFd take();
+  KeyedSocket take();
 
  private:
   void on_connected();

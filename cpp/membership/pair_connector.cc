@@ -65,7 +65,7 @@ Status PairConnector::connect(Role role, const std::vector<int>& peers, int n_co
   return {};
 }
 
-UniqueFd PairConnector::take(Role role, int peer, int index) {
+KeyedSocket PairConnector::take(Role role, int peer, int index) {
   auto node = ready_.extract({role, peer, index});
   return std::move(node.mapped());
 }
@@ -160,7 +160,7 @@ std::vector<std::string> PairConnector::dead_peers() const {
   for (const PeerAddress& each : options_.peers) sources.push_back({each.process_fd, POLLIN, 0});
   for (int rank = 0; rank < static_cast<int>(n_peers); ++rank) {
     const auto connection = ready_.find({Role::kControl, rank, 0});
-    sources.push_back({connection == ready_.end() ? -1 : connection->second.get(), POLLRDHUP, 0});
+    sources.push_back({connection == ready_.end() ? -1 : connection->second.fd.get(), POLLRDHUP, 0});
   }
   (void)poll(sources.data(), sources.size(), 0);
   std::vector<std::string> dead;

@@ -53,8 +53,8 @@ class PairConnector {
   Status connect(Role role, const std::vector<int>& peers, int n_connections = 1);
 
   // Hands over a connection, once. REQUIRES: connect() has made it.
-  UniqueFd take(Role role, int peer, int index = 0);
-  int fd(Role role, int peer) const { return ready_.at({role, peer, 0}).get(); }
+  KeyedSocket take(Role role, int peer, int index = 0);
+  int fd(Role role, int peer) const { return ready_.at({role, peer, 0}).fd.get(); }
 
   // Adds to an error about a lost peer the names of all peers that have ended, since one of them may be the cause.
   Status with_the_dead(const Status& error) const;
@@ -90,7 +90,7 @@ class PairConnector {
   PairConnectorOptions options_;
   std::unique_ptr<Acceptor> acceptor_;
   std::map<Key, Attempt> attempts_;
-  std::map<Key, UniqueFd> ready_;
+  std::map<Key, KeyedSocket> ready_;
 };
 
 }  // namespace ciranda

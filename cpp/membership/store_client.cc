@@ -36,7 +36,7 @@ class Search {
       begin_tries(Clock::now());
       for (Candidate& each : candidates_) {
         if (each.connection && each.connection->state() == OutgoingConnection::State::kReady) {
-          return each.connection->take();
+          return each.connection->take().fd;
         }
       }
       if (all_hopeless()) return Status::invalid_argument("no candidate is the job's store: " + reasons());

@@ -175,11 +175,11 @@ void Service::on_event(const EventLoop::Event& event, Clock::time_point now) {
   if (acceptor_->owns(event.token)) {
     auto admitted = acceptor_->on_event(event.token, now);
     if (admitted) {
-      const int new_fd = admitted->socket.get();
+      const int new_fd = admitted->socket.fd.get();
       if (loop_.add(new_fd, EPOLLIN, static_cast<std::uint64_t>(new_fd)).ok()) {
         Client client;
         client.id = next_id_++;
-        client.socket = std::move(admitted->socket);
+        client.socket = std::move(admitted->socket.fd);
         client.address = admitted->address;
         clients_.insert_or_assign(new_fd, std::move(client));
       }

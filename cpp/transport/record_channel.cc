@@ -19,14 +19,21 @@ std::size_t next_record(std::size_t n_left) {
   return n_left <= kMostRecordBytes ? n_left : RecordChannel::kRecordBytes;
 }
 
+// What stands in a header before one of its fields.
+template <typename Header, typename Field>
+std::span<const std::byte> before(const Header& header, const Field& field) {
+  const auto bytes = std::as_bytes(std::span(&header, 1));
+  return bytes.first(static_cast<std::size_t>(std::as_bytes(std::span(&field, 1)).data() - bytes.data()));
+}
+
 }  // namespace
 
-RecordChannel::RecordChannel(std::vector<TcpChannel> sockets, WireLevel level, std::function<void()> on_failure)
-    : outgoing_(make_seal(level)), incoming_(make_seal(level)), on_failure_(std::move(on_failure)) {
+RecordChannel::RecordChannel(std::vector<KeyedSocket> sockets, SealKind kind, std::function<void()> on_failure)
+    : on_failure_(std::move(on_failure)) {
   strands_.reserve(sockets.size());
-  for (TcpChannel& each : sockets) {
-    if (sockets.size() > 1) limit_unsent(each.fd(), static_cast<int>(4 * kRecordBytes));
-    strands_.emplace_back(std::move(each));
+  for (KeyedSocket& each : sockets) {
+    if (sockets.size() > 1) limit_unsent(each.fd.get(), static_cast<int>(4 * kRecordBytes));
+    strands_.emplace_back(std::move(each), kind);
   }
 }
 
@@ -96,16 +103,23 @@ bool RecordChannel::write_records(Strand& strand, Bytes first, Bytes second) {
   if (!flush(strand) || !strand.socket.has_room()) return false;
   const bool is_one = first.empty() || sizeof(Header) + first.size() + second.size() <= strand.ahead.size();
   const bool roams = second.size() >= kLargeRecordBytes;
+  const bool encrypts = strand.outgoing->encrypts();
+  if (encrypts) strand.encrypted.resize(std::max(strand.encrypted.size(), first.size() + second.size()));
+  std::byte* const out = encrypts ? strand.encrypted.data() : nullptr;
   std::array<Header, 2> headers;
   const auto bytes_of = [](const Header& header) { return std::as_bytes(std::span(&header, 1)); };
   std::array<Bytes, 4> parts;
   if (is_one) {
+    headers[0] = seal(strand, 0, std::array{first, second}, roams, out);
     parts = {bytes_of(headers[0]), first, second, {}};
-    headers[0] = seal(strand.n_sealed, n_written_, std::span(parts).subspan(1, 2), roams);
   } else {
+    headers[0] = seal(strand, 0, std::array{first}, true, out);
+    headers[1] = seal(strand, 1, std::array{second}, roams, encrypts ? out + first.size() : nullptr);
     parts = {bytes_of(headers[0]), first, bytes_of(headers[1]), second};
-    headers[0] = seal(strand.n_sealed, n_written_, std::span(parts).subspan(1, 1), true);
-    headers[1] = seal(strand.n_sealed + 1, n_written_ + 1, std::span(parts).subspan(3, 1), roams);
+  }
+  if (encrypts) {
+    parts[1] = Bytes(strand.encrypted).first(first.size());
+    parts[is_one ? 2 : 3] = Bytes(strand.encrypted).subspan(first.size(), second.size());
   }
   std::size_t n_sent = strand.socket.write_parts(parts);
   if (n_sent == 0) return false;
@@ -123,17 +137,19 @@ bool RecordChannel::write_records(Strand& strand, Bytes first, Bytes second) {
   return true;
 }
 
-RecordChannel::Header RecordChannel::seal(std::uint64_t sequence, std::uint32_t number, Seal::Parts parts,
-                                          bool roams) const {
+// The header of the record that is the next but `place` of the strand.
+RecordChannel::Header RecordChannel::seal(Strand& strand, std::uint32_t place, Seal::Parts parts, bool roams,
+                                          std::byte* out) const {
   std::size_t n_bytes = 0;
   for (const Bytes part : parts) n_bytes += part.size();
-  Header header{number, static_cast<std::uint32_t>(n_bytes) & 0x7fffffffU, roams, outgoing_->tag_of(sequence, parts)};
-  header.tag_of_header = outgoing_->tag_of(sequence, std::array{fields_of(header)});
+  Header header;
+  header.number = n_written_ + place;
+  header.n_bytes = static_cast<std::uint32_t>(n_bytes) & 0x7fffffffU;
+  header.roams = roams;
+  const std::uint64_t sequence = strand.n_sealed + place;
+  header.tag = strand.outgoing->seal(sequence, before(header, header.tag), parts, out);
+  header.checksum = strand.outgoing->checksum_of(sequence, before(header, header.checksum));
   return header;
-}
-
-RecordChannel::Bytes RecordChannel::fields_of(const Header& header) {
-  return std::as_bytes(std::span(&header, 1)).first(offsetof(Header, tag_of_header));
 }
 
 // Returns whether everything was written.
@@ -216,13 +232,14 @@ bool RecordChannel::look_for_header(Strand& strand) {
   std::memcpy(&strand.header, strand.ahead.data() + strand.ahead_begin, sizeof(Header));
   strand.ahead_begin += sizeof(Header);
   const Header& header = strand.header;
-  if (incoming_->tag_of(strand.n_opened, std::array{fields_of(header)}) != header.tag_of_header ||
-      header.n_bytes > kMostRecordBytes) {
+  const bool is_past = static_cast<std::int32_t>(header.number - n_begun_) < 0;
+  if (strand.incoming->checksum_of(strand.n_opened, before(header, header.checksum)) != header.checksum ||
+      header.n_bytes > kMostRecordBytes || is_past) {
     fail(strand, Defect::kChanged);
     return false;
   }
   if (header.n_bytes == 0) {
-    strand.has_ended = true;
+    strand.has_ended = opens(strand, {});
     return false;
   }
   strand.has_header = true;
@@ -235,7 +252,7 @@ std::size_t RecordChannel::receive(std::span<std::byte> room) {
   Strand& strand = strands_[reader_];
   const std::size_t n_bytes = strand.header.n_bytes;
   if (n_held_ == 0 && strand.n_ahead() >= n_bytes) {
-    const Bytes bytes = std::span(strand.ahead).subspan(strand.ahead_begin, n_bytes);
+    const std::span<std::byte> bytes = std::span(strand.ahead).subspan(strand.ahead_begin, n_bytes);
     strand.ahead_begin += n_bytes;
     if (opens(strand, bytes)) ready_ = bytes;
     return 0;
@@ -275,10 +292,11 @@ std::size_t RecordChannel::read_into(Strand& strand, std::span<std::byte> bytes)
   return n_ahead + std::min(n_read, rest.size());
 }
 
-// Whether the current record, with these bytes, has arrived as it was sent.
-bool RecordChannel::opens(Strand& strand, Bytes bytes) {
+// Whether the current record, with these bytes, has arrived as it was sent. Decrypts them.
+bool RecordChannel::opens(Strand& strand, std::span<std::byte> bytes) {
   is_in_record_ = false;
-  if (incoming_->tag_of(strand.n_opened, std::array{bytes}) != strand.header.tag_of_bytes) {
+  const Header& header = strand.header;
+  if (!strand.incoming->opens(strand.n_opened, before(header, header.tag), header.tag, bytes)) {
     fail(strand, Defect::kChanged);
     return false;
   }

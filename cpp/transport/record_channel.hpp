@@ -1,19 +1,19 @@
 // RecordChannel: one Channel over one or several connections to the same peer. It sends records, and delivers only
 // bytes of records that have arrived whole and as they were sent.
 //
-// A record is a header (number, length, tags) and at most 96 KiB. The tag of the header also covers the place of the
-// record among those of its connection. If a tag or a number is wrong, or a connection ends without a last record that
-// says so, the channel has failed: failure() says where, and on_failure is called, once. It delivers nothing more, but
-// still writes, so that the peer can be told why.
+// A record is a header (number, length, the tag of the Seal, a checksum) and at most 96 KiB. The tag covers the
+// header's other fields, the bytes, and the place of the record among those of its connection. If a tag, a checksum or
+// a number is wrong, or a connection ends without a last record that says so, the channel has failed: failure() says
+// where, and on_failure is called, once. It delivers nothing more, but still writes, so that the peer can be told why.
 //
 // With several connections, each record goes over the first one found with room, so a slow or crowded link gets fewer.
 // The reader takes records in the order of their numbers; early ones wait in the kernel's buffers. Small records stay
 // on the first connection, and the reader then polls only that one: a large record's header says that the next may be
 // on any connection.
 //
-// Large records are sent from the memory of the writer, and received into that of the reader if it has room for the
-// whole record and all of it has arrived; otherwise the channel holds what has arrived. What a writer passes as
-// `first` is a record of its own if much follows it, so that the reader can take it by itself.
+// Large records are sent from the memory of the writer, unless they are encrypted, and received into that of the reader
+// if it has room for the whole record and all of it has arrived; otherwise the channel holds what has arrived. What a
+// writer passes as `first` is a record of its own if much follows it, so that the reader can take it by itself.
 //
 // A record is taken whole. The channel keeps the bytes for which the connection has no room, and sends them when an
 // event says that there is room, or look_again() is called; meanwhile has_unsent() is true.
@@ -32,6 +32,7 @@
 #include <vector>
 
 #include "transport/channel.hpp"
+#include "transport/keyed_socket.hpp"
 #include "transport/seal.hpp"
 #include "transport/tcp_channel.hpp"
 
@@ -48,8 +49,8 @@ class RecordChannel final : public Channel {
     std::uint64_t record = 0;  // its place among those of the socket
   };
 
-  // REQUIRES: at least one socket; the same order of sockets, and the same level, at both ends.
-  RecordChannel(std::vector<TcpChannel> sockets, WireLevel level, std::function<void()> on_failure);
+  // REQUIRES: at least one socket; the same order of sockets, and the same kind of seal, at both ends.
+  RecordChannel(std::vector<KeyedSocket> sockets, SealKind kind, std::function<void()> on_failure);
 
   std::size_t write_some(std::span<const std::byte> bytes) override { return write_some({}, bytes); }
   std::size_t write_some(std::span<const std::byte> first, std::span<const std::byte> second) override;
@@ -75,15 +76,21 @@ class RecordChannel final : public Channel {
     std::uint32_t number = 0;        // among the records of all connections
     std::uint32_t n_bytes : 31 = 0;  // 0: the last record
     std::uint32_t roams : 1 = 0;     // the next record may be on any connection, not just the first
-    Seal::Tag tag_of_bytes = 0;
-    Seal::Tag tag_of_header = 0;  // of all fields above
+    Seal::Tag tag{};                 // of the fields above and the bytes
+    std::uint32_t checksum = 0;      // of all fields above
   };
   // One connection.
   struct Strand {
-    explicit Strand(TcpChannel channel) : socket(std::move(channel)) {}
+    Strand(KeyedSocket from, SealKind kind)
+        : socket(std::move(from.fd)),
+          outgoing(make_seal(kind, from.keys.outgoing)),
+          incoming(make_seal(kind, from.keys.incoming)) {}
 
     TcpChannel socket;
-    // Outgoing: the unsent rest of records that were taken.
+    std::unique_ptr<Seal> outgoing;
+    std::unique_ptr<Seal> incoming;
+    // Outgoing: the encrypted bytes of the last records, and the unsent rest of records that were taken.
+    std::vector<std::byte> encrypted;
     std::vector<std::byte> unsent;
     std::size_t unsent_begin = 0;
     std::uint64_t n_sealed = 0;
@@ -103,19 +110,16 @@ class RecordChannel final : public Channel {
   static bool flush(Strand& strand);
   bool write_records(Bytes first, Bytes second);
   bool write_records(Strand& strand, Bytes first, Bytes second);
-  Header seal(std::uint64_t sequence, std::uint32_t number, Seal::Parts parts, bool roams) const;
-  static Bytes fields_of(const Header& header);
+  Header seal(Strand& strand, std::uint32_t place, Seal::Parts parts, bool roams, std::byte* out) const;
   bool look_for_header(Strand& strand);
   bool find_record();
   std::size_t receive(std::span<std::byte> room);
   std::size_t read_into(Strand& strand, std::span<std::byte> bytes);
   void hold(Bytes record);
-  bool opens(Strand& strand, Bytes bytes);
+  bool opens(Strand& strand, std::span<std::byte> bytes);
   void fail(const Strand& strand, Defect defect);
 
   std::vector<Strand> strands_;
-  std::unique_ptr<Seal> outgoing_;
-  std::unique_ptr<Seal> incoming_;
   std::function<void()> on_failure_;
   std::optional<Failure> failure_;
   // Outgoing.

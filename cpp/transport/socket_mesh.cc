@@ -43,18 +43,16 @@ std::uint64_t token_of(int peer, std::uint64_t source) {
 
 // A peer and how to reach it: by rings, with a control connection for wake-ups, or by records.
 struct Link {
-  Link(SocketMeshPeer peer, WireLevel level, const std::function<void()>& on_failure)
+  Link(SocketMeshPeer peer, SealKind seals, const std::function<void()>& on_failure)
       : info(std::move(peer.info)), bell(std::move(peer.bell)), process(std::move(peer.process)) {
-    std::vector<TcpChannel> sockets;
-    for (UniqueFd& each : peer.data) sockets.emplace_back(std::move(each));
-    if (!sockets.empty()) data.emplace(std::move(sockets), level, on_failure);
-    if (!peer.control.valid()) return;
+    if (!peer.data.empty()) data.emplace(std::move(peer.data), seals, on_failure);
+    if (!peer.control.fd.valid()) return;
     if (info.shares_memory) {
-      wake_ups.emplace(std::move(peer.control));
+      wake_ups.emplace(std::move(peer.control.fd));
     } else {
-      std::vector<TcpChannel> control_socket;
-      control_socket.emplace_back(std::move(peer.control));
-      control.emplace(std::move(control_socket), level, on_failure);
+      std::vector<KeyedSocket> control_socket;
+      control_socket.push_back(std::move(peer.control));
+      control.emplace(std::move(control_socket), seals, on_failure);
     }
   }
 
@@ -94,7 +92,7 @@ class SocketMesh final : public Mesh {
         gate_(std::move(gate)) {
     links_.reserve(parts.peers.size());
     for (SocketMeshPeer& peer : parts.peers) {
-      links_.push_back(std::make_unique<Link>(std::move(peer), parts.wire, [this] { on_failure(); }));
+      links_.push_back(std::make_unique<Link>(std::move(peer), parts.seals, [this] { on_failure(); }));
     }
     attach_memory();
   }
@@ -278,7 +276,8 @@ std::string SocketMesh::why_closed(int peer) const {
         channel == &from.control ? "the control connection" : "data connection " + std::to_string(failure.socket);
     return " is lost: what it sent to " + link(rank_).info.text() + " was changed on its way. Record " +
            std::to_string(failure.record) + " on " + connection +
-           " has a wrong checksum: memory, a network card or what lies between the two is faulty.";
+           " is not as it was sealed: memory, a network card or what lies between the two is faulty, or somebody "
+           "interferes.";
   }
   return {};
 }

@@ -19,6 +19,7 @@
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
 #include "transport/bell.hpp"
+#include "transport/keyed_socket.hpp"
 #include "transport/mesh.hpp"
 #include "transport/seal.hpp"
 #include "transport/segment_layout.hpp"
@@ -31,10 +32,10 @@ inline constexpr std::size_t kMostSockets = 16;
 
 struct SocketMeshPeer {
   PeerInfo info;
-  UniqueFd control;            // connected, except for this rank itself
-  std::vector<UniqueFd> data;  // connected, unless memory is shared; at most kMostSockets
-  std::optional<Bell> bell;    // only if memory is shared; without it the control connection carries wake-ups
-  UniqueFd process;            // a pidfd, if there is one
+  KeyedSocket control;            // connected, except for this rank itself
+  std::vector<KeyedSocket> data;  // connected, unless memory is shared; at most kMostSockets
+  std::optional<Bell> bell;       // only if memory is shared; without it the control connection carries wake-ups
+  UniqueFd process;               // a pidfd, if there is one
 };
 
 struct SharedMemory {
@@ -48,7 +49,7 @@ struct SocketMeshParts {
   std::vector<SocketMeshPeer> peers;  // by rank, with an entry for this rank
   Bell bell;                          // of this rank
   std::optional<SharedMemory> shared;
-  WireLevel wire = WireLevel::kCheck;  // of records; the same on all ranks
+  SealKind seals{};  // of records; the same on all ranks
   // A peer is lost if its host has acknowledged none of the data sent to it for this long.
   std::chrono::milliseconds link_timeout = kLinkTimeout;
 };

@@ -100,13 +100,13 @@ void seed_handshake(Corpus corpus) {
 
 // What a channel writes of small and large pieces, and at its end.
 void seed_records(Corpus corpus) {
-  for (const WireLevel level : {WireLevel::kCheck, WireLevel::kNone}) {
+  for (const WireLevel level : {WireLevel::kAuthenticate, WireLevel::kEncrypt, WireLevel::kCheck, WireLevel::kNone}) {
     std::array<int, 2> ends{};
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends.data()) != 0) throw std::runtime_error("no sockets");
     const UniqueFd far(ends[1]);
-    std::vector<TcpChannel> sockets;
-    sockets.emplace_back(UniqueFd(ends[0]));
-    RecordChannel channel(std::move(sockets), level, [] {});
+    std::vector<KeyedSocket> sockets;
+    sockets.push_back({UniqueFd(ends[0]), {}});
+    RecordChannel channel(std::move(sockets), {level, {}}, [] {});
     const Bytes piece(3000, std::byte{9});
     for (const std::size_t n_bytes : {4U, 60U, 2000U}) channel.write_some(std::span(piece).first(n_bytes));
     channel.write_some(std::span(piece).first(8), piece);

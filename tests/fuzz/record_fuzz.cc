@@ -1,5 +1,5 @@
 // What may arrive on the connections between two ranks: any bytes, on one connection or two, in pieces of any size,
-// with the check of records and without it. A channel delivers no more than has arrived, and nothing once it has
+// at each level of the wire. A channel delivers no more than has arrived, and nothing once it has
 // failed.
 #include <sys/socket.h>
 #include <unistd.h>
@@ -27,7 +27,7 @@ class Connection {
     near_ = ciranda::UniqueFd(ends[0]);
     far_ = ciranda::UniqueFd(ends[1]);
   }
-  ciranda::TcpChannel take_near() { return ciranda::TcpChannel(std::move(near_)); }
+  ciranda::KeyedSocket take_near() { return {std::move(near_), {}}; }
   void send_some(std::span<const std::byte> bytes) { (void)send(far_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT); }
 
  private:
@@ -37,10 +37,10 @@ class Connection {
 
 void feed(std::span<const std::byte> bytes, std::size_t n_connections, std::size_t step, ciranda::WireLevel level) {
   std::vector<Connection> connections(n_connections);
-  std::vector<ciranda::TcpChannel> sockets;
+  std::vector<ciranda::KeyedSocket> sockets;
   for (Connection& each : connections) sockets.push_back(each.take_near());
   std::size_t n_failures = 0;
-  RecordChannel channel(std::move(sockets), level, [&n_failures] { ++n_failures; });
+  RecordChannel channel(std::move(sockets), {level, {}}, [&n_failures] { ++n_failures; });
   std::array<std::byte, 300> room{};
   std::size_t n_fed = 0;
   std::size_t n_read = 0;
@@ -64,6 +64,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t n_by
   const std::size_t step = 1 + data[0] % 128U;
   const std::size_t n_connections = 1 + data[0] / 128U;
   const auto bytes = std::as_bytes(std::span(data, n_bytes)).subspan(1);
+  feed(bytes, n_connections, step, ciranda::WireLevel::kAuthenticate);
+  feed(bytes, n_connections, step, ciranda::WireLevel::kEncrypt);
   feed(bytes, n_connections, step, ciranda::WireLevel::kCheck);
   feed(bytes, n_connections, step, ciranda::WireLevel::kNone);
   return 0;

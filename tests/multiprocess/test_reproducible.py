@@ -21,6 +21,8 @@ TYPES = (*DTYPES, "bfloat16")
 VARIANTS = {
     "tcp": {"CIRANDA_SHARED_MEMORY": "0"},
     "three sockets": {"CIRANDA_SHARED_MEMORY": "0", "CIRANDA_SOCKETS": "3"},
+    "encrypted": {"CIRANDA_SHARED_MEMORY": "0", "CIRANDA_WIRE": "encrypt"},
+    "checked": {"CIRANDA_SHARED_MEMORY": "0", "CIRANDA_WIRE": "check"},
     "unchecked": {"CIRANDA_SHARED_MEMORY": "0", "CIRANDA_WIRE": "none"},
     "doubling": {"CIRANDA_SHARED_MEMORY": "0", "CIRANDA_ALGORITHM": "doubling"},
     "tree": {"CIRANDA_SHARED_MEMORY": "0", "CIRANDA_ALGORITHM": "tree"},

@@ -6,19 +6,22 @@
 from __future__ import annotations
 
 import os
+import pickle
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
+import cloudpickle
 import link
 import numpy as np
 import pytest
 import tampering
 from ranks import Ranks
-from tampering import HEADER_BYTES, Count, EditRecords, FlipBit, Stream
+from tampering import HEADER_BYTES, Count, EditRecords, FlipBit, Stream, mended
 
 import ciranda as hvd
-from ciranda.errors import RanksLostError
+from ciranda.errors import MismatchError, RanksLostError
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.netns]
 
@@ -189,3 +192,121 @@ def test_a_record_that_is_not_where_it_was_is_told_of(world: World, stream: Stre
     messages = world.run_with("training", stream, edit)
     assert edit.is_done
     assert all(messages)
+
+
+# --- somebody who knows the records, and mends their sums
+
+
+@pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: f"{stream.kind} of {stream.sender}")
+@pytest.mark.parametrize("change", ["instead of the next", "repeated"])
+def test_a_replayed_record_whose_sums_are_mended_is_told_of(world: World, stream: Stream, change: str) -> None:
+    is_data = stream.kind == "data"
+    kept = bytearray()
+
+    def replay(number: int, record: bytes) -> bytes:
+        if number == 0:
+            kept.extend(record)
+        if number != 1:
+            return record
+        again = mended(record[:8] + bytes(kept[8:]), 1) if len(record) == len(kept) else bytes(kept)
+        return again if change == "instead of the next" else record + again
+
+    edit = EditRecords(replay, HEADER_BYTES + (64 << 10) if is_data else None)
+    messages = world.run_with("training", stream, edit)
+    assert edit.is_done
+    assert all(messages)
+
+
+@pytest.mark.parametrize("stream", [STREAMS[0], STREAMS[3]], ids=lambda stream: f"{stream.kind} of {stream.sender}")
+def test_a_record_of_another_session_is_told_of(world: World, stream: Stream) -> None:
+    """At the same place of the same connection of the same job, a world before."""
+    kept: list[bytes] = []
+
+    def keep(number: int, record: bytes) -> bytes:
+        if number == 0:
+            kept.append(record)
+        return record
+
+    n_bytes = HEADER_BYTES + (64 << 10) if stream.kind == "data" else None
+    world.hosts.tamper_with(lambda each: EditRecords(keep, n_bytes) if each == stream else None)
+    assert world.run("training") == ["", ""]
+    splice = EditRecords(lambda number, record: kept[0] if number == 0 else record, n_bytes)
+    messages = world.run_with("training", stream, splice)
+    assert splice.is_done
+    assert all(messages)
+
+
+class _MakesAFolder:
+    """What unpickles to a folder."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> tuple[Callable[[str], None], tuple[str]]:
+        return os.mkdir, (str(self._path),)
+
+
+_OBJECT = {"weights": "w" * 600}
+
+
+def _hand_over(levels: tuple[str, ...]) -> str:
+    """Broadcast an object at a level. What the loss was, "" if there was none."""
+    os.environ["CIRANDA_WIRE"] = levels[int(os.environ["CIRANDA_RANK"])]
+    try:
+        hvd.init()
+        hvd.broadcast_object(_OBJECT if hvd.rank() == 0 else None, 0)
+        hvd.allreduce(np.zeros(3, np.float32))
+    except (RanksLostError, MismatchError) as error:
+        return str(error)
+    finally:
+        hvd.shutdown()
+        del os.environ["CIRANDA_WIRE"]
+    return ""
+
+
+def test_no_code_of_somebody_between_the_hosts_is_run(world: World, tmp_path: Path) -> None:
+    """He knows what object is sent, where it stands, and mends the sums. Only at `check` is that enough."""
+    folder = tmp_path / "made"
+    sent = cloudpickle.dumps(_OBJECT)
+    instead = pickle.dumps(_MakesAFolder(folder)).ljust(len(sent), b"\0")
+    difference = bytes(left ^ right for left, right in zip(sent, instead, strict=True))
+    place: dict[str, int] = {}
+
+    def find(number: int, record: bytes) -> bytes:
+        at = record.find(sent)
+        if at >= 0:
+            place.update(at=at, size=len(record))
+        return record
+
+    def rewrite(number: int, record: bytes) -> bytes:
+        at = place["at"]
+        if len(record) != place["size"]:
+            return record
+        altered = bytes(left ^ right for left, right in zip(record[at:], difference, strict=False))
+        return mended(record[:at] + altered + record[at + len(altered) :], number)
+
+    for kind in ("data", "control"):
+        world.hosts.tamper_with(lambda each, kind=kind: EditRecords(find) if each == Stream(kind, 0) else None)
+        world.ranks.run(_hand_over, ("check", "check"), timeout=SECONDS)
+        if place:
+            break
+    assert place, "the object was not found, and so nothing is tested"
+    for level, is_run in (("check", True), ("authenticate", False), ("encrypt", False)):
+        edit = EditRecords(rewrite)
+        world.hosts.tamper_with(lambda each, kind=kind, edit=edit: edit if each == Stream(kind, 0) else None)
+        messages = world.ranks.run(_hand_over, (level, level), timeout=SECONDS)
+        assert edit.is_done
+        assert folder.exists() == is_run
+        if is_run:
+            folder.rmdir()
+        else:
+            assert all("rank 0 (host host0" in message for message in messages), messages
+            assert "was changed on its way" in messages[1]
+
+
+def test_another_level_on_one_rank_is_named_and_no_world_is_formed(world: World) -> None:
+    world.hosts.tamper_with(lambda stream: None)
+    here, there = world.ranks.run(_hand_over, ("authenticate", "check"), timeout=SECONDS)
+    assert "rank 0 of 2" in here
+    assert "CIRANDA_WIRE is 'authenticate' here but 'check' on rank 1" in here
+    assert "CIRANDA_WIRE is 'check' here but 'authenticate' on rank 0" in there

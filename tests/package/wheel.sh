@@ -16,6 +16,16 @@ python3 -m venv "$env"
 "$env/bin/pip" check
 cd "$scratch"
 
+# The libcrypto in it is nobody else's, and nobody else's is its own.
+package=$("$env/bin/python" -c 'import ciranda; print(ciranda.__path__[0])')
+while read -r library; do
+  if nm --dynamic --defined-only "$library" | grep -E ' (EVP|CRYPTO|OPENSSL|OSSL|SSL)_' \
+    || readelf --dynamic "$library" | grep 'NEEDED.*libcrypto\.so'; then
+    echo "package: $library shares OpenSSL with others" >&2
+    exit 1
+  fi
+done < <(find "$package" -name '*.so*')
+
 cat > ranks.py << 'PROGRAM'
 import numpy
 import horovod

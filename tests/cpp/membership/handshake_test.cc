@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <set>
 
+#include "crypto/hexadecimal.hpp"
 #include "text_matchers.hpp"
 
 namespace ciranda {
@@ -178,6 +180,50 @@ TEST(Handshake, AReflectedProofIsRefused) {
   std::copy(proof.begin(), proof.end(), forged.end() - static_cast<std::ptrdiff_t>(proof.size()));
   connecting.receive(forged);
   EXPECT_EQ(connecting.verdict(), Verdict::kRefused);
+}
+
+// The keys that the connecting side has, and those that the accepting side has.
+std::pair<ConnectionKeys, ConnectionKeys> keys_of(const Credentials& credentials, const Purpose& purpose, int ours,
+                                                  int theirs) {
+  ConnectingHandshake connecting(credentials, purpose, nonce_of(ours));
+  AcceptingHandshake accepting(credentials, {false, purpose.to, purpose.size}, nonce_of(theirs));
+  converse(connecting, accepting);
+  EXPECT_EQ(accepting.verdict(), Verdict::kAccepted);
+  return {connecting.keys(), accepting.keys()};
+}
+
+// As derived apart from this code, by Python's hmac from RFC 5869's definition.
+TEST(Handshake, BothSidesDeriveTheSameKeys) {
+  const auto [connecting, accepting] = keys_of(shared_credentials(), kAsked, 1, 2);
+  EXPECT_EQ(connecting.outgoing, accepting.incoming);
+  EXPECT_EQ(connecting.incoming, accepting.outgoing);
+  EXPECT_EQ(hex(connecting.outgoing), "0972f9aea7378775b78b6e8665bb38e0c0ba080405fa61e2b2ddb252572d61c2");
+  EXPECT_EQ(hex(connecting.incoming), "500106e2a5743635a44d4ba15cdc7945229b7e92b1c1860dffd21050a635631a");
+}
+
+TEST(Handshake, NoTwoConnectionsOrDirectionsShareAKey) {
+  std::set<Aead::Key> keys;
+  const auto add = [&keys](const Credentials& credentials, const Purpose& purpose, int ours, int theirs) {
+    const ConnectionKeys made = keys_of(credentials, purpose, ours, theirs).first;
+    EXPECT_TRUE(keys.insert(made.outgoing).second);
+    EXPECT_TRUE(keys.insert(made.incoming).second);
+  };
+  const Credentials shared = shared_credentials();
+  add(shared, kAsked, 1, 2);
+  add(shared, kAsked, 3, 2);
+  add(shared, kAsked, 1, 3);
+  add(shared, {Role::kData, 2, 1, 4, 5}, 1, 2);
+  add(shared, {Role::kControl, 3, 1, 4, 5}, 1, 2);
+  add(shared, {Role::kControl, 2, 0, 4, 5}, 1, 2);
+  add(shared, {Role::kControl, 2, 1, 5, 5}, 1, 2);
+  add(shared, {Role::kControl, 2, 1, 4, 6}, 1, 2);
+  for (const auto change : std::initializer_list<void (*)(Credentials&)>{
+           [](Credentials& each) { each.secret[0] ^= std::byte{1}; }, [](Credentials& each) { each.job = "other"; },
+           [](Credentials& each) { ++each.epoch; }}) {
+    Credentials other = shared;
+    change(other);
+    add(other, kAsked, 1, 2);
+  }
 }
 
 TEST(Handshake, StrangersAreRefusedAtTheirFirstWrongByte) {

@@ -68,7 +68,7 @@ TEST(StoreMessages, ACountThatIsNotThereCostsNoMemory) {
 
 TEST(BootstrapMessages, AreReadBackExactly) {
   const CommonSettings settings{262144, 3, 2, false, "none", "two-shot", "bf16", -1, 4096, false};
-  Endpoint endpoint{settings, 12, 5, true, 8, HostCosts{}, "node7", "id", "machine", {}};
+  Endpoint endpoint{settings, 12, 5, true, 8, true, HostCosts{}, "node7", "id", "machine", {}};
   endpoint.addresses = {"10.0.0.7:4000", "[fd00::7]:4001", "10.1.0.7:4000"};
   const auto blob = encode(endpoint);
   const auto decoded = decode_endpoint(blob);
@@ -85,6 +85,7 @@ TEST(BootstrapMessages, AreReadBackExactly) {
   EXPECT_EQ(decoded.value().segment_bytes, 4096);
   EXPECT_FALSE(decoded.value().autotune);
   EXPECT_EQ(decoded.value().n_cores, 8U);
+  EXPECT_TRUE(decoded.value().has_fast_aes);
   EXPECT_EQ(decoded.value().costs, HostCosts{});
   EXPECT_EQ(decoded.value().algorithm, "two-shot");
   EXPECT_EQ(decoded.value().wire_dtype, "bf16");
@@ -107,8 +108,8 @@ TEST(BootstrapMessages, AreReadBackExactly) {
 
 TEST(BootstrapMessages, AYesIsOneAndANoIsZero) {
   const CommonSettings settings{262144, 3, 2, true, "", "", "", -1, 0, true};
-  for (const std::size_t place : {9U, 38U, 67U, 68U}) {  // of an endpoint's four
-    auto blob = encode(Endpoint{settings, 12, 5, true, 8, HostCosts{}, "", "", "", {"10.0.0.7:4000"}});
+  for (const std::size_t place : {9U, 14U, 39U, 68U, 69U}) {  // of an endpoint's five
+    auto blob = encode(Endpoint{settings, 12, 5, true, 8, true, HostCosts{}, "", "", "", {"10.0.0.7:4000"}});
     ASSERT_EQ(blob[place], std::byte{1});
     blob[place] = std::byte{2};
     EXPECT_FALSE(decode_endpoint(blob).ok());

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/crc32c.hpp"
 #include "transport/channel_conformance.hpp"
 #include "transport/event_loop.hpp"
 
@@ -15,6 +16,23 @@ namespace ciranda {
 namespace {
 
 constexpr std::size_t kRecord = RecordChannel::kRecordBytes;
+constexpr std::size_t kHeaderBytes = 28;
+
+constexpr SealKind kEncrypted{WireLevel::kEncrypt, Cipher::kAes256Gcm};
+constexpr SealKind kChecked{WireLevel::kCheck, {}};
+// All that prove anything, those with keys first, and of these first those that encrypt.
+constexpr std::array kProving{kEncrypted, SealKind{WireLevel::kEncrypt, Cipher::kChaCha20Poly1305}, SealKind{},
+                              SealKind{WireLevel::kAuthenticate, Cipher::kChaCha20Poly1305}, kChecked};
+constexpr std::size_t kWithKeys = 4;
+constexpr std::size_t kEncrypting = 2;
+
+Aead::Key key_of(int direction, std::size_t socket, int session = 0) {
+  Aead::Key key{};
+  key[0] = static_cast<std::byte>(direction);
+  key[1] = static_cast<std::byte>(socket);
+  key[2] = static_cast<std::byte>(session);
+  return key;
+}
 
 std::pair<UniqueFd, UniqueFd> connected_pair(int n_buffer_bytes) {
   std::array<int, 2> fds{};
@@ -26,18 +44,18 @@ std::pair<UniqueFd, UniqueFd> connected_pair(int n_buffer_bytes) {
 // Two channels over links that carry, with every poll, at most so many bytes each way.
 class RecordPair final : public ChannelPair {
  public:
-  explicit RecordPair(std::vector<std::size_t> speeds) : speeds_(std::move(speeds)) {
-    std::vector<TcpChannel> left;
-    std::vector<TcpChannel> right;
+  explicit RecordPair(std::vector<std::size_t> speeds, SealKind seals = {}) : speeds_(std::move(speeds)) {
+    std::vector<KeyedSocket> left;
+    std::vector<KeyedSocket> right;
     for (std::size_t i = 0; i < speeds_.size(); ++i) {
       auto [here, near] = connected_pair(32 << 10);
       auto [far, there] = connected_pair(200 << 10);  // what has arrived may wait, while another link is behind
-      left.emplace_back(std::move(here));
-      right.emplace_back(std::move(there));
+      left.push_back({std::move(here), {key_of(0, i), key_of(1, i)}});
+      right.push_back({std::move(there), {key_of(1, i), key_of(0, i)}});
       links_.push_back({std::move(near), std::move(far), {}, {}});
     }
-    left_.emplace(std::move(left), WireLevel::kCheck, [] {});
-    right_.emplace(std::move(right), WireLevel::kCheck, [this] { ++n_failures_; });
+    left_.emplace(std::move(left), seals, [] {});
+    right_.emplace(std::move(right), seals, [this] { ++n_failures_; });
     for (std::size_t i = 0; i < speeds_.size(); ++i) {
       EXPECT_TRUE(loop_.add(left_->socket(i).fd(), TcpChannel::kEvents, 2 * i).ok());
       EXPECT_TRUE(loop_.add(right_->socket(i).fd(), TcpChannel::kEvents, 2 * i + 1).ok());
@@ -118,14 +136,14 @@ class RecordPair final : public ChannelPair {
   std::optional<RecordChannel> right_;
 };
 
-template <std::size_t... kSpeeds>
-ChannelKind kind(const std::string& name) {
-  return {name, [] { return std::make_unique<RecordPair>(std::vector<std::size_t>{kSpeeds...}); }};
+ChannelKind kind(const std::string& name, const std::vector<std::size_t>& speeds, SealKind seals = {}) {
+  return {name, [speeds, seals] { return std::make_unique<RecordPair>(speeds, seals); }};
 }
 
 INSTANTIATE_TEST_SUITE_P(Records, ChannelConformance,
-                         ::testing::Values(kind<100'000>("one"), kind<50'000, 50'000>("two"),
-                                           kind<20'000, 3'001, 90'000>("three")),
+                         ::testing::Values(kind("one", {100'000}), kind("one_checked", {100'000}, kChecked),
+                                           kind("one_encrypted", {100'000}, kEncrypted), kind("two", {50'000, 50'000}),
+                                           kind("three", {20'000, 3'001, 90'000})),
                          [](const auto& each) { return each.param.name; });
 
 // Writes these sizes one after the other, while the other end reads in chunks of the other sizes, in turns.
@@ -164,8 +182,10 @@ TEST(RecordChannel, CarriesWritesOfAnySize) {
                                        kRecord / 2, 3,       999'983,   kRecord / 2 - 1, 2,       4 * kRecord + 8};
   for (const auto& speeds :
        std::vector<std::vector<std::size_t>>{{9999, 9999}, {500, 50'000}, {30'000, 700, 8191, 60'000}}) {
-    RecordPair pair(speeds);
-    expect_carried(pair, sizes, {1, 1'000'000, 4093, 70'000});
+    for (const SealKind seals : kProving) {
+      RecordPair pair(speeds, seals);
+      expect_carried(pair, sizes, {1, 1'000'000, 4093, 70'000});
+    }
   }
 }
 
@@ -242,9 +262,9 @@ TEST(RecordChannel, OneThatStandsStillHoldsNothingUpThatComesBeforeIt) {
 TEST(RecordChannel, WhatIsChangedOnItsWayIsNotDelivered) {
   const auto sent = random_bytes(20 * kRecord, 10);
   // Bytes of headers and of what follows them, of the first records and of later ones.
-  for (const std::size_t at : {0U, 4U, 7U, 8U, 12U, 16U, 5000U, 65'551U, 65'552U, 65'560U, 65'564U, 300'000U}) {
+  for (const std::size_t at : {0U, 4U, 7U, 8U, 12U, 24U, 28U, 5000U, 65'563U, 65'564U, 65'572U, 65'592U, 300'000U}) {
     for (const std::size_t link : {0U, 1U}) {
-      RecordPair pair({20'000, 20'000});
+      RecordPair pair({20'000, 20'000}, kProving[(at + link) % kProving.size()]);
       pair.damage(link, at);
       std::size_t n_sent = 0;
       std::vector<std::byte> received;
@@ -258,7 +278,7 @@ TEST(RecordChannel, WhatIsChangedOnItsWayIsNotDelivered) {
       ASSERT_TRUE(pair.failure()) << "byte " << at << " of link " << link;
       EXPECT_EQ(pair.failure()->defect, RecordChannel::Defect::kChanged);
       EXPECT_EQ(pair.failure()->socket, link);
-      EXPECT_EQ(pair.failure()->record, at / (kRecord + 16));
+      EXPECT_EQ(pair.failure()->record, at / (kRecord + kHeaderBytes));
       EXPECT_EQ(pair.n_failures(), 1);
       EXPECT_EQ(pair.right().state(), ChannelState::kClosed);
       EXPECT_EQ(pair.right().read_some(chunk), 0U);
@@ -272,7 +292,8 @@ TEST(RecordChannel, WhatIsChangedOnItsWayIsNotDelivered) {
 // A writer and a reader, and the bytes of one on their way to the other.
 class Wire {
  public:
-  explicit Wire(WireLevel level = WireLevel::kCheck) : writer_(level), reader_(level) {}
+  explicit Wire(SealKind seals = {}, int session = 0, int session_of_reader = 0)
+      : writer_(seals, session), reader_(seals, session_of_reader) {}
 
   RecordChannel& writer() { return *writer_.channel; }
   RecordChannel& reader() { return *reader_.channel; }
@@ -307,12 +328,12 @@ class Wire {
 
  private:
   struct End {
-    explicit End(WireLevel level) {
+    End(SealKind seals, int session) {
       auto [near, other] = connected_pair(200'000);
       far = std::move(other);
-      std::vector<TcpChannel> sockets;
-      sockets.emplace_back(std::move(near));
-      channel.emplace(std::move(sockets), level, [] {});
+      std::vector<KeyedSocket> sockets;
+      sockets.push_back({std::move(near), {key_of(0, 0, session), key_of(0, 0, session)}});
+      channel.emplace(std::move(sockets), seals, [] {});
     }
     UniqueFd far;
     std::optional<RecordChannel> channel;
@@ -321,15 +342,13 @@ class Wire {
   End reader_;
 };
 
-constexpr std::size_t kHeaderBytes = 16;
-
 // No later byte is needed: a reader never waits for what a wrong length promises.
 TEST(RecordChannel, EveryBitIsChecked) {
   for (const std::size_t n_bytes : {1U, 4U, 60U, 1007U, 1100U}) {
     const auto payload = random_bytes(n_bytes, 11);
     const std::size_t step = n_bytes > 100 ? 7 : 1;
     for (std::size_t bit = 0; bit < 8 * (kHeaderBytes + n_bytes); bit += bit < 8 * (kHeaderBytes + 4) ? 1 : step) {
-      Wire wire;
+      Wire wire(kProving[bit % kProving.size()]);
       auto record = wire.record_of(payload);
       ASSERT_EQ(record.size(), kHeaderBytes + n_bytes);
       record[bit / 8] ^= static_cast<std::byte>(1U << bit % 8);
@@ -341,7 +360,7 @@ TEST(RecordChannel, EveryBitIsChecked) {
 }
 
 TEST(RecordChannel, WithoutASealWhatIsChangedIsDelivered) {
-  Wire wire(WireLevel::kNone);
+  Wire wire({WireLevel::kNone, {}});
   auto record = wire.record_of(random_bytes(60, 12));
   record[kHeaderBytes + 3] ^= std::byte{1};
   wire.give(record);
@@ -358,7 +377,7 @@ TEST(RecordChannel, RecordsThatAreRepeatedLeftOutOrExchangedAreNotDelivered) {
   for (const std::size_t n_bytes : {5U, 5000U, 70'000U}) {
     using Order = std::vector<std::size_t>;
     for (const Order& order : {Order{0, 0}, Order{0, 2}, Order{0, 1, 1}, Order{0, 1, 0}, Order{1}, Order{0, 2, 1}}) {
-      Wire wire;
+      Wire wire(kProving[(order.size() + n_bytes) % kProving.size()]);
       const auto payload = random_bytes(n_bytes, 14);  // alike, so that only their places differ
       std::vector<std::vector<std::byte>> records;
       for (int i = 0; i < 3; ++i) records.push_back(wire.record_of(payload));
@@ -369,6 +388,66 @@ TEST(RecordChannel, RecordsThatAreRepeatedLeftOutOrExchangedAreNotDelivered) {
         EXPECT_EQ(wire.read(80'000).size(), n_right > i ? n_bytes : 0U);
       }
       EXPECT_TRUE(wire.reader().failure());
+    }
+  }
+}
+
+// Computes the checksum of a record's header again, as one can who has no key.
+void mend(std::span<std::byte> record, std::uint64_t sequence) {
+  const auto header = record.first(kHeaderBytes - sizeof(std::uint32_t));
+  const std::uint32_t sum = crc32c(header, crc32c(std::as_bytes(std::span(&sequence, 1))));
+  std::copy_n(std::as_bytes(std::span(&sum, 1)).begin(), sizeof(sum),
+              record.last(record.size() - header.size()).begin());
+}
+
+TEST(RecordChannel, WhoeverMendsTheChecksumHasNoTagForItWithoutTheKey) {
+  for (const SealKind seals : std::span(kProving).first(kWithKeys)) {
+    for (const std::size_t at : {0U, 7U, 8U, 23U, 28U, 87U}) {  // of a number, roams, the tag, the bytes
+      Wire wire(seals);
+      auto record = wire.record_of(random_bytes(60, 20));
+      record[at] ^= std::byte{0x80};
+      mend(record, 0);
+      wire.give(record);
+      EXPECT_TRUE(wire.read().empty()) << at;
+      wire.end();
+      EXPECT_TRUE(wire.read().empty()) << at;
+      EXPECT_TRUE(wire.reader().failure()) << at;
+    }
+  }
+}
+
+TEST(RecordChannel, AnEndThatNobodySealedIsACut) {
+  Wire wire;
+  wire.give(wire.record_of(random_bytes(10, 21)));
+  EXPECT_EQ(wire.read().size(), 10U);
+  wire.writer().end();
+  auto end = wire.take();
+  ASSERT_EQ(end.size(), kHeaderBytes);
+  end[10] ^= std::byte{1};
+  mend(end, 1);
+  wire.give(end);
+  EXPECT_TRUE(wire.read().empty());
+  ASSERT_TRUE(wire.reader().failure());
+  EXPECT_EQ(wire.reader().failure()->record, 1U);
+}
+
+TEST(RecordChannel, WhatIsEncryptedShowsNothing) {
+  for (std::size_t i = 0; i < kProving.size(); ++i) {
+    const std::vector<std::byte> payload(500, std::byte{0x55});
+    const auto record = Wire(kProving[i]).record_of(payload);
+    EXPECT_EQ(std::count(record.begin(), record.end(), std::byte{0x55}) < 100, i < kEncrypting);
+  }
+}
+
+TEST(RecordChannel, ARecordOpensInItsSessionAloneIfThereAreKeys) {
+  const std::vector<std::byte> payload(500, std::byte{0x55});
+  for (const SealKind seals : std::span(kProving).first(kWithKeys)) {
+    for (const int session : {0, 1}) {
+      Wire wire(seals, 0, session);
+      const auto record = wire.record_of(payload);
+      wire.give(record);
+      EXPECT_EQ(wire.read(), session == 0 ? payload : std::vector<std::byte>());
+      EXPECT_EQ(wire.reader().failure().has_value(), session != 0);
     }
   }
 }
@@ -387,7 +466,7 @@ TEST(RecordChannel, AnEndIsNoFailureIfTheLastRecordSaysSo) {
 
 TEST(RecordChannel, WhatIsCutOffIsAFailure) {
   for (const std::size_t n_bytes : {4U, 3000U}) {
-    for (std::size_t n_passed = 0; n_passed <= kHeaderBytes + n_bytes; n_passed += n_passed < 24 ? 1 : 500) {
+    for (std::size_t n_passed = 0; n_passed <= kHeaderBytes + n_bytes; n_passed += n_passed < 36 ? 1 : 500) {
       Wire wire;
       const auto payload = random_bytes(n_bytes, 16);
       const auto record = wire.record_of(payload);

@@ -45,8 +45,8 @@ Meshes make_without_bells(int n_ranks) {
   for (std::size_t left = 0; left < parts.size(); ++left) {
     for (std::size_t right = left + 1; right < parts.size(); ++right) {
       Ends ends = connect_two();
-      parts[left].peers[right].control = std::move(ends.left);
-      parts[right].peers[left].control = std::move(ends.right);
+      parts[left].peers[right].control.fd = std::move(ends.left);
+      parts[right].peers[left].control.fd = std::move(ends.right);
     }
   }
   Meshes meshes;
@@ -63,14 +63,14 @@ std::pair<Meshes, UniqueFd> make_two_by_sockets(int n_sockets) {
   std::array<std::vector<SocketMeshPeer>, 2> peers;
   for (std::vector<SocketMeshPeer>& each : peers) each.resize(2);
   Ends control = connect_two();
-  peers[0][1].control = std::move(control.left);
-  peers[1][0].control = std::move(control.right);
+  peers[0][1].control.fd = std::move(control.left);
+  peers[1][0].control.fd = std::move(control.right);
   for (int i = 0; i < n_sockets; ++i) {
     Ends data = connect_two();
-    peers[0][1].data.push_back(std::move(data.left));
-    peers[1][0].data.push_back(std::move(data.right));
+    peers[0][1].data.push_back({std::move(data.left), {}});
+    peers[1][0].data.push_back({std::move(data.right), {}});
   }
-  UniqueFd last(dup(peers[0][1].data.back().get()));
+  UniqueFd last(dup(peers[0][1].data.back().fd.get()));
   Meshes meshes;
   for (int rank = 0; rank < 2; ++rank) {
     auto& mine = peers[static_cast<std::size_t>(rank)];
@@ -105,7 +105,7 @@ TEST(SocketMesh, APeerWhoseDataIsChangedOnItsWayIsLostAndItIsSaidWhy) {
   }));
   EXPECT_TRUE(contains(meshes[1]->why_closed(0),
                        " is lost: what it sent to rank 1 (host host, pid 1) was changed on its way. Record 0 on data "
-                       "connection 0 has a wrong checksum"));
+                       "connection 0 is not as it was sealed"));
   EXPECT_EQ(meshes[1]->control(0).write_some(std::span(heard).first(3)), 3U);  // it is told why
 }
 

@@ -1,24 +1,16 @@
-#include "membership/hmac.hpp"
+#include "crypto/digest.hpp"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <string_view>
 
+#include "crypto/hexadecimal.hpp"
+
 namespace ciranda {
 namespace {
 
 std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
-
-std::string hex(const Digest& digest) {
-  std::string text;
-  for (const std::byte byte : digest) {
-    constexpr std::string_view kDigits = "0123456789abcdef";
-    text += kDigits[std::to_integer<std::size_t>(byte >> 4)];
-    text += kDigits[std::to_integer<std::size_t>(byte & std::byte{15})];
-  }
-  return text;
-}
 
 std::string hmac(const std::string& key, const std::string& message) {
   return hex(hmac_sha256(bytes_of(key), {bytes_of(message)}));
