@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Install the Debian packages that a group of commands needs, if any is missing: "build" is what `pip install .` needs,
 # "test" adds what the tests and checks need, "slurm" and "mpi" what tests under Slurm and Open MPI need, which are skipped
-# without, "aarch64" what a wheel for ARM needs on another machine, and "emulated" what tests for ARM need there. Needs
-# root only when something is missing.
+# without, "spark" what `make engines` needs, "aarch64" what a wheel for ARM needs on another machine, and "emulated" what
+# tests for ARM need there. Needs root only when something is missing.
 set -euo pipefail
 
 build_packages=(g++ libc6-dev make python3-venv python3-pip)
@@ -21,9 +21,10 @@ case "${1:-}" in
   test) packages=("${build_packages[@]}" "${test_packages[@]}") ;;
   slurm) packages=(slurmctld slurmd slurm-client munge) ;;
   mpi) packages=(openmpi-bin) ;;
+  spark) packages=(openjdk-17-jre-headless) ;;
   aarch64) packages=("${build_packages[@]}" g++-aarch64-linux-gnu) ;;
   emulated) packages=("${build_packages[@]}" g++-aarch64-linux-gnu libgtest-dev qemu-user-static) ;;
-  *) echo "usage: $0 build|test|slurm|mpi|aarch64|emulated" >&2; exit 2 ;;
+  *) echo "usage: $0 build|test|slurm|mpi|spark|aarch64|emulated" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query > /dev/null; then

@@ -129,7 +129,19 @@ def test_importing_it_loads_no_framework() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize("part", ["spark", "spark.torch", "ray"])
+@pytest.mark.parametrize(
+    ("part", "needed"),
+    [("ray", "ray")],
+)
+def test_an_engine_that_is_missing_is_named(part: str, needed: str) -> None:
+    if util._is_there(needed):
+        pytest.skip(f"{needed} is installed")
+    with pytest.raises(ImportError, match=rf"^horovod\.{part} needs .*No module named '{needed}'") as caught:
+        importlib.import_module(f"horovod.{part}")
+    assert caught.value.name == needed
+
+
+@pytest.mark.parametrize("part", ["spark", "spark.torch"])
 def test_what_is_not_served_says_so(part: str) -> None:
     """Also to `from horovod import ...`; scripts that try what there is catch ImportError."""
     served_by = f"horovod.{part.partition('.')[0]}"
