@@ -39,17 +39,12 @@ def cluster() -> Iterator[Cluster]:
     cluster.shutdown()
 
 
-@pytest.fixture(scope="module")
-def shared(cluster: Cluster) -> Iterator[Executor]:
-    """That each test leaves as it was: with ranks that can meet."""
+@pytest.fixture
+def executor() -> Iterator[Executor]:
+    """That each test leaves with ranks that can meet."""
     with Executor(np=2) as executor:
         yield executor
-
-
-@pytest.fixture
-def executor(shared: Executor) -> Iterator[Executor]:
-    yield shared
-    assert shared.run(total) == [2.0, 2.0]
+        assert executor.run(total) == [2.0, 2.0]
 
 
 def total() -> float:
@@ -67,7 +62,7 @@ def free_cpus() -> float:
     return float(ray.available_resources().get("CPU", 0.0))
 
 
-def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -82,6 +77,7 @@ def test_ranks_of_a_node_follow_one_another_and_nodes_count_as_hosts() -> None:
 
 
 def test_spread_uses_both_nodes_and_strict_pack_one() -> None:
+    until(lambda: free_cpus() == 4)  # else it has no choice
     assert [each[3] for each in run(numbers, np=2, placement="SPREAD")] == [1, 1]
     assert [each[3] for each in run(numbers, np=2, placement="STRICT_PACK")] == [2, 2]
 
@@ -243,7 +239,7 @@ def test_the_example_has_the_parameters_of_ciranda_run() -> None:
     import digits_task
 
     command = [sys.executable, str(EXAMPLES / "ray" / "digits.py")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=290, check=False)
     assert done.returncode == 0, done.stderr
     expected = ciranda.launch.run(digits_task.train_here, np=4)
     lines = [line for line in done.stdout.splitlines() if "sha256" in line]
