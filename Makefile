@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 ECOSYSTEM_VENV ?= .venv-ecosystem
+ENGINES_VENV ?= .venv-engines
 FRAMEWORK_VENVS ?= .venv-frameworks
 FRAMEWORK_PYTHON ?= $(shell command -v python3.11 || echo $(PYTHON))
 JOBS ?= $(shell nproc)
@@ -76,7 +77,7 @@ PURE_LAYERS := call agree fuse
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-cpp test-python test-aarch64 check wheel wheel-as-built sdist site lint lint-cpp lint-python tidy format sanitize asan tsan \
-	tsan-threaded fuzz soak-wire guard gpu-check gpu-check-kit coverage package ecosystem frameworks frameworks-all build built-for-tests built-for-sanitizers install deps clean
+	tsan-threaded fuzz soak-wire guard gpu-check gpu-check-kit coverage package ecosystem engines frameworks frameworks-all build built-for-tests built-for-sanitizers install deps clean
 # The stamps of one virtual environment must not be made at the same time.
 .NOTPARALLEL:
 
@@ -276,6 +277,18 @@ $(ECOSYSTEM_VENV)/.installed: $(PACKAGE) $(HOROVOD) | build/.deps-build
 
 ecosystem: $(ECOSYSTEM_VENV)/.installed  ## train with the latest Accelerate, Transformers and Lightning (minutes; from PyPI)
 	$(ECOSYSTEM_VENV)/bin/python -m pytest tests/ecosystem --timeout 300
+
+# An environment of its own, and Java, which Spark needs: a gigabyte, that no other test needs.
+$(ENGINES_VENV)/.installed: $(BUILT)/.built $(HOROVOD) | build/.deps-spark
+	[ -d $(ENGINES_VENV) ] || $(PYTHON) -m venv $(ENGINES_VENV)
+	$(ENGINES_VENV)/bin/python -c 'import torch' 2> /dev/null || $(ENGINES_VENV)/bin/pip install --quiet '$(TORCH)'
+	$(ENGINES_VENV)/bin/pip install --quiet 'ray[train]==2.60.*' 'pyspark==4.3.*' scikit-learn $(BUILT)/ciranda-*.whl \
+	  'pytest>=8.0' 'pytest-timeout>=2.3,<2.5'
+	$(ENGINES_VENV)/bin/pip install --quiet --no-deps --force-reinstall $(BUILT)/ciranda-*.whl ./compat/horovod
+	@touch $@
+
+engines: $(ENGINES_VENV)/.installed  ## have Ray and Spark start ranks (minutes; from PyPI, and Debian's Java)
+	$(ENGINES_VENV)/bin/python -m pytest tests/engines --timeout 300
 
 # The suites of frameworks: the conformance suite of tests/frameworks, and tests/NAME. `make test` has those of what is in
 # .venv. The newest of all others share an environment, and so meet in one process, but for those of ALONE; the oldest of

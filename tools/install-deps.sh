@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Install the Debian packages that a group of commands needs, if any is missing: "build" is what `pip install .` needs,
-# "test" adds what the tests and checks need, "slurm", "mpi" and "monitoring" what tests under Slurm and Open MPI and with
-# Prometheus need, which are skipped without, "aarch64" what a wheel for ARM needs on another machine, and "emulated" what
-# tests for ARM need there. Needs root only when something is missing.
+# "test" adds what the tests and checks need; "slurm", "mpi" and "monitoring" what tests under Slurm and Open MPI and with
+# Prometheus need, which are skipped without, "spark" what `make engines` needs, "aarch64" what a wheel for ARM needs on
+# another machine, and "emulated" what tests for ARM need there. Needs root only when something is missing.
 set -euo pipefail
 
 build_packages=(g++ libc6-dev libssl-dev make python3-venv python3-pip)
@@ -23,10 +23,11 @@ case "${1:-}" in
   test) packages=("${build_packages[@]}" "${test_packages[@]}") ;;
   slurm) packages=(slurmctld slurmd slurm-client munge) ;;
   mpi) packages=(openmpi-bin) ;;
+  spark) packages=(openjdk-17-jre-headless) ;;
   monitoring) packages=(prometheus prometheus-node-exporter) ;;
   aarch64) packages=("${build_packages[@]}" "${aarch64_packages[@]}") ;;
   emulated) packages=("${build_packages[@]}" "${aarch64_packages[@]}" libgtest-dev qemu-user-static) ;;
-  *) echo "usage: $0 build|test|slurm|mpi|monitoring|aarch64|emulated" >&2; exit 2 ;;
+  *) echo "usage: $0 build|test|slurm|mpi|monitoring|spark|aarch64|emulated" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query > /dev/null; then

@@ -18,7 +18,7 @@ from pathlib import Path
 from ciranda.launch.channel import Channel
 from ciranda.launch.dialling import dial
 from ciranda.launch.errors import LaunchError
-from ciranda.launch.gathering import Gathering
+from ciranda.launch.gathering import Gathering, dismiss
 from ciranda.launch.handshake import Terms, ranks_secret
 from ciranda.launch.hosts import Host, Slot, assign
 from ciranda.launch.job import Job, Show
@@ -36,7 +36,6 @@ INDEX = "JOB_COMPLETION_INDEX"
 
 _TELL_SECONDS = 2.0  # until a line about hosts that have not come; the next ones after twice as long each
 _MARGIN_SECONDS = 15.0  # an agent waits longer than its launcher, which knows who is missing
-_VERDICT_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -168,7 +167,7 @@ def _lead(pod: Pod, terms: Terms, command: Sequence[str]) -> int:
         code = 128 + signal.number
         raise
     finally:
-        _dismiss(channels, code)
+        dismiss(channels, code)
     return code
 
 
@@ -204,25 +203,6 @@ def _names(gathering: Gathering, pod: Pod) -> str:
     missing = gathering.missing
     more = f" and {len(missing) - 10} others" if len(missing) > 10 else ""
     return ", ".join(pod.name(index) for index in missing[:10]) + more
-
-
-def _dismiss(channels: Mapping[int, Channel], code: int) -> None:
-    """Tell all agents how the job has ended, and wait a moment for them to have heard it."""
-    for channel in channels.values():
-        try:
-            channel.send({"t": "verdict", "code": code}, _VERDICT_SECONDS)
-        except OSError:  # it is gone
-            continue
-    deadline = time.monotonic() + _VERDICT_SECONDS
-    for channel in channels.values():
-        try:
-            while (left := deadline - time.monotonic()) > 0:
-                channel.socket.settimeout(left)
-                if not channel.socket.recv(1 << 16):
-                    break
-        except OSError:
-            pass
-        channel.socket.close()
 
 
 def secret_text() -> str:

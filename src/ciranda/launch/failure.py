@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -69,3 +70,11 @@ def last_words(stderr_tail: bytes) -> bytes:
         if line.endswith(TRACEBACK):
             return b"\n".join(lines[index:])
     return b"\n".join(lines[-20:])
+
+
+def traceback_text(error: BaseException, caller: str) -> str:
+    """The traceback of an error, without the first frames that are of ``caller``, the file that called the function."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None and frame.tb_frame.f_code.co_filename == caller:
+        frame = frame.tb_next
+    return "".join(traceback.format_exception(type(error), error, frame))

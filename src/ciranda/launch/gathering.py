@@ -20,6 +20,7 @@ from ciranda.launch.sealing import Opener, Sealer
 _HANDSHAKE_SECONDS = 5.0
 _MOST_GUESTS = 64  # that have proved nothing yet; beyond, the oldest is sent away
 _SEND_SECONDS = 5.0
+_VERDICT_SECONDS = 1.0
 
 
 class _Guest:
@@ -143,3 +144,22 @@ class Gathering:
     def _send_away(self, guest: _Guest) -> None:
         self._guests.remove(guest)
         guest.socket.close()
+
+
+def dismiss(channels: Mapping[int, Channel], code: int) -> None:
+    """Tell all agents how the job has ended, and wait a moment for them to have heard it."""
+    for channel in channels.values():
+        try:
+            channel.send({"t": "verdict", "code": code}, _VERDICT_SECONDS)
+        except OSError:  # it is gone
+            continue
+    deadline = time.monotonic() + _VERDICT_SECONDS
+    for channel in channels.values():
+        try:
+            while (left := deadline - time.monotonic()) > 0:
+                channel.socket.settimeout(left)
+                if not channel.socket.recv(1 << 16):
+                    break
+        except OSError:
+            pass
+        channel.socket.close()

@@ -12,7 +12,6 @@ import queue
 import signal
 import sys
 import threading
-import traceback
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,11 @@ from typing import Any
 import cloudpickle
 
 import ciranda
-from ciranda import _core
-from ciranda._basics import world
+from ciranda import _afresh
 from ciranda.launch import protocol
 from ciranda.launch.channel import Channel
 from ciranda.launch.dialling import dial
+from ciranda.launch.failure import traceback_text
 from ciranda.launch.handshake import Terms
 from ciranda.launch.kept_globals import KeptGlobals
 from ciranda.launch.protocol import Message
@@ -78,21 +77,19 @@ class _Rank:
     def _answer(self, call: Message, payload: bytes) -> None:
         number = protocol.int_of(call, "number", 1, 1 << 60)
         if call.get("anew") is True:
-            ciranda.shutdown()
-            world.epoch = max(world.epoch, protocol.int_of(call, "epoch", 0, 1 << 60))
+            _afresh.leave_for(protocol.int_of(call, "epoch", 0, 1 << 60))
         try:
             state, data = "returned", self._result(number, payload)
         except KeyboardInterrupt:
             state, data = "interrupted", b""
         except BaseException as error:  # also SystemExit: the rank stays
-            state, data = "raised", _traceback(error).encode("utf-8", "replace")
+            state, data = "raised", traceback_text(error, __file__).encode("utf-8", "replace")
         if state != "returned":
             ciranda.shutdown()
         self._mark(protocol.text_of(call, "mark"))
         for start in range(0, len(data), protocol.CHUNK_BYTES):
             self._send({"t": "piece", "raw": data[start : start + protocol.CHUNK_BYTES]})
-        epoch = max(world.epoch, _core.next_epoch())
-        self._send({"t": "result", "number": number, "state": state, "epoch": epoch})
+        self._send({"t": "result", "number": number, "state": state, "epoch": _afresh.next_epoch()})
 
     def _result(self, number: int, payload: bytes) -> bytes:
         function, args, kwargs = self._globals.load(payload)
@@ -112,14 +109,6 @@ class _Rank:
             with suppress(OSError, ValueError):  # the function has closed it
                 stream.flush()
                 os.write(fd, f"{mark}\n".encode())
-
-
-def _traceback(error: BaseException) -> str:
-    """Without the frames of this module."""
-    frame = error.__traceback__
-    while frame is not None and frame.tb_next is not None and frame.tb_frame.f_code.co_filename == __file__:
-        frame = frame.tb_next
-    return "".join(traceback.format_exception(type(error), error, frame))
 
 
 def main() -> None:

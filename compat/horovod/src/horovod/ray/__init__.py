@@ -1,5 +1,5 @@
-"""`horovod.ray`: Ciranda does not serve Ray."""
+"""`horovod.ray`: `RayExecutor`, served by `ciranda.ray`."""
 
-from horovod._not_served import refuse
+from horovod.ray.runner import RayExecutor
 
-refuse(__name__)
+__all__ = ["RayExecutor"]

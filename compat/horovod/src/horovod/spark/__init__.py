@@ -1,5 +1,5 @@
-"""`horovod.spark`: Ciranda does not serve Spark."""
+"""`horovod.spark`: `run`, served by `ciranda.spark`."""
 
-from horovod._not_served import refuse
+from horovod.spark.runner import run, run_elastic
 
-refuse(__name__)
+__all__ = ["run", "run_elastic"]
