@@ -2,7 +2,8 @@
 
 To the agent:    `ready` (this process is in no world, and wants to be), `returned` (from training).
 From the agent:  `roster` (the members of the next world), `lost` (no world comes of that roster any more), `invite`
-                 (others want to join), `release` (all have returned).
+                 (others want to join or are to leave; or no longer), `release` (all have returned), `dismiss` (this
+                 process is to end: its place is not offered any more).
 
 A process starts no thread for this: it reads where it waits for a roster, joins a world, or commits.
 """
@@ -91,7 +92,11 @@ class Line:
         return self._lost_epoch >= epoch
 
     def wait(self) -> Roster | None:
-        """Wait for the next roster; None if training has ended on all ranks."""
+        """Wait for the next roster; None if training has ended on all ranks.
+
+        Raises:
+            SystemExit: this process is dismissed.
+        """
         while self._roster is None and not self.is_released:
             self._read()
         roster, self._roster = self._roster, None
@@ -119,7 +124,9 @@ class Line:
         elif word["t"] == "lost":
             self._lost_epoch = word["epoch"]
         elif word["t"] == "invite":
-            self.is_invited = True
+            self.is_invited = bool(word["on"])
+        elif word["t"] == "dismiss":
+            raise SystemExit(0)
         elif word["t"] == "release":
             self.is_released = True
 
