@@ -16,6 +16,7 @@ from ciranda.launch.supervisor import (
     Event,
     Exited,
     Form,
+    GiveUp,
     HostLost,
     Invite,
     Kill,
@@ -135,9 +136,16 @@ def test_too_few_wait_and_then_the_job_ends() -> None:
     assert job.on(Ready(2, 1)) == []
     assert job.supervisor.deadline == 600
     assert job.after(599) == []
-    (end,) = job.after(1)
-    assert isinstance(end, End)
-    assert "2 ranks are left, of at least 3" in end.why
+    (give_up,) = job.after(1)
+    assert isinstance(give_up, GiveUp)
+    assert [member.slot for member in give_up.members] == [0, 2]
+    assert job.supervisor.deadline == 660, "for them to save their states"
+    assert job.on(Exited(2, True, "exit code 1")) == []
+    assert job.on(Ready(1, NONE)) == [], "which comes too late"
+    (kill,) = job.after(60)
+    assert isinstance(kill, Kill)
+    assert kill.slot == 0
+    assert job.on(Exited(0, True, KILLED)) == [End("2 ranks are left, of at least 3, and no other came within 600 s")]
 
 
 def test_too_few_wait_for_the_next_life() -> None:
@@ -556,6 +564,11 @@ class Histories:
                 before, after = ("member", "invited") if action.is_on else ("invited", "member")
                 for slot in action.slots:
                     self.state[slot] = after if self.state[slot] == before else self.state[slot]
+            elif isinstance(action, GiveUp):
+                assert len(action.members) < self.least
+                for member in action.members:
+                    assert self.state[member.slot] in ("ready", "returned")
+                    self.state[member.slot] = "dismissed"
             elif isinstance(action, Dismiss):
                 assert self.state[action.slot] in ("ready", "returned")
                 self.state[action.slot] = "dismissed"

@@ -29,6 +29,7 @@ from ciranda.launch.roster import NONE, Member, Roster, ordered
 MAX_FAILURES = 3  # of one slot without a commit in between
 LONGEST_PAUSE_SECONDS = 60.0  # before a process is started again
 TOLD_SECONDS = 5.0  # for a rank that others have waited for in vain to leave the world; for a dismissed one to end
+GIVE_UP_SECONDS = 60.0  # for ranks that are too few to save their states
 LOST_HOST = Cooldown(1.0, LONGEST_PAUSE_SECONDS)  # before a discovered host whose agent was lost is used again
 
 
@@ -168,6 +169,14 @@ class Dismiss:
 
 
 @dataclass(frozen=True)
+class GiveUp:
+    """Tell these members of a world that is never formed, by rank, that they may save their states, and are to end."""
+
+    members: tuple[Member, ...]
+    why: str
+
+
+@dataclass(frozen=True)
 class Release:
     """Tell these slots that training has ended on all."""
 
@@ -182,7 +191,7 @@ class End:
     blamed: int | None = None
 
 
-Action = Start | Kill | Form | Lost | Invite | Dismiss | Release | End
+Action = Start | Kill | Form | Lost | Invite | Dismiss | GiveUp | Release | End
 
 
 # -- state -----------------------------------------------------------------------------------------------------------
@@ -254,6 +263,7 @@ class Supervisor:
     _is_released: bool = False
     _is_host_lost: bool = False
     _has_ended: bool = False
+    _given_up: str = ""  # why
     _hosts: dict[str, OfferingHost] = field(default_factory=dict)  # by age
     _are_discovered: bool = False
     _surplus: set[int] = field(default_factory=set)  # members whose slots are not offered any more
@@ -279,15 +289,20 @@ class Supervisor:
             actions += self._on_host_lost(event, now)
         elif isinstance(event, Offered):
             self._on_offered(event)
-        if not self._has_ended and not self._is_released:
+        if not self._has_ended and not self._is_released and not self._given_up:
             actions += self._choose(now)
         if not self._has_ended:
-            actions += self._look(now)
+            actions += self._end_given_up() if self._given_up else self._look(now)
         if not self._has_ended:
             actions += self._start_due(now)
             actions += self._kill_dismissed(now)
         self.deadline = None if self._has_ended else self._next_deadline()
         return actions
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether ranks only end."""
+        return bool(self._given_up)
 
     @property
     def hosts_in_use(self) -> set[str]:
@@ -426,10 +441,10 @@ class Supervisor:
         late = [slot for slot in self._slots if now >= slot.leave_by]
         for slot in late:
             slot.leave_by = math.inf
-        return [Kill(slot.index, f"it was dismissed, and has not ended within {TOLD_SECONDS:g} s") for slot in late]
+        return [Kill(slot.index, "it has not ended in the time that it was given") for slot in late]
 
     def _start_due(self, now: float) -> list[Action]:
-        if self._is_released:
+        if self._is_released or self._given_up:
             return []
         actions: list[Action] = []
         for slot in self._slots:
@@ -509,17 +524,27 @@ class Supervisor:
         stayers = self._stayers(members)
         dismissed: list[Action] = [self._dismiss(slot, now) for slot in members if slot not in stayers]
         newcomers = [slot for slot in self._at(_At.READY) if slot not in members][: self._most() - len(stayers)]
-        n_ranks = len(stayers) + len(newcomers)
-        if n_ranks >= self.limits.least:
+        if len(stayers) + len(newcomers) >= self.limits.least:
             return [*dismissed, *self._form(stayers, newcomers)]
         if self._too_few_since is None:
             self._too_few_since = now
         if now < self._too_few_since + self.limits.wait_seconds:
             return dismissed
-        return self._end(
-            f"{n_ranks} ranks are left, of at least {self.limits.least}, and no other came within {self._waited()}",
-            self._last_failed,
-        )
+        return [*dismissed, *self._give_up(stayers, newcomers, now)]
+
+    def _give_up(self, survivors: list[_Slot], newcomers: list[_Slot], now: float) -> list[Action]:
+        """No other has come: let the ranks save their states, and end."""
+        members = ordered([slot.member for slot in survivors], [slot.member for slot in newcomers])
+        n_ranks, least = len(members), self.limits.least
+        is_or_are = "rank is" if n_ranks == 1 else "ranks are"
+        self._given_up = f"{n_ranks} {is_or_are} left, of at least {least}, and no other came within {self._waited()}"
+        for slot in (*survivors, *newcomers):
+            slot.at, slot.leave_by = _At.DISMISSED, now + GIVE_UP_SECONDS
+        self._too_few_since = None
+        return [GiveUp(members, self._given_up)]
+
+    def _end_given_up(self) -> list[Action]:
+        return [] if self._at(_At.DISMISSED) else self._end(self._given_up)
 
     def _form(self, survivors: Iterable[_Slot], newcomers: Iterable[_Slot]) -> list[Action]:
         present = [slot.member for slot in survivors]  # by their rank in the world before
@@ -605,7 +630,8 @@ class Supervisor:
         return f"{self.limits.wait_seconds:g} s"
 
     def _next_deadline(self) -> float | None:
-        due = [self._due(slot) for slot in self._at(_At.WAITING)] if not self._is_released else []
+        are_started = not (self._is_released or self._given_up)
+        due = [self._due(slot) for slot in self._at(_At.WAITING)] if are_started else []
         due += [slot.leave_by for slot in self._slots if slot.leave_by < math.inf]
         if self._leaving_since is not None and any(slot.at is _At.MEMBER for slot in self._members()):
             due.append(self._leaving_since + self._patience())

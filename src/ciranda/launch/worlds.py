@@ -22,6 +22,7 @@ from ciranda.launch.supervisor import (
     Event,
     Exited,
     Form,
+    GiveUp,
     HostLost,
     Invite,
     Kill,
@@ -97,7 +98,7 @@ class Worlds:
 
     def on_exit(self, slot: int, is_failure: bool, how: str) -> None:
         """A rank, and what it had left behind, is gone."""
-        if is_failure and slot not in self._killed:
+        if is_failure and slot not in self._killed and not self._supervisor.is_given_up:
             self._say(f"{self._name(slot)} has failed: {how}")
         self._killed.discard(slot)
         self._handle(Exited(slot, is_failure, how))
@@ -152,6 +153,12 @@ class Worlds:
         elif isinstance(action, Dismiss):
             self._say(f"{self._name(action.slot)} leaves: its slot is not offered any more")
             self._tell([action.slot], {"t": "dismiss"})
+        elif isinstance(action, GiveUp):
+            self._say(f"the job is given up: {action.why}")
+            numbers = positions([member.host for member in action.members])
+            for member, position in zip(action.members, numbers, strict=True):
+                told = environment.identity(position)
+                self._tell([member.slot], {"t": "give_up", "why": action.why, "told": told})
         elif isinstance(action, Release):
             self._tell(action.slots, {"t": "release"})
         elif isinstance(action, Start):
