@@ -348,6 +348,8 @@ class _Run:
             selector.register(link.out_fd, selectors.EVENT_READ, lambda: self._on_output(link))
 
     def _on_output(self, link: Link) -> None:
+        if link.out_fd not in link.open_fds:
+            return  # closed since it was looked at
         try:
             for message in link.read_messages():
                 self._on_message(link, message)
@@ -363,6 +365,8 @@ class _Run:
                 self._forget(link)
 
     def _on_stderr(self, link: Link) -> None:
+        if link.err_fd not in link.open_fds:
+            return  # likewise
         data = link.read_stderr()
         if data and link.greeted:
             for line in data.decode("utf-8", "surrogateescape").splitlines():
@@ -461,7 +465,7 @@ class _Run:
         link.greeted = True
         self.note(f"{link.host}: agent is process {message.get('pid')} on {message.get('host')}")
         if self._started:
-            if self._late is not None:
+            if self._late is not None and not self._ending:
                 self._late.on_hello(link)
             return
         if link is self._links[0] and not self._ending:
