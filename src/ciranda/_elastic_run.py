@@ -79,9 +79,19 @@ class Training:
     def _wait(self, has_waited: bool) -> Roster:
         commits = self._state.n_commits if self._has_state else _NONE
         self._line.say(t="ready", commits=commits, waited=has_waited)
-        roster = self._line.wait()
+        roster = self._next()
         if roster is None:
             raise InvalidArgumentError("training has ended on the other ranks")  # the launcher ends this one
+        return roster
+
+    def _next(self) -> Roster | None:
+        """Wait for the next roster; None if training has ended on all ranks."""
+        roster = self._line.wait()
+        if self._line.given_up:
+            if self._has_state:
+                _init.await_as(self._line.told_last)
+                self._state.on_too_few()
+            raise AbortedError(f"training is given up: {self._line.given_up}")
         return roster
 
     def _enter(self, roster: Roster) -> None:
@@ -114,7 +124,7 @@ class Training:
     def _return(self) -> Roster | None:
         """Wait for the others to return; a roster if one of them was lost, for which training must be called again."""
         self._line.say(t="returned", commits=self._state.n_commits + 1)
-        roster = self._line.wait()
+        roster = self._next()
         if roster is not None:
             self._state.save()
             self._state.n_commits += 1

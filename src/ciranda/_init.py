@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ciranda import _autotune_log, _carried_sets, _core, _line, _misspelt, _rejoining, _stacks, _taken
 from ciranda._basics import Numbers, at_end, world
@@ -111,12 +111,17 @@ def init(
 
 def _await(process_sets: Sequence[ProcessSet], num_lanes: int | None) -> None:
     """Note what the first world of this process is to have, which it joins later."""
-    names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
-    world.awaited = Numbers(*(int(os.environ[f"CIRANDA_{name}"]) for name in names))
+    await_as(os.environ)
     world.wanted = _carried_sets.given(process_sets, num_lanes)
     _misspelt.warn()
     ending.watch()
     _stacks.watch()
+
+
+def await_as(told: Mapping[str, str]) -> None:
+    """Have the numbers of a rank outside any world, as these variables tell them."""
+    names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
+    world.awaited = Numbers(*(int(told[f"CIRANDA_{name}"]) for name in names))
 
 
 def leave_for_next() -> None:

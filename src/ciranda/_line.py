@@ -2,7 +2,8 @@
 
 To the agent:    `ready` (this process is in no world, and wants to be), `returned` (from training).
 From the agent:  `roster` (the members of the next world), `lost` (no world comes of that roster any more), `invite`
-                 (others want to join), `release` (all have returned).
+                 (others want to join or are to leave; or no longer), `release` (all have returned), `dismiss` (this
+                 process is to end: its place is not offered any more), `give_up` (too few ranks are left).
 
 A process starts no thread for this: it reads where it waits for a roster, joins a world, or commits.
 """
@@ -67,6 +68,8 @@ class Line:
         self._lost_epoch = -1
         self.is_invited = False
         self.is_released = False
+        self.given_up = ""  # why
+        self.told_last: dict[str, str] = {}  # the settings of the rank that this process would be then
 
     def say(self, **word: Any) -> None:
         """Send a word to the agent."""
@@ -91,8 +94,12 @@ class Line:
         return self._lost_epoch >= epoch
 
     def wait(self) -> Roster | None:
-        """Wait for the next roster; None if training has ended on all ranks."""
-        while self._roster is None and not self.is_released:
+        """Wait for the next roster; None if training has ended on all ranks, or is given up.
+
+        Raises:
+            SystemExit: this process is dismissed.
+        """
+        while self._roster is None and not self.is_released and not self.given_up:
             self._read()
         roster, self._roster = self._roster, None
         return None if self.is_released else roster
@@ -119,7 +126,11 @@ class Line:
         elif word["t"] == "lost":
             self._lost_epoch = word["epoch"]
         elif word["t"] == "invite":
-            self.is_invited = True
+            self.is_invited = bool(word["on"])
+        elif word["t"] == "dismiss":
+            raise SystemExit(0)
+        elif word["t"] == "give_up":
+            self.given_up, self.told_last = word["why"], word["told"]
         elif word["t"] == "release":
             self.is_released = True
 

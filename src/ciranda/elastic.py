@@ -66,6 +66,14 @@ class State:
         """Note that hosts were added (2), removed (1) or both (3). From any thread."""
         self._host_updates.put((timestamp, update_res))
 
+    def on_too_few(self) -> None:
+        """Save the state where it outlasts the job; for subclasses.
+
+        Called under `ciranda run --elastic` on the ranks that are left, if they are fewer than `--min-np` and have
+        waited for `--elastic-timeout`. They have a minute. No world is formed any more: `rank()` and `size()` are those
+        that it would have; rank 0 has the newest commit.
+        """
+
     def _drain(self) -> list[tuple[float, int]]:
         updates = []
         while True:

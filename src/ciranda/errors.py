@@ -6,6 +6,8 @@ ranks concerned.
 """
 
 import builtins
+import re
+import sys
 
 __all__ = [
     "AbortedError",
@@ -20,6 +22,9 @@ __all__ = [
     "ScalarError",
     "TimeoutError",
 ]
+
+
+_LOST_RANK = re.compile(r"\brank (\d+) \(host ")
 
 
 class CirandaError(Exception):
@@ -54,7 +59,21 @@ class MismatchError(CirandaError, HorovodInternalError):
 
 
 class RanksLostError(CirandaError, HorovodInternalError):
-    """Another rank died: form a new world."""
+    """Another rank died: form a new world.
+
+    Attributes:
+        ranks: those that the message names.
+        epoch: the number of the world that has lost them, from 0; None outside any.
+    """
+
+    ranks: tuple[int, ...]
+    epoch: int | None
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        self.ranks = tuple(sorted({int(number) for number in _LOST_RANK.findall(str(self))}))
+        basics = sys.modules.get("ciranda._basics")  # which imports this module
+        self.epoch = basics.world.epoch - 1 if basics is not None and basics.world.epoch > 0 else None
 
 
 class TimeoutError(CirandaError, HorovodInternalError, builtins.TimeoutError):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import elastic_jobs
 import jax_elastic
 import pytest
 from ranks import Ranks
@@ -30,3 +33,7 @@ def test_what_ranks_have_of_their_own(three: Ranks) -> None:
     three.run(jax_elastic.other_structures)
     three.run(jax_elastic.functions_stay)
     three.run(jax_elastic.nothing_is_half_saved)
+
+
+def test_a_killed_rank_is_replaced(tmp_path: Path) -> None:
+    elastic_jobs.check(Path(__file__).with_name("elastic_script.py"), tmp_path)

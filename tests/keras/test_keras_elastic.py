@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
+import elastic_jobs
 import pytest
 from fitting import BACKEND, GRAPH, MODES, SOME_MODES, assert_close
 from ranks import Ranks
@@ -139,3 +141,7 @@ def test_a_killed_rank_is_named_to_the_others(three: Ranks) -> None:
         message, seconds = outcome.value
         assert "2" in message
         assert seconds < 10
+
+
+def test_a_killed_rank_of_a_job_is_replaced(tmp_path: Path) -> None:
+    elastic_jobs.check(Path(__file__).with_name("elastic_script.py"), tmp_path)

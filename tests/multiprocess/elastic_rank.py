@@ -23,6 +23,7 @@ import ciranda as hvd
 from ciranda import _core
 from ciranda._frameworks.objects import allgather_object, broadcast_object
 from ciranda.elastic import ObjectState, run_fn
+from ciranda.errors import RanksLostError
 
 FOLDER = Path(sys.argv[1])
 STEPS = int(sys.argv[2])
@@ -65,6 +66,9 @@ def maybe(place: str, step: int | None = None) -> None:
 class State(ObjectState):
     """Two objects that are synchronized one after the other, with faults in between."""
 
+    def on_too_few(self) -> None:
+        note("too_few", step=self.step, total=self.total)
+
     def check_host_updates(self) -> None:
         maybe("commit", self.step)
         super().check_host_updates()
@@ -93,6 +97,14 @@ hvd.init()
 note("start")
 
 
+def lost_with(handle: Any) -> dict[str, Any]:
+    try:
+        hvd.synchronize(handle)
+    except RanksLostError as error:
+        return {"ranks": error.ranks, "epoch": error.epoch, "text": str(error)}
+    raise AssertionError("it came to an end without the lost rank")
+
+
 def step_of(state: Any) -> None:
     size = int(os.environ.get("SIZE", "4"))
     mine = np.full(size, float(state.step + 1))
@@ -102,7 +114,16 @@ def step_of(state: Any) -> None:
         hvd.allreduce_async(mine, op=hvd.Average, name="gradient")
     maybe("allreduce", state.step)
     maybe("stop", state.step)
-    agreed = hvd.allreduce(mine, op=hvd.Average, name="gradient")
+    pending = hvd.allreduce_async(mine, op=hvd.Average, name="pending") if "PENDING" in os.environ else None
+    try:
+        agreed = hvd.allreduce(mine, op=hvd.Average, name="gradient")
+    except RanksLostError as error:
+        note("lost", ranks=error.ranks, epoch=error.epoch, text=str(error))
+        if pending is not None:
+            note("lost", **lost_with(pending))
+        raise
+    if pending is not None:
+        hvd.synchronize(pending)
     state.total = 0.75 * before + agreed[0]
     state.step += 1
 

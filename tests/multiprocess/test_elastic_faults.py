@@ -124,6 +124,16 @@ def test_one_is_killed_in_a_transfer(tmp_path: Path, size: int) -> None:
     check(run(tmp_path, "1:allreduce:2", options=("--min-np", "2"), SIZE=str(size)), 3, 1)
 
 
+def test_all_that_is_pending_fails_by_one_error_with_the_lost_ranks(tmp_path: Path) -> None:
+    account = run(tmp_path, "1:idle:3", options=("--min-np", "2"), PENDING="1")
+    check(account, 3, 1)
+    lost = account.of("lost")
+    assert len(lost) == 4
+    for row in lost:
+        assert (row["ranks"], row["epoch"]) == ([1], 0)
+        assert "rank 1 (host localhost, pid" in row["text"]
+
+
 def test_two_are_killed_at_once(tmp_path: Path) -> None:
     check(run(tmp_path, "0:idle:3", "2:idle:3", n_ranks=4, options=("--min-np", "2")), 4, 2)
 
@@ -141,6 +151,18 @@ def test_too_few_wait_for_the_next_process(tmp_path: Path) -> None:
     account = run(tmp_path, "1:idle:3", options=("--min-np", "3"))
     check(account, 3, 1)
     assert {row["size"] for row in account.of("commit")} == {3}
+
+
+def test_too_few_that_have_waited_for_long_enough_save_their_states(tmp_path: Path) -> None:
+    options = ("--min-np", "3", "--elastic-timeout", "0.5", "--cooldown", "600", "600")
+    account = run(tmp_path, "1:idle:3", options=options)
+    assert account.exit_code == 1
+    assert {(row["step"], row["total"]) for row in account.of("too_few")} == {(3, expected_total(3))}
+    assert len(account.pids("too_few")) == 2
+    assert sorted((row["rank"], row["size"]) for row in account.of("too_few")) == [(0, 2), (1, 2)]
+    why = "2 ranks are left, of at least 3, and no other came within 0.5 s"
+    assert f"AbortedError: training is given up: {why}" in account.err
+    assert account.err.rstrip().endswith(f"ciranda: the job ends: {why}")
 
 
 def test_one_is_killed_when_the_others_have_returned(tmp_path: Path) -> None:

@@ -65,9 +65,18 @@ def test_every_flag_is_taken_and_what_does_nothing_is_said_in_one_line() -> None
     assert done.returncode == 0, done.stderr
     assert [line.partition("<stdout>:")[2] for line in done.stdout.splitlines()] == ["hi --gloo"] * 2
     (line,) = (line for line in done.stderr.splitlines() if line.startswith("horovodrun:"))
-    for flag in ("--disable-cache", "--cycle-time-ms", "--num-nccl-streams", "--min-np", "--mpi-args", "eth7"):
+    for flag in ("--disable-cache", "--cycle-time-ms", "--num-nccl-streams", "--slots-per-host", "--mpi-args", "eth7"):
         assert flag in line
-    for flag in ("--fusion-threshold-mb", "--cache-capacity", "--log-level", "--no-torus-allreduce", "--gloo ("):
+    for flag in (
+        "--fusion-threshold-mb",
+        "--cache-capacity",
+        "--log-level",
+        "--no-torus-allreduce",
+        "--gloo (",
+        "--min-np",
+        "--reset-limit",
+        "--blacklist-cooldown-range",
+    ):
         assert flag not in line
 
 
@@ -139,7 +148,20 @@ def test_every_tunable_that_the_engine_lacks_says_why() -> None:
         (["true"], 1, "say how many processes"),
         (["-np", "2", "--host-discovery-script", "/nonexistent", "true"], 2, "failed with exit code 127"),
         (["-np", "2", "--host-discovery-script", "echo localhost", "true"], 2, "print host:slots, or give --slots"),
-        (["-np", "3", "--host-discovery-script", "echo localhost:2", "true"], 2, "found 2 slots, but 3 are needed"),
+        (
+            ["-np", "3", "--elastic-timeout", "0", "--host-discovery-script", "echo localhost:2", "true"],
+            2,
+            "found 2 slots, but 3 are needed",
+        ),
+        (
+            ["--min-np", "3", "--max-np", "2", "--host-discovery-script", "echo localhost:9", "true"],
+            2,
+            "--max-np 2 is less than --min-np 3",
+        ),
+        (["-np", "3", "--min-np", "0", "true"], 2, "--min-np 0: the number of processes must be 1 or more"),
+        (["-np", "-1", "--min-np", "1", "true"], 2, "-np -1: the number of processes must be 1 or more"),
+        (["-np", "3", "--min-np", "2", "-H", "localhost:2", "true"], 2, "-np 3 is more than"),
+        (["-np", "2", "--min-np", "2", "--blacklist-cooldown-range", "2", "1", "true"], 2, "the lesser first"),
         (["-np", "2", "--host-discovery-script", "true", "-H", "a:2", "true"], 2, "not both"),
         (["-np", "2", "--start-timeout", "0", "true"], 2, "--start-timeout 0: must be more than 0"),
         (["-np", "2", "--config-file", "/nonexistent.yaml", "true"], 2, "cannot read --config-file /nonexistent.yaml"),
@@ -457,19 +479,56 @@ def test_run_raises_what_scripts_catch() -> None:
         horovod.run(fail, np=2)
     with pytest.raises(ValueError, match="np is the older name"):
         horovod.run(fail, num_proc=2, np=3)
-    with pytest.raises(ValueError, match="found 1 slots, but 2 are needed"):
-        horovod.run(fail, np=2, host_discovery_script="echo localhost", slots=1)
 
 
-def test_hosts_that_a_script_finds(capfd: pytest.CaptureFixture[str]) -> None:
-    flags = ["--host-discovery-script", "echo localhost", "--slots", "3", "--min-np", "1"]
+def test_hosts_that_a_script_finds(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = ["--host-discovery-script", "echo localhost", "--slots", "3", "--min-np", "1", "--elastic-timeout", "0"]
     for more, size in ((["--max-np", "2"], 2), (["-np", "4"], 3), ([], 3)):
         done = horovodrun(*flags, *more, "sh", "-c", "echo of $HOROVOD_SIZE")
         assert (done.returncode, done.stdout.count(f"of {size}")) == (0, size), done.stdout + done.stderr
-        assert done.stderr.count("\n") == 1
-        assert "asked once, when the job starts" in done.stderr
+        assert done.stderr == ""
     assert horovod.run(len, ("ab",), num_proc=2, host_discovery_script="echo localhost:2") == [2, 2]
-    assert "asked once" in capfd.readouterr().err
+    assert capfd.readouterr().err == ""
+    monkeypatch.setenv("HOROVOD_ELASTIC_TIMEOUT", "0")
+    with pytest.raises(ValueError, match="found 1 slot, but 2 are needed"):
+        horovod.run(len, ("ab",), np=2, host_discovery_script="echo localhost", slots=1)
+
+
+def test_the_results_of_a_function_are_those_of_the_ranks_at_the_end(tmp_path: Path) -> None:
+    def train(folder: str) -> tuple[int, int]:
+        import os
+        import signal
+
+        import numpy as np
+
+        import ciranda as hvd
+        from ciranda._frameworks.objects import broadcast_object
+        from ciranda.elastic import ObjectState, run_fn
+
+        hvd.init()
+
+        def steps(state: ObjectState) -> tuple[int, int]:
+            while state.step < 3:
+                if state.step == 1 and hvd.rank() == 0 and not os.path.exists(f"{folder}/killed"):
+                    open(f"{folder}/killed", "w").close()
+                    os.kill(os.getpid(), signal.SIGKILL)
+                hvd.allreduce(np.ones(1), name="gradient")
+                state.step += 1
+                state.commit()
+            return hvd.rank(), hvd.size()
+
+        return run_fn(steps, lambda: None)(ObjectState(broadcast_object, hvd.rank, step=0))
+
+    found = horovod.run(train, (str(tmp_path),), num_proc=3, min_num_proc=2)
+    assert found == [(0, 2), (1, 2)]
+
+
+def test_a_function_that_fails_on_all_ranks_of_an_elastic_job() -> None:
+    def fail() -> None:
+        raise KeyError("missing thing")
+
+    with pytest.raises(RuntimeError, match="KeyError: 'missing thing'"):
+        horovod.run(fail, num_proc=2, min_num_proc=1)
 
 
 # -- test suites -----------------------------------------------------------------------------------------------------

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import elastic_jobs
 import pytest
 from ranks import Ranks
 
@@ -210,3 +213,7 @@ def test_what_is_saved(three: Ranks) -> None:
 def test_scripts_written_for_horovod(three: Ranks) -> None:
     three.run(_horovod)
     three.run(_joined_again_and_again)
+
+
+def test_a_killed_rank_is_replaced(tmp_path: Path) -> None:
+    elastic_jobs.check(Path(__file__).with_name("elastic_script.py"), tmp_path)

@@ -385,7 +385,7 @@ OBJECTS = {
     "horovod.common.exceptions": "HorovodInternalError HostsUpdatedInterrupt HorovodVersionMismatchError",
 }
 
-_NO_DRIVER = "no driver watches the hosts: they neither come nor go while a job runs"
+_NO_DRIVER = "a part of a driver of another build: the launcher watches the hosts"
 
 #: What Ciranda will not have, and why. A name without a module counts in every one.
 NEVER = {

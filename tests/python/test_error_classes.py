@@ -31,6 +31,12 @@ def test_every_error_can_be_raised_and_pickled() -> None:
         assert str(error) == "rank 3 died"
 
 
+def test_lost_ranks_are_told_as_numbers() -> None:
+    text = "rank 1 (host a, pid 7) is gone; rank 10 (host b, pid 8) has ended. allreduce 'rank 3 (x)' was under way."
+    assert errors.RanksLostError(text).ranks == (1, 10)
+    assert errors.RanksLostError("something else").ranks == ()
+
+
 def test_a_bad_environment_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CIRANDA_STALL_WARNING_SECONDS", "soon")
     with pytest.raises(errors.InvalidArgumentError, match=r"CIRANDA_STALL_WARNING_SECONDS.*soon"):

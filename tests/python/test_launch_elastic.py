@@ -32,6 +32,9 @@ def test_numbers_of_ranks_by_default() -> None:
         ((3, -1), "--min-np -1"),
         ((4, 2, 3), "-np 4 is more than --max-np 3"),
         ((4, 2, 4, -1), "--reset-limit -1"),
+        ((0,), "-np 0: the number of processes must be 1 or more"),
+        ((-1, 1), "-np -1: the number of processes must be 1 or more"),
+        ((0, 0, 0), "-np 0"),
     ],
 )
 def test_numbers_that_contradict_each_other(numbers: tuple[int, ...], words: str) -> None:
@@ -61,7 +64,11 @@ def test_words_go_both_ways(lines: tuple[RankLine, Line]) -> None:
     agents, ranks = lines
     ranks.say(t="ready", commits=5, waited=False)
     assert agents.read() == [{"t": "ready", "commits": 5, "waited": False}]
-    agents.send({"t": "invite"})
+    agents.send({"t": "invite", "on": True})
+    agents.send({"t": "invite", "on": False})
+    ranks.look()
+    assert not ranks.is_invited
+    agents.send({"t": "invite", "on": True})
     ranks.look()
     assert ranks.is_invited
     agents.send({**ROSTER, "told": {"CIRANDA_RANK": "1"}})
@@ -75,6 +82,14 @@ def test_words_go_both_ways(lines: tuple[RankLine, Line]) -> None:
     assert not ranks.is_lost(4)
     agents.send({"t": "release"})
     assert ranks.wait() is None
+
+
+def test_a_dismissed_process_ends(lines: tuple[RankLine, Line]) -> None:
+    agents, ranks = lines
+    agents.send({"t": "dismiss"})
+    with pytest.raises(SystemExit) as ended:
+        ranks.wait()
+    assert ended.value.code == 0
 
 
 def test_a_rank_whose_agent_is_gone_says_so(lines: tuple[RankLine, Line]) -> None:
@@ -121,6 +136,12 @@ def test_a_closed_line_is_an_error() -> None:
         (["--elastic", "-np", "3", "--min-np", "5"], "-np 3 is less than --min-np 5"),
         (["--elastic", "-np", "3", "--jax-native"], "--jax-native does not go with --elastic"),
         (["-np", "3", "--min-np", "2"], "are for --elastic: add it"),
+        (["-np", "3", "--host-discovery-script", "true"], "are for --elastic: add it"),
+        (["--elastic", "-np", "0"], "-np 0: the number of processes must be 1 or more"),
+        (["--elastic", "-np", "1", "--max-np", "3", "--min-np", "5"], "--max-np 3 is less than --min-np 5"),
+        (["--elastic", "--host-discovery-script", "true", "-H", "a:1"], "finds the hosts: leave out -H"),
+        (["--elastic", "--host-discovery-script", "true", "-np", "-1"], "-np -1: the number"),
+        (["--elastic", "-np", "2", "--cooldown", "3", "2"], "a cooldown of 3 to 2 s"),
     ],
     ids=str,
 )

@@ -7,18 +7,22 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from ciranda.launch.offers import NEVER, Cooldown
 from ciranda.launch.roster import NONE, Member, Roster, ordered
 from ciranda.launch.supervisor import (
     Action,
+    Dismiss,
     End,
     Event,
     Exited,
     Form,
+    GiveUp,
     HostLost,
     Invite,
     Kill,
     Limits,
     Lost,
+    Offered,
     Ready,
     Release,
     Returned,
@@ -38,11 +42,13 @@ class Job:
     start: int = 3
     least: int = 2
     resets: int | None = None
+    most: int | None = None
+    cooldown: Cooldown | None = None
     hosts: list[str] = field(default_factory=list)
     now: float = 0.0
 
     def __post_init__(self) -> None:
-        limits = Limits(self.start, self.least, wait_seconds=600, patience_seconds=100, resets=self.resets)
+        limits = Limits(self.start, self.least, 600, 100, self.resets, self.most, self.cooldown)
         self.supervisor = Supervisor(self.hosts or ["here"] * self.n_slots, limits)
         self.begun = self.supervisor.begin(self.now)
 
@@ -130,9 +136,16 @@ def test_too_few_wait_and_then_the_job_ends() -> None:
     assert job.on(Ready(2, 1)) == []
     assert job.supervisor.deadline == 600
     assert job.after(599) == []
-    (end,) = job.after(1)
-    assert isinstance(end, End)
-    assert "2 ranks are left, of at least 3" in end.why
+    (give_up,) = job.after(1)
+    assert isinstance(give_up, GiveUp)
+    assert [member.slot for member in give_up.members] == [0, 2]
+    assert job.supervisor.deadline == 660, "for them to save their states"
+    assert job.on(Exited(2, True, "exit code 1")) == []
+    assert job.on(Ready(1, NONE)) == [], "which comes too late"
+    (kill,) = job.after(60)
+    assert isinstance(kill, Kill)
+    assert kill.slot == 0
+    assert job.on(Exited(0, True, KILLED)) == [End("2 ranks are left, of at least 3, and no other came within 600 s")]
 
 
 def test_too_few_wait_for_the_next_life() -> None:
@@ -292,11 +305,124 @@ def test_a_host_that_is_lost_after_training_is_a_failure() -> None:
     assert job.on(HostLost((2,), "b was lost")) == [End("b was lost after training")]
 
 
+def test_more_hosts_are_started_up_to_the_most_and_join_at_a_commit() -> None:
+    job = Job(n_slots=2, start=2, most=4, hosts=["a", "a"])
+    job.running()
+    assert job.on(Offered((("a", 2), ("b", 1)))) == [Start(2, 1, ("a", "a", "b"), 2)]
+    assert job.on(Offered((("b", 3), ("a", 2)))) == [Start(3, 1, ("a", "a", "b"), 2)], "four are the most"
+    assert job.on(Ready(3, NONE)) == [Invite((0, 1))]
+    job.on(Ready(0, 3))
+    roster = formed(job.on(Ready(1, 3)))
+    assert slots_of(roster) == [0, 1, 3]
+
+
+def test_who_is_not_offered_any_more_leaves_at_a_commit() -> None:
+    job = Job(n_slots=4, start=4, hosts=["a", "a", "b", "b"])
+    job.running()
+    assert job.on(Offered((("a", 1), ("b", 2)))) == [Invite((0, 1, 2, 3))]
+    job.on(Ready(0, 3), Ready(1, 3), Ready(2, 3))
+    dismiss, form = job.on(Ready(3, 3))
+    assert dismiss == Dismiss(1), "the last of its host"
+    assert isinstance(form, Form)
+    assert (slots_of(form.roster), form.roster.needs_sync) == ([0, 2, 3], False)
+    assert job.on(Exited(1, False, "exit code 0")) == [], "which is no failure"
+    assert job.on(Offered((("a", 2), ("b", 2)))) == [Start(1, 2, ("a", "a", "b", "b"), 1)]
+
+
+def test_a_change_that_ends_where_it_began_interrupts_nobody() -> None:
+    job = Job(hosts=["a", "a", "b"])
+    job.running()
+    assert job.on(Offered((("a", 2),))) == [Invite((0, 1, 2))]
+    assert job.on(Offered((("a", 2), ("b", 1)))) == [Invite((0, 1, 2), is_on=False)]
+    assert job.on(Offered((("a", 2), ("b", 1)))) == []
+
+
+def test_a_newcomer_that_fails_before_the_commit_interrupts_nobody() -> None:
+    job = Job(n_slots=4, start=3)
+    job.on(Ready(0, NONE), Ready(1, NONE), Ready(2, NONE))
+    assert job.on(Ready(3, NONE)) == [Invite((0, 1, 2))]
+    assert job.on(Exited(3, True, KILLED))[0] == Invite((0, 1, 2), is_on=False)
+
+
+def test_who_was_dismissed_and_does_not_end_is_killed() -> None:
+    job = Job(hosts=["a", "a", "b"])
+    job.running()
+    job.on(Offered((("a", 2),)), Ready(0, 3), Ready(1, 3))
+    assert job.on(Ready(2, 3))[0] == Dismiss(2)
+    assert job.supervisor.deadline == 5
+    (kill,) = job.after(5)
+    assert isinstance(kill, Kill)
+    assert kill.slot == 2
+    assert job.on(Exited(2, True, KILLED)) == []
+
+
+def test_the_last_one_with_the_state_stays_until_another_has_it() -> None:
+    job = Job(n_slots=2, start=2, least=1, hosts=["a", "a"])
+    job.running()
+    assert job.on(Offered((("b", 2),)))[1] == Start(2, 1, ("a", "a", "b"), 2)
+    job.on(Ready(0, 3))
+    dismiss, form = job.on(Ready(1, 3))
+    assert dismiss == Dismiss(1)
+    assert isinstance(form, Form)
+    assert slots_of(form.roster) == [0]
+    assert job.on(Ready(2, NONE), Ready(3, NONE)) == [Invite((0,))]
+    assert slots_of(formed(job.on(Ready(0, 4)))) == [0, 2], "two are the most"
+    job.on(Exited(1, False, "exit code 0"))
+    assert job.supervisor.deadline is None
+    job.on(Ready(0, 5))
+    assert slots_of(formed(job.on(Ready(2, 5)))) == [2, 3]
+
+
+def test_a_polite_leave_below_the_least_waits_for_another_host() -> None:
+    job = Job(n_slots=2, start=2, least=2, hosts=["a", "b"])
+    job.running()
+    job.on(Offered((("a", 1),)), Ready(0, 3))
+    assert job.on(Ready(1, 3)) == [Dismiss(1)]
+    job.on(Exited(1, False, "exit code 0"))
+    assert job.on(Offered((("a", 1), ("c", 1)))) == [Start(2, 1, ("a", "c"), 1)]
+    roster = formed(job.on(Ready(2, NONE)))
+    assert (slots_of(roster), roster.needs_sync) == ([0, 2], True)
+
+
+def test_a_host_of_which_a_rank_has_failed_is_used_again_after_the_cooldown() -> None:
+    job = Job(hosts=["a", "a", "b"], least=1, cooldown=Cooldown(10, 30))
+    job.running()
+    for n_failures, seconds in enumerate([10, 20, 30]):
+        actions = job.on(Exited(2, True, KILLED), Ready(0, n_failures), Ready(1, n_failures))
+        assert not any(isinstance(action, Start) for action in actions)
+        assert job.after(seconds - 1) == []
+        assert job.after(1) == [Start(2, 2 + n_failures, ("a", "a", "b"), 2)]
+        job.on(Ready(2, NONE), Ready(0, n_failures), Ready(1, n_failures))
+
+
+def test_a_host_of_which_a_rank_has_failed_is_never_used_again_and_the_next_takes_its_place() -> None:
+    job = Job(hosts=["a", "a", "b"], least=1, cooldown=NEVER)
+    job.running()
+    assert slots_of(formed(job.on(Exited(1, True, KILLED), Ready(0, 1), Ready(2, 1)))) == [0, 2], "who lives stays"
+    assert job.supervisor.deadline is None
+    assert job.on(Offered((("a", 2), ("b", 2)))) == [Start(3, 1, ("a", "b", "b"), 2)]
+
+
+def test_all_have_failed_where_hosts_are_never_used_again() -> None:
+    job = Job(hosts=["a", "a", "b"], cooldown=NEVER)
+    job.on(Exited(0, True, KILLED), Exited(1, True, KILLED))
+    assert job.on(Exited(2, True, KILLED)) == [End("no host is left on which no rank has failed", 2)]
+
+
+def test_a_discovered_host_that_is_lost_is_used_again() -> None:
+    job = Job(hosts=["a", "a", "b"])
+    job.running()
+    job.on(Offered((("a", 2), ("b", 1))), HostLost((2,), "b was lost"), Ready(0, 1))
+    assert slots_of(formed(job.on(Ready(1, 1)))) == [0, 1]
+    assert job.after(0.9) == []
+    assert job.after(0.1) == [Start(2, 2, ("a", "a", "b"), 2)]
+
+
 # -- random histories ------------------------------------------------------------------------------------------------
 
 
 #: States in which the program or an agent does the next thing, whatever the supervisor does.
-ACTING = {"running", "member", "invited", "broken", "killed", "after"}
+ACTING = {"running", "member", "invited", "broken", "killed", "dismissed", "after"}
 
 
 class Histories:
@@ -310,14 +436,19 @@ class Histories:
         self.n_slots = n_slots
         self.now = 0.0
         self.cut_off: set[int] = set()
+        self.dismissed: set[int] = set()  # since the roster
         self.state = ["none"] * n_slots
         self.commits = [NONE] * n_slots
         self.roster: Roster | None = None
         self.end: End | None = None
-        self.is_released = False
+        self.is_released = self.have_offered = False
         hosts = self.hosts = [f"host{slot * 3 // n_slots}" for slot in range(n_slots)]
         resets = self.random.choice([None, None, 5])
-        self.supervisor = Supervisor(hosts, Limits(self.start, self.least, 600, 100, resets))
+        self.are_discovered = self.random.random() < 0.5
+        self.most = self.random.randint(n_slots, 2 * n_slots) if self.are_discovered else n_slots
+        cooldown = self.random.choice([None, None, NEVER, Cooldown(1, 20)])
+        limits = Limits(self.start, self.least, 600, 100, resets, self.most, cooldown)
+        self.supervisor = Supervisor(hosts, limits)
         self.carry_out(self.supervisor.begin(0.0))
 
     def play(self, n_events: int) -> None:
@@ -346,6 +477,8 @@ class Histories:
         slot = self.random.choice(living)
         if self.random.random() < 0.01:
             return self.loss_of(self.hosts[slot]), later
+        if self.are_discovered and self.random.random() < 0.1:
+            return self.offer(), later
         if self.random.random() < 0.2:
             return self.exit_of(slot), later
         return self.step(slot), later
@@ -353,7 +486,7 @@ class Histories:
     def next_good(self) -> tuple[Event, float]:
         """The ranks go on and return, one after the other; what was killed goes."""
         for slot, state in enumerate(self.state):
-            if state in ("running", "member", "invited", "killed", "after", "broken"):
+            if state in ACTING:
                 return self.step(slot, may_fail=False), self.now
         return self.tick(self.now)
 
@@ -363,7 +496,7 @@ class Histories:
 
     def step(self, slot: int, may_fail: bool = True) -> Event:
         state = self.state[slot]
-        if state == "killed":
+        if state in ("killed", "dismissed"):
             return self.exit_of(slot)
         if state == "after":
             self.state[slot] = "none"
@@ -392,17 +525,30 @@ class Histories:
         slots = tuple(slot for slot, its in enumerate(self.hosts) if its == host)
         for slot in slots:
             self.state[slot], self.commits[slot] = "none", NONE
-        self.cut_off.update(slots)
+        if not self.have_offered:
+            self.cut_off.update(slots)
         return HostLost(slots, f"{host} was lost")
+
+    def offer(self) -> Event:
+        """Other hosts, or other numbers of slots."""
+        self.have_offered = True
+        names = [f"host{number}" for number in range(5) if self.random.random() < 0.7]
+        return Offered(tuple((name, self.random.randint(1, 1 + self.n_slots // 2)) for name in names))
 
     def carry_out(self, actions: list[Action]) -> None:
         for action in actions:
             assert self.end is None, "nothing follows the end"
             if isinstance(action, Start):
+                while action.slot >= len(self.state):
+                    self.state.append("none")
+                    self.commits.append(NONE)
+                    self.hosts.append("")
+                assert self.hosts[action.slot] in ("", action.host)
+                self.hosts[action.slot] = action.host
                 assert self.state[action.slot] == "none", "two lives of a slot"
                 assert not self.is_released
                 assert action.slot not in self.cut_off
-                assert 0 <= action.rank < len(action.hosts) <= self.n_slots
+                assert 0 <= action.rank < len(action.hosts) <= self.most + 1
                 self.state[action.slot] = "running"
             elif isinstance(action, Kill):
                 assert self.state[action.slot] != "none"
@@ -415,12 +561,23 @@ class Histories:
                 for slot in action.slots:
                     self.state[slot] = "broken"
             elif isinstance(action, Invite):
+                before, after = ("member", "invited") if action.is_on else ("invited", "member")
                 for slot in action.slots:
-                    self.state[slot] = "invited" if self.state[slot] == "member" else self.state[slot]
+                    self.state[slot] = after if self.state[slot] == before else self.state[slot]
+            elif isinstance(action, GiveUp):
+                assert len(action.members) < self.least
+                for member in action.members:
+                    assert self.state[member.slot] in ("ready", "returned")
+                    self.state[member.slot] = "dismissed"
+            elif isinstance(action, Dismiss):
+                assert self.state[action.slot] in ("ready", "returned")
+                self.state[action.slot] = "dismissed"
+                self.dismissed.add(action.slot)
             elif isinstance(action, Release):
                 assert {self.state[slot] for slot in action.slots} == {"returned"}
                 assert self.roster is not None
-                assert sorted(action.slots) == sorted(slots_of(self.roster))
+                others = set(slots_of(self.roster)).difference(action.slots)
+                assert others <= self.dismissed
                 self.is_released = True
                 for slot in action.slots:
                     self.state[slot] = "after"
@@ -432,7 +589,7 @@ class Histories:
         """One world an epoch; of processes that are outside any, not too few, not too many; all survivors are in it."""
         assert roster.epoch == (0 if self.roster is None else self.roster.epoch + 1)
         slots = slots_of(roster)
-        assert self.least <= len(slots) == len(set(slots)) <= self.n_slots
+        assert self.least <= len(slots) == len(set(slots)) <= self.most
         assert [each.rank for each in roster.positions()] == list(range(len(slots)))
         assert all(self.state[slot] in ("ready", "returned") for slot in slots)
         assert not {"member", "broken", "invited"}.intersection(self.state), "nobody is left in the world before"
@@ -445,6 +602,7 @@ class Histories:
             self.commits[member.slot] = max(0, roster.newest)
             self.state[member.slot] = "member"
         self.roster = roster
+        self.dismissed.clear()
 
 
 @pytest.mark.parametrize("part", range(8))

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ciranda import _line
 from ciranda._basics import rank, world
 from ciranda._frameworks.objects import allgather_object
 from ciranda._frameworks.options import PREFIX, Options
@@ -253,6 +254,8 @@ class GradientCombiner:
         number = self._options.number
         if number is None or self._numbered_in == world.epoch:
             return
+        if _line.line() is not None:
+            return  # a process that joins traces its program; those that have compiled theirs do not meet it here
         mine = (rank(), number, doing)
         told = allgather_object(mine, f"{PREFIX}.noname.number", self._options.process_set)
         other = next((each for each in told if each[2] != doing), None)

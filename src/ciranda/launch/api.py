@@ -11,6 +11,7 @@ from typing import Literal, TypeVar
 
 from ciranda.engines import slurm
 from ciranda.launch import call
+from ciranda.launch.elastic import ElasticJob
 from ciranda.launch.errors import LaunchError
 from ciranda.launch.hosts import Host, Slot, assign, checked_size, parse_hostfile, parse_hosts
 from ciranda.launch.job import Job, Show, default_binding
@@ -37,6 +38,7 @@ class RunOptions:
         bind_to: "core" gives each rank its share of its host's cores, "numa" those of a NUMA node, "none" lets it run
             on any; else CIRANDA_BIND_TO.
         python: the Python to use, by default this one.
+        elastic: go on when ranks are lost, as `ciranda run --elastic`; the results are those of the last world's ranks.
         jax_native: route JAX's own collectives through the ranks' world.
         ssh: the ssh command and its options.
         prefix: prefix each line of output with ``[rank]<stream>:``.
@@ -51,6 +53,7 @@ class RunOptions:
     port_range: str | None = None
     bind_to: Literal["core", "numa", "none"] | None = None
     jax_native: bool = False
+    elastic: ElasticJob | None = None
     python: str = field(default_factory=lambda: sys.executable)
     ssh: SshOptions = field(default_factory=SshOptions)
     prefix: bool = True
@@ -117,6 +120,7 @@ def job_of(options: RunOptions, argv: list[str], slots: list[Slot]) -> Job:
         port_range=options.port_range,
         bind_to=options.bind_to or default_binding(),
         jax_native=options.jax_native,
+        elastic=options.elastic,
         python=options.python,
     )
 
@@ -154,7 +158,7 @@ def run(
 
     open_standard_streams()
     options = options or RunOptions()
-    slots = assign(chosen_hosts(np, hosts, hostfile), np)
+    slots = _slots(options.elastic, np, hosts, hostfile)
     job = job_of(options, [options.ssh.remote_python or options.python, "-m", call.__name__], slots)
     job.blobs = {call.PAYLOAD: cloudpickle.dumps((func, tuple(args), dict(kwargs or {})))}
     job.want_results = True
@@ -175,7 +179,19 @@ def run(
         raise KeyboardInterrupt
     if outcome.exit_code != 0:
         raise LaunchError(outcome.message or "the job failed", outcome.exit_code, outcome.failure)
-    missing = [slot.rank for slot in slots if slot.rank not in outcome.results]
+    ranks = outcome.ranks or [slot.rank for slot in slots]
+    missing = [rank for rank in ranks if rank not in outcome.results]
     if missing:
         raise LaunchError(f"rank {missing[0]} ended without a result: the function must return, not exit")
-    return [cloudpickle.loads(b"".join(outcome.results.pop(slot.rank))) for slot in slots]
+    return [cloudpickle.loads(b"".join(outcome.results.pop(rank))) for rank in ranks]
+
+
+def _slots(elastic: ElasticJob | None, np: int | None, hosts: str | None, hostfile: str | Path | None) -> list[Slot]:
+    """Where ranks are started at first."""
+    if elastic is None:
+        return assign(chosen_hosts(np, hosts, hostfile), np)
+    if np not in (None, elastic.start):
+        raise LaunchError(f"np={np}, but the elastic job starts with {elastic.start} ranks: leave np out", exit_code=2)
+    if elastic.finder is not None:
+        return elastic.first_slots()
+    return assign(chosen_hosts(elastic.most, hosts, hostfile), elastic.most)

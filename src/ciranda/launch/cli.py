@@ -17,7 +17,8 @@ import ciranda
 from ciranda.launch import control, kubernetes_cli
 from ciranda.launch.api import RunOptions, chosen_hosts
 from ciranda.launch.api import run as launch_function
-from ciranda.launch.elastic import WAIT_SECONDS, ElasticJob, elastic_job
+from ciranda.launch.discovery import HostScript
+from ciranda.launch.elastic import WAIT_SECONDS, ElasticJob, Wishes, cooldown_of, discovered_job, elastic_job
 from ciranda.launch.env_option import pairs
 from ciranda.launch.errors import HostsError, LaunchError
 from ciranda.launch.exporter import parse_address
@@ -272,6 +273,21 @@ def _run(
         float, typer.Option("--elastic-timeout", min=0.1, metavar="SECONDS",
                             help="How long too few ranks wait for others.", rich_help_panel=_ELASTIC),
     ] = WAIT_SECONDS,
+    host_discovery_script: Annotated[
+        str | None, typer.Option("--host-discovery-script", metavar="COMMAND",
+                                 help="Prints a line 'host:slots' for each host that there is; asked each second.",
+                                 rich_help_panel=_ELASTIC),
+    ] = None,
+    slots_per_host: Annotated[
+        int | None, typer.Option("--slots-per-host", "--slots", min=1, metavar="N", show_default=False,
+                                 help="Slots of hosts that it prints without a number.", rich_help_panel=_ELASTIC),
+    ] = None,
+    cooldown: Annotated[
+        tuple[float, float] | None, typer.Option(
+            "--cooldown", metavar="LOW HIGH", show_default="start the rank again",
+            help="Seconds for which nothing is started on a host of which a rank has failed, twice as long each time.",
+            rich_help_panel=_ELASTIC),
+    ] = None,
 ) -> None:  # fmt: skip
     """Run COMMAND on every rank: here, on several hosts over ssh, or on the nodes of an allocation of Slurm by srun.
 
@@ -296,15 +312,31 @@ def _run(
         raise LaunchError("--jax-native does not go with --elastic: jax.distributed cannot change its processes", 2)
     if elastic and (metrics is not None or metrics_dir is not None):
         raise LaunchError("--metrics and --metrics-dir do not go with --elastic: they count the ranks of one world", 2)
-    if elastic:
-        n_start = num_proc or sum(host.slots for host in chosen_hosts(num_proc, hosts, hostfile, per_host))
-        going_on = elastic_job(n_start, min_np, max_np, reset_limit, elastic_timeout, stall_shutdown_seconds)
+    bounds = (min_np, max_np, reset_limit, elastic_timeout, stall_shutdown_seconds, cooldown_of(cooldown))
+    if elastic and host_discovery_script is not None:
+        if hosts is not None or hostfile is not None or per_host is not None:
+            raise LaunchError("--host-discovery-script finds the hosts: leave out -H, --hostfile and the like", 2)
+        script = HostScript(host_discovery_script, slots_per_host)
+        going_on = discovered_job(
+            script, Wishes(num_proc, *bounds), lambda text: print(f"ciranda: {text}", file=sys.stderr)
+        )
+    elif elastic:
+        n_start = num_proc
+        if n_start is None:
+            n_start = sum(host.slots for host in chosen_hosts(num_proc, hosts, hostfile, per_host))
+        going_on = elastic_job(n_start, *bounds)
         n_slots = going_on.most
-    elif not (min_np is max_np is reset_limit is None):
-        raise LaunchError("--min-np, --max-np and --reset-limit are for --elastic: add it", exit_code=2)
+    elif any(each is not None for each in (min_np, max_np, reset_limit, host_discovery_script, cooldown)):
+        raise LaunchError(
+            "--min-np, --max-np, --reset-limit, --host-discovery-script and --cooldown are for --elastic: add it",
+            exit_code=2,
+        )
     if metrics is not None:
         parse_address(metrics)
-    slots = assign(chosen_hosts(n_slots if per_host is None else num_proc, hosts, hostfile, per_host), n_slots)
+    if going_on is not None and going_on.finder is not None:
+        slots = going_on.first_slots()
+    else:
+        slots = assign(chosen_hosts(n_slots if per_host is None else num_proc, hosts, hostfile, per_host), n_slots)
     settings = {
         "CIRANDA_START_TIMEOUT": start_timeout,
         "CIRANDA_INTERFACE": network_interface,

@@ -100,7 +100,8 @@ class Show:
 class Outcome:
     """How it ended: ``exit_code`` 0 is well; else ``failure`` is the rank to blame, if one is, and ``message`` why.
 
-    ``results`` are the pieces of what each rank's function returned, in order.
+    ``results`` are the pieces of what each rank's function returned, in order; ``ranks`` are the numbers of an elastic
+    job's last ranks, in their order there.
     """
 
     exit_code: int = 0
@@ -108,3 +109,4 @@ class Outcome:
     message: str | None = None
     interrupted_by: int | None = None
     results: dict[int, list[bytes]] = field(default_factory=dict)
+    ranks: list[int] = field(default_factory=list)

@@ -46,7 +46,7 @@ def _as_on_the_command_line(path: Path, key: str, name: str, value: object) -> o
     if name == "hosts" and isinstance(value, list):
         return ",".join(map(str, value))
     is_list = isinstance(value, list) and all(isinstance(each, (str, int, float)) for each in value)
-    wants_list = name in ("command", "env", "exclude_env")
+    wants_list = name in ("command", "env", "exclude_env", "cooldown")
     if isinstance(value, (dict, list)) != wants_list or (wants_list and not is_list):
         wanted = "a list of texts" if wants_list else "one value"
         raise LaunchError(f"--config {path}: {key} must be {wanted}", exit_code=2)

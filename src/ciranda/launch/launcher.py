@@ -5,7 +5,7 @@ first rank to fail ends the job: the others get SIGTERM, then SIGKILL after the 
 when every agent has reported that no process is left on its host, or when it has waited long enough for that.
 
 In an elastic job a rank that fails does not end the job: `worlds.py` decides. There a rank's number is that of its
-slot, and its processes follow one another.
+slot, and its processes follow one another. Where hosts are discovered, agents come and go (`late_hosts.py`).
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
+from functools import cache
 
 from ciranda._misspelt import TOLD, misspelt
 from ciranda.launch import environment, protocol, reserved_port, ssh
 from ciranda.launch import store as stores
 from ciranda.launch.control import Control
 from ciranda.launch.counter_reports import CounterReports
+from ciranda.launch.discovery import Discovery
 from ciranda.launch.elastic import ElasticJob
 from ciranda.launch.environment import Meeting
 from ciranda.launch.errors import LaunchError, ProtocolError
@@ -30,8 +32,9 @@ from ciranda.launch.failure import TAIL_BYTES, RankFailure, culprit, last_words,
 from ciranda.launch.held import Held
 from ciranda.launch.hosts import Slot, by_host
 from ciranda.launch.job import Job, Outcome, Show
+from ciranda.launch.late_hosts import LateHosts
 from ciranda.launch.link import AgentLink, Link
-from ciranda.launch.orders import orders
+from ciranda.launch.orders import OwnVariables, orders
 from ciranda.launch.output import Screen
 from ciranda.launch.processes import PASSED_ON
 from ciranda.launch.protocol import Message
@@ -68,22 +71,24 @@ def launch_by(reach: Reach, job: Job, show: Show, store_factory: StoreFactory = 
     """As launch(), but hosts are reached as ``reach`` says."""
     groups = by_host(job.slots)
     remote = [host for host in groups if not reach.is_here(host)]
-    addresses = stores.bind_addresses(remote, reach, job.network_interface)
+    addresses_for = cache(lambda hosts: stores.bind_addresses(hosts, reach, job.network_interface))
     ports = stores.parse_port_range(job.port_range) if job.port_range else range(1)
 
-    def new_store(size: int) -> tuple[Store, str]:
-        store = stores.start_store(store_factory, addresses, ports, job.secret, size, job.job_id)
+    def new_store(host_of_rank: Sequence[str]) -> tuple[Store, str]:
+        addresses = addresses_for(tuple(host for host in dict.fromkeys(host_of_rank) if not reach.is_here(host)))
+        store = stores.start_store(store_factory, addresses, ports, job.secret, len(host_of_rank), job.job_id)
         return store, stores.candidates(addresses, store.port)
 
     with ExitStack() as stack:
-        run = _Run(job, show, addresses[0], ports)
+        run = _Run(job, show, addresses_for(tuple(remote))[0], ports)
         run.common_env = {"CIRANDA_JOB": job.job_id}
         if job.elastic is not None:
             run.be_elastic(job.elastic, new_store)
             stack.callback(run.close_worlds)
+            stack.callback(run.discover_no_more)
             run.common_env |= {"HOROVOD_ELASTIC": "1", "CIRANDA_STORE": NO_STORE}
         else:
-            store, run.common_env["CIRANDA_STORE"] = new_store(len(job.slots))
+            store, run.common_env["CIRANDA_STORE"] = new_store([slot.host for slot in job.slots])
             stack.callback(store.close)
         run.connect(groups, set(remote), reach)
         run.tell_of_misspelt_names()
@@ -108,6 +113,7 @@ class _Run:
         self._links: list[Link] = []
         self._remote: set[str] = set()
         self._reach: Reach = SshOptions()
+        self._told: dict[str, str] = {}  # the variables that all ranks get
         self.common_env: dict[str, str] = {}
         self._tails = {slot.rank: bytearray() for slot in job.slots}
         self._held = {slot.rank: Held() for slot in job.slots}
@@ -124,6 +130,8 @@ class _Run:
         self._failures: list[RankFailure] = []
         self._outcome = Outcome()
         self._worlds: Worlds | None = None  # of an elastic job
+        self._late: LateHosts | None = None  # likewise
+        self._discovery: Discovery | None = None
         self._survived: dict[int, RankFailure] = {}  # the last one of each slot that did not end the job
         self._is_host_lost = False
         self._started = False
@@ -137,26 +145,75 @@ class _Run:
         """Start an agent for every host."""
         self._remote = remote
         self._reach = reach
-        python_path = os.pathsep.join(
-            os.path.abspath(p) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p
-        )
         for host, slots in groups.items():
             try:
-                if host in remote:
-                    self._links.append(reach.link(host, slots, self._job.python, python_path))
-                else:
-                    self._links.append(AgentLink(host, slots, ssh.local_command(self._job.python)))
+                self._links.append(self._new_link(host, slots))
             except LaunchError:
                 self._abandon()
                 raise
             ranks = ", ".join(str(slot.rank) for slot in slots)
             self.note(f"{host} ({reach.label if host in remote else 'this machine'}): ranks {ranks}")
 
+    def _new_link(self, host: str, slots: list[Slot]) -> Link:
+        """Start an agent; LaunchError if that cannot be."""
+        if host not in self._remote:
+            return AgentLink(host, slots, ssh.local_command(self._job.python))
+        inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        python_path = os.pathsep.join(os.path.abspath(path) for path in inherited if path)
+        return self._reach.link(host, slots, self._job.python, python_path)
+
     def be_elastic(self, elastic: ElasticJob, new_store: NewStore) -> None:
         """Go on when ranks fail."""
-        self._worlds = Worlds(
-            elastic, self._job.slots, new_store, self._send_to, lambda text: self._say(f"ciranda: {text}"), self._end_as
-        )
+
+        def say(text: str) -> None:
+            self._say(f"ciranda: {text}")
+
+        self._worlds = Worlds(elastic, self._job.slots, new_store, self._send_to, self._start_slot, say, self._end_as)
+        self._late = LateHosts(self._job.start_timeout_seconds, self._order)
+
+    def discover_no_more(self) -> None:
+        """Stop asking for hosts."""
+        if self._discovery is not None:
+            self._discovery.close()
+        self._discovery = None
+
+    def _start_slot(self, rank: int, host: str, env: Mapping[str, str]) -> None:
+        """Start the next process of a slot, which may be new, and so may be its host."""
+        assert self._worlds is not None
+        assert self._late is not None
+        if rank not in self._host_of:
+            self._host_of[rank] = host
+            self._tails[rank], self._held[rank], self._warnings[rank] = bytearray(), Held(), StallWarnings()
+            if self._output_dir is not None:
+                self._output_dir.add(rank)
+        link = self._link_to(host)
+        if link is None:
+            if not self._reach.is_here(host):
+                self._remote.add(host)
+            try:
+                link = self._new_link(host, [])
+            except LaunchError as error:
+                self._say(f"ciranda: {error}")
+                self._worlds.on_host_lost(host, str(error))
+                return
+            self._links.append(link)
+            self._late.expect(link)
+        self._late.start(link, rank, env)
+
+    def _link_to(self, host: str) -> Link | None:
+        assert self._late is not None
+        return next((link for link in self._links if link.host == host and not self._late.is_sent_away(link)), None)
+
+    def _on_discovery(self) -> None:
+        """Other hosts are there, or no answer."""
+        if self._discovery is None or self._worlds is None or self._ending:
+            return
+        hosts, warning = self._discovery.take()
+        if warning:
+            self._say(f"ciranda: warning: {warning}")
+        if hosts is not None:
+            self._say(f"ciranda: hosts: {', '.join(f'{host.name}:{host.slots}' for host in hosts) or 'none'}")
+            self._worlds.on_offer(hosts)
 
     def close_worlds(self) -> None:
         """Close the store of the present world, if there is one."""
@@ -164,7 +221,11 @@ class _Run:
             self._worlds.close()
 
     def _send_to(self, rank: int, message: Message) -> None:
-        next(link for link in self._links if link.host == self._host_of[rank]).send(message)
+        assert self._worlds is not None
+        assert self._late is not None
+        link = self._link_to(self._host_of[rank])
+        if link is not None and not self._late.send(link, rank, message):
+            self._worlds.on_exit(rank, False, "not started")
 
     def _end_as(self, end: End) -> None:
         """End an elastic job, as the supervisor says."""
@@ -197,13 +258,21 @@ class _Run:
         self.note(f"torch's store, if rank 0 makes one, is at {meeting.address}, port {meeting.port}")
         of_job = environment.of_job(self._job.job_id, meeting, self._job.slots)
         of_job["PADDLE_DISTRI_BACKEND"] = os.environ.get("PADDLE_DISTRI_BACKEND", "gloo")  # nothing else is for CPUs
-        told = {**of_job, **self._job.env, **self.common_env}
+        self._told = {**of_job, **self._job.env, **self.common_env}
         for link in self._links:
-            secret = "" if link.knows_secret else self._job.secret
-            try:
-                link.send_in_turn(orders(self._job, link.slots, told, secret, link.host in self._remote))
-            except ProtocolError as error:
-                self._fail(f"the command and its environment cannot be sent: {error}")
+            self._order(link, {slot.rank: environment.identity(slot, self._job.jax_native) for slot in link.slots})
+        elastic = self._job.elastic
+        if self._worlds is not None and elastic is not None and elastic.finder is not None:
+            self._worlds.on_offer(elastic.hosts)
+            self._discovery = Discovery(elastic.finder, elastic.hosts)
+
+    def _order(self, link: Link, ranks: OwnVariables) -> None:
+        """Have an agent start these ranks, its first."""
+        secret = "" if link.knows_secret else self._job.secret
+        try:
+            link.send_in_turn(orders(self._job, link.host, ranks, self._told, secret, link.host in self._remote))
+        except ProtocolError as error:
+            self._fail(f"the command and its environment cannot be sent: {error}")
 
     # -- the loop ----------------------------------------------------------------------------------------------------
 
@@ -212,7 +281,7 @@ class _Run:
         self._deadline = time.monotonic() + self._job.start_timeout_seconds
         try:
             with signals_to(self._signals) as wake_fd:
-                while any(link.out_fd in link.open_fds for link in self._links):
+                while self._goes_on():
                     self._turn(wake_fd)
         except BaseException:
             self._abandon()
@@ -225,6 +294,11 @@ class _Run:
         self._finish()
         return self._outcome
 
+    def _goes_on(self) -> bool:
+        """Whether an agent lives, or another may come."""
+        may_come = self._discovery is not None and not self._ending
+        return may_come or any(link.out_fd in link.open_fds for link in self._links)
+
     def _turn(self, wake_fd: int) -> None:
         with selectors.PollSelector() as selector:
             selector.register(wake_fd, selectors.EVENT_READ, lambda: empty(wake_fd))
@@ -235,10 +309,14 @@ class _Run:
                 self._watch(link, selector)
             if self._control is not None:
                 self._control.watch(selector)
+            if self._discovery is not None:
+                selector.register(self._discovery.fd, selectors.EVENT_READ, self._on_discovery)
             deadlines = [self._deadline, self._stacks.deadline, self._counters.deadline, self._next_look]
             deadlines += [held.deadline for held in self._held.values()]
             if self._worlds is not None and not self._ending:
                 deadlines.append(self._worlds.deadline)
+            if self._late is not None and not self._ending:
+                deadlines.append(self._late.deadline)
             due = min((deadline for deadline in deadlines if deadline is not None), default=None)
             timeout = None if due is None else max(0.0, due - time.monotonic())
             for key, _ in selector.select(timeout):
@@ -249,8 +327,11 @@ class _Run:
         for rank, held in self._held.items():
             self._put(rank, "stderr", held.expired())
         self._stacks.expire()
-        if self._worlds is not None and not self._ending:
+        if self._worlds is not None and self._late is not None and not self._ending:
             self._worlds.on_time()
+            self._late.on_time()
+            if self._discovery is not None:
+                self._late.send_away(self._links, self._worlds.hosts_in_use, self._job.grace_seconds)
         self._counters.expire()
         if self._next_look is not None and time.monotonic() >= self._next_look:
             self._look_for_stragglers()
@@ -267,6 +348,8 @@ class _Run:
             selector.register(link.out_fd, selectors.EVENT_READ, lambda: self._on_output(link))
 
     def _on_output(self, link: Link) -> None:
+        if link.out_fd not in link.open_fds:
+            return  # closed since it was looked at
         try:
             for message in link.read_messages():
                 self._on_message(link, message)
@@ -275,10 +358,15 @@ class _Run:
             link.open_fds.clear()
             link.done_reason = "error"
             self._fail(f"{link.host}: {error}")
-        if link.out_fd not in link.open_fds and link.done_reason is None:
-            self._on_lost(link)
+        if link.out_fd not in link.open_fds:
+            if link.done_reason is None:
+                self._on_lost(link)
+            if self._late is not None and self._late.is_sent_away(link):
+                self._forget(link)
 
     def _on_stderr(self, link: Link) -> None:
+        if link.err_fd not in link.open_fds:
+            return  # likewise
         data = link.read_stderr()
         if data and link.greeted:
             for line in data.decode("utf-8", "surrogateescape").splitlines():
@@ -292,10 +380,12 @@ class _Run:
         if self._ending:
             return
         exit_code = link.close()
-        if self._worlds is not None and self._started:
-            self._on_host_lost(self._worlds, link, "its agent was lost")
-            return
         words = link.stderr.decode("utf-8", "replace")
+        if self._worlds is not None and self._started:
+            was_up = link.greeted
+            how = "its agent was lost" if was_up else self._reach.explain(link.host, exit_code, words)
+            self._on_host_lost(self._worlds, link, how)
+            return
         if not link.greeted:
             self._lose_host(self._reach.explain(link.host, exit_code, words))
         else:
@@ -304,9 +394,19 @@ class _Run:
             self._lose_host(f"the agent on {link.host} was lost, and with it ranks {ranks}{said}")
 
     def _on_host_lost(self, worlds: Worlds, link: Link, how: str) -> None:
-        self._say(f"ciranda: {link.host} is used no more: {how}")
         link.running.clear()
-        worlds.on_host_lost([slot.rank for slot in link.slots], f"{link.host} was lost")
+        if self._late is not None and self._late.is_sent_away(link):
+            return
+        may_come_back = self._discovery is not None
+        self._say(f"ciranda: {link.host} is {'lost' if may_come_back else 'used no more'}: {how}")
+        if may_come_back:
+            self._forget(link)
+        worlds.on_host_lost(link.host, f"{link.host} was lost")
+
+    def _forget(self, link: Link) -> None:
+        """This agent is gone, and others may come."""
+        link.close()
+        self._links.remove(link)
 
     # -- messages ----------------------------------------------------------------------------------------------------
 
@@ -364,6 +464,10 @@ class _Run:
             )
         link.greeted = True
         self.note(f"{link.host}: agent is process {message.get('pid')} on {message.get('host')}")
+        if self._started:
+            if self._late is not None and not self._ending:
+                self._late.on_hello(link)
+            return
         if link is self._links[0] and not self._ending:
             self._reserve_port()
         self._start_if_ready()
@@ -379,8 +483,8 @@ class _Run:
             self._start_ranks(self._meeting)
 
     def _rank_of(self, link: Link, message: Message) -> int:
-        rank = protocol.int_of(message, "rank", 0, len(self._job.slots) - 1)
-        if self._host_of[rank] != link.host:
+        rank = protocol.int_of(message, "rank", 0, max(self._host_of))
+        if self._host_of.get(rank) != link.host:
             raise ProtocolError(f"rank {rank} is not its own")
         return rank
 
@@ -520,6 +624,7 @@ class _Run:
         self._tails[rank].clear()
         if code != 0:
             self._survived[rank] = failure
+            self._outcome.results.pop(rank, None)
         worlds.on_exit(rank, code != 0, failure.how())
         if not self._failures:
             self._put(rank, "stderr", self._held[rank].take())
@@ -600,6 +705,8 @@ class _Run:
         """Show what is left, then the reason of the failure, last."""
         outcome = self._outcome
         patience_seconds = 0.2 if self._is_interrupted else 3600
+        if self._worlds is not None:
+            outcome.ranks = self._worlds.slots_by_rank
         if self._failures and not self._is_interrupted and not self._is_host_lost:
             outcome.failure = culprit(self._failures)
             outcome.exit_code = outcome.failure.exit_code
@@ -608,8 +715,8 @@ class _Run:
             outcome.message = "\n".join([report(outcome.failure), *self._who_was_waited_for()])
             self._drop_what_is_reported(outcome.failure)
         self._show_held()
-        for slot in self._job.slots:
-            self._writer.put(self._screen.finish(slot.rank))
+        for rank in self._host_of:
+            self._writer.put(self._screen.finish(rank))
         self._writer.flush(patience_seconds)
         self._check_output()
         if outcome.interrupted_by is not None:

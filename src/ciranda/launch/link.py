@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
@@ -56,7 +57,7 @@ class Link:
         self._opened = opened
         self._reader = protocol.MessageReader(on_noise=lambda line: self._complain(line + b"\n"))
         self._outbox = Outbox(self.in_fd, seal)
-        self._in_turn: Iterator[Message] = iter(())
+        self._in_turn: deque[Iterator[Message]] = deque()
         self._is_closed = False
 
     @property
@@ -77,20 +78,31 @@ class Link:
         Raises:
             ProtocolError: the first cannot be sent.
         """
-        self._in_turn = messages
+        self._in_turn.append(messages)
         self.flush()
+
+    def send_next(self, message: Message) -> None:
+        """Send a message behind those that are sent in turn."""
+        if self._in_turn:
+            self._in_turn.append(iter((message,)))
+        else:
+            self.send(message)
 
     def send_end(self, grace_seconds: float) -> None:
         """Have the agent end its ranks, instead of what is still to be sent in turn."""
-        self._in_turn = iter(())
+        self._in_turn.clear()
         self.send({"t": "end", "grace": grace_seconds})
 
     def flush(self) -> None:
         """Write what the pipe takes now; nothing once the agent is gone."""
         self._outbox.flush()
-        while not self._outbox and (message := next(self._in_turn, None)) is not None:
-            self._outbox.send(message)
-            self._outbox.flush()
+        while not self._outbox and self._in_turn:
+            message = next(self._in_turn[0], None)
+            if message is None:
+                self._in_turn.popleft()
+            else:
+                self._outbox.send(message)
+                self._outbox.flush()
 
     def read_messages(self) -> list[Message]:
         """What the agent says; at its end, out_fd leaves open_fds. Lines before its hello that are not messages are
@@ -124,7 +136,7 @@ class Link:
     def close(self) -> int:
         """Close it, and return the exit code of the agent's process, or 0. Idempotent."""
         self.open_fds.clear()
-        self._in_turn = iter(())
+        self._in_turn.clear()
         self._outbox.discard()
         self._is_closed = True
         return 0

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from ciranda.launch import environment, protocol
-from ciranda.launch.hosts import Slot
 from ciranda.launch.job import Job
 from ciranda.launch.protocol import Message
 
+#: By rank, the variables that are its alone.
+OwnVariables = Mapping[int, Mapping[str, str]]
 
-def orders(job: Job, slots: Sequence[Slot], told: Mapping[str, str], secret: str, is_remote: bool) -> Iterator[Message]:
-    """The messages for the host of these slots. ``told`` are variables that all ranks get."""
+
+def orders(
+    job: Job, host: str, ranks: OwnVariables, told: Mapping[str, str], secret: str, is_remote: bool
+) -> Iterator[Message]:
+    """The messages for a host and its ranks. ``told`` are variables that all ranks get."""
     env = environment.forwarded(os.environb, is_remote, job.exclude_env) if job.forwards_env else {}
     env.update({os.fsencode(name): os.fsencode(value) for name, value in told.items()})
     env.setdefault(b"PYTHONUNBUFFERED", b"1")
@@ -23,7 +27,7 @@ def orders(job: Job, slots: Sequence[Slot], told: Mapping[str, str], secret: str
         "env": {protocol.to_text(name): protocol.to_text(value) for name, value in env.items()},
         "inherit": is_remote or not job.forwards_env,
         "cwd": protocol.to_text(os.fsencode(job.cwd)),
-        "ranks": [{"rank": slot.rank, "env": environment.identity(slot, job.jax_native)} for slot in slots],
+        "ranks": [{"rank": rank, "env": dict(own)} for rank, own in ranks.items()],
         "secret": secret,
         "grace": job.grace_seconds,
         "blobs": list(job.blobs),
@@ -32,7 +36,7 @@ def orders(job: Job, slots: Sequence[Slot], told: Mapping[str, str], secret: str
         "jax_native": job.jax_native,
         "elastic": job.elastic is not None,
         "job": told["CIRANDA_JOB"],
-        "host": slots[0].host,
+        "host": host,
         "metrics": job.metrics,
         "metrics_dir": job.metrics_dir and os.path.join(job.cwd, job.metrics_dir),
     }

@@ -17,19 +17,26 @@ class OutputDir:
     def __init__(self, directory: Path, size: int) -> None:
         """Create the folders and empty files; LaunchError where that is impossible."""
         self._files: dict[tuple[int, str], BinaryIO] = {}
-        self._folders: list[Path] = []
-        width = len(str(size - 1))
+        self._folders: dict[int, Path] = {}
+        self._directory = directory
+        self._width = len(str(size - 1))
+        for rank in range(size):
+            self.add(rank)
+
+    def add(self, rank: int) -> None:
+        """Create a rank's folder and empty files, if it has none; LaunchError where that is impossible."""
+        if rank in self._folders:
+            return
+        folder = self._directory / f"rank.{rank:0{self._width}d}"
         try:
-            for rank in range(size):
-                folder = directory / f"rank.{rank:0{width}d}"
-                folder.mkdir(parents=True, exist_ok=True)
-                self._folders.append(folder)
-                (folder / "stacks.txt").unlink(missing_ok=True)
-                for stream in ("stdout", "stderr"):
-                    self._files[rank, stream] = (folder / stream).open("wb", buffering=0)
+            folder.mkdir(parents=True, exist_ok=True)
+            self._folders[rank] = folder
+            (folder / "stacks.txt").unlink(missing_ok=True)
+            for stream in ("stdout", "stderr"):
+                self._files[rank, stream] = (folder / stream).open("wb", buffering=0)
         except OSError as error:
             self.close()
-            raise LaunchError(f"--output-dir {directory}: {error.strerror} ({error.filename})") from None
+            raise LaunchError(f"--output-dir {self._directory}: {error.strerror} ({error.filename})") from None
 
     def write(self, rank: int, stream: str, data: bytes) -> None:
         """Append at once; LaunchError when the disk will not take it."""

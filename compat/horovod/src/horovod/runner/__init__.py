@@ -67,11 +67,13 @@ def run(
         verbose: 1 or more says what is done.
         network_interface, network_interfaces: the interface to use.
         executable: the Python to use, by default this one.
-        host_discovery_script: a program that prints a line `host:slots` for each host; asked once, before the start.
+        host_discovery_script: a command that prints a line `host:slots` for each host; asked each second. With it, or
+            the fewest or the most ranks, `func` goes on when ranks are lost, if it trains by `hvd.elastic.run`; the
+            results are those of the ranks at the end.
         slots: of the hosts that it prints without a number.
-        min_num_proc, max_num_proc: the fewest and the most ranks, where hosts are discovered; `min_np` and `max_np` are
-            the older names.
-        reset_limit, cooldown_range: accepted: hosts and ranks neither come nor go while a job runs.
+        min_num_proc, max_num_proc: the fewest and the most ranks of an elastic job; `min_np` and `max_np` are the older
+            names.
+        reset_limit, cooldown_range: as `--reset-limit` and `--blacklist-cooldown-range` of `horovodrun`.
         disable_cache, use_gloo, use_mpi, mpi_args: accepted, and of no effect.
 
     Raises:

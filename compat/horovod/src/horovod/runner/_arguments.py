@@ -9,9 +9,10 @@ from typing import NoReturn
 from ciranda.launch.num_proc import HINT, NUM_PROC, PER_HOST, is_other_name
 from horovod._names import HOROVOD_VERSION
 from horovod.runner import _config_file
+from horovod.runner._elastic import is_elastic
 from horovod.runner._tunables import LOG_LEVELS, TUNABLES, Tunable, chosen_in, environment_of, refuse
 
-_ELASTIC = "hosts and ranks neither come nor go while a job runs"
+_ELASTIC = "the job is not elastic: give --min-np, --max-np or --host-discovery-script"
 
 #: Flags that change nothing with Ciranda, by the name of the parsed argument, and why.
 NOT_NEEDED = {
@@ -21,9 +22,7 @@ NOT_NEEDED = {
     "mpi_args": ("--mpi-args", "MPI is not used"),
     "tcp_flag": ("--tcp", "MPI is not used"),
     "binding_args": ("--binding-args", "MPI is not used"),
-    "min_num_proc": ("--min-np", _ELASTIC),
-    "max_num_proc": ("--max-np", _ELASTIC),
-    "slots": ("--slots-per-host", _ELASTIC),
+    "slots": ("--slots-per-host", "hosts are not discovered"),
     "elastic_timeout": ("--elastic-timeout", _ELASTIC),
     "reset_limit": ("--reset-limit", _ELASTIC),
     "cooldown_range": ("--blacklist-cooldown-range", _ELASTIC),
@@ -120,14 +119,24 @@ def _add_tunable(group: argparse._ArgumentGroup, tunable: Tunable) -> None:
 
 def _add_elastic(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
-    add("--min-np", "--min-num-proc", type=int, dest="min_num_proc", metavar="N", help="fewest ranks")
-    add("--max-np", "--max-num-proc", type=int, dest="max_num_proc", metavar="N", help="most ranks")
-    add("--slots-per-host", "--slots", type=int, dest="slots", metavar="N", help="slots of each host found")
-    add("--elastic-timeout", type=int, metavar="SECONDS", help="for enough hosts to come")
-    add("--reset-limit", type=int, metavar="N", help="how often the job may start anew")
+    add("--min-np", "--min-num-proc", type=int, dest="min_num_proc", metavar="N", help="fewest ranks; go on without "
+        "those that are lost")  # fmt: skip
+    add(
+        "--max-np",
+        "--max-num-proc",
+        type=int,
+        dest="max_num_proc",
+        metavar="N",
+        help="most ranks; by default all slots",
+    )
+    add(
+        "--slots-per-host", "--slots", type=int, dest="slots", metavar="N", help="slots of hosts found without a number"
+    )
+    add("--elastic-timeout", type=int, metavar="SECONDS", help="for enough ranks to come (600)")
+    add("--reset-limit", type=int, metavar="N", help="how often a world may follow another")
     add("--blacklist-cooldown-range", type=int, nargs=2, dest="cooldown_range", metavar=("LO", "HI"),
-        help="seconds until a failed host is used again")  # fmt: skip
-    add("--host-discovery-script", metavar="FILE", help="program that prints the hosts there are")
+        help="seconds until a host of which a rank has failed is used again; by default it is not")  # fmt: skip
+    add("--host-discovery-script", metavar="COMMAND", help="prints a line host:slots for each host; asked each second")
 
 
 def _add_hosts(group: argparse._ArgumentGroup) -> None:
@@ -172,13 +181,14 @@ def _apply(config: _config_file.ConfigFile, args: argparse.Namespace) -> None:
     args.unknown_settings = [f"{place} in {args.config_file}" for place in config.unknown]
 
 
-#: Flags that change nothing unless hosts are discovered.
-OF_DISCOVERY = ("min_num_proc", "max_num_proc", "slots")
+#: Flags that change nothing unless the job is elastic.
+OF_ELASTIC = ("elastic_timeout", "reset_limit", "cooldown_range")
 
 
-def not_needed(args: argparse.Namespace, has_discovery: bool = False) -> list[str]:
+def not_needed(args: argparse.Namespace) -> list[str]:
     """Remarks about the flags given that change nothing."""
-    needed = OF_DISCOVERY if has_discovery else ()
+    needed = OF_ELASTIC if is_elastic(args) else ()
+    needed = needed if args.host_discovery_script is None else (*needed, "slots")
     rows = [(dest, row) for dest, row in NOT_NEEDED.items() if dest not in needed]
     given = [row for dest, row in rows if getattr(args, dest, None) not in (None, False)]
     return [f"{flag} ({why})" for flag, why in given]

@@ -12,9 +12,10 @@ from typing import Any, NoReturn
 
 from ciranda.launch import api
 from ciranda.launch.api import RunOptions, chosen_hosts
+from ciranda.launch.elastic import ElasticJob
 from ciranda.launch.errors import HostsError, LaunchError
 from ciranda.launch.failure import RankFailure
-from ciranda.launch.hosts import assign
+from ciranda.launch.hosts import Slot, assign
 from ciranda.launch.job import Job, Outcome, Show
 from ciranda.launch.launcher import launch
 from ciranda.launch.output import terminal_style
@@ -23,7 +24,7 @@ from ciranda.launch.processes import heed_signals, open_standard_streams
 from ciranda.launch.ssh import SshOptions
 from horovod.runner import _check_build
 from horovod.runner._arguments import NOT_NEEDED, make_parser, not_needed, parse_args
-from horovod.runner._discovery import REMARK, discover
+from horovod.runner._elastic import is_elastic, job_and_slots
 from horovod.runner._tunables import chosen_in, environment_of, refuse
 
 __all__ = ["NOT_NEEDED", "check_build", "is_gloo_used", "parse_args", "run_commandline", "run_controller"]
@@ -81,7 +82,7 @@ def make_plan(args: Any) -> Plan:
     Raises:
         LaunchError: a value is out of range.
     """
-    plan = Plan(verbose=bool(args.verbose), remarks=not_needed(args, bool(args.host_discovery_script)))
+    plan = Plan(verbose=bool(args.verbose), remarks=not_needed(args))
     plan.remarks += [f"{place} (not a setting)" for place in args.unknown_settings]
     chosen = chosen_in(args)
     if args.no_stall_check:
@@ -141,14 +142,12 @@ def rank_environment(plan: Plan) -> dict[str, str]:
     return env
 
 
-def _find_hosts(args: Any, plan: Plan) -> tuple[str | None, int | None]:
-    """The hosts, as text, and the number of ranks: as asked, or as a script finds them."""
-    if args.host_discovery_script is None:
-        return args.hosts, args.num_proc
-    if args.hosts is not None or args.hostfile is not None:
-        _refuse("give either --host-discovery-script or hosts (-H, --hostfile), not both")
-    plan.remarks.append(REMARK)
-    return discover(args.host_discovery_script, args.slots, args.num_proc, args.min_num_proc, args.max_num_proc)
+def _where(args: Any) -> tuple[ElasticJob | None, list[Slot]]:
+    """The elastic job, if it is one, and where its ranks are started."""
+    if is_elastic(args):
+        return job_and_slots(args, getattr(args, "stall_check_shutdown_time_seconds", None))
+    hosts = chosen_hosts(args.num_proc, args.hosts, args.hostfile, getattr(args, "per_host", None))
+    return None, assign(hosts, args.num_proc)
 
 
 def _say_remarks(plan: Plan) -> None:
@@ -159,8 +158,7 @@ def _say_remarks(plan: Plan) -> None:
 def run_command(args: Any, env: Mapping[str, str] | None = None) -> Outcome:
     """Run `args.command` on every rank, whose environment `env` is added to. Says itself what failed."""
     plan = make_plan(args)
-    hosts, num_proc = _find_hosts(args, plan)
-    slots = assign(chosen_hosts(num_proc, hosts, args.hostfile, args.per_host), num_proc)
+    elastic, slots = _where(args)
     _say_remarks(plan)
     job = Job(
         argv=list(args.command),
@@ -169,6 +167,7 @@ def run_command(args: Any, env: Mapping[str, str] | None = None) -> Outcome:
         grace_seconds=GRACE_SECONDS,
         start_timeout_seconds=plan.start_timeout,
         network_interface=plan.interface,
+        elastic=elastic,
     )
     files = OutputDir(Path(args.output_filename), len(slots)) if args.output_filename is not None else None
     with closing(files) if files is not None else nullcontext():
@@ -182,7 +181,7 @@ def run_command(args: Any, env: Mapping[str, str] | None = None) -> Outcome:
 def run_function(args: Any) -> list[Any]:
     """Call `args.run_func()` on every rank; return the results. Raises LaunchError if a rank failed."""
     plan = make_plan(args)
-    hosts, num_proc = _find_hosts(args, plan)
+    elastic = _where(args)[0] if is_elastic(args) else None
     _say_remarks(plan)
     options = RunOptions(
         env=rank_environment(plan),
@@ -192,9 +191,10 @@ def run_function(args: Any) -> list[Any]:
         python=args.executable or sys.executable,
         ssh=SshOptions(args.ssh_port, args.ssh_identity_file),
         verbose=plan.verbose,
+        elastic=elastic,
     )
     try:
-        return api.run(args.run_func, (), None, num_proc, hosts, args.hostfile, options)
+        return api.run(args.run_func, (), None, args.num_proc, args.hosts, args.hostfile, options)
     except LaunchError as error:
         if error.failure is None:
             raise

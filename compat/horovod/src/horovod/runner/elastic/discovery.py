@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-
-from ciranda.launch.errors import HostsError
-from ciranda.launch.hosts import parse_hosts
+from ciranda.launch.discovery import HostScript
 
 __all__ = ["FixedHosts", "HostDiscovery", "HostDiscoveryScript"]
 
@@ -22,8 +19,7 @@ class HostDiscoveryScript(HostDiscovery):
     """Asks a program, which prints a line `host` or `host:slots` for each host."""
 
     def __init__(self, discovery_script: str, slots: int | None) -> None:
-        self._discovery_script = discovery_script
-        self._default_slots = slots
+        self._script = HostScript(discovery_script, slots)
 
     def find_available_hosts_and_slots(self) -> dict[str, int]:
         """Run the program once, in a shell.
@@ -32,21 +28,7 @@ class HostDiscoveryScript(HostDiscovery):
             HostsError: (a ValueError) it failed, or printed what is no host; or a host without slots, and there is no
                 number of slots for such hosts.
         """
-        command = self._discovery_script
-        done = subprocess.run(command, shell=True, capture_output=True, text=True, errors="replace", check=False)
-        if done.returncode != 0:
-            said = done.stderr.strip() or "it wrote nothing to stderr"
-            raise HostsError(f"the discovery script {command!r} failed with exit code {done.returncode}: {said}")
-        found: dict[str, int] = {}
-        for line in filter(None, map(str.strip, done.stdout.splitlines())):
-            (host,) = parse_hosts(line)
-            has_slots = ":" in line.rpartition("]")[2]
-            if not has_slots and self._default_slots is None:
-                raise HostsError(
-                    f"the discovery script {command!r} printed {line!r}: print host:slots, or give --slots"
-                )
-            found[host.name] = host.slots if has_slots else int(self._default_slots or 0)
-        return found
+        return {host.name: host.slots for host in self._script.find()}
 
 
 class FixedHosts(HostDiscovery):

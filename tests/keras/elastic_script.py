@@ -1,0 +1,52 @@
+"""A script for Horovod, unmodified but for its fault: `fit()` with the callbacks of an elastic state."""
+
+import elastic_jobs
+import keras
+import numpy as np
+
+if keras.backend.backend() == "tensorflow":
+    import horovod.keras as hvd
+else:
+    import ciranda.keras as hvd
+
+hvd.init()
+keras.utils.set_random_seed(1)
+x = np.random.default_rng(1).normal(size=(elastic_jobs.N_STEPS * elastic_jobs.BATCH, 4)).astype(np.float32)
+y = x.sum(axis=1, keepdims=True)
+model = keras.Sequential([keras.layers.InputLayer((4,)), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
+model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1, momentum=0.9)), "mse")
+
+
+class Die(keras.callbacks.Callback):
+    def on_train_batch_begin(self, batch, logs=None):
+        elastic_jobs.maybe_die(state.epoch, hvd.rank(), hvd.size())
+
+
+class Account(keras.callbacks.Callback):
+    """Notes the rows of an epoch before it is committed."""
+
+    def on_epoch_end(self, epoch, logs=None):
+        state.rows = state.rows + sorted(
+            int(row) for row in np.asarray(hvd.allgather(np.array(self.mine), name="rows"))
+        )
+
+
+@hvd.elastic.run
+def train(state):
+    callbacks = [
+        hvd.elastic.UpdateEpochStateCallback(state),
+        hvd.elastic.UpdateBatchStateCallback(state),
+        Account(),
+        hvd.elastic.CommitStateCallback(state, batches_per_commit=100),
+        Die(),
+    ]
+    while state.epoch < elastic_jobs.N_STEPS:
+        while state.epoch == elastic_jobs.WAITING_STEP and 1 < hvd.size() < 3:
+            state.commit()
+        mine = callbacks[2].mine = elastic_jobs.batch_of(state.epoch, hvd.rank(), hvd.size())
+        model.fit(x[mine], y[mine], batch_size=len(mine), shuffle=False, epochs=1, verbose=0, callbacks=callbacks)
+
+
+state = hvd.elastic.KerasState(model, epoch=0, batch=0, rows=[])
+train(state)
+elastic_jobs.report(hvd.rank(), hvd.size(), model.get_weights(), state.rows)

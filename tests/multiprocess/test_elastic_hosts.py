@@ -1,0 +1,133 @@
+"""`--host-discovery-script`: hosts come and go while an elastic job runs. Names of this machine need no ssh."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import netns
+import pytest
+
+pytestmark = pytest.mark.multiprocess
+
+RANK = Path(__file__).with_name("elastic_hosts_rank.py")
+GUARD_SECONDS = 240.0
+CIRANDA = ("ciranda.launch.cli", "run", "--elastic", "--no-prefix")
+HOROVODRUN = ("horovod.runner",)
+
+
+def script(folder: Path, hosts: str) -> str:
+    """What prints FOLDER/hosts, and leaves a mark of each question."""
+    (folder / "hosts").write_text(hosts.replace(",", "\n") + "\n")
+    return f"printf . >> {folder}/asked; cat {folder}/hosts"
+
+
+def run(
+    folder: Path,
+    hosts: str,
+    *plan: str,
+    options: Sequence[str] = (),
+    command: Sequence[str] = CIRANDA,
+    through: Sequence[str] = (),
+) -> subprocess.CompletedProcess[str]:
+    discovery = ["--host-discovery-script", script(folder, hosts)]
+    words = [*through, sys.executable, "-m", *command, *discovery, *options, sys.executable, str(RANK), str(folder)]
+    done = subprocess.run(
+        [*words, *plan],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=GUARD_SECONDS,
+        check=False,
+    )
+    sys.stderr.write(done.stderr)
+    return done
+
+
+def ends(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """What ranks have printed at their ends: size, steps, host."""
+    assert done.returncode == 0, done.stderr
+    return sorted(line.rpartition("<stdout>:")[2] for line in done.stdout.splitlines())
+
+
+def test_new_slots_and_hosts_join_and_leave_again(tmp_path: Path) -> None:
+    plan = ["1=localhost:2,127.0.0.2:2>3", "3=localhost:1>1"]
+    done = run(tmp_path, "localhost:1", *plan, options=("--max-np", "3"))
+    assert ends(done) == ["1 5 localhost"]
+    assert "has failed" not in done.stderr
+    assert done.stderr.count("leaves: its slot is not offered any more") == 2
+    assert "world 0: 1 rank\n" in done.stderr
+
+
+def test_all_hosts_are_replaced_by_others(tmp_path: Path) -> None:
+    """The last process with the state stays until another has it."""
+    done = run(tmp_path, "localhost:2", "2=127.0.0.2:2>1", "3=127.0.0.2:2>2", options=("--min-np", "1"))
+    assert ends(done) == ["2 5 127.0.0.2"] * 2 or ends(done) == ["2 5 127.0.0.2", "2 5 localhost"]
+    assert "has failed" not in done.stderr
+
+
+def test_a_change_that_ends_where_it_began_interrupts_nobody(tmp_path: Path) -> None:
+    done = run(tmp_path, "localhost:1,127.0.0.2:1", "2=localhost:1", "2=localhost:1,127.0.0.2:1")
+    assert ends(done) == ["2 5 127.0.0.2", "2 5 localhost"]
+    assert "ciranda: hosts: localhost:1\n" in done.stderr
+    assert "world 1" not in done.stderr
+
+
+def test_who_has_no_answer_keeps_the_last_one_and_warns_once(tmp_path: Path) -> None:
+    done = run(
+        tmp_path, "localhost:2", "1=-", "2=no host,-,!", "3=localhost:2,localhost:3>3", options=("--max-np", "3")
+    )
+    assert ends(done) == ["3 5 localhost"] * 3
+    (warning,) = [line for line in done.stderr.splitlines() if "warning" in line]
+    assert "the discovery script" in warning
+    assert "the hosts of its last answer are kept" in warning
+
+
+def test_a_lost_rank_is_replaced_on_another_host_if_its_own_is_left_alone(tmp_path: Path) -> None:
+    options = ("-np", "2", "--cooldown", "600", "600", "--min-np", "1")
+    done = run(tmp_path, "localhost:1,127.0.0.2:1,127.0.0.3:1", "2=kill>2", options=options)
+    assert ends(done) == ["2 5 127.0.0.3", "2 5 localhost"]
+
+
+def test_horovodrun_uses_a_host_of_which_a_rank_has_failed_no_more(tmp_path: Path) -> None:
+    options = ("-np", "2", "--min-np", "1")
+    done = run(tmp_path, "localhost:1,127.0.0.2:1", "2=kill>1", "3=localhost:2>2", options=options, command=HOROVODRUN)
+    assert ends(done) == ["2 5 localhost"] * 2
+    assert "no effect" not in done.stderr
+
+
+def test_horovodrun_uses_it_again_after_a_cooldown(tmp_path: Path) -> None:
+    options = ("-np", "2", "--blacklist-cooldown-range", "1", "2")
+    done = run(tmp_path, "localhost:1,127.0.0.2:1", "2=kill>2", options=options, command=HOROVODRUN)
+    assert ends(done) == ["2 5 127.0.0.2", "2 5 localhost"]
+
+
+@pytest.mark.netns
+@pytest.mark.ssh
+def test_a_host_comes_over_ssh_and_goes_again(hosts: netns.Hosts, tmp_path: Path) -> None:
+    """The first world, on the launcher's machine alone, has its store on the loopback interface."""
+    plan = ["1=hostA:1,hostB:2>3", "3=hostA:1>1"]
+    options = ("-F", str(hosts.ssh_config), "--max-np", "3")
+    assert ends(run(tmp_path, "hostA:1", *plan, options=options, through=hosts[0].enter)) == ["1 5 hostA"]
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("exit 3", "failed with exit code 3"),
+        ("echo localhost", "print host:slots, or give --slots"),
+        ("echo localhost:none", "the slots must be a number"),
+        ("true", "found 0 slots, but 2 are needed"),
+    ],
+    ids=str,
+)
+def test_without_a_first_answer_nothing_is_started(command: str, words: str) -> None:
+    options = ["-np", "2", "--elastic-timeout", "0.1", "--host-discovery-script", command]
+    done = subprocess.run(
+        [sys.executable, "-m", *CIRANDA, *options, "false"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert words in done.stderr.splitlines()[-1]
