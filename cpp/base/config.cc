@@ -77,6 +77,13 @@ constexpr std::array kSettings{
          "File that only its owner may read, with the job's secret as 64 hexadecimal digits."),
     text("PAGE_FILE", "", &Config::page_file,
          "File in memory for this rank's counters, made by the launcher. Empty: memory of this process alone."),
+    text(
+        "RECORDS_FILE", "", &Config::records_file,
+        "File for the records of this rank in a timeline of all ranks, made by the launcher. Empty: none are written."),
+    integer("RECORDS_FROM_STEP", "", &Config::records_from_step, 0, 1LL << 40,
+            "The number of steps of the training that end before the first of these records; set by the launcher."),
+    integer("RECORDS_UNTIL_STEP", "", &Config::records_until_step, 0, 1LL << 40,
+            "The number of steps that end before the last of these records, 0: all; set by the launcher."),
     word("ENGINE", "", &Config::engine, kEngines,
          "none: run as a world of one, although a launcher such as mpirun, srun or torchrun has started several "
          "processes."),

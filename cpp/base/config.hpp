@@ -35,7 +35,10 @@ struct Config {
   std::string store;
   std::string secret_file;
   std::string page_file;
-  std::string engine;  // "none": a world of one, whatever launcher started this process
+  std::string records_file;
+  std::int64_t records_from_step = 0;
+  std::int64_t records_until_step = 0;  // 0: to the end
+  std::string engine;                   // "none": a world of one, whatever launcher started this process
   // Membership and transports.
   double start_timeout_seconds = 30;
   std::string port_range;

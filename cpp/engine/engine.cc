@@ -15,7 +15,9 @@
 #include "engine/progress_threads.hpp"
 #include "engine/world_parts.hpp"
 #include "execute/staged.hpp"
+#include "observe/recorded_steps.hpp"
 #include "observe/timeline.hpp"
+#include "observe/trace_format.hpp"
 
 namespace ciranda {
 namespace {
@@ -50,6 +52,14 @@ std::string whole_path(const std::string& path) {
   return error ? path : whole.lexically_normal().string();
 }
 
+RecordedSteps::Options steps_of(const Config& config) {
+  return {.path = config.records_file,
+          .rank = static_cast<int>(config.rank),
+          .size = static_cast<int>(config.size),
+          .from = static_cast<std::uint64_t>(config.records_from_step),
+          .until = static_cast<std::uint64_t>(config.records_until_step)};
+}
+
 }  // namespace
 
 // Only `progress` has threads that use the other members. It is ended before any of them is destroyed.
@@ -57,8 +67,12 @@ struct Engine::Parts {
   Parts(std::unique_ptr<Mesh> mesh_of_world, const Config& config, std::span<const BackendRow> backends,
         MayOthersCall may_others_call)
       : mesh(std::move(mesh_of_world)),
+        recorder(std::make_shared<Recorder>(config.records_file.empty() ? Recorder::kMostRecords
+                                                                        : Recorder::kMostRecordedSteps)),
         world{*mesh, config, *recorder, backends},
-        progress(world, std::move(may_others_call)) {}
+        progress(world, std::move(may_others_call)) {
+    if (!config.records_file.empty()) recorded_steps.emplace(steps_of(config), recorder, world.logger);
+  }
   ~Parts() {
     leave();  // even if another thread is in leave() already
     world.wake->end();
@@ -70,12 +84,13 @@ struct Engine::Parts {
   void leave();
 
   const std::unique_ptr<Mesh> mesh;
-  const std::shared_ptr<Recorder> recorder = std::make_shared<Recorder>();
+  const std::shared_ptr<Recorder> recorder;
   WorldParts world;
   std::atomic<bool> has_had_device{false};  // a call with tensors on one
   std::mutex timeline_mutex;
-  std::unique_ptr<Timeline> timeline;        // rank 0's
-  std::optional<std::string> timeline_path;  // on all ranks, so that all refuse another
+  std::unique_ptr<Timeline> timeline;           // rank 0's
+  std::optional<std::string> timeline_path;     // on all ranks, so that all refuse another
+  std::optional<RecordedSteps> recorded_steps;  // for the launcher's timeline of all ranks
   ProgressThreads progress;
 };
 
@@ -281,7 +296,10 @@ bool Engine::poll(const OperationPtr& operation) {
 
 std::unique_ptr<Recording> Engine::record() const { return std::make_unique<Recording>(parts_->recorder); }
 
-void Engine::count_step() { parts_->world.counters.count_step(); }
+void Engine::count_step() {
+  parts_->world.counters.count_step();
+  if (parts_->recorded_steps) parts_->recorded_steps->count_step();
+}
 const CounterPage& Engine::counter_page() const { return parts_->world.counters.page(); }
 
 Status Engine::start_timeline(const std::string& path, bool marks_cycles) {
@@ -295,7 +313,8 @@ Status Engine::start_timeline(const std::string& path, bool marks_cycles) {
   }
   if (rank() == 0) {
     const BlockSignals blocked;  // inherited by its thread
-    auto timeline = Timeline::create({path, marks_cycles, rank()}, parts_->recorder, parts_->world.logger);
+    auto timeline = Timeline::create({path}, std::make_unique<TraceFormat>(rank(), marks_cycles), parts_->recorder,
+                                     parts_->world.logger);
     if (!timeline.ok()) return timeline.status();
     parts_->timeline = std::move(timeline).value();
   }
@@ -319,6 +338,7 @@ void Engine::Parts::leave() {
   if (progress.end()) {
     const std::lock_guard lock(timeline_mutex);
     timeline.reset();
+    if (recorded_steps) recorded_steps->end();
   }
   progress.callbacks().finish();
 }

@@ -229,7 +229,8 @@ void RoundsInMemory::record(const Call& call, Stages& stages) {
                                     .collective = call.collective,
                                     .process_set = call.process_set,
                                     .lane = call.lane,
-                                    .n_bytes = call.tensors.front().n_bytes()},
+                                    .n_bytes = call.tensors.front().n_bytes(),
+                                    .dtype = call.tensors.front().dtype},
                                    stages);
 }
 

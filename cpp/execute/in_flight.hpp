@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -111,8 +112,10 @@ class InFlight {
     const Request& request = *done.request;
     counters_.count(request.signature.collective, request.signature.n_bytes(), done.stages, outcome);
     if (!done.stages.is_recorded) return;
+    std::optional<DataType> dtype;
+    if (!request.signature.tensors.empty()) dtype = request.signature.tensors.front().dtype;
     recorder_.write({request.name, request.signature.collective, outcome, request.process_set, request.lane,
-                     request.signature.n_bytes()},
+                     request.signature.n_bytes(), dtype},
                     done.stages);
   }
 

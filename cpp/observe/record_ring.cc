@@ -46,8 +46,10 @@ void RecordRing::write(const RecordedCall& call, const Stages& stages) {
   }
   const std::uint64_t n = n_written_.load(std::memory_order_relaxed);
   Word* const to = record(n);
+  const std::uint64_t dtype = call.dtype ? static_cast<std::uint64_t>(*call.dtype) + 1 : 0;
   put(to[0], static_cast<std::uint64_t>(call.collective) | static_cast<std::uint64_t>(stages.path) << 8U |
-                 static_cast<std::uint64_t>(call.outcome) << 16U | static_cast<std::uint64_t>(call.name.size()) << 32U);
+                 static_cast<std::uint64_t>(call.outcome) << 16U | dtype << 24U |
+                 static_cast<std::uint64_t>(call.name.size()) << 32U);
   put(to[1], call.process_set | static_cast<std::uint64_t>(call.lane) << 32U);
   put(to[2], call.n_bytes);
   for (std::size_t i = 0; i < kStageCount; ++i) put(to[3 + i], stages[static_cast<Stage>(i)]);
@@ -60,19 +62,28 @@ void RecordRing::write(const RecordedCall& call, const Stages& stages) {
 
 bool RecordRing::read(std::uint64_t n, Record& into) const {
   const Word* const from = record(n);
-  std::array<std::uint64_t, kWords> words{};
-  std::transform(from, from + kWords, words.begin(),
-                 [](const Word& word) { return word.load(std::memory_order_acquire); });
+  // What is behind the name is left alone: another core may hold those cache lines.
+  std::array<std::uint64_t, kWords> words;  // NOLINT(cppcoreguidelines-pro-type-member-init)
+  const auto fetch = [&](std::size_t first, std::size_t n_words) {
+    std::transform(from + first, from + first + n_words, words.begin() + static_cast<std::ptrdiff_t>(first),
+                   [](const Word& word) { return word.load(std::memory_order_acquire); });
+  };
+  fetch(0, kFixedWords);
+  const std::size_t n_name_bytes = std::min<std::size_t>(words[0] >> 32U, kMostNameBytes);  // it may be torn
+  fetch(kFixedWords, (n_name_bytes + kWordBytes - 1) / kWordBytes);
   if (n_written_.load(std::memory_order_relaxed) >= n + capacity_) return false;
   into.call.collective = static_cast<Collective>(words[0] & 0xffU);
   into.stages.path = static_cast<Path>(words[0] >> 8U & 0xffU);
   into.call.outcome = static_cast<ErrorKind>(words[0] >> 16U & 0xffU);
+  const std::uint64_t dtype = words[0] >> 24U & 0xffU;
+  into.call.dtype.reset();
+  if (dtype != 0) into.call.dtype = static_cast<DataType>(dtype - 1);
   into.call.process_set = static_cast<std::uint32_t>(words[1]);
   into.call.lane = static_cast<std::uint32_t>(words[1] >> 32U);
   into.call.n_bytes = words[2];
   for (std::size_t i = 0; i < kStageCount; ++i) into.stages.note(static_cast<Stage>(i), words[3 + i]);
-  std::memcpy(into.name.data(), &words[kFixedWords], kMostNameBytes);
-  into.call.name = {into.name.data(), static_cast<std::size_t>(words[0] >> 32U)};
+  std::memcpy(into.name.data(), &words[kFixedWords], n_name_bytes);
+  into.call.name = {into.name.data(), n_name_bytes};
   return true;
 }
 

@@ -10,8 +10,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 
+#include "base/dtype.hpp"
 #include "base/status.hpp"
 #include "call/op_table.hpp"
 #include "observe/stages.hpp"
@@ -26,6 +28,7 @@ struct RecordedCall {
   std::uint32_t process_set = 0;
   std::uint32_t lane = 0;
   std::uint64_t n_bytes = 0;
+  std::optional<DataType> dtype = {};  // of the first tensor
 };
 
 class RecordRing {

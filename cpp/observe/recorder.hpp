@@ -2,7 +2,7 @@
 // word that no thread writes.
 //
 // Called by InFlight and RoundsInMemory, which write, Lane and RoundsByMessages, on one thread (the holder of the
-// progress lock); by Engine, which owns it in WorldParts, and Recording, on any thread.
+// progress lock); by Engine, which owns it in WorldParts, RecordedSteps and Recording, on any thread.
 #pragma once
 
 #include <atomic>
@@ -20,6 +20,9 @@ class Recorder {
  public:
   // 2 MiB, allocated by the first start().
   static constexpr std::size_t kMostRecords = 8192;
+  // For RecordedSteps, which must lose none: 32 MiB, a quarter of a second at 500,000 calls a second. The thread that
+  // reads may have to wait for a core as long.
+  static constexpr std::size_t kMostRecordedSteps = 1U << 17U;
 
   explicit Recorder(std::size_t most_records = kMostRecords) : most_records_(most_records) {}
 

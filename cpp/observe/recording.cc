@@ -57,6 +57,7 @@ bool Recording::read(Record& record) {
   record.process_set = raw.call.process_set;
   record.lane = raw.call.lane;
   record.n_bytes = raw.call.n_bytes;
+  record.dtype = raw.call.dtype;
   for (std::size_t i = 0; i < kStageCount; ++i) record.at_ns[i] = clock_.nanoseconds(raw.stages[static_cast<Stage>(i)]);
   return true;
 }

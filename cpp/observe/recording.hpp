@@ -1,7 +1,7 @@
 // Recording: reads the records of a Recorder, which is on while a Recording exists. Each Recording reads all calls that
 // are recorded while it exists, and counts those that are overwritten before it reads them.
 //
-// Called by capi/recording.cc, RecordingHandle, Timeline and TraceFormat; made by Engine; one thread at a time.
+// Called by capi/recording.cc, RecordingHandle, Timeline and RecordFormat; made by Engine; one thread at a time.
 #pragma once
 
 #include <array>
@@ -9,8 +9,10 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "base/dtype.hpp"
 #include "observe/recorder.hpp"
 
 namespace ciranda {
@@ -24,6 +26,7 @@ struct Record {
   std::uint32_t process_set = 0;
   std::uint32_t lane = 0;
   std::uint64_t n_bytes = 0;
+  std::optional<DataType> dtype = {};             // of the first tensor
   std::array<std::int64_t, kStageCount> at_ns{};  // times of the monotonic clock; 0 if the call skipped the stage
 
   std::int64_t operator[](Stage stage) const { return at_ns[static_cast<std::size_t>(stage)]; }

@@ -1,7 +1,9 @@
-// Timeline: writes the calls of this rank to a file, on a thread of its own, in the format of TraceFormat. Calls never
-// wait for it: if they complete faster than the file can be written, some are left out, and the file says how many.
+// Timeline: writes the calls of this rank to a file, on a thread of its own, in the format that it is given. Calls
+// never wait for it: if they complete faster than the file can be written, some are left out, and the file says how
+// many.
 //
-// Called by Engine; one thread at a time creates and destroys it (under BlockSignals).
+// Called by Engine and RecordedSteps; one thread at a time creates and destroys it (under BlockSignals);
+// add_step() on any thread.
 // Failure: a failed write is reported once, on standard error; no call fails.
 #pragma once
 
@@ -11,12 +13,14 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/log.hpp"
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
+#include "observe/record_format.hpp"
 #include "observe/recording.hpp"
-#include "observe/trace_format.hpp"
 
 namespace ciranda {
 
@@ -24,33 +28,38 @@ class Timeline {
  public:
   struct Options {
     std::string path;
-    bool marks_cycles = false;
-    int rank = 0;
+    bool appends = false;  // to a file that exists, where earlier worlds of this process may have written, alone
   };
   // InvalidArgument if the file cannot be made.
-  static Result<std::unique_ptr<Timeline>> create(const Options& options, std::shared_ptr<Recorder> recorder,
-                                                  const Logger& logger);
+  static Result<std::unique_ptr<Timeline>> create(const Options& options, std::unique_ptr<RecordFormat> format,
+                                                  std::shared_ptr<Recorder> recorder, const Logger& logger);
   // Completes the file.
   ~Timeline();
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
+  // This many steps of the training have ended now.
+  void add_step(std::uint64_t n_steps);
+
  private:
-  Timeline(UniqueFd file, const Options& options, std::shared_ptr<Recorder> recorder, const Logger& logger);
+  Timeline(UniqueFd file, const Options& options, std::unique_ptr<RecordFormat> format,
+           std::shared_ptr<Recorder> recorder, const Logger& logger);
   void run();
-  void write_new_records();
+  std::size_t write_new_records();
+  void write_new_steps();
   void put(std::string& text);
 
   const std::string path_;
   const Logger logger_;
   UniqueFd file_;
   Recording recording_;
-  TraceFormat format_;
+  const std::unique_ptr<RecordFormat> format_;
   std::uint64_t n_told_lost_ = 0;
   bool is_broken_ = false;
   std::mutex mutex_;
   std::condition_variable ends_;
   bool is_ending_ = false;
+  std::vector<std::pair<std::uint64_t, std::int64_t>> new_steps_;  // their numbers and times, not yet written
   std::thread writer_;
 };
 

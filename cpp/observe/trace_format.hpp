@@ -2,8 +2,7 @@
 // "allreduce.weights". A call is the event NEGOTIATE_ALLREDUCE from its submission until the ranks have agreed on it,
 // followed by the event ALLREDUCE until it is done.
 //
-// All functions append text to `to`; together, from begin() to end(), it is a JSON array. Called by Timeline, on its
-// thread; no I/O.
+// From begin() to end() the text is a JSON array. Called by Engine, which makes it for a timeline; no I/O.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +10,23 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "observe/recording.hpp"
+#include "observe/record_format.hpp"
 
 namespace ciranda {
 
 // Appends any bytes as a JSON string. Bytes that are not valid UTF-8 become U+FFFD.
 void append_json_string(std::string_view text, std::string& to);
 
-class TraceFormat {
+class TraceFormat final : public RecordFormat {
  public:
   // `marks_cycles`: also adds an event CYCLE_START at the time of agreement, once for all calls agreed on together.
   TraceFormat(int rank, bool marks_cycles) : rank_(rank), marks_cycles_(marks_cycles) {}
 
-  // `epoch_us`: the time of day, in microseconds since the epoch, at which the records' clock was 0.
-  void begin(std::int64_t epoch_us, std::string& to);
-  void add(const Record& record, std::string& to);
-  // Adds an event that n_records records were lost at about this time.
-  void add_lost(std::uint64_t n_records, std::int64_t at_ns, std::string& to);
-  static void end(std::string& to) { to += "\n]\n"; }
+  void begin(std::int64_t epoch_us, std::string& to) override;
+  void add(const Record& record, std::string& to) override;
+  void add_step(std::uint64_t /*n_steps*/, std::int64_t /*at_ns*/, std::string& /*to*/) override {}  // Horovod has none
+  void add_lost(std::uint64_t n_records, std::int64_t at_ns, std::string& to) override;
+  void end(std::string& to) override { to += "\n]\n"; }
 
  private:
   int row_of(const Record& record, std::string& to);

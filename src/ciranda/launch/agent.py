@@ -20,7 +20,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from ciranda.launch import cores, environment, protocol, reserved_port
@@ -47,6 +47,7 @@ from ciranda.launch.processes import (
 from ciranda.launch.protocol import Message
 from ciranda.launch.rank_line import RankLine
 from ciranda.launch.rank_process import NOT_EXECUTABLE, RankProcess
+from ciranda.launch.record_file import RecordFile
 from ciranda.launch.shared_file import SharedFile
 from ciranda.launch.stacks import StackTaker
 from ciranda.launch.torch_store import TorchStore
@@ -78,6 +79,9 @@ class Agent:
         self._cpus: dict[int, set[int]] = {}  # rank -> where it may run
         self._ended: list[tuple[RankProcess, int]] = []  # with their codes, and descendants that are still to be killed
         self._pages: dict[int, RankPage] = {}  # by rank, also of those that have ended
+        self._records: dict[int, RecordFile] = {}  # likewise
+        self._unsent: Iterator[Message] | None = None  # of the records, once the ranks have ended
+        self._is_collected = False
         self._pipes: dict[int, tuple[int, str]] = {}  # fd -> rank, stream
         self._paused = False
         self._started = False
@@ -159,6 +163,10 @@ class Agent:
             self._on_order_for(protocol.int_of(message, "rank", 0, 1 << 24), message)
         elif message["t"] == "counters":
             self._send_counters()
+        elif message["t"] == "clock":
+            self._outbox.send({**message, "now": time.monotonic_ns()})
+        elif message["t"] == "collected":
+            self._is_collected = True
         elif message["t"] == "reserve" and not self._reserved:
             self._reserve(message)
         elif self._spec is None:
@@ -258,6 +266,9 @@ class Agent:
         else:  # whose readers take a slot's rank for its number
             page = self._pages[rank] = RankPage(rank)
             told[b"CIRANDA_PAGE_FILE"] = page.path.encode()
+        if spec.records:
+            records = self._records[rank] = RecordFile()
+            told[b"CIRANDA_RECORDS_FILE"] = records.path.encode()
         try:
             process = RankProcess(rank, spec.argv, told, spec.want_results, self._cpus.get(rank, ()), line)
         except OSError:
@@ -312,7 +323,7 @@ class Agent:
             text = "/proc does not show this host's processes, without which none could be ended: mount it (proc)"
             return "no /proc", text
         n_ranks = len(spec.rank_env)
-        n_needed = OWN_FILES + len(self._blobs) + n_ranks * (3 + spec.want_results + spec.is_elastic)
+        n_needed = OWN_FILES + len(self._blobs) + n_ranks * (3 + spec.want_results + spec.is_elastic + spec.records)
         n_allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         if n_allowed != resource.RLIM_INFINITY and n_allowed < n_needed:
             text = f"{n_ranks} ranks need {n_needed} open files, {n_allowed} are allowed: ulimit -n {n_needed}, or more"
@@ -535,11 +546,30 @@ class Agent:
             self._drain(list(self._pipes))
             for fd in list(self._pipes):
                 self._close_pipe(fd)
+            if not self._has_sent_records():
+                return
             self._outbox.send({"t": "done", "reason": self._end_reason or "finished"})
             self._done = True
         elif time.monotonic() >= self._kill_at:
             signal_descendants(signal.SIGKILL)
             self._kill_at = time.monotonic() + SWEEP_SECONDS
+
+    def _has_sent_records(self) -> bool:
+        """Send what the launcher can take of the records. Whether it has all, or takes no more."""
+        if not self._records or self._is_collected or self._outbox.broken or self._give_up_at is not None:
+            return True
+        if self._unsent is None:
+            self._unsent = self._all_records()
+        while len(self._outbox) <= MAX_QUEUED_BYTES and (message := next(self._unsent, None)) is not None:
+            self._outbox.send(message)
+            self._outbox.flush()
+        return False
+
+    def _all_records(self) -> Iterator[Message]:
+        for rank, file in self._records.items():
+            for piece in file.pieces(protocol.CHUNK_BYTES):
+                yield {"t": "records", "rank": rank, "raw": piece}
+        yield {"t": "records_end"}
 
     def _finished(self) -> bool:
         if not self._done:
@@ -549,7 +579,7 @@ class Agent:
 
     def _timeout(self) -> float | None:
         deadlines = [time.monotonic() + SWEEP_SECONDS] if self._ended else []
-        if self._end_reason is not None and not self._done:
+        if self._end_reason is not None and not self._done and self._unsent is None:
             deadlines.append(self._kill_at)
         if self._done and self._give_up_at is not None:
             deadlines.append(self._give_up_at)

@@ -34,6 +34,8 @@ from ciranda.launch.reach import reach_for
 from ciranda.launch.ssh import SshOptions
 from ciranda.launch.store import StoreFactory, engine_store
 from ciranda.launch.stragglers import SHARE
+from ciranda.launch.timeline_steps import parse_steps
+from ciranda.launch.trace_writer import TraceFile
 
 app = typer.Typer(
     name="ciranda",
@@ -177,6 +179,17 @@ def _run(
                      help="Write metrics to a file in DIR, on every host, for node_exporter's textfile collector.",
                      rich_help_panel=_OUTPUT),
     ] = None,
+    timeline: Annotated[
+        Path | None,
+        typer.Option("--timeline", metavar="FILE",
+                     help="Write the calls of all ranks to FILE at the end, for Perfetto; compressed if it ends with "
+                          ".gz.", rich_help_panel=_OUTPUT),
+    ] = None,
+    timeline_steps: Annotated[
+        str | None,
+        typer.Option("--timeline-steps", metavar="FROM:UNTIL", show_default="all",
+                     help="Only those between so many steps and so many; 10:20 are ten.", rich_help_panel=_OUTPUT),
+    ] = None,
     ssh_port: Annotated[
         int | None, typer.Option("--ssh-port", "-p", min=1, max=65535, metavar="PORT",
                                  help="Port of the ssh servers.", rich_help_panel=_SSH),
@@ -312,6 +325,10 @@ def _run(
         raise LaunchError("--jax-native does not go with --elastic: jax.distributed cannot change its processes", 2)
     if elastic and (metrics is not None or metrics_dir is not None):
         raise LaunchError("--metrics and --metrics-dir do not go with --elastic: they count the ranks of one world", 2)
+    if elastic and timeline is not None:
+        raise LaunchError("--timeline does not go with --elastic: it shows the ranks of one world", 2)
+    if timeline_steps is not None and timeline is None:
+        raise LaunchError("--timeline-steps is for --timeline: add it", exit_code=2)
     bounds = (min_np, max_np, reset_limit, elastic_timeout, stall_shutdown_seconds, cooldown_of(cooldown))
     if elastic and host_discovery_script is not None:
         if hosts is not None or hostfile is not None or per_host is not None:
@@ -358,6 +375,7 @@ def _run(
         elastic=going_on,
         metrics=metrics or "",
         metrics_dir=str(metrics_dir or ""),
+        recorded_steps=parse_steps(timeline_steps or ":") if timeline is not None else None,
         straggler_share=straggler_share,
     )
     options = SshOptions(ssh_port, ssh_identity_file, ssh_config, remote_python=remote_python)
@@ -365,12 +383,15 @@ def _run(
         _describe(job, options)
         raise typer.Exit
     files = OutputDir(output_dir, len(slots)) if output_dir is not None else None
+    trace = TraceFile(timeline) if timeline is not None else None
     store_factory: StoreFactory = context.obj or engine_store
+    show = Show(terminal_style(prefix, prefix_timestamp), files, verbose, timeline=trace)
     try:
-        outcome = launch(job, options, Show(terminal_style(prefix, prefix_timestamp), files, verbose), store_factory)
+        outcome = launch(job, options, show, store_factory)
     finally:
-        if files is not None:
-            files.close()
+        for opened in (files, trace):
+            if opened is not None:
+                opened.close()
     raise typer.Exit(outcome.exit_code)
 
 

@@ -15,6 +15,7 @@ from ciranda.launch.output import ScreenStyle
 from ciranda.launch.output_dir import OutputDir
 from ciranda.launch.protocol import BINDINGS
 from ciranda.launch.stragglers import SHARE
+from ciranda.launch.trace_writer import TraceFile
 from ciranda.launch.writer import Writer
 
 
@@ -54,6 +55,8 @@ class Job:
         elastic: go on when ranks are lost; a slot's number then is the rank of its first process. None: end the job.
         metrics: where each agent serves metrics, ``ADDR:PORT``; empty for nowhere.
         metrics_dir: the folder in which each agent writes a file with metrics; empty for none.
+        recorded_steps: after how many steps ranks begin to record their calls for the timeline, and after how many they
+            cease, 0: at the end. None: they record none.
         straggler_share: of the time: a rank for which the others wait so much longer is warned of; 0: of none.
         want_results: give each rank a pipe CIRANDA_RESULT_FD; what it writes there is in Outcome.results.
         job_id, secret: what tells this job from others, and by what its ranks know each other, in hex.
@@ -76,6 +79,7 @@ class Job:
     elastic: ElasticJob | None = None
     metrics: str = ""
     metrics_dir: str = ""
+    recorded_steps: tuple[int, int] | None = None
     straggler_share: float = SHARE
     want_results: bool = False
     python: str = field(default_factory=lambda: sys.executable)
@@ -87,13 +91,17 @@ class Job:
 
 @dataclass
 class Show:
-    """How to show it, and where. Without ``report``, what a rank failed with is only in the outcome."""
+    """How to show it, and where. Without ``report``, what a rank failed with is only in the outcome.
+
+    ``timeline``: the file for what the ranks record, if they do.
+    """
 
     screen: ScreenStyle = field(default_factory=ScreenStyle)
     output_dir: OutputDir | None = None
     verbose: bool = False
     report: bool = True
     writer: Writer = field(default_factory=Writer)
+    timeline: TraceFile | None = None
 
 
 @dataclass

@@ -22,6 +22,7 @@ from functools import cache
 from ciranda._misspelt import TOLD, misspelt
 from ciranda.launch import environment, protocol, reserved_port, ssh
 from ciranda.launch import store as stores
+from ciranda.launch.collecting import Collecting, told
 from ciranda.launch.control import Control
 from ciranda.launch.counter_reports import CounterReports
 from ciranda.launch.discovery import Discovery
@@ -55,6 +56,7 @@ STALL_SECONDS = 2.0  # to hear where the ranks stand that others have given up t
 NO_STORE = "elastic:0"  # where elastic ranks find a store before they are told of a world: settings must be complete
 OLD_SECONDS = 600.0  # after this, where ranks stood does not explain an interruption
 LOOK_SECONDS = 2.0  # between looks for stragglers
+RECORDS_SECONDS = 5.0  # without a piece of the records, before agents are killed
 BLAME_SECONDS = 1.0  # to hear of the rank that was lost, when the first to fail says that another was
 
 
@@ -123,6 +125,10 @@ class _Run:
         self._counters = CounterReports(self._host_of)
         self._stragglers = Stragglers(job.straggler_share)
         self._next_look: float | None = None  # for stragglers
+        self._collecting: Collecting | None = None  # for a timeline
+        if show.timeline is not None:
+            self._collecting = Collecting(job.slots, show.timeline)
+        self._is_hurried = False
         self._waited_for: list[RankStack] = []  # when their stacks were last taken since others waited for them
         self._waited_at = 0.0
         self._control: Control | None = None
@@ -291,6 +297,7 @@ class _Run:
                 self._control.close()
         for link in self._links:
             link.close()
+        self._write_timeline()
         self._finish()
         return self._outcome
 
@@ -312,6 +319,8 @@ class _Run:
             if self._discovery is not None:
                 selector.register(self._discovery.fd, selectors.EVENT_READ, self._on_discovery)
             deadlines = [self._deadline, self._stacks.deadline, self._counters.deadline, self._next_look]
+            if self._collecting is not None:
+                deadlines.append(self._collecting.deadline)
             deadlines += [held.deadline for held in self._held.values()]
             if self._worlds is not None and not self._ending:
                 deadlines.append(self._worlds.deadline)
@@ -333,6 +342,8 @@ class _Run:
             if self._discovery is not None:
                 self._late.send_away(self._links, self._worlds.hosts_in_use, self._job.grace_seconds)
         self._counters.expire()
+        if self._collecting is not None:
+            self._collecting.compare(self._links)
         if self._next_look is not None and time.monotonic() >= self._next_look:
             self._look_for_stragglers()
         self._check_output()
@@ -436,6 +447,8 @@ class _Run:
             self._counters.take(rank, message, self._warnings[rank].last)
         elif kind == "counters_end":
             self._counters.end_of(link)
+        elif kind in ("clock", "records", "records_end") and self._collecting is not None:
+            self._on_collected(self._collecting, link, message)
         elif kind == "hello":
             self._on_hello(link, message)
         elif kind == "reserved":
@@ -470,6 +483,8 @@ class _Run:
             return
         if link is self._links[0] and not self._ending:
             self._reserve_port()
+        if self._collecting is not None:
+            self._collecting.begin(link, link.host not in self._remote, self._start_if_ready)
         self._start_if_ready()
 
     def _on_reserved(self, link: Link, message: Message) -> None:
@@ -479,8 +494,22 @@ class _Run:
         self._start_if_ready()
 
     def _start_if_ready(self) -> None:
-        if self._meeting is not None and all(link.greeted for link in self._links) and not self._ending:
+        is_comparing = self._collecting is not None and self._collecting.is_comparing
+        if self._meeting is None or is_comparing or self._ending or self._started:
+            return
+        if all(link.greeted for link in self._links):
             self._start_ranks(self._meeting)
+
+    def _on_collected(self, collecting: Collecting, link: Link, message: Message) -> None:
+        """Take what an agent says for the timeline. While records come, agents are not killed for being late."""
+        if message["t"] == "clock":
+            collecting.on_clock(link, message)
+        elif message["t"] == "records_end":
+            collecting.on_end(link)
+        else:
+            collecting.on_records(self._rank_of(link, message), message)
+        if self._ending and self._deadline is not None and not self._is_hurried:
+            self._deadline = max(self._deadline, time.monotonic() + RECORDS_SECONDS)
 
     def _rank_of(self, link: Link, message: Message) -> int:
         rank = protocol.int_of(message, "rank", 0, max(self._host_of))
@@ -681,6 +710,7 @@ class _Run:
             self._say(f"ciranda: {signal.Signals(number).name}: ending all ranks{hint}")
             self._end()
         else:
+            self._is_hurried = True
             self._end(0.0)
 
     def _on_deadline(self) -> None:
@@ -700,6 +730,20 @@ class _Run:
             self._lose_host(
                 f"no answer from {silent} within {seconds} s: check the host, or raise --start-timeout{said}"
             )
+
+    def _write_timeline(self) -> None:
+        """Merge what the ranks have recorded, also those of a job that has failed."""
+        if self._collecting is None or self._show.timeline is None:
+            return
+        try:
+            summary = self._collecting.write(self._job.job_id, self._job.argv)
+        except (OSError, ProtocolError) as error:
+            self._say(f"ciranda: warning: the timeline is incomplete: {error}")
+            if self._outcome.exit_code == 0:
+                self._outcome.exit_code = 1
+            return
+        for text in told(summary, self._job.recorded_steps or (0, 0), self._show.timeline.path):
+            self._say(f"ciranda: {text}")
 
     def _finish(self) -> None:
         """Show what is left, then the reason of the failure, last."""

@@ -19,6 +19,9 @@ def orders(
     """The messages for a host and its ranks. ``told`` are variables that all ranks get."""
     env = environment.forwarded(os.environb, is_remote, job.exclude_env) if job.forwards_env else {}
     env.update({os.fsencode(name): os.fsencode(value) for name, value in told.items()})
+    if job.recorded_steps is not None:
+        names = (b"CIRANDA_RECORDS_FROM_STEP", b"CIRANDA_RECORDS_UNTIL_STEP")
+        env.update(zip(names, map(b"%d".__mod__, job.recorded_steps), strict=True))
     env.setdefault(b"PYTHONUNBUFFERED", b"1")
     yield {
         "t": "spec",
@@ -39,6 +42,7 @@ def orders(
         "host": host,
         "metrics": job.metrics,
         "metrics_dir": job.metrics_dir and os.path.join(job.cwd, job.metrics_dir),
+        "records": job.recorded_steps is not None,
     }
     for name, content in job.blobs.items():
         for start in range(0, len(content), protocol.CHUNK_BYTES):

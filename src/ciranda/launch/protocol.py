@@ -1,12 +1,14 @@
 """The protocol of launcher and agent: one JSON object a line, over the agent's stdin and stdout, or sealed by TCP.
 
 To the agent:    ``reserve`` (rank 0's host only), ``spec``, ``blob`` (a piece of a file for the ranks), ``start``,
-                 ``signal`` (for the ranks), ``stacks`` (take them), ``counters`` (read them), ``end`` (stop the
-                 ranks); of an elastic job also ``restart`` and ``kill`` (one rank), ``word`` (for one rank).
+                 ``signal`` (for the ranks), ``stacks`` (take them), ``counters`` (read them), ``clock`` (tell yours),
+                 ``end`` (stop the ranks), ``collected`` (all records have come); of an elastic job also ``restart``
+                 and ``kill`` (one rank), ``word`` (for one rank).
 From the agent:  ``hello``, ``reserved`` (the answer), ``started``, ``data`` (a piece of a rank's output), ``result`` (a
                  piece of what its function returned), ``stacks`` (one rank's), ``stacks_end`` (there are no more),
-                 likewise ``counters`` and ``counters_end``, ``exit``, ``note``, ``fatal``, ``done``; of an elastic job
-                 also ``word`` (of one rank).
+                 likewise ``counters`` and ``counters_end``, ``clock`` (the answer), ``records`` (a piece of one
+                 rank's, after the last rank's end) and ``records_end``, ``exit``, ``note``, ``fatal``, ``done``; of an
+                 elastic job also ``word`` (of one rank).
 
 An agent that has connected by TCP also hears ``admitted``, before all else, and at the end ``verdict``, the job's exit
 code (gathering.py, relay.py).
@@ -26,7 +28,7 @@ from collections.abc import Callable
 
 from ciranda.launch.errors import ProtocolError
 
-VERSION = 6
+VERSION = 7
 MAX_LINE_BYTES = 16 << 20
 CHUNK_BYTES = 256 << 10
 BINDINGS = ("none", "numa", "core")
@@ -222,6 +224,7 @@ class Spec:
         job, host: how the job and this host are called.
         metrics: where to serve metrics, ``ADDR:PORT``; empty for nowhere.
         metrics_dir: the folder for files with metrics; empty for none.
+        records: whether each rank records its calls for a timeline, and the agent sends that at the end.
         jax_native: whether to point jaxlib at the library of this host's ciranda for its collectives.
     """
 
@@ -245,6 +248,7 @@ class Spec:
         self.host = text_of(message, "host")
         self.metrics = text_of(message, "metrics")
         self.metrics_dir = text_of(message, "metrics_dir")
+        self.records = message.get("records") is True
         self.jax_native = message.get("jax_native") is True
         if self.bind_to not in BINDINGS:
             raise ProtocolError(f"spec: bind_to must be one of {', '.join(BINDINGS)}, not {self.bind_to[:80]!r}")

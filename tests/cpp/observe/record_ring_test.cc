@@ -23,8 +23,9 @@ TEST(RecordRing, KeepsAllOfARecord) {
   RecordRing ring(4);
   const std::string longest(RecordRing::kMostNameBytes, 'n');
   for (const std::string& name : {std::string(), std::string("x"), std::string("eight888"), longest}) {
-    ring.write({name, Collective::kRemoveProcessSet, ErrorKind::kInternal, 0xfffffffe, 63, 1ULL << 40U},
-               stages_from(1ULL << 63U));
+    ring.write(
+        {name, Collective::kRemoveProcessSet, ErrorKind::kInternal, 0xfffffffe, 63, 1ULL << 40U, DataType::kComplex128},
+        stages_from(1ULL << 63U));
     RecordRing::Record record;
     ASSERT_TRUE(ring.read(ring.n_written() - 1, record));
     EXPECT_EQ(record.call.name, name);
@@ -33,6 +34,7 @@ TEST(RecordRing, KeepsAllOfARecord) {
     EXPECT_EQ(record.call.process_set, 0xfffffffeU);
     EXPECT_EQ(record.call.lane, 63U);
     EXPECT_EQ(record.call.n_bytes, 1ULL << 40U);
+    EXPECT_EQ(record.call.dtype, DataType::kComplex128);
     EXPECT_EQ(record.stages.path, Path::kInMemory);
     for (std::size_t i = 0; i < kStageCount; ++i) EXPECT_EQ(record.stages[static_cast<Stage>(i)], (1ULL << 63U) + i);
   }

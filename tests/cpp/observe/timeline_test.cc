@@ -6,34 +6,15 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
-#include <fstream>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <thread>
 
+#include "observe/temporary_file.hpp"
+#include "observe/trace_format.hpp"
+
 namespace ciranda {
 namespace {
-
-// A file name that nobody else has, and the file's end with the test.
-class TemporaryFile {
- public:
-  TemporaryFile() : name_("/tmp/ciranda_timeline_XXXXXX") { ::close(::mkstemp(name_.data())); }
-  ~TemporaryFile() { ::unlink(name_.c_str()); }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-
-  const std::string& name() const { return name_; }
-  std::string text() const {
-    std::stringstream all;
-    all << std::ifstream(name_).rdbuf();
-    return all.str();
-  }
-
- private:
-  std::string name_;
-};
 
 std::size_t count_of(const std::string& part, const std::string& text) {
   std::size_t n = 0;
@@ -48,12 +29,14 @@ Stages stages() {
   return noted;
 }
 
+std::unique_ptr<RecordFormat> trace_format() { return std::make_unique<TraceFormat>(0, false); }
+
 const Logger kLogger(0, LogLevel::kWarning);
 
 TEST(Timeline, IsReadableWhileItIsWritten) {
   const TemporaryFile file;
   const auto recorder = std::make_shared<Recorder>();
-  auto timeline = Timeline::create({file.name()}, recorder, kLogger);
+  auto timeline = Timeline::create({file.name()}, trace_format(), recorder, kLogger);
   ASSERT_TRUE(timeline.ok());
   recorder->write({"x"}, stages());
   const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(30);
@@ -71,7 +54,7 @@ TEST(Timeline, IsReadableWhileItIsWritten) {
 TEST(Timeline, TellsWhatItLacks) {
   const TemporaryFile file;
   const auto recorder = std::make_shared<Recorder>(64);
-  auto timeline = Timeline::create({file.name()}, recorder, kLogger);
+  auto timeline = Timeline::create({file.name()}, trace_format(), recorder, kLogger);
   ASSERT_TRUE(timeline.ok());
   constexpr std::size_t kCalls = 20'000;
   ::testing::internal::CaptureStderr();
@@ -88,19 +71,19 @@ TEST(Timeline, DoesNotWaitForWhoReadsAPipe) {
   const TemporaryFile file;
   ::unlink(file.name().c_str());
   ASSERT_EQ(::mkfifo(file.name().c_str(), 0600), 0);
-  EXPECT_EQ(Timeline::create({file.name()}, std::make_shared<Recorder>(), kLogger).status().kind(),
+  EXPECT_EQ(Timeline::create({file.name()}, trace_format(), std::make_shared<Recorder>(), kLogger).status().kind(),
             ErrorKind::kInvalidArgument);
 }
 
 TEST(Timeline, ThatCannotBeWrittenSaysSoOnce) {
-  const auto none = Timeline::create({"/nonexistent/timeline"}, std::make_shared<Recorder>(), kLogger);
+  const auto none = Timeline::create({"/nonexistent/timeline"}, trace_format(), std::make_shared<Recorder>(), kLogger);
   EXPECT_EQ(none.status().kind(), ErrorKind::kInvalidArgument);
   EXPECT_EQ(none.status().message(),
             "the timeline cannot be written to /nonexistent/timeline: No such file or directory");
   ::testing::internal::CaptureStderr();
   {
     const auto recorder = std::make_shared<Recorder>();
-    const auto full = Timeline::create({"/dev/full"}, recorder, kLogger);
+    const auto full = Timeline::create({"/dev/full"}, trace_format(), recorder, kLogger);
     ASSERT_TRUE(full.ok());
     recorder->write({"x"}, stages());
   }

@@ -23,7 +23,7 @@ TEST(TraceFormat, HasARowATensorAndTwoSpansACall) {
   format.begin(1'700'000'000'000'000, text);
   format.add(record("w\"", 1'000, 3'250, 4'007), text);
   format.add(record("w\"", 5'000, 6'000, 7'000), text);
-  TraceFormat::end(text);
+  format.end(text);
   EXPECT_EQ(text, R"([
 {"name": "process_name", "ph": "M", "pid": 0, "tid": 0, "args": {"name": "rank 0"}},
 {"name": "start_time_since_epoch_in_micros", "ph": "M", "pid": 0, "tid": 0, "args": {"start_time_since_epoch_in_micros": 1700000000000000}},

@@ -1,0 +1,126 @@
+"""What the ranks have recorded, and the clocks of their hosts, as the launcher learns them from the agents."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from ciranda.launch import protocol
+from ciranda.launch.clocks import HostClock
+from ciranda.launch.errors import ProtocolError
+from ciranda.launch.hosts import Slot
+from ciranda.launch.link import Link
+from ciranda.launch.protocol import Message
+from ciranda.launch.record_file import RecordFile
+from ciranda.launch.timeline import RankRecords, Summary, about, write_timeline
+from ciranda.launch.trace_writer import TraceFile
+
+COMPARE_SECONDS = 10.0  # between two comparisons of the clocks
+
+
+class Collecting:
+    """For the timeline of one job: compares the clocks of hosts, takes records, and merges them at the end.
+
+    Attributes:
+        deadline: when to call compare() again.
+    """
+
+    def __init__(self, slots: Sequence[Slot], to: TraceFile) -> None:
+        self._to = to
+        self._host_of = {slot.rank: slot.host for slot in slots}
+        self._files: dict[int, RecordFile] = {}
+        self._clocks: dict[str, HostClock] = {}
+        self._then: dict[str, Callable[[], None]] = {}  # by host, for the end of a burst that is under way
+        self._began = time.monotonic_ns()
+        self._began_at = time.time()
+        self.deadline: float | None = None
+
+    def begin(self, link: Link, is_here: bool, then: Callable[[], None]) -> None:
+        """Compare the clock of a host with the launcher's, unless it is the same; then call ``then``."""
+        self._clocks[link.host] = HostClock()
+        if is_here or set(self._host_of.values()) == {link.host}:
+            then()
+            return
+        self.deadline = time.monotonic() + COMPARE_SECONDS
+        self._compare(link, then)
+
+    def compare(self, links: Iterable[Link]) -> None:
+        """Compare the clocks again, if it is time."""
+        if self.deadline is None or time.monotonic() < self.deadline:
+            return
+        self.deadline = time.monotonic() + COMPARE_SECONDS
+        for link in links:
+            if link.done_reason is None and link.host not in self._then and self._is_compared(link):
+                self._compare(link, lambda: None)
+
+    def _is_compared(self, link: Link) -> bool:
+        return link.host in self._clocks and self._clocks[link.host].is_compared
+
+    @property
+    def is_comparing(self) -> bool:
+        """Whether an answer is awaited."""
+        return bool(self._then)
+
+    def _compare(self, link: Link, then: Callable[[], None]) -> None:
+        is_under_way = link.host in self._then
+        self._then[link.host] = then
+        if not is_under_way:
+            link.send({"t": "clock", "asked": time.monotonic_ns()})
+
+    def on_clock(self, link: Link, message: Message) -> None:
+        """Take an agent's answer; ProtocolError if it is none."""
+        came = time.monotonic_ns()
+        asked = protocol.int_of(message, "asked", 0, came)
+        now = protocol.int_of(message, "now", 0, 1 << 63)
+        if link.host not in self._then:
+            raise ProtocolError("clock: it was not asked")
+        if self._clocks[link.host].take(asked, now, came):
+            self._then.pop(link.host)()
+        else:
+            link.send({"t": "clock", "asked": time.monotonic_ns()})
+
+    def on_records(self, rank: int, message: Message) -> None:
+        """Take a piece of what a rank has recorded; ProtocolError if there is none."""
+        self._files.setdefault(rank, RecordFile()).append(protocol.raw_of(message))
+
+    def on_end(self, link: Link) -> None:
+        """All records of a host have come: compare its clock for the last time, then let its agent end."""
+        if self._is_compared(link):
+            self._compare(link, lambda: link.send({"t": "collected"}))
+        else:
+            link.send({"t": "collected"})
+
+    def write(self, job: str, command: Sequence[str]) -> Summary:
+        """Write the timeline; OSError or ProtocolError if that fails."""
+        clock = HostClock()
+        ranks = [
+            RankRecords(rank, host, self._clocks.get(host, clock), self._files.get(rank) or RecordFile())
+            for rank, host in sorted(self._host_of.items())
+        ]
+        try:
+            summary = write_timeline(ranks, self._to, self._began)
+            self._to.complete(about(summary, ranks, self._began_at, job, command))
+        finally:
+            for records in ranks:
+                records.file.close()
+        return summary
+
+
+def told(summary: Summary, steps: tuple[int, int], path: Path) -> list[str]:
+    """What the user hears of a timeline."""
+    n_ranks = summary.n_ranks - len(summary.missing)
+    clocks = f", clocks of hosts within {summary.bound_ns / 1000:.0f} us" if summary.bound_ns else ""
+    said = [
+        f"timeline of {n_ranks} ranks, {summary.n_calls} calls{clocks}: {path} (open it in https://ui.perfetto.dev)"
+    ]
+    if summary.missing and steps[0] > 0:
+        ranks = ", ".join(map(str, summary.missing))
+        said.append(f"warning: the timeline has nothing of ranks {ranks}, which have ended fewer than {steps[0]} steps")
+    elif summary.missing:
+        ranks = ", ".join(map(str, summary.missing))
+        said.append(f"warning: the timeline has nothing of ranks {ranks}, which recorded no call")
+    if summary.lost:
+        n_lost = sum(summary.lost.values())
+        said.append(f"warning: the timeline lacks {n_lost} calls, which came faster than they could be written")
+    return said

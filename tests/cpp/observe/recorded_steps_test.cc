@@ -1,0 +1,79 @@
+// The recorder is on between two steps, and the file has what was recorded then.
+#include "observe/recorded_steps.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "observe/binary_format.hpp"
+#include "observe/temporary_file.hpp"
+
+namespace ciranda {
+namespace {
+
+constexpr std::size_t kEntryBytes = BinaryFormat::kEntryWords * sizeof(std::uint64_t);
+const Logger kToStandardError(0, LogLevel::kWarning);
+
+// What each of the file's entries is: its first byte.
+std::vector<int> kinds_of(const TemporaryFile& file) {
+  const std::string text = file.text();
+  std::vector<int> kinds;
+  for (std::size_t at = 0; at < text.size(); at += kEntryBytes) kinds.push_back(text[at]);
+  return kinds;
+}
+
+void record_a_call(const std::shared_ptr<Recorder>& recorder) {
+  Stages stages;
+  stages.note(Stage::kSubmitted);
+  stages.note(Stage::kDone);
+  recorder->write({"x"}, stages);
+}
+
+TEST(RecordedSteps, AreThoseBetweenTwo) {
+  const TemporaryFile file;
+  const auto recorder = std::make_shared<Recorder>();
+  RecordedSteps steps({.path = file.name(), .from = 2, .until = 3}, recorder, kToStandardError);
+  for (int step = 1; step <= 4; ++step) {
+    record_a_call(recorder);
+    EXPECT_EQ(recorder->is_on(), step == 3);
+    steps.count_step();
+  }
+  EXPECT_EQ(kinds_of(file), (std::vector<int>{0, 3, 3, 1, 2})) << "begin, steps 2 and 3, a name, a call";
+}
+
+TEST(RecordedSteps, AreAllWithoutLimits) {
+  const TemporaryFile file;
+  const auto recorder = std::make_shared<Recorder>();
+  for (int world = 0; world < 2; ++world) {
+    RecordedSteps steps({.path = file.name()}, recorder, kToStandardError);
+    record_a_call(recorder);
+    steps.end();
+    EXPECT_FALSE(recorder->is_on());
+    steps.count_step();
+  }
+  EXPECT_EQ(kinds_of(file), (std::vector<int>{0, 1, 2, 0, 1, 2})) << "the second world is behind the first";
+}
+
+TEST(RecordedSteps, OfOneWorldAtATimeAreInAFile) {
+  const TemporaryFile file;
+  RecordedSteps steps({.path = file.name()}, std::make_shared<Recorder>(), kToStandardError);
+  ::testing::internal::CaptureStderr();
+  { const RecordedSteps others({.path = file.name()}, std::make_shared<Recorder>(), kToStandardError); }
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("another process does"), std::string::npos) << said;
+  steps.end();
+  EXPECT_EQ(kinds_of(file), (std::vector<int>{0}));
+}
+
+TEST(RecordedSteps, WithoutAFileSaySo) {
+  ::testing::internal::CaptureStderr();
+  RecordedSteps steps({.path = "/nonexistent/records"}, std::make_shared<Recorder>(), kToStandardError);
+  steps.count_step();
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("cannot be written to /nonexistent/records"), std::string::npos) << said;
+}
+
+}  // namespace
+}  // namespace ciranda
