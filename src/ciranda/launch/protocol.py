@@ -8,6 +8,7 @@ From the agent:  ``hello``, ``reserved`` (the answer), ``started``, ``data`` (a 
                  likewise ``counters`` and ``counters_end``, ``exit``, ``note``, ``fatal``, ``done``; of an elastic job
                  also ``word`` (of one rank).
 
+Either side sends ``beat`` where the other is on another host: it means nothing, but is to be acknowledged (silence.py).
 An agent that has connected by TCP also hears ``admitted``, before all else, and at the end ``verdict``, the job's exit
 code (gathering.py, relay.py).
 
@@ -26,7 +27,7 @@ from collections.abc import Callable
 
 from ciranda.launch.errors import ProtocolError
 
-VERSION = 6
+VERSION = 7
 MAX_LINE_BYTES = 16 << 20
 CHUNK_BYTES = 256 << 10
 BINDINGS = ("none", "numa", "core")
