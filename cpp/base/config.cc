@@ -103,7 +103,7 @@ constexpr std::array kSettings{
         "accidents alone; none: nothing but TCP's own checksum. The same on all ranks."),
     real("LINK_TIMEOUT", "", &Config::link_timeout_seconds, 1, 3600,
          "Seconds without an acknowledgement from a rank's host after which the rank is lost, for example behind a cut "
-         "cable."),
+         "cable. The launcher and its agents follow it."),
     boolean("SHARED_MEMORY", "", &Config::shared_memory, "Use shared memory between ranks that can map it in common."),
     integer("SLOT_BYTES", "", &Config::slot_bytes, 4096, kGiB,
             "Size of each of a rank's two staging buffers (slots) in shared memory; a multiple of 4096. The same on "

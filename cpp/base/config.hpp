@@ -45,7 +45,7 @@ struct Config {
   std::string interface;
   std::string wire = "authenticate";
   std::int64_t sockets = 0;  // 0: one for each interface
-  double link_timeout_seconds = 30;
+  double link_timeout_seconds = 3;
   bool shared_memory = true;
   // Data.
   std::int64_t slot_bytes = 512 << 10;

@@ -42,6 +42,11 @@ void ControlPlane::ask(int peer) {
   post(peer, 0, PingMessage{});
 }
 
+// An answer that nobody has asked for: its bytes need an acknowledgement, and nothing else.
+void ControlPlane::beat() {
+  for (const int peer : mesh_.take_quiet_peers()) post(peer, 0, PongMessage{});
+}
+
 Urgency ControlPlane::take_urgency() { return std::exchange(urgency_, Urgency::kLazy); }
 
 bool ControlPlane::send() {

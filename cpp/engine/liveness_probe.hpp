@@ -19,9 +19,10 @@ namespace ciranda {
 class LivenessProbe {
  public:
   struct Watched {
-    int rank;          // of the world
-    std::string role;  // for error messages: "which coordinates"
-    TimePoint asked{};
+    int rank;              // of the world
+    std::string role;      // for error messages: "which coordinates"
+    TimePoint asked{};     // half an interval before the next report
+    TimePoint reported{};  // the last time
   };
 
   // The control plane and the logger outlive this.
@@ -35,6 +36,10 @@ class LivenessProbe {
 
  private:
   Status look_at(Watched& watched, TimePoint now);
+  TimePoint due(const Watched& watched) const;
+  bool is_asked(const Watched& watched) const {
+    return watched.asked > last_message(watched) && watched.asked >= watched.reported;
+  }
   TimePoint last_message(const Watched& watched) const {
     return std::max(began_, control_.last_message_from(watched.rank));
   }

@@ -26,10 +26,10 @@ Result<UniqueFd> listen_on(const SocketAddress& address, PortRange ports);
 Result<UniqueFd> start_connecting(const SocketAddress& to, const SocketAddress& from = {});
 Status finish_connecting(int fd, const SocketAddress& to);
 
-inline constexpr std::chrono::milliseconds kLinkTimeout{30000};
+inline constexpr std::chrono::milliseconds kLinkTimeout{3000};
 
-// Sets no delay for small writes, and keep-alive, which detects a vanished host while nothing is sent. If the system
-// refuses an option, the socket stays usable.
+// Sets no delay for small writes; keep-alive, which detects a vanished host while nothing is sent, within the link
+// timeout or eight seconds; and frequent retransmissions. If the system refuses an option, the socket stays usable.
 void tune_connection(int fd, std::chrono::milliseconds link_timeout = kLinkTimeout);
 
 // The shortest round-trip time that the kernel has measured: that of the network alone, without delays of busy ends.

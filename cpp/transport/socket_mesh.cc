@@ -29,9 +29,6 @@ constexpr std::uint32_t kHangUp = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
 // Up to this number of peers by socket, reading all sockets is cheaper than asking epoll which are ready.
 constexpr std::size_t kFewPeers = 2;
 
-// The number of checks for silence within the link timeout.
-constexpr int kLooksForSilence = 8;
-
 // The source of an event; values above kData are further data sockets.
 enum Source : std::uint64_t { kControl, kProcess, kData };
 constexpr int kSourceBits = 8;
@@ -77,7 +74,8 @@ struct Link {
   UniqueFd process;
   std::atomic<std::uint32_t>* doorbell = nullptr;  // set if memory is shared
   std::vector<Silence> silences;                   // of the control socket, then of the data sockets
-  bool is_silent = false;                          // one of these sockets was silent for too long
+  std::vector<bool> is_beside_control;             // of the data sockets: beats on the control socket take the same way
+  bool is_silent = false;                          // one of the sockets was silent for too long
   bool closed = false;
 };
 
@@ -123,6 +121,7 @@ class SocketMesh final : public Mesh {
   void kick() override { bell_.ring(); }
   const std::vector<int>& closed_peers() const override { return closed_; }
   std::string why_closed(int peer) const override;
+  std::vector<int> take_quiet_peers() override { return std::exchange(quiet_, {}); }
 
  private:
   Link& link(int rank) const { return *links_[static_cast<std::size_t>(rank)]; }
@@ -135,6 +134,7 @@ class SocketMesh final : public Mesh {
   static void drop_wake_ups(Link& peer);
   void take_events();
   void look_for_silence();
+  void look_for_silence(Link& peer, Silence::Clock::time_point now);
 
   pid_t owner_ = getpid();
   int rank_;
@@ -149,6 +149,7 @@ class SocketMesh final : public Mesh {
   std::atomic<std::uint32_t>* my_doorbell_ = nullptr;
   std::vector<Link*> sharing_;  // the links with rings
   std::vector<int> closed_;
+  std::vector<int> quiet_;
   bool has_failed_ = false;  // a channel, since the last poll
   std::uint32_t n_polls_ = 0;
   std::uint32_t poll_period_ = 1;
@@ -209,6 +210,7 @@ Status SocketMesh::watch(Link& peer) {
   for (std::size_t i = 0; i < peer.n_data_sockets() && watched.ok(); ++i) {
     const int data = peer.data->socket(i).fd();
     tune_connection(data, link_timeout);
+    peer.is_beside_control.push_back(SocketAddress::peer_of(data).ip() == SocketAddress::peer_of(control).ip());
     watched = loop_.add(data, TcpChannel::kEvents, token_of(peer.info.rank, kData + i));
   }
   peer.silences.resize(1 + peer.n_data_sockets());
@@ -294,14 +296,25 @@ void SocketMesh::take_events() {
 
 void SocketMesh::look_for_silence() {
   const auto now = Silence::Clock::now();
-  if (now - looked_for_silence_ < link_timeout_ / kLooksForSilence) return;
+  if (now - looked_for_silence_ < link_timeout_ / Silence::kLooks) return;
   looked_for_silence_ = now;
+  quiet_.clear();
   for (const auto& each : links_) {
-    for (std::size_t i = 0; i < each->silences.size() && !each->closed; ++i) {
-      const TcpChannel& socket = i == 0 ? each->control_socket() : each->data->socket(i - 1);
-      if (each->silences[i].lasts(Silence::sight_of(socket.fd()), now) < link_timeout_) continue;
-      each->is_silent = true;
-      close_peer(*each);
+    if (each->control) look_for_silence(*each, now);
+  }
+}
+
+void SocketMesh::look_for_silence(Link& peer, Silence::Clock::time_point now) {
+  for (std::size_t i = 0; i < peer.silences.size() && !peer.closed; ++i) {
+    const TcpChannel& socket = i == 0 ? peer.control_socket() : peer.data->socket(i - 1);
+    Silence::Sight sight = Silence::sight_of(socket.fd());
+    // Probes are so few that a network may lose several in a row. Beats are better evidence.
+    if (i > 0 && peer.is_beside_control[i - 1]) sight.was_probed_in_vain = false;
+    if (peer.silences[i].is_too_long(sight, now, link_timeout_)) {
+      peer.is_silent = true;
+      close_peer(peer);
+    } else if (i == 0 && !sight.has_outstanding && sight.last_answer_ago > link_timeout_ / Silence::kLooks) {
+      quiet_.push_back(peer.info.rank);
     }
   }
 }
@@ -381,7 +394,7 @@ void SocketMesh::disarm() {
 void SocketMesh::sleep(std::optional<std::chrono::nanoseconds> at_most) {
   if (took_events_.exchange(false, std::memory_order_relaxed)) return;
   if (!only_rings_)
-    at_most = std::min<std::chrono::nanoseconds>(at_most.value_or(link_timeout_), link_timeout_ / kLooksForSilence);
+    at_most = std::min<std::chrono::nanoseconds>(at_most.value_or(link_timeout_), link_timeout_ / Silence::kLooks);
   const bool has_news = gate_->sleep(at_most);
   if (has_news) bell_.drain();
   if (has_news || !only_rings_) woken_by_socket_.store(true, std::memory_order_relaxed);

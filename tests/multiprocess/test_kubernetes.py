@@ -111,6 +111,21 @@ def test_a_host_that_is_gone_without_a_word_is_no_failure_of_the_script(hosts: n
         assert "RanksLostError: rank 1 (host j-1, pid" in kubelet.log(0)
 
 
+def test_pods_that_are_cut_off_end_by_themselves(hosts: netns.Hosts, out: Path) -> None:
+    """Their ranks make no call, and nothing tells either side that the other is gone."""
+    code = "import os, time; open(os.environ['OUT'] + '/' + os.environ['RANK'], 'w').close(); time.sleep(600)"
+    with job(hosts, out, "--hosts 2 --slots 1 --env CIRANDA_LINK_TIMEOUT=1", code) as kubelet:
+        kubelet.start(0, 1)
+        until(lambda: files(out) == ["0", "1"], 60, "the ranks")
+        with hosts.cut(1):
+            kubelet.until_ended(0, 1)
+        assert kubelet.codes == {0: [LOST_A_HOST], 1: [LOST_A_HOST]}
+        assert "ciranda: the agent on j-1 was lost, and with it ranks 1\n" in kubelet.log(0)
+        assert "j-1 has acknowledged nothing for 1.25 s (CIRANDA_LINK_TIMEOUT)" in kubelet.log(0)
+        launcher = "j-0, which holds the launcher, has acknowledged nothing for 2 s (CIRANDA_LINK_TIMEOUT)"
+        assert launcher in kubelet.log(1)
+
+
 def test_without_the_launcher_s_pod_the_others_end_and_may_start_anew(hosts: netns.Hosts, out: Path) -> None:
     with job(hosts, out, "--hosts 2 --slots 1", TRAIN) as kubelet:
         kubelet.start(0, 1)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ciranda.launch import silence
 from ciranda.launch.channel import Channel
 from ciranda.launch.dialling import dial
 from ciranda.launch.errors import LaunchError
@@ -71,6 +72,7 @@ class Pods:
 
     first: str
     channels: Mapping[str, Channel]
+    link_timeout_seconds: float
     label: str = "its own pod"
 
     def is_here(self, host: str) -> bool:
@@ -79,7 +81,7 @@ class Pods:
 
     def link(self, host: str, slots: Sequence[Slot], _python: str, _python_path: str) -> DialledLink:
         """The agent that has come."""
-        return DialledLink(host, slots, self.channels[host])
+        return DialledLink(host, slots, self.channels[host], self.link_timeout_seconds)
 
     def resolved_name(self, host: str) -> tuple[str, bool]:
         """The host itself. By which of this pod's addresses it comes is not known."""
@@ -158,7 +160,9 @@ def _lead(pod: Pod, terms: Terms, command: Sequence[str]) -> int:
         gathering.close()
     code = 1
     try:
-        pods = Pods(pod.name(0), {pod.name(index): channel for index, channel in channels.items()})
+        by_name = {pod.name(index): channel for index, channel in channels.items()}
+        # A little longer than the ranks wait, which say what they were about to do.
+        pods = Pods(pod.name(0), by_name, 1.25 * silence.limit_of(os.environ))
         code = launch_by(pods, job, Show(terminal_style())).exit_code
     except LaunchError as error:
         code = error.exit_code

@@ -1,12 +1,12 @@
 """The agent: one a host. Starts the host's ranks, streams their output, detects their exit at once.
 
 It reads the job from its stdin (protocol.py). It ends every rank on request, when its stdin ends (the launcher, or the
-ssh connection, has died), or on SIGTERM and its like: SIGTERM to the ranks, also to what they leave behind, SIGKILL to
-all after the grace period. In an elastic job it also starts ranks again, and passes on words between them and the
-launcher; a rank has ended when what it has left behind has. It is a subreaper, so descendants of ranks cannot escape by
-daemonising. It is two processes: the *worker* does all of this; the *guardian*, its parent, only waits, and if the
-worker is killed ends the remaining processes. If the guardian is killed, the worker ends the ranks. Both are single-
-threaded. Standard library only: an agent must start at once.
+ssh connection, has died), when the launcher's host is cut off, or on SIGTERM and its like: SIGTERM to the ranks, also
+to what they leave behind, SIGKILL to all after the grace period. In an elastic job it also starts ranks again, and
+passes on words between them and the launcher; a rank has ended when what it has left behind has. It is a subreaper, so
+descendants of ranks cannot escape by daemonising. It is two processes: the *worker* does all of this; the *guardian*,
+its parent, only waits, and if the worker is killed ends the remaining processes. If the guardian is killed, the worker
+ends the ranks. Both are single-threaded. Standard library only: an agent must start at once.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ import selectors
 import signal
 import socket
 import sys
+import syslog
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-from ciranda.launch import cores, environment, protocol, reserved_port
+from ciranda.launch import cores, environment, protocol, reserved_port, silence
 from ciranda.launch.errors import LaunchError, ProtocolError
 from ciranda.launch.exporter import Exporter, listen
 from ciranda.launch.outbox import Outbox, received, widen
 from ciranda.launch.page import RankPage, use_of
 from ciranda.launch.processes import (
+    BY_SSH,
     END_SIGNALS,
     NO_PROCESS,
     PASSED_ON,
@@ -62,7 +64,10 @@ MPI_LIBRARY = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__fil
 class Agent:
     """The worker's event loop. Phases: waiting for the job, running, ending, done."""
 
-    def __init__(self, inbox: int, outbox: int) -> None:
+    def __init__(self, inbox: int, outbox: int, look: silence.Look | None = None) -> None:
+        """``look``: at the connection to the launcher's host."""
+        self._look = look
+        self._silence: silence.Silence | None = None  # from the start of the ranks
         self._selector = selectors.DefaultSelector()
         self._inbox = inbox
         self._reader = protocol.MessageReader()
@@ -111,6 +116,7 @@ class Agent:
             if self._signalled:
                 self._give_up_soon()
                 self._end(f"signal {signal.Signals(self._signalled).name}")
+            self._look_for_silence()
             children_left = self._reap()
             self._clear_up()
             self._advance(children_left)
@@ -151,6 +157,25 @@ class Agent:
                 self._on_message(message)
         except ProtocolError as error:
             self._fail("protocol error", str(error))
+
+    def _look_for_silence(self) -> None:
+        """See whether the launcher's host is cut off: then an ssh server here would not notice for hours."""
+        if self._silence is None or time.monotonic() < self._silence.deadline:
+            return
+        if self._silence.is_too_long():
+            self._on_silence(self._silence.limit_seconds)
+        elif not self._outbox:
+            self._outbox.send(silence.BEAT)
+
+    def _on_silence(self, limit_seconds: float) -> None:
+        text = f"the host of the launcher {silence.cut_off(limit_seconds)}: all ranks here are ended"
+        syslog.openlog("ciranda", syslog.LOG_PID, syslog.LOG_USER)
+        syslog.syslog(syslog.LOG_ERR, text)  # nobody reads this agent's own output any more
+        self._silence = None
+        self._outbox.broken = True
+        self._outbox.discard()
+        self._give_up_soon()
+        self._end("the launcher is cut off")
 
     def _on_message(self, message: Message) -> None:
         if message["t"] == "end":
@@ -248,6 +273,10 @@ class Agent:
             shared.seal()
         self._share_cores(common, len(spec.rank_env))
         self._common = common
+        if self._look is not None:
+            # Twice what the launcher waits, so that it is the one to give up if both are there.
+            told = {silence.NAME: os.fsdecode(common.get(silence.NAME.encode(), b""))}
+            self._silence = silence.Silence(self._look, 2 * silence.limit_of({k: v for k, v in told.items() if v}))
         self._cpus = {rank: cpus for (rank, _), cpus in zip(spec.rank_env, self._cpus_of_ranks(spec), strict=True)}
         for rank, own in spec.rank_env:
             try:
@@ -579,6 +608,8 @@ class Agent:
 
     def _timeout(self) -> float | None:
         deadlines = [time.monotonic() + SWEEP_SECONDS] if self._ended else []
+        if self._silence is not None and not self._done:
+            deadlines.append(self._silence.deadline)
         if self._end_reason is not None and not self._done and self._unsent is None:
             deadlines.append(self._kill_at)
         if self._done and self._give_up_at is not None:
@@ -631,13 +662,14 @@ def _forward_to(worker: int) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
 
 
-def main(launcher: int | None = None) -> None:
-    """Run as an agent on stdin and stdout. ``launcher`` is the parent's process id where the launcher is the parent."""
+def main(parent: str = "0") -> None:
+    """Run as an agent on stdin and stdout. ``parent``: the process id of the launcher, BY_SSH, or "0" for any other."""
     open_standard_streams()
     signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
     become_subreaper()
-    if launcher is not None:
-        die_with_parent(signal.SIGTERM, launcher)
+    if parent not in ("0", BY_SSH):
+        die_with_parent(signal.SIGTERM, int(parent))
+    look = silence.of_ssh(os.environ.get("SSH_CONNECTION", "")) if parent == BY_SSH else None
     guardian = os.getpid()
     for number in PASSED_ON:  # for ranks; who signals all processes of a job means them as well
         signal.signal(number, signal.SIG_IGN)
@@ -647,7 +679,7 @@ def main(launcher: int | None = None) -> None:
         sys.exit(NO_PROCESS if error.errno == errno.EAGAIN else f"cannot start a process: {error.strerror}")
     if worker == 0:
         become_subreaper()
-        agent = Agent(0, 1)
+        agent = Agent(0, 1, look)
         die_with_parent(signal.SIGTERM, guardian)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
         agent.run()
@@ -657,4 +689,4 @@ def main(launcher: int | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else None)
+    main(*sys.argv[1:2])

@@ -9,7 +9,7 @@ from ciranda.launch import protocol
 from ciranda.launch.protocol import Message
 from ciranda.launch.sealing import Opener, Sealer
 
-# A host that is gone without a word is noticed after 30 s, as over ssh (ServerAliveInterval).
+# Before and after a job, when nobody looks for silence (silence.py), a host that is gone is noticed after 30 s.
 _IDLE_SECONDS = 5
 _PROBES = 6
 
@@ -28,7 +28,6 @@ class Channel:
             (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE): _IDLE_SECONDS,
             (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL): _IDLE_SECONDS,
             (socket.IPPROTO_TCP, socket.TCP_KEEPCNT): _PROBES,
-            (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT): 1000 * _IDLE_SECONDS * _PROBES,
             (socket.IPPROTO_TCP, socket.TCP_NODELAY): 1,
         }
         for (level, name), value in options.items():

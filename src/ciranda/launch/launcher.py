@@ -16,11 +16,11 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 
 from ciranda._misspelt import TOLD, misspelt
-from ciranda.launch import environment, protocol, reserved_port, ssh
+from ciranda.launch import environment, protocol, reserved_port, silence, ssh
 from ciranda.launch import store as stores
 from ciranda.launch.collecting import Collecting, told
 from ciranda.launch.control import Control
@@ -66,6 +66,7 @@ def launch(job: Job, ssh_options: SshOptions, show: Show, store_factory: StoreFa
     Raises:
         LaunchError: nothing was started, since the store or a host cannot be used.
     """
+    ssh_options = replace(ssh_options, link_timeout_seconds=silence.limit_of({**os.environ, **job.env}))
     return launch_by(reach_for(list(by_host(job.slots)), ssh_options), job, show, store_factory)
 
 
@@ -322,6 +323,7 @@ class _Run:
             if self._collecting is not None:
                 deadlines.append(self._collecting.deadline)
             deadlines += [held.deadline for held in self._held.values()]
+            deadlines += [link.silence.deadline for link in self._links if link.silence and link.open_fds]
             if self._worlds is not None and not self._ending:
                 deadlines.append(self._worlds.deadline)
             if self._late is not None and not self._ending:
@@ -333,6 +335,8 @@ class _Run:
                 action()
         while self._signals:
             self._on_signal(self._signals.pop(0))
+        for link in self._links:
+            link.look()
         for rank, held in self._held.items():
             self._put(rank, "stderr", held.expired())
         self._stacks.expire()
@@ -451,6 +455,8 @@ class _Run:
             self._on_collected(self._collecting, link, message)
         elif kind == "hello":
             self._on_hello(link, message)
+        elif kind == "beat":
+            pass
         elif kind == "reserved":
             self._on_reserved(link, message)
         elif kind == "note":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -16,6 +17,7 @@ from ciranda.launch.hosts import Slot
 from ciranda.launch.outbox import Outbox, received, widen
 from ciranda.launch.processes import why_not_started
 from ciranda.launch.protocol import Message
+from ciranda.launch.silence import BEAT, Silence, cut_off, of_socket
 
 _STDERR_BYTES = 16 << 10
 _LEAVE_SECONDS = 1.0  # from the end of its output to the end of the process
@@ -28,6 +30,7 @@ class Link:
         host, slots: those of the agent.
         greeted, done_reason: whether it has sent ``hello``; the reason of its end, once reported.
         running: ranks it has started and not yet reported dead.
+        silence: of the connection, where look() sees whether the agent's host is cut off.
         shows_output: whether the ranks' output is shown where they are, and not by the launcher.
         knows_secret: whether the agent has the ranks' secret already, so that it is not sent.
         in_fd, out_fd, err_fd: where it reads messages, sends its own, and complains; -1: it does not complain here.
@@ -36,6 +39,7 @@ class Link:
 
     shows_output = False
     knows_secret = False
+    silence: Silence | None = None
 
     def __init__(
         self,
@@ -112,6 +116,17 @@ class Link:
             ProtocolError: the messages are not of this protocol.
         """
         return self._reader.feed(self._opened(self._read(self.out_fd)))
+
+    def look(self) -> None:
+        """At the silence's deadline: see whether the host is cut off, which ends the connection."""
+        silence = self.silence
+        if silence is None or self._is_closed or time.monotonic() < silence.deadline:
+            return
+        if silence.is_too_long():
+            self._complain(f"{self.host} {cut_off(silence.limit_seconds)}\n".encode())
+            self.kill()
+        elif not self._outbox:
+            self.send(BEAT)
 
     def read_stderr(self) -> bytes:
         """What ssh or the agent itself complains of; the end of it is kept."""
@@ -208,8 +223,13 @@ class DialledLink(Link):
     shows_output = True
     knows_secret = True
 
-    def __init__(self, host: str, slots: Sequence[Slot], channel: Channel) -> None:
+    def __init__(
+        self, host: str, slots: Sequence[Slot], channel: Channel, link_timeout_seconds: float | None = None
+    ) -> None:
+        """``link_timeout_seconds``: where the agent is on another host."""
         self._channel = channel
+        if link_timeout_seconds is not None:
+            self.silence = Silence(of_socket(channel.socket), link_timeout_seconds)
         channel.socket.setblocking(False)
         in_fd, out_fd = (os.dup(channel.socket.fileno()) for _ in range(2))
         super().__init__(host, slots, (in_fd, out_fd, -1), channel.sealer.seal, channel.opener.open)

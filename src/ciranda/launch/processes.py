@@ -21,6 +21,8 @@ PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
 
 #: What an agent says that the system does not let start its other half.
 NO_PROCESS = "CIRANDA-NO-PROCESS"
+#: What an agent is told that an ssh server starts.
+BY_SSH = "ssh"
 
 _SHELLS = frozenset(("ash", "bash", "busybox", "dash", "ksh", "sh", "zsh"))
 

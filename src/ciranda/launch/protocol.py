@@ -10,6 +10,7 @@ From the agent:  ``hello``, ``reserved`` (the answer), ``started``, ``data`` (a 
                  rank's, after the last rank's end) and ``records_end``, ``exit``, ``note``, ``fatal``, ``done``; of an
                  elastic job also ``word`` (of one rank).
 
+Either side sends ``beat`` where the other is on another host: it means nothing, but is to be acknowledged (silence.py).
 An agent that has connected by TCP also hears ``admitted``, before all else, and at the end ``verdict``, the job's exit
 code (gathering.py, relay.py).
 

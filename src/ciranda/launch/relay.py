@@ -11,6 +11,7 @@ import os
 import selectors
 import signal
 import sys
+import time
 from contextlib import suppress
 
 from ciranda.launch import protocol, ssh
@@ -23,6 +24,7 @@ from ciranda.launch.output import Screen, ScreenStyle
 from ciranda.launch.processes import PASSED_ON
 from ciranda.launch.protocol import Message
 from ciranda.launch.signals import empty, signals_to
+from ciranda.launch.silence import BEAT, Silence, cut_off, limit_of, of_socket
 from ciranda.launch.writer import Writer
 
 _MOST_QUEUED_BYTES = 4 << 20
@@ -45,6 +47,8 @@ class Relay:
         self._sending = os.dup(self._to_launcher)
         self._outbox = Outbox(self._sending, channel.sealer.seal)
         self._agent = AgentLink(name, [], ssh.local_command(sys.executable))
+        # Twice what the launcher waits, so that it is the one to give up if both are there.
+        self._silence = Silence(of_socket(channel.socket), 2 * limit_of(os.environ))
         self._is_connected = True
         self._is_done = False
         self._verdict: int | None = None
@@ -77,8 +81,11 @@ class Relay:
         with selectors.PollSelector() as selector:
             selector.register(wake_fd, selectors.EVENT_READ, lambda: empty(wake_fd))
             self._watch(selector)
-            for key, _ in selector.select():
+            timeout = max(0.0, self._silence.deadline - time.monotonic()) if self._is_connected else None
+            for key, _ in selector.select(timeout):
                 key.data()
+        if self._is_connected and time.monotonic() >= self._silence.deadline:
+            self._look()
         while self._signals:
             self._on_signal(self._signals.pop(0))
 
@@ -130,12 +137,24 @@ class Relay:
             self._say(str(error))
             data = b""
         if not data:
-            if self._verdict is None:
-                self._say(f"{self._launcher}, which holds the launcher, is gone")
-            self._is_connected = False
-            self._agent.end_input()
+            self._lose_launcher("is gone")
+
+    def _lose_launcher(self, how: str) -> None:
+        if self._verdict is None:
+            self._say(f"{self._launcher}, which holds the launcher, {how}")
+        self._is_connected = False
+        self._agent.end_input()
+
+    def _look(self) -> None:
+        if self._silence.is_too_long():
+            self._lose_launcher(cut_off(self._silence.limit_seconds))
+        elif not self._outbox:
+            self._outbox.send(BEAT)
+            self._outbox.flush()
 
     def _on_order(self, message: Message) -> None:
+        if message["t"] == "beat":
+            return
         if message["t"] == "verdict":
             self._verdict = protocol.int_of(message, "code", 0, 255)
             return

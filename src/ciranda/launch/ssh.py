@@ -9,12 +9,13 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from ciranda.launch import silence
 from ciranda.launch.errors import LaunchError
 from ciranda.launch.hosts import Slot
 from ciranda.launch.link import AgentLink
-from ciranda.launch.processes import NO_PROCESS, why_not_started
+from ciranda.launch.processes import BY_SSH, NO_PROCESS, why_not_started
 
 #: What a Python says that has no ciranda package.
 MISSING = "CIRANDA-MISSING"
@@ -29,7 +30,7 @@ BOOTSTRAP = (
     "package = types.ModuleType('ciranda'); package.__path__ = list(spec.submodule_search_locations)\n"
     "sys.modules['ciranda'] = package\n"
     "from ciranda.launch.agent import main\n"
-    "main(int(sys.argv[1]) or None)\n"
+    "main(sys.argv[1])\n"
 )
 # ssh must carry it on one line, whatever the login shell of the host is.
 _ONE_LINE = "exec(bytes.fromhex('" + BOOTSTRAP.encode().hex() + "'))"
@@ -47,6 +48,7 @@ class SshOptions:
     config_file: str | None = None
     connect_timeout_seconds: int = 10
     remote_python: str | None = None
+    link_timeout_seconds: float = field(default=silence.DEFAULT_SECONDS, compare=False)
 
     @property
     def label(self) -> str:
@@ -60,8 +62,10 @@ class SshOptions:
     def command(self, host: str, python: str, python_path: str) -> list[str]:
         """The agent on ``host``. ``python_path`` is the PYTHONPATH to use there, "" for none. No secret is in it."""
         command = [*self._ssh(), "-T", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={self.connect_timeout_seconds}"]
-        command += ["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=6"]
-        remote = agent_words(self.remote_python or python, python_path)
+        # ssh gives up when one more question than the most has had no answer.
+        interval = max(1, round(self.link_timeout_seconds / 3))
+        command += ["-o", f"ServerAliveInterval={interval}", "-o", "ServerAliveCountMax=2"]
+        remote = agent_words(self.remote_python or python, python_path, BY_SSH)
         return [*command, "--", host, "exec " + shlex.join(remote)]
 
     def link(self, host: str, slots: Sequence[Slot], python: str, python_path: str) -> AgentLink:
@@ -115,10 +119,13 @@ def local_command(python: str) -> list[str]:
     return [python, "-c", BOOTSTRAP, str(os.getpid()), package_root()]
 
 
-def agent_words(python: str, python_path: str) -> list[str]:
-    """The command of an agent that is no child of the launcher. ``python_path`` is as in SshOptions.command()."""
+def agent_words(python: str, python_path: str, parent: str = "0") -> list[str]:
+    """The command of an agent that is no child of the launcher. ``python_path`` is as in SshOptions.command().
+
+    ``parent``: who starts it, BY_SSH or any other.
+    """
     environment = ["env", f"PYTHONPATH={python_path}"] if python_path else []
-    return [*environment, python, "-c", _ONE_LINE, "0", package_root()]
+    return [*environment, python, "-c", _ONE_LINE, parent, package_root()]
 
 
 def is_local(host: str) -> bool:

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
+#include <utility>
 
 #include "engine/control_plane.hpp"
 #include "text_matchers.hpp"
@@ -23,13 +25,33 @@ TEST(LivenessProbe, BlamesNobodyWhomItHasNotAsked) {
   const Logger logger(0, LogLevel::kFatal);
   LivenessProbe probe({{1, "which coordinates"}}, {seconds(10), seconds(20)}, control, logger);
   probe.begin(kStart);
-  EXPECT_EQ(probe.due(), kStart + seconds(10));
+  EXPECT_EQ(probe.due(), kStart + seconds(5));
   EXPECT_TRUE(probe.look(kStart + seconds(60)).ok()) << "this rank itself was stopped meanwhile";
-  EXPECT_EQ(probe.due(), kStart + seconds(70));
-  EXPECT_TRUE(probe.look(kStart + seconds(69)).ok());
-  const Status status = probe.look(kStart + seconds(70));
+  EXPECT_EQ(probe.due(), kStart + seconds(65));
+  EXPECT_TRUE(probe.look(kStart + seconds(64)).ok());
+  const Status status = probe.look(kStart + seconds(65));
   EXPECT_EQ(status.kind(), ErrorKind::kTimeout);
-  EXPECT_TRUE(contains(status.message(), "which coordinates, has not answered for 70 s"));
+  EXPECT_TRUE(contains(status.message(), "which coordinates, has not answered for 65 s"));
+}
+
+TEST(LivenessProbe, BlamesASilentPeerAtTheLimit) {
+  LoopbackFabric fabric(2);
+  const auto mesh = fabric.take_mesh(0);
+  ControlPlane control(*mesh);
+  const Logger logger(0, LogLevel::kFatal);
+  for (const auto& [warning, asks, limit] : {std::array{10, 5, 10}, {10, 20, 25}, {0, 5, 10}}) {
+    LivenessProbe probe({{1, "which coordinates"}}, {seconds(warning), seconds(limit)}, control, logger);
+    probe.begin(kStart);
+    TimePoint asked{};
+    TimePoint now = kStart;
+    while (now < kStart + seconds(limit)) {
+      ASSERT_TRUE(probe.look(now).ok()) << limit;
+      asked = std::exchange(now, *probe.due());
+    }
+    EXPECT_EQ(asked, kStart + seconds(asks)) << limit;
+    EXPECT_EQ(now, kStart + seconds(limit));
+    EXPECT_EQ(probe.look(now).kind(), ErrorKind::kTimeout) << limit;
+  }
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ Meshes make_without_bells(int n_ranks) {
 }
 
 // Two ranks with so many data sockets, and a second descriptor of rank 0's last one.
-std::pair<Meshes, UniqueFd> make_two_by_sockets(int n_sockets) {
+std::pair<Meshes, UniqueFd> make_two_by_sockets(int n_sockets, std::chrono::milliseconds link_timeout = kLinkTimeout) {
   std::array<std::vector<SocketMeshPeer>, 2> peers;
   for (std::vector<SocketMeshPeer>& each : peers) each.resize(2);
   Ends control = connect_two();
@@ -76,7 +76,9 @@ std::pair<Meshes, UniqueFd> make_two_by_sockets(int n_sockets) {
     auto& mine = peers[static_cast<std::size_t>(rank)];
     for (int peer = 0; peer < 2; ++peer)
       mine[static_cast<std::size_t>(peer)].info = {peer, 1, "host", "", peer == rank};
-    meshes.push_back(make_socket_mesh({rank, std::move(mine), Bell::create().value(), {}}).value());
+    SocketMeshParts parts{rank, std::move(mine), Bell::create().value(), {}};
+    parts.link_timeout = link_timeout;
+    meshes.push_back(make_socket_mesh(std::move(parts)).value());
   }
   return {std::move(meshes), std::move(last)};
 }
@@ -117,6 +119,19 @@ TEST(SocketMesh, APeerWhoseDataIsCutOffIsLost) {
     EXPECT_EQ(meshes[1]->data(0).read_some(heard), 0U);
     return !meshes[1]->closed_peers().empty();
   }));
+}
+
+TEST(SocketMesh, APeerIsQuietThatHasAcknowledgedNothingForSomeTime) {
+  auto [meshes, last] = make_two_by_sockets(1, std::chrono::milliseconds(400));
+  const auto is_1_quiet = [&mesh = *meshes[0]] { return mesh.take_quiet_peers() == std::vector{1}; };
+  EXPECT_TRUE(sleep_until(*meshes[0], is_1_quiet));
+  EXPECT_TRUE(meshes[0]->take_quiet_peers().empty());
+  EXPECT_TRUE(sleep_until(*meshes[0], is_1_quiet));  // nothing has been sent
+  const std::array<std::byte, 4> beat{};
+  EXPECT_EQ(meshes[0]->control(1).write_some(beat), 4U);
+  std::array<std::byte, 64> heard{};
+  EXPECT_TRUE(
+      sleep_until(*meshes[1], [&meshes = meshes, &heard] { return meshes[1]->control(0).read_some(heard) > 0; }));
 }
 
 INSTANTIATE_TEST_SUITE_P(Socket, MeshConformance,
