@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import slurm_cluster
+from mpis import HOW, MPIS
 from slurm_cluster import Cluster
 
 pytestmark = pytest.mark.multiprocess
@@ -149,6 +150,24 @@ def batch(cluster: Cluster, env: dict[str, str], *options: str, script: str) -> 
     text = out.read_text()
     assert code == 0, err + text
     return text
+
+
+@pytest.mark.parametrize("around", [("salloc", "-N2", "--ntasks-per-node=2"), ("srun", "-n2")])
+def test_an_mpiexec_in_an_allocation_says_who_is_who(
+    cluster: Cluster, env: dict[str, str], around: tuple[str, ...]
+) -> None:
+    """It starts helpers by srun, whose variables the ranks have too. Within srun each task starts a job of its own."""
+    mpich = MPIS["mpich"]
+    if mpich is None:
+        pytest.skip(f"NOT TESTED, mpiexec within Slurm: MPICH is not installed ({HOW['mpich']})")
+    more = {name: value for name, value in mpich.env.items() if name == "PYTHONPATH"}
+    told = mpich.command(
+        4, mpich.python, env["WHO"], more=("-iface", "eth0") if around[0] == "salloc" else ("-launcher", "fork")
+    )
+    code, out, err = cluster.run(*around, *told, **env, **more)
+    assert code == 0, (out, err)
+    ranks = ["0 4 0 2 0 2", "1 4 1 2 0 2", "2 4 0 2 1 2", "3 4 1 2 1 2"]
+    assert numbers(said(env)) == (ranks if around[0] == "salloc" else [f"{n // 2} 4 {n // 2} 4 0 1" for n in range(8)])
 
 
 def test_a_batch_script_is_alone_and_told_so(cluster: Cluster, env: dict[str, str]) -> None:
