@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -217,6 +218,22 @@ def test_ciranda_run_takes_nodes_and_sizes_of_the_allocation(
 def test_a_batch_script_runs_it_on_all_nodes(cluster: Cluster, env: dict[str, str]) -> None:
     batch(cluster, env, "-N3", "--ntasks-per-node=1", script='"$PY" -m ciranda.launch.cli run "$PY" "$WHO"')
     assert said(env) == ["0 3 0 1 0 3 node0", "1 3 0 1 1 3 node1", "2 3 0 1 2 3 node2"]
+
+
+def test_the_batch_script_that_is_printed_runs(cluster: Cluster, env: dict[str, str], tmp_path: Path) -> None:
+    """Without `ciranda` on the PATH, in a folder and with words that have spaces."""
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    asked = ["--nodes=2", "--ntasks-per-node=2", f"--output={folder}/%x-%j.out", "--job-name=two words"]
+    asked += ["--time=5", "--sbatch=--no-requeue"]
+    command = [*CIRANDA, "slurm", "script", *asked, sys.executable, env["WHO"], "a b"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    (folder / "job.sh").write_text(printed)
+    code, _, err = cluster.run("sbatch", "--wait", str(folder / "job.sh"), **env)
+    (output,) = folder.glob("*.out")
+    assert code == 0, err + output.read_text()
+    assert output.name.startswith("two words-")
+    assert said(env) == ["0 4 0 2 0 2 node0", "1 4 1 2 0 2 node0", "2 4 0 2 1 2 node1", "3 4 1 2 1 2 node1"]
 
 
 def test_from_where_no_node_is_and_by_named_hosts(cluster: Cluster, env: dict[str, str]) -> None:

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 from ciranda import _core
 from ciranda.engines import slurm
+from ciranda.engines.batch_script import Batch, script
 from ciranda.engines.endpoints import by_endpoints
 from ciranda.engines.handover import folder_name, safe_folder, sweep
 from ciranda.engines.identity import ENGINES, Way, doubt, identity, slot_of, way_to_meet
 from ciranda.engines.local_ranks import Claim, LocalRanks, local_ranks
 from ciranda.errors import InvalidArgumentError
 from ciranda.launch.environment import JOB_IDENTITY, forwarded
-from ciranda.launch.errors import HostsError
+from ciranda.launch.errors import HostsError, LaunchError
 from ciranda.launch.hosts import Host
 from ciranda.launch.ssh import SshOptions
 
@@ -350,7 +351,28 @@ def test_local_ranks_number_every_host_and_every_row_of_hosts_from_0(claims: lis
         assert {each.cross_size for each in row} == {len(row)}
 
 
-# --- an allocation of Slurm ---
+# --- a batch script and an allocation of Slurm ---
+
+
+def test_a_batch_script_has_what_is_asked_for() -> None:
+    batch = Batch(["ciranda", "run"], ["python", "train.py", "a b"], {"nodes": 2, "time": None}, ["--qos=high"])
+    assert script(batch).splitlines() == [
+        "#!/bin/bash",
+        "#SBATCH --nodes=2",
+        "#SBATCH --qos=high",
+        "",
+        "# A rank for each task, on all nodes. By exec, Slurm's signals to this script reach the ranks.",
+        "exec ciranda run python train.py 'a b'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "more", "text"),
+    [({"job-name": "a\nrm -r ~"}, [], "is one line"), ({}, ["--qos=a\r"], "is one line"), ({}, ["high"], "--qos=high")],
+)
+def test_what_is_no_option_of_sbatch_is_refused(options: dict[str, str], more: list[str], text: str) -> None:
+    with pytest.raises(LaunchError, match=text):
+        script(Batch(["ciranda", "run"], ["true"], {**options}, more))
 
 
 @pytest.mark.parametrize(
