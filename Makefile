@@ -279,7 +279,7 @@ $(MPI_VENVS)/%/.installed: | $(VENV)/.created
 $(MPIS:%=mpi-%): mpi-%: $(MPI_VENVS)/%/.installed
 
 mpi: $(MPIS:%=mpi-%) $(VENV)/.installed-horovod  ## run the tests under every MPI that PyPI has, and Open MPI if it is installed (minutes)
-	$(BIN)/python -m pytest tests/multiprocess/test_mpirun.py tests/multiprocess/test_communicators.py
+	$(BIN)/python -m pytest $(addprefix tests/multiprocess/test_,mpirun.py communicators.py horovodrun_mpi.py)
 
 $(ECOSYSTEM_VENV)/.installed: $(PACKAGE) $(HOROVOD) | build/.deps-build
 	[ -d $(ECOSYSTEM_VENV) ] || $(PYTHON) -m venv $(ECOSYSTEM_VENV)
