@@ -163,6 +163,25 @@ def test_a_rank_that_raises_ends_all(mpi: Mpi, env: dict[str, str]) -> None:
     assert "ValueError: mine" in done.stderr
 
 
+ENDS_LATER = """
+import os, time, numpy, ciranda
+ciranda.init()
+rank = ciranda.rank()
+first = ciranda.allgather(numpy.array([os.getpid()]), name="pids")[0]
+ciranda.shutdown()
+while rank == 1 and os.path.exists(f"/proc/{first}"):
+    time.sleep(0.01)
+time.sleep(rank)  # as long as an mpirun that takes the first one's end for a failure needs to end this one
+open(f"{os.environ['OUT']}/{rank}", "w").close()
+"""
+
+
+def test_a_rank_that_ends_early_does_not_end_the_others(mpi: Mpi, env: dict[str, str]) -> None:
+    done = run(mpi, env, 2, mpi.python, "-c", ENDS_LATER)
+    assert done.returncode == 0, done.stderr
+    assert sorted(os.listdir(env["OUT"])) == ["0", "1"]
+
+
 SECRET = """
 import os, sys, ciranda
 from ciranda.engines import rendezvous
