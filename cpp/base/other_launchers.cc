@@ -38,6 +38,7 @@ constexpr std::array kVariables{
     LauncherVariable{"MV2_COMM_WORLD_SIZE", Means::kSize, "MVAPICH's mpirun", kForMpi},
     LauncherVariable{"JSM_NAMESPACE_SIZE", Means::kSize, "jsrun", kForOthers},
     LauncherVariable{"FLUX_JOB_SIZE", Means::kSize, "flux run", kForOthers},
+    LauncherVariable{"PMI_ID", Means::kIndex, "an mpirun with -pmi-port (MPICH)", kForMpi},
     LauncherVariable{"SLURM_STEP_NUM_TASKS", Means::kSize, "srun", kForSlurm, "SLURM_NTASKS"},
     LauncherVariable{"PMI_SIZE", Means::kSize, "an mpirun (MPICH, Intel MPI)", kForMpi},
     LauncherVariable{"PMIX_RANK", Means::kIndex, "a launcher of PMIx", kForMpi},

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ciranda.errors import InvalidArgumentError
+from ciranda.errors import InvalidArgumentError, NotSupportedError
 from ciranda.process_sets import ProcessSet, add_process_set, added_sets, share_number
 
 Key = tuple[int, int]
@@ -32,8 +32,14 @@ class Wanted:
 
 
 def given(process_sets: Sequence[ProcessSet], num_lanes: int | None) -> Wanted:
-    """Return what `init()` was given."""
+    """Return what `init()` was given.
+
+    Raises:
+        NotSupportedError: a set is made of a communicator, whose members do not change as the world does.
+    """
     for position, process_set in enumerate(process_sets):
+        if process_set.is_of_communicator:
+            raise NotSupportedError("init(process_sets=...): in an elastic job give the ranks, not a communicator")
         process_set._position = position
     return Wanted(num_lanes, list(process_sets))
 

@@ -11,13 +11,14 @@ from ciranda import _autotune_log, _carried_sets, _core, _line, _misspelt, _rejo
 from ciranda._basics import Numbers, at_end, world
 from ciranda._ending import Ending
 from ciranda._line import Roster
-from ciranda.engines.identity import Way, doubt, slot_of, way_to_meet
+from ciranda.engines.identity import Way, doubt, identity, slot_of, way_to_meet
+from ciranda.engines.loaded_mpi import Communicator, is_communicator, world_of_mpi
 from ciranda.errors import InvalidArgumentError, NotSupportedError
 from ciranda.process_sets import ProcessSet, add_process_set
 
 
 def init(
-    comm: Sequence[int] | None = None,
+    comm: Sequence[int] | Communicator | None = None,
     process_sets: Sequence[ProcessSet] | str | None = None,
     num_lanes: int | None = None,
 ) -> None:
@@ -25,8 +26,9 @@ def init(
 
     `ciranda run` and `horovodrun` set the environment. Under torchrun, and if torch.distributed has a process group
     already, rendezvous goes through torch's store; under srun and Open MPI's mpirun through files in a folder that the
-    nodes share; under paddle.distributed.launch through the first endpoint, if CIRANDA_SECRET_FILE names a file with a
-    secret. If another launcher has started several processes without a rendezvous, this fails, unless
+    nodes share; under mpiexec of MPICH and Intel MPI through its key-value space; under these through MPI, if mpi4py
+    has initialized it; under paddle.distributed.launch through the first endpoint, if CIRANDA_SECRET_FILE names a file
+    with a secret. If another launcher has started several processes without a rendezvous, this fails, unless
     CIRANDA_ENGINE=none makes each process a world of one.
 
     Returns when every rank has joined. May be called again after `shutdown()`, by all ranks alike. Does nothing if this
@@ -41,8 +43,10 @@ def init(
     If it fails, this process is in no world: the next call begins anew.
 
     Args:
-        comm: None, or the list of all ranks. Other values are refused.
-        process_sets: process sets to add at once, the same on all ranks. "dynamic", which Horovod needs before sets can
+        comm: a communicator of mpi4py, whose members are the world, in its order: all of them call this. Or None, or
+            the list of all ranks.
+        process_sets: process sets to add at once, the same on all ranks; for one that is made of a communicator, every
+            rank gives its own, and each of these becomes a set. "dynamic", which Horovod needs before sets can
             be added later, is accepted and has no effect: sets can always be added.
         num_lanes: the number of lanes of each process set (see `ProcessSet.lane()`) that are created at once, the same
             on all ranks. By default CIRANDA_NUM_LANES, or 1. Others are created on first use.
@@ -63,12 +67,16 @@ def init(
         )
     if isinstance(process_sets, str) and process_sets != "dynamic":
         raise InvalidArgumentError(f'init(process_sets={process_sets!r}): give a list of sets, or "dynamic"')
-    if comm is not None and not isinstance(comm, Sequence):
-        raise NotSupportedError("init(comm=...): MPI communicators are not supported; give None")
+    if comm is not None and not isinstance(comm, Sequence) and not is_communicator(comm):
+        raise InvalidArgumentError(
+            f"init(comm={comm!r}): give a communicator of mpi4py, the list of all ranks, or None"
+        )
     world.n_inits += 1
     if world.engine is not None and not world.engine.is_open:
         _leave()  # other code has shut it down
     if _line.line() is not None:
+        if is_communicator(comm):
+            raise NotSupportedError("init(comm=...): the world of an elastic job is the launcher's; give None")
         if world.engine is None:
             _await([] if process_sets is None or isinstance(process_sets, str) else process_sets, num_lanes)
         return
@@ -91,12 +99,15 @@ def init(
     ending.watch()
     _stacks.watch()
     left = world.left
-    told = _what_to_tell()
+    told = _what_to_tell(None if isinstance(comm, Sequence) else comm)
     connected, is_behind = _join(num_lanes if left is None else left.num_lanes, told)
-    if comm and sorted(comm) != list(range(connected.size)):
+    if isinstance(comm, Sequence) and comm and sorted(comm) != list(range(connected.size)):
         size = connected.size
         connected.shutdown()
-        raise NotSupportedError(f"init(comm={list(comm)}): a world of {size} ranks cannot be joined by some only")
+        raise NotSupportedError(
+            f"init(comm={list(comm)}): a world of {size} ranks cannot be joined by some only; a "
+            "communicator of mpi4py makes a world of its members"
+        )
     world.engine = connected
     _taken.tell(connected)
     if is_behind:
@@ -167,11 +178,22 @@ def _find() -> bool:
 def _begin(process_sets: Sequence[ProcessSet] | str | None) -> None:
     if process_sets and not isinstance(process_sets, str):
         for process_set in process_sets:
-            add_process_set(process_set)
+            if process_set.is_of_communicator:
+                from ciranda import _sets_of_communicators  # with NumPy, which init() does without
+
+                _sets_of_communicators.add(process_set)
+            else:
+                add_process_set(process_set)
 
 
-def _what_to_tell() -> dict[str, str]:
-    """Return settings of the world from the variables of another launcher, if CIRANDA_ ones lack them."""
+def _what_to_tell(comm: Communicator | None) -> dict[str, str]:
+    """Return settings of the world from a communicator or another launcher's variables, if CIRANDA_ ones lack them."""
+    if comm is not None and not (world.left is not None and world.told is not None):
+        from ciranda.engines.communicator import by_communicator, is_described  # only with mpi4py
+
+        if not is_described(comm, os.environ):
+            meet_at(by_communicator(comm))
+            return world.told or {}
     way = way_to_meet(os.environ, _size_of_group(), world.told is not None)
     if way is Way.ENGINE:
         if text := doubt(os.environ):
@@ -181,10 +203,8 @@ def _what_to_tell() -> dict[str, str]:
         from ciranda.engines.endpoints import by_endpoints  # only under Paddle's launcher
 
         meet_at(by_endpoints(os.environ))
-    elif way is Way.FILE:
-        from ciranda.engines.handover import by_files  # only under srun and its like
-
-        meet_at(by_files(os.environ))
+    elif way in (Way.FILE, Way.KEY_VALUES):
+        meet_at(_by_engine(way))
     elif way is not Way.AGAIN:
         try:
             from ciranda.torch.distributed import joining  # torch is optional
@@ -196,6 +216,23 @@ def _what_to_tell() -> dict[str, str]:
             ) from None
         meet_at(joining.by_group() if way is Way.GROUP else joining.by_variables())
     return world.told or {}
+
+
+def _by_engine(way: Way) -> dict[str, str]:
+    """Return settings of the world that an engine has started: through MPI, if it is there already."""
+    found = identity(os.environ)
+    assert found is not None
+    if (comm := world_of_mpi(found.size)) is not None:
+        from ciranda.engines.communicator import by_communicator  # only with mpi4py
+
+        return by_communicator(comm, found.local_rank)
+    if way is Way.KEY_VALUES:
+        from ciranda.engines.key_values import by_key_values  # only under mpiexec
+
+        return by_key_values(os.environ)
+    from ciranda.engines.handover import by_files  # only under srun and its like
+
+    return by_files(os.environ)
 
 
 def _size_of_group() -> int:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from operator import index
 
 from ciranda import _basics, _core
+from ciranda.engines.loaded_mpi import Communicator, is_communicator
 from ciranda.errors import InvalidArgumentError, NotSupportedError
 
 __all__ = [
@@ -28,23 +29,30 @@ class ProcessSet:
     """A set of ranks. Its `process_set_id` is None unless the set is added to the world; that of all ranks is 0.
 
     Args:
-        ranks_or_comm: the ranks, in any order: any iterable of integers; counted in the whole world.
+        ranks_or_comm: the ranks, in any order: any iterable of integers; counted in the whole world. Or a communicator
+            of mpi4py, whose members it has: `init()` takes such a set, and `ranks` is None before.
 
     Raises:
-        InvalidArgumentError: a rank is no integer, or comes twice.
-        NotSupportedError: no iterable, as a communicator of MPI.
+        InvalidArgumentError: neither; a rank is no integer, or comes twice.
     """
 
     process_set_id: int | None
     _lane: int = 0
     _needs_all: bool = False
     _position: int | None = None  # among those that an elastic job's init() was given
+    _communicator: Communicator | None = None
 
-    def __init__(self, ranks_or_comm: Iterable[int]) -> None:
-        if isinstance(ranks_or_comm, (str, bytes)) or not isinstance(ranks_or_comm, Iterable):
-            raise NotSupportedError("a ProcessSet is made of a sequence of ranks; MPI communicators are not supported")
-        given = list(ranks_or_comm)
+    def __init__(self, ranks_or_comm: Iterable[int] | Communicator) -> None:
         self.process_set_id = None
+        self._ranks: list[int] = []
+        if is_communicator(ranks_or_comm):
+            self._communicator = ranks_or_comm
+            return
+        if isinstance(ranks_or_comm, (str, bytes)) or not isinstance(ranks_or_comm, Iterable):
+            raise InvalidArgumentError(
+                f"a ProcessSet is made of a sequence of ranks or a communicator of mpi4py, not {ranks_or_comm!r}"
+            )
+        given = list(ranks_or_comm)
         try:
             self._ranks = sorted(index(rank) for rank in given)
         except TypeError:
@@ -54,8 +62,15 @@ class ProcessSet:
 
     @property
     def ranks(self) -> list[int] | None:
-        """The ranks of this set, in order; for the set of all ranks, None before init()."""
+        """The ranks of this set, in order; for the set of all ranks, or of a communicator, None before init()."""
+        if self._communicator is not None:
+            return None
         return self._members() if self.process_set_id == 0 else self._ranks
+
+    @property
+    def is_of_communicator(self) -> bool:
+        """Whether the ranks are not known yet, but only a communicator that has them."""
+        return self._communicator is not None
 
     def _members(self) -> list[int] | None:
         if self.process_set_id is None or not _basics.is_initialized():
@@ -175,10 +190,16 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
 
     Raises:
         InvalidArgumentError: a rank that does not exist, or a set of the same ranks exists already.
+        NotSupportedError: the set is made of a communicator; `init()` takes it.
         MismatchError: other ranks add other sets, and no thread of any rank can do anything else. At once, on all.
         TimeoutError: other ranks have not added it within CIRANDA_STALL_SHUTDOWN_SECONDS.
     """
     added = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
+    if added.is_of_communicator:
+        raise NotSupportedError(
+            "add_process_set(): other ranks cannot know the members of a communicator: give the set to "
+            "init(process_sets=[...]), or give the ranks"
+        )
     if added.process_set_id is not None:
         raise InvalidArgumentError(f"{added!r} has been added already")
     operation = _basics.engine().submit_bare(_ADD, list(added.ranks or []))

@@ -194,9 +194,6 @@ def test_check_build_tells_what_is_there() -> None:
 
 def test_the_controller_is_always_ours() -> None:
     assert is_gloo_used()
-    done = horovodrun("-np", "1", "--mpi", "true")
-    assert (done.returncode, done.stderr.count("\n")) == (0, 1)
-    assert "--mpi (MPI is not used" in done.stderr
 
 
 # -- the configuration file ------------------------------------------------------------------------------------------

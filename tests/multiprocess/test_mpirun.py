@@ -1,48 +1,64 @@
-"""Open MPI's mpirun starts the ranks, which meet by files: the real one, where it is installed."""
+"""An MPI's mpirun starts the ranks: the real ones, where they are installed."""
 
 from __future__ import annotations
 
 import os
-import shutil
+import shlex
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from mpis import HOW, MPIS, Mpi
+from netns import Hosts
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.timeout(300)]
 
 WHO = """
-import os, numpy, ciranda
+import os, sys, numpy
+if "before" in sys.argv:
+    from mpi4py import MPI
+import ciranda
 ciranda.init()
 rank, size = ciranda.rank(), ciranda.size()
-total = ciranda.allreduce(numpy.arange(4.0) * (rank + 1), op=ciranda.Sum, name="x")
-assert (total == numpy.arange(4.0) * (size * (size + 1) / 2)).all()
+
+def add():
+    total = ciranda.allreduce(numpy.arange(4.0) * (rank + 1), op=ciranda.Sum, name="x")
+    assert (total == numpy.arange(4.0) * (size * (size + 1) / 2)).all()
+
+add()
+if "after" in sys.argv:
+    from mpi4py import MPI
+    add()
+if "mpi4py" in sys.modules:
+    assert (MPI.COMM_WORLD.rank, MPI.COMM_WORLD.allreduce(1)) == (rank, size)
 with open(f"{os.environ['OUT']}/{rank}.{os.getpid()}", "w") as file:
-    print(rank, size, ciranda.local_rank(), ciranda.local_size(), file=file)
+    print(rank, size, ciranda.local_rank(), ciranda.local_size(), os.uname().nodename, file=file)
 ciranda.shutdown()
 """
 
 
+@pytest.fixture(params=MPIS)
+def mpi(request: pytest.FixtureRequest) -> Mpi:
+    found = MPIS[request.param]
+    if found is None:
+        pytest.skip(f"NOT TESTED, mpirun of {request.param}: it is not installed ({HOW[request.param]})")
+    return found
+
+
 @pytest.fixture
-def env(tmp_path: Path) -> dict[str, str]:
-    if shutil.which("ompi_info") is None:
-        pytest.skip("NOT TESTED, mpirun: Open MPI is not installed (tools/install-deps.sh mpi)")
+def env(mpi: Mpi, tmp_path: Path) -> dict[str, str]:
     (tmp_path / "said").mkdir()
     (tmp_path / "who.py").write_text(WHO)
-    mine = {name: value for name, value in os.environ.items() if not name.startswith(("CIRANDA_", "SLURM_"))}
-    as_root = {f"{of}_ALLOW_RUN_AS_ROOT{more}": "1" for of in ("OMPI", "PRTE") for more in ("", "_CONFIRM")}
     places = {
         "OUT": str(tmp_path / "said"),
         "WHO": str(tmp_path / "who.py"),
-        "PY": sys.executable,
+        "PY": mpi.python,
         "XDG_CACHE_HOME": str(tmp_path / "cache"),
     }
-    return {**mine, **as_root, **places, "OMP_NUM_THREADS": "1", "CIRANDA_START_TIMEOUT": "60"}
-
-
-def command(np: int, *rank: str) -> list[str]:
-    return ["mpirun", "--oversubscribe", "-np", str(np), *rank]
+    return {**mpi.env, **places, "CIRANDA_START_TIMEOUT": "60"}
 
 
 def said(env: dict[str, str]) -> list[str]:
@@ -51,32 +67,186 @@ def said(env: dict[str, str]) -> list[str]:
     return sorted(file.read_text().strip() for file in Path(env["OUT"]).iterdir())
 
 
-def test_its_processes_are_the_ranks_also_of_two_jobs_at_once(env: dict[str, str]) -> None:
-    jobs = [subprocess.Popen(command(np, sys.executable, env["WHO"]), env=env) for np in (3, 2)]
+def run(mpi: Mpi, env: dict[str, str], np: int, *rank: str, **more: str) -> subprocess.CompletedProcess[str]:
+    told = mpi.command(np, *rank)
+    return subprocess.run(told, env={**env, **more}, capture_output=True, text=True, timeout=120, check=False)
+
+
+def wait_until(is_so: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def test_its_processes_are_the_ranks_also_of_two_jobs_at_once(mpi: Mpi, env: dict[str, str]) -> None:
+    jobs = [subprocess.Popen(mpi.command(np, mpi.python, env["WHO"]), env=env) for np in (3, 2)]
     assert [job.wait(120) for job in jobs] == [0, 0]
-    numbers = [[int(word) for word in line.split()] for line in said(env)]
+    numbers = [[int(word) for word in line.split()[:4]] for line in said(env)]
     for size in (2, 3):
         ranks, sizes, local_ranks, local_sizes = zip(*[each for each in numbers if each[1] == size], strict=True)
         assert ranks == tuple(range(size))
-        assert sorted(local_ranks) == list(ranks)  # mpirun's: version 5 numbers them by where they are bound
+        assert sorted(local_ranks) == list(ranks)  # mpirun's: Open MPI 5 numbers them by where they are bound
         assert sizes == local_sizes == (size,) * size
 
 
-def test_commands_of_one_job_meet_one_after_the_other(env: dict[str, str]) -> None:
-    both = '"$PY" "$WHO" && "$PY" "$WHO"'
-    assert subprocess.run(command(2, "sh", "-c", both), env=env, timeout=120, check=False).returncode == 0
-    assert [line.partition(" ")[0] for line in said(env)] == ["0", "0", "1", "1"]
+def test_commands_of_one_job_meet_one_after_the_other(mpi: Mpi, env: dict[str, str]) -> None:
+    """By files; mpiexec serves its key-value space only until a program has told it that it ends."""
+    done = run(mpi, env, 2, "sh", "-c", '"$PY" "$WHO" && "$PY" "$WHO"')
+    ranks = [line.partition(" ")[0] for line in said(env)]
+    if mpi.is_open_mpi:
+        assert (done.returncode, ranks) == (0, ["0", "0", "1", "1"]), done.stderr
+    else:
+        assert ranks == ["0", "1"]
+        assert done.returncode != 0
+        assert "a program before it in the same process slot has used it" in done.stderr
 
 
-def test_a_rank_that_does_not_come_is_named(env: dict[str, str]) -> None:
-    code = "import os, ciranda; os.environ['OMPI_COMM_WORLD_RANK'] == '1' or ciranda.init()"
-    told = command(2, sys.executable, "-c", code)
-    soon = {**env, "CIRANDA_START_TIMEOUT": "3"}
-    ended = subprocess.run(told, env=soon, capture_output=True, text=True, timeout=120, check=False)
+def test_a_rank_that_does_not_come_is_missed(mpi: Mpi, env: dict[str, str]) -> None:
+    """mpiexec ends the other too, once the first has failed."""
+    rank = "OMPI_COMM_WORLD_RANK" if mpi.is_open_mpi else "PMI_RANK"
+    code = f"import os, time, ciranda; os.environ['{rank}'] == '1' and time.sleep(600); ciranda.init()"
+    ended = run(mpi, env, 2, mpi.python, "-c", code, CIRANDA_START_TIMEOUT="2")
     assert ended.returncode != 0
-    assert "init() of rank 0 of 2: rank 1 of 2 did not come to" in ended.stderr
+    if mpi.is_open_mpi:
+        assert "init() of rank 0 of 2: rank 1 of 2 did not come to" in ended.stderr
+    else:
+        assert "init() of rank 0 of 2: not all 2 processes that mpiexec has started" in ended.stderr
 
 
-def test_a_process_of_one_is_alone(env: dict[str, str]) -> None:
-    assert subprocess.run(command(1, sys.executable, env["WHO"]), env=env, timeout=120, check=False).returncode == 0
-    assert said(env) == ["0 1 0 1"]
+def test_a_process_of_one_is_alone(mpi: Mpi, env: dict[str, str]) -> None:
+    assert run(mpi, env, 1, mpi.python, env["WHO"]).returncode == 0
+    assert [line.rpartition(" ")[0] for line in said(env)] == ["0 1 0 1"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_init_joins_beside_mpi4py(mpi: Mpi, env: dict[str, str], when: str) -> None:
+    """With MPI there before, they meet through it: the folder that they cannot use is not asked for."""
+    if not mpi.has_mpi4py:
+        pytest.skip("NOT TESTED, init() beside mpi4py: it is not installed (make mpi-mpich)")
+    folder = {"CIRANDA_HANDOVER_FOLDER": "/proc/none"} if when == "before" else {}
+    done = run(mpi, env, 2, mpi.python, env["WHO"], when, **folder)
+    assert done.returncode == 0, done.stderr
+    assert [line.rpartition(" ")[0] for line in said(env)] == ["0 2 0 2", "1 2 1 2"]
+
+
+KILLED = """
+import os, signal, time, ciranda
+ciranda.init()
+open(f"{os.environ['OUT']}/{os.getpid()}", "w").close()
+ciranda.barrier()
+os.kill(os.getpid(), signal.SIGKILL) if ciranda.rank() == 1 else time.sleep(600)
+"""
+
+
+def test_a_rank_that_is_killed_ends_all_and_mpirun_says_so(mpi: Mpi, env: dict[str, str]) -> None:
+    done = run(mpi, env, 3, mpi.python, "-c", KILLED)
+    assert done.returncode != 0
+    processes = [int(file.name) for file in Path(env["OUT"]).iterdir()]
+    assert len(processes) == 3
+    wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in processes), "a rank is left")
+
+
+FAILS = """
+import time, ciranda
+ciranda.init()
+ciranda.barrier()
+if ciranda.rank() == 1:
+    raise ValueError("mine")
+time.sleep(600)
+"""
+
+
+def test_a_rank_that_raises_ends_all(mpi: Mpi, env: dict[str, str]) -> None:
+    done = run(mpi, env, 2, mpi.python, "-c", FAILS)
+    assert done.returncode != 0
+    assert "ValueError: mine" in done.stderr
+
+
+ENDS_LATER = """
+import os, time, numpy, ciranda
+ciranda.init()
+rank = ciranda.rank()
+first = ciranda.allgather(numpy.array([os.getpid()]), name="pids")[0]
+ciranda.shutdown()
+while rank == 1 and os.path.exists(f"/proc/{first}"):
+    time.sleep(0.01)
+time.sleep(rank)  # as long as an mpirun that takes the first one's end for a failure needs to end this one
+open(f"{os.environ['OUT']}/{rank}", "w").close()
+"""
+
+
+def test_a_rank_that_ends_early_does_not_end_the_others(mpi: Mpi, env: dict[str, str]) -> None:
+    done = run(mpi, env, 2, mpi.python, "-c", ENDS_LATER)
+    assert done.returncode == 0, done.stderr
+    assert sorted(os.listdir(env["OUT"])) == ["0", "1"]
+
+
+SECRET = """
+import os, sys, ciranda
+from ciranda.engines import rendezvous
+ciranda.init()
+with open(f"{os.environ['OUT']}/{ciranda.rank()}", "w") as file, open(rendezvous._kept.secret.path) as secret:
+    print(secret.read(), file=file)
+for place in ("environ", "cmdline"):
+    with open(f"/proc/self/{place}", "rb") as file:
+        print(file.read())
+print(dict(os.environ))
+"""
+
+
+def test_the_secret_is_in_no_argument_environment_or_log(mpi: Mpi, env: dict[str, str]) -> None:
+    verbose = () if mpi.is_open_mpi else ("-verbose",)  # prints what is put, and to whom it is given
+    told = mpi.command(2, mpi.python, "-c", SECRET, more=verbose)
+    done = subprocess.run(told, env=env, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    (secret, other) = said(env)
+    assert secret == other
+    assert len(secret) == 64
+    assert mpi.is_open_mpi or "ciranda-claim-0-0" in done.stdout + done.stderr  # which are the logs that may have it
+    assert secret not in done.stdout + done.stderr
+
+
+def test_ciranda_run_within_is_a_job_of_its_own(mpi: Mpi, env: dict[str, str]) -> None:
+    done = run(mpi, env, 2, sys.executable, "-m", "ciranda.launch.cli", "run", "-np", "2", mpi.python, env["WHO"])
+    assert done.returncode == 0, done.stderr
+    assert [line.rpartition(" ")[0] for line in said(env)] == ["0 2 0 2", "0 2 0 2", "1 2 1 2", "1 2 1 2"]
+
+
+STARTS_OTHERS = """
+import os, subprocess, sys, ciranda
+ciranda.init()
+if ciranda.rank() == 0:
+    done = subprocess.run([sys.executable, "-c", "import ciranda; ciranda.init()"], capture_output=True, text=True)
+    print(done.stderr)
+    subprocess.run(os.environ["ANOTHER"].split(), check=True)
+ciranda.barrier()
+"""
+
+
+def test_what_a_rank_starts_does_not_take_its_place_but_may_be_another_job(mpi: Mpi, env: dict[str, str]) -> None:
+    another = shlex.join(mpi.command(2, mpi.python, env["WHO"]))
+    within = f"env -u PMIX_NAMESPACE -u PMIX_RANK {another}" if mpi.is_open_mpi else another
+    if mpi.is_open_mpi:
+        within = "true"  # Open MPI refuses an mpirun within another
+    done = run(mpi, env, 2, mpi.python, "-c", STARTS_OTHERS, ANOTHER=within)
+    assert done.returncode == 0, done.stderr
+    assert "this program was started by rank 0" in done.stdout or "is not open in this process" in done.stdout
+    assert mpi.is_open_mpi or [line.rpartition(" ")[0] for line in said(env)] == ["0 2 0 2", "1 2 1 2"]
+
+
+def test_two_hosts_need_no_folder_under_mpiexec(mpi: Mpi, env: dict[str, str], hosts: Hosts, tmp_path: Path) -> None:
+    if mpi.is_open_mpi:
+        pytest.skip("Open MPI's ranks meet by files, which are the same on several hosts")
+    ssh = tmp_path / "ssh.sh"
+    ssh.write_text(f'#!/bin/sh\nexec ssh -F {hosts.ssh_config} "$@"\n')
+    ssh.chmod(0o755)
+    addresses = ",".join(host.address for host in hosts.hosts[:2])
+    options = ["-hosts", addresses, "-iface", "eth0", "-ppn", "1", "-launcher", "ssh", "-launcher-exec", str(ssh)]
+    told = mpi.command(2, mpi.python, env["WHO"], more=options)
+    nowhere = {**env, "CIRANDA_HANDOVER_FOLDER": "/proc/none"}
+    done = subprocess.run(
+        [*hosts[0].enter, *told], env=nowhere, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert said(env) == ["0 2 0 1 hostA", "1 2 0 1 hostB"]

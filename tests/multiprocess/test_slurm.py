@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import slurm_cluster
+from mpis import HOW, MPIS
 from slurm_cluster import Cluster
 
 pytestmark = pytest.mark.multiprocess
@@ -151,6 +153,24 @@ def batch(cluster: Cluster, env: dict[str, str], *options: str, script: str) -> 
     return text
 
 
+@pytest.mark.parametrize("around", [("salloc", "-N2", "--ntasks-per-node=2"), ("srun", "-n2")])
+def test_an_mpiexec_in_an_allocation_says_who_is_who(
+    cluster: Cluster, env: dict[str, str], around: tuple[str, ...]
+) -> None:
+    """It starts helpers by srun, whose variables the ranks have too. Within srun each task starts a job of its own."""
+    mpich = MPIS["mpich"]
+    if mpich is None:
+        pytest.skip(f"NOT TESTED, mpiexec within Slurm: MPICH is not installed ({HOW['mpich']})")
+    more = {name: value for name, value in mpich.env.items() if name == "PYTHONPATH"}
+    told = mpich.command(
+        4, mpich.python, env["WHO"], more=("-iface", "eth0") if around[0] == "salloc" else ("-launcher", "fork")
+    )
+    code, out, err = cluster.run(*around, *told, **env, **more)
+    assert code == 0, (out, err)
+    ranks = ["0 4 0 2 0 2", "1 4 1 2 0 2", "2 4 0 2 1 2", "3 4 1 2 1 2"]
+    assert numbers(said(env)) == (ranks if around[0] == "salloc" else [f"{n // 2} 4 {n // 2} 4 0 1" for n in range(8)])
+
+
 def test_a_batch_script_is_alone_and_told_so(cluster: Cluster, env: dict[str, str]) -> None:
     text = batch(cluster, env, "-N2", "-n4", script='"$PY" "$WHO"')
     assert said(env) == ["0 1 0 1 0 1 node0"]
@@ -198,6 +218,22 @@ def test_ciranda_run_takes_nodes_and_sizes_of_the_allocation(
 def test_a_batch_script_runs_it_on_all_nodes(cluster: Cluster, env: dict[str, str]) -> None:
     batch(cluster, env, "-N3", "--ntasks-per-node=1", script='"$PY" -m ciranda.launch.cli run "$PY" "$WHO"')
     assert said(env) == ["0 3 0 1 0 3 node0", "1 3 0 1 1 3 node1", "2 3 0 1 2 3 node2"]
+
+
+def test_the_batch_script_that_is_printed_runs(cluster: Cluster, env: dict[str, str], tmp_path: Path) -> None:
+    """Without `ciranda` on the PATH, in a folder and with words that have spaces."""
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    asked = ["--nodes=2", "--ntasks-per-node=2", f"--output={folder}/%x-%j.out", "--job-name=two words"]
+    asked += ["--time=5", "--sbatch=--no-requeue"]
+    command = [*CIRANDA, "slurm", "script", *asked, sys.executable, env["WHO"], "a b"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    (folder / "job.sh").write_text(printed)
+    code, _, err = cluster.run("sbatch", "--wait", str(folder / "job.sh"), **env)
+    (output,) = folder.glob("*.out")
+    assert code == 0, err + output.read_text()
+    assert output.name.startswith("two words-")
+    assert said(env) == ["0 4 0 2 0 2 node0", "1 4 1 2 0 2 node0", "2 4 0 2 1 2 node1", "3 4 1 2 1 2 node1"]
 
 
 def test_from_where_no_node_is_and_by_named_hosts(cluster: Cluster, env: dict[str, str]) -> None:

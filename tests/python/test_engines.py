@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,14 @@ from hypothesis import strategies as st
 
 from ciranda import _core
 from ciranda.engines import slurm
+from ciranda.engines.batch_script import Batch, script
 from ciranda.engines.endpoints import by_endpoints
 from ciranda.engines.handover import folder_name, safe_folder, sweep
 from ciranda.engines.identity import ENGINES, Way, doubt, identity, slot_of, way_to_meet
 from ciranda.engines.local_ranks import Claim, LocalRanks, local_ranks
 from ciranda.errors import InvalidArgumentError
 from ciranda.launch.environment import JOB_IDENTITY, forwarded
-from ciranda.launch.errors import HostsError
+from ciranda.launch.errors import HostsError, LaunchError
 from ciranda.launch.hosts import Host
 from ciranda.launch.ssh import SshOptions
 
@@ -47,6 +49,8 @@ MPIRUN_5 = {
     "PMIX_NAMESPACE": "prterun-node0-4711@1",
     "PMIX_RANK": "1",
 }
+# As mpiexec of MPICH 5.0 and of Intel MPI 2021.18 sets them for the second of four processes.
+MPIEXEC = {"PMI_SIZE": "4", "PMI_RANK": "1", "PMI_FD": "11", "MPI_LOCALNRANKS": "2", "MPI_LOCALRANKID": "1"}
 # As srun of Slurm 22.05 sets them for the second of three tasks, of which two are on the first of two nodes.
 SRUN = {
     "SLURM_CLUSTER_NAME": "ciranda",
@@ -106,11 +110,20 @@ SALLOC = {
         (MPIRUN, 1, Way.FILE),
         (MPIRUN_5, 1, Way.FILE),
         ({**MPIRUN, "OMPI_COMM_WORLD_SIZE": "1"}, 1, Way.ENGINE),
+        (MPIEXEC, 1, Way.KEY_VALUES),
+        (MPIEXEC, 4, Way.GROUP),
+        ({**MPIEXEC, **TORCHRUN, "WORLD_SIZE": "4", "RANK": "1"}, 1, Way.TORCH),
+        ({**MPIEXEC, "PMI_SIZE": "1"}, 1, Way.ENGINE),
+        ({**MPIEXEC, "PMI_FD": ""}, 1, Way.ENGINE),  # which the engine refuses
+        ({**MPIEXEC, "CIRANDA_ENGINE": "none"}, 1, Way.ENGINE),
+        ({**SRUN, **MPIEXEC}, 1, Way.KEY_VALUES),  # mpiexec within an allocation starts its helpers by srun
         ({**MPIRUN, **TORCHRUN}, 1, Way.TORCH),
         ({**MPIRUN, "CIRANDA_ENGINE": "none"}, 1, Way.ENGINE),
         ({**SRUN, "PMI_SIZE": "3", "PMI_RANK": "1", "PMIX_RANK": "1"}, 1, Way.FILE),
         ({**SRUN, **TORCHRUN}, 1, Way.TORCH),  # torchrun within srun, once on each node
         ({**SRUN, "OMPI_COMM_WORLD_SIZE": "8"}, 1, Way.ENGINE),  # mpirun within srun, which the engine refuses
+        ({**SRUN, "PMI_ID": "8"}, 1, Way.ENGINE),  # mpiexec -pmi-port, as well
+        ({**SRUN, "PMI_SIZE": "3", "PMI_RANK": "1", "PMI_FD": "9"}, 1, Way.FILE),  # srun --mpi=pmi2
         ({**SRUN, "CIRANDA_SIZE": "2"}, 1, Way.ENGINE),
         ({**SRUN, "CIRANDA_ENGINE": "none"}, 1, Way.ENGINE),
         ({**SRUN, "SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "1"}, 1, Way.ENGINE),
@@ -172,6 +185,15 @@ def test_who_is_the_process_of_an_mpirun_also_within_srun() -> None:
         way_to_meet({**MPIRUN, "WORLD_SIZE": "2"})
 
 
+def test_who_is_the_process_of_an_mpiexec_also_within_srun() -> None:
+    for environ in (MPIEXEC, {**SRUN, **MPIEXEC}):
+        found = identity(environ)
+        assert found is not None
+        assert (found.engine.name, found.rank, found.size, found.local_rank) == ("mpiexec", 1, 4, 1)
+    with pytest.raises(InvalidArgumentError, match="PMI_SIZE=4, of mpiexec, and WORLD_SIZE=2 contradict"):
+        way_to_meet({**MPIEXEC, "WORLD_SIZE": "2"})
+
+
 def test_every_mpirun_is_a_job_of_its_own() -> None:
     """Two at a time on one machine, and one that starts processes twice."""
     jobs = [MPIRUN, {**MPIRUN, "OMPI_MCA_ess_base_jobid": "616038402"}]
@@ -228,7 +250,7 @@ def test_the_guide_lists_every_variable_of_the_engines_table() -> None:
 def test_whom_the_table_can_join_the_engine_refuses_to_be_alone() -> None:
     """The two tables agree: what is not joined by Python, or is by C, is no silent world of one."""
     rows = {row["name"]: row for row in _core.launcher_variables()}
-    for engine, environ in zip(ENGINES, (TORCHRUN, PADDLE, MPIRUN, MPIRUN_5, SRUN), strict=True):
+    for engine, environ in zip(ENGINES, (TORCHRUN, PADDLE, MPIRUN, MPIRUN_5, MPIEXEC, SRUN), strict=True):
         assert identity(environ) is not None
         assert not rows[engine.size]["is_index"]
         assert f"{engine.size}={environ[engine.size]} says" in _core.why_not_alone(environ)
@@ -245,6 +267,14 @@ def test_slots_differ_by_rank_and_job() -> None:
     slots += [PADDLE, {**PADDLE, "PADDLE_TRAINER_ID": "1"}, SRUN, {**SRUN, "SLURM_PROCID": "0"}]
     assert len({slot_of(environ) for environ in slots}) == 7
     assert slot_of({**TORCHRUN, "PATH": "/bin"}) == slot_of(TORCHRUN)
+
+
+def test_slots_of_two_mpiexecs_differ_by_their_connections() -> None:
+    """Their variables are the same, as of one that a rank of another starts."""
+    with socket.socket() as one, socket.socket() as other:
+        slots = {slot_of({**MPIEXEC, "PMI_FD": str(each.fileno())}) for each in (one, other)}
+        assert len(slots) == 2
+        assert slot_of({**MPIEXEC, "PMI_FD": str(one.fileno())}) in slots
 
 
 def test_the_engine_knows_the_slot_that_its_own_variables_describe() -> None:
@@ -321,7 +351,28 @@ def test_local_ranks_number_every_host_and_every_row_of_hosts_from_0(claims: lis
         assert {each.cross_size for each in row} == {len(row)}
 
 
-# --- an allocation of Slurm ---
+# --- a batch script and an allocation of Slurm ---
+
+
+def test_a_batch_script_has_what_is_asked_for() -> None:
+    batch = Batch(["ciranda", "run"], ["python", "train.py", "a b"], {"nodes": 2, "time": None}, ["--qos=high"])
+    assert script(batch).splitlines() == [
+        "#!/bin/bash",
+        "#SBATCH --nodes=2",
+        "#SBATCH --qos=high",
+        "",
+        "# A rank for each task, on all nodes. By exec, Slurm's signals to this script reach the ranks.",
+        "exec ciranda run python train.py 'a b'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "more", "text"),
+    [({"job-name": "a\nrm -r ~"}, [], "is one line"), ({}, ["--qos=a\r"], "is one line"), ({}, ["high"], "--qos=high")],
+)
+def test_what_is_no_option_of_sbatch_is_refused(options: dict[str, str], more: list[str], text: str) -> None:
+    with pytest.raises(LaunchError, match=text):
+        script(Batch(["ciranda", "run"], ["true"], {**options}, more))
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,7 @@ a requeued job or an earlier command of the same job step.
 
 from __future__ import annotations
 
-import atexit
 import hashlib
-import ipaddress
 import json
 import os
 import re
@@ -20,18 +18,13 @@ import stat
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ciranda import _core
-from ciranda._loopback import loopback_address
+from ciranda.engines import rendezvous
 from ciranda.engines.identity import Identity, identity
-from ciranda.engines.local_ranks import Claim, host_id, local_ranks
 from ciranda.errors import InvalidArgumentError, TimeoutError
-from ciranda.launch import store as stores
-from ciranda.launch.errors import LaunchError
-from ciranda.launch.shared_file import SharedFile
 
 #: Names another folder for the files than the user's cache.
 FOLDER = "CIRANDA_HANDOVER_FOLDER"
@@ -48,16 +41,6 @@ _SLEEP_SECONDS_PER_RANK = 0.004
 _LONGEST_SLEEP_SECONDS = 0.2
 
 
-class _Met:
-    """What this process keeps while it lives, for worlds after a failure."""
-
-    secret: SharedFile | None = None
-    server: stores.Store | None = None  # on rank 0
-
-
-_met = _Met()
-
-
 def by_files(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the engine's settings, agreed on by files. REQUIRES: identity(environ) is not None.
 
@@ -71,7 +54,7 @@ def by_files(environ: Mapping[str, str]) -> dict[str, str]:
     if found.rank == 0:
         sweep(folder)
     place = _Place(found, folder / folder_name(found))
-    claim = {"nonce": secrets.token_hex(16), "host": host_id(), "local_rank": found.local_rank}
+    claim = {"nonce": secrets.token_hex(16), **rendezvous.claim(found.local_rank)}
     place.write(f"claim-{found.rank}", claim)
     try:
         if found.rank == 0:
@@ -82,7 +65,7 @@ def by_files(environ: Mapping[str, str]) -> dict[str, str]:
         if found.rank == 0:
             place.wait(lambda: not place.claims(), _ANSWER_SECONDS)  # all have read it
             place.remove("answer")
-    return _told(found, answer)
+    return rendezvous.told(found.rank, found.size, answer)
 
 
 def folder_name(found: Identity) -> str:
@@ -207,10 +190,9 @@ def _answer_all(place: _Place) -> None:
             raise TimeoutError(
                 f"rank {names} of {size} did not come to {place.path} within {place.seconds:g} s: {_hint(place)}"
             )
-        answer = _host([claims[rank] for rank in range(size)])
+        answer = rendezvous.host([claims[rank] for rank in range(size)])
     except (InvalidArgumentError, TimeoutError) as error:
-        kind = "timeout" if isinstance(error, TimeoutError) else "other"
-        answer = {"error": str(error), "kind": kind}
+        answer = rendezvous.failure(error)
     place.write("answer", {"nonces": [claim["nonce"] for claim in claims.values()], **answer})
 
 
@@ -230,9 +212,7 @@ def _answer_to(place: _Place, claim: Mapping[str, Any]) -> dict[str, Any]:
             f"init() of rank {rank} of {size}: rank 0 gave no answer in {place.path} within "
             f"{place.seconds + _ANSWER_SECONDS:g} s: {_hint(place)}"
         )
-    if "error" in found:
-        kind = TimeoutError if found["kind"] == "timeout" else InvalidArgumentError
-        raise kind(f"init() of rank {rank} of {size}: {found['error']}")
+    rendezvous.raise_failure(rank, size, found)
     return found
 
 
@@ -241,56 +221,3 @@ def _hint(place: _Place) -> str:
         f"do all processes of {place.identity.words} call init()? Is the folder on a file system that all nodes share? "
         f"{FOLDER} names another, and 'ciranda run' needs none"
     )
-
-
-def _host(claims: list[Any]) -> dict[str, Any]:
-    """Host the rendezvous, and return the answer to all ranks."""
-    settings = _core.effective_settings()
-    interface, port_range = str(settings["CIRANDA_INTERFACE"]), str(settings["CIRANDA_PORT_RANGE"])
-    secret, job = secrets.token_hex(32), secrets.token_hex(8)
-    try:
-        if len({claim["host"] for claim in claims}) == 1:
-            addresses = [loopback_address()]
-        elif interface:
-            addresses = [each for name in interface.split(",") for each in _addresses_of(name)]
-        else:
-            addresses = stores.all_addresses()
-        ports = stores.parse_port_range(port_range) if port_range else range(1)
-        _met.server = stores.start_store(stores.engine_store, addresses, ports, secret, len(claims), job)
-    except LaunchError as error:
-        raise InvalidArgumentError(f"rank 0 cannot host the rendezvous: {error}") from None
-    numbered = local_ranks([Claim(claim["host"], claim["local_rank"]) for claim in claims])
-    return {
-        "store": stores.candidates(addresses, _met.server.port),
-        "job": job,
-        "secret": secret,
-        "numbers": [asdict(numbers) for numbers in numbered],
-    }
-
-
-def _addresses_of(interface: str) -> list[str]:
-    try:
-        return [str(ipaddress.ip_address(interface))]
-    except ValueError:
-        return stores.interface_addresses(interface)
-
-
-def _told(found: Identity, answer: Mapping[str, Any]) -> dict[str, str]:
-    _met.secret = SharedFile("ciranda-secret")
-    _met.secret.append(answer["secret"].encode("ascii"))
-    _met.secret.seal()
-    numbers = answer["numbers"][found.rank]
-    return {f"CIRANDA_{name.upper()}": str(value) for name, value in numbers.items()} | {
-        "CIRANDA_RANK": str(found.rank),
-        "CIRANDA_SIZE": str(found.size),
-        "CIRANDA_STORE": answer["store"],
-        "CIRANDA_JOB": answer["job"],
-        "CIRANDA_SECRET_FILE": _met.secret.path,
-    }
-
-
-@atexit.register
-def _close() -> None:
-    if _met.server is not None:
-        _met.server.close()
-        _met.server = None

@@ -1,4 +1,4 @@
-"""Which process of which job this one is, by the variables of the engine that has started it. Pure.
+"""Which process of which job this one is, by the variables of the engine that has started it. Pure, but for `slot_of`.
 
 ENGINES is the table of those under which the ranks can meet: an engine is one row. The variables by which init() tells
 that it would be alone by accident are in the engine's own table (cpp/base/other_launchers.cc), which C and C++ programs
@@ -7,6 +7,7 @@ use too; `_core.why_not_alone()` applies it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -23,6 +24,7 @@ class Way(Enum):
     TORCH = "the store of RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as under torchrun"
     PADDLE = "the endpoints of Paddle's launcher, of which rank 0 has the first"
     FILE = "files in a folder that all nodes share and only the user can enter"
+    KEY_VALUES = "the key-value space of mpiexec (PMI)"
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class Engine:
         job: these together tell the job from all others; each must be set.
         restarts: these, if set, tell a job from an earlier one of the same identifier.
         local_rank, node, n_nodes: the position on the machine, and the machine's; "" if the engine does not give it.
+        connection: the descriptor of a socket to the engine, which tells this process from those of all other jobs.
         agrees_with: has the same number as `size`, if this process is not of a job that was submitted within another.
         within: if one of these is set, another launcher has started this process, within a process of this engine.
         same_size, same_rank: have the same numbers where another library or launcher has described this process too.
@@ -49,6 +52,7 @@ class Engine:
     local_rank: str = ""
     node: str = ""
     n_nodes: str = ""
+    connection: str = ""
     agrees_with: str = ""
     within: tuple[str, ...] = ()
     same_size: tuple[str, ...] = ()
@@ -68,7 +72,7 @@ def _open_mpi(*job: str) -> Engine:
     )
 
 
-#: In this order: torchrun, Paddle's launcher and mpirun are also started by srun, once on each node.
+#: In this order: torchrun, Paddle's launcher, mpirun and mpiexec are also started by srun, once on each node.
 ENGINES = (
     Engine(
         name="torchrun",
@@ -91,6 +95,17 @@ ENGINES = (
     _open_mpi("OMPI_MCA_orte_hnp_uri", "OMPI_MCA_ess_base_jobid"),  # Open MPI 4: the address of mpirun, and a number
     _open_mpi("PMIX_NAMESPACE"),  # Open MPI 5: host and process of mpirun, and a number
     Engine(
+        name="mpiexec",  # of MPICH and Intel MPI
+        way=Way.KEY_VALUES,
+        size="PMI_SIZE",
+        rank="PMI_RANK",
+        job=("PMI_FD", "MPI_LOCALNRANKS"),  # srun sets the first too, for another protocol
+        local_rank="MPI_LOCALRANKID",
+        connection="PMI_FD",
+        same_size=("WORLD_SIZE",),
+        same_rank=("RANK",),
+    ),
+    Engine(
         name="srun",
         way=Way.FILE,
         size="SLURM_STEP_NUM_TASKS",
@@ -101,7 +116,7 @@ ENGINES = (
         node="SLURM_NODEID",
         n_nodes="SLURM_STEP_NUM_NODES",
         agrees_with="SLURM_NTASKS",
-        within=("OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "JSM_NAMESPACE_SIZE", "FLUX_JOB_SIZE"),
+        within=("OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "JSM_NAMESPACE_SIZE", "FLUX_JOB_SIZE", "PMI_ID"),
         same_size=("PMI_SIZE", "WORLD_SIZE"),
         same_rank=("PMI_RANK", "PMIX_RANK", "RANK"),
     ),
@@ -197,7 +212,13 @@ def slot_of(environ: Mapping[str, str]) -> str | None:
     if is_told(environ):
         return None
     found = identity(environ)
-    return None if found is None else found.slot
+    if found is None or not found.engine.connection:
+        return None if found is None else found.slot
+    try:
+        socket = os.readlink(f"/proc/self/fd/{found.variables[found.engine.connection]}")
+    except OSError:
+        socket = "none"
+    return f"{found.slot} {socket}"
 
 
 def _by_row(engine: Engine, environ: Mapping[str, str]) -> Identity | None:

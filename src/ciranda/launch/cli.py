@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 import ciranda
-from ciranda.launch import control, kubernetes_cli
+from ciranda.launch import control, kubernetes_cli, slurm_cli
 from ciranda.launch.api import RunOptions, chosen_hosts
 from ciranda.launch.api import run as launch_function
 from ciranda.launch.discovery import HostScript
@@ -46,6 +46,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(kubernetes_cli.app)
+app.add_typer(slurm_cli.app)
 
 
 class Binding(str, Enum):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import ciranda
 from ciranda import ProcessSet
+from ciranda.engines.loaded_mpi import Communicator
 
 __all__ = ["HorovodBasics"]
 
@@ -23,7 +24,9 @@ class HorovodBasics:
     def __init__(self, pkg_path: str, *args: str) -> None:
         del pkg_path, args
 
-    def init(self, comm: Sequence[int] | None = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
+    def init(
+        self, comm: Sequence[int] | Communicator | None = None, process_sets: Sequence[ProcessSet] | str | None = None
+    ) -> None:
         """Join the world: see `ciranda.init`."""
         ciranda.init(comm, process_sets)
 

@@ -17,11 +17,11 @@ _ELASTIC = "the job is not elastic: give --min-np, --max-np or --host-discovery-
 #: Flags that change nothing with Ciranda, by the name of the parsed argument, and why.
 NOT_NEEDED = {
     "disable_cache": ("--disable-cache", "nothing is cached between jobs"),
-    "use_mpi": ("--mpi", "MPI is not used, Ciranda starts and connects the ranks"),
+    "use_mpi": ("--mpi", "MPI is not used: only the command horovodrun starts ranks through it"),
     "use_jsrun": ("--jsrun", "jsrun is not used, Ciranda starts and connects the ranks"),
-    "mpi_args": ("--mpi-args", "MPI is not used"),
+    "mpi_args": ("--mpi-args", "MPI is not used without --mpi"),
     "tcp_flag": ("--tcp", "MPI is not used"),
-    "binding_args": ("--binding-args", "MPI is not used"),
+    "binding_args": ("--binding-args", "MPI is not used without --mpi"),
     "slots": ("--slots-per-host", "hosts are not discovered"),
     "elastic_timeout": ("--elastic-timeout", _ELASTIC),
     "reset_limit": ("--reset-limit", _ELASTIC),
@@ -59,11 +59,9 @@ def make_parser() -> argparse.ArgumentParser:
     _add_tunables(parser)
     _add_elastic(parser.add_argument_group("elastic jobs"))
     _add_hosts(parser.add_argument_group("hosts"))
-    controller = parser.add_argument_group(
-        "controller (Ciranda's own, whichever is named)"
-    ).add_mutually_exclusive_group()
-    controller.add_argument("--gloo", action="store_true", dest="use_gloo", help="as Horovod over Gloo")
-    controller.add_argument("--mpi", action="store_true", dest="use_mpi", help="accepted")
+    controller = parser.add_argument_group("who starts the ranks").add_mutually_exclusive_group()
+    controller.add_argument("--gloo", action="store_true", dest="use_gloo", help="Ciranda's launcher, as by default")
+    controller.add_argument("--mpi", action="store_true", dest="use_mpi", help="the mpirun on the PATH")
     controller.add_argument("--jsrun", action="store_true", dest="use_jsrun", help="accepted")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="what each rank runs")
     return parser
@@ -94,9 +92,9 @@ def _add_tunables(parser: argparse.ArgumentParser) -> None:
             group.add_argument("--stall-check", action="store_false", dest="no_stall_check", default=None)
             group.add_argument("--no-stall-check", action="store_true", default=None, help="never name such ranks")
         if section == "library_options":
-            group.add_argument("--mpi-args", help="accepted")
+            group.add_argument("--mpi-args", help="further arguments of mpirun, with --mpi")
             group.add_argument("--tcp", action="store_true", dest="tcp_flag", help="accepted")
-            group.add_argument("--binding-args", help="accepted")
+            group.add_argument("--binding-args", help="its arguments that bind ranks to cores, with --mpi")
 
 
 def _add_tunable(group: argparse._ArgumentGroup, tunable: Tunable) -> None:
@@ -184,10 +182,13 @@ def _apply(config: _config_file.ConfigFile, args: argparse.Namespace) -> None:
 #: Flags that change nothing unless the job is elastic.
 OF_ELASTIC = ("elastic_timeout", "reset_limit", "cooldown_range")
 
+#: Flags that change nothing unless mpirun starts the ranks.
+OF_MPIRUN = ("use_mpi", "mpi_args", "binding_args")
 
-def not_needed(args: argparse.Namespace) -> list[str]:
+
+def not_needed(args: argparse.Namespace, by_mpirun: bool = False) -> list[str]:
     """Remarks about the flags given that change nothing."""
-    needed = OF_ELASTIC if is_elastic(args) else ()
+    needed = (*(OF_ELASTIC if is_elastic(args) else ()), *(OF_MPIRUN if by_mpirun else ()))
     needed = needed if args.host_discovery_script is None else (*needed, "slots")
     rows = [(dest, row) for dest, row in NOT_NEEDED.items() if dest not in needed]
     given = [row for dest, row in rows if getattr(args, dest, None) not in (None, False)]

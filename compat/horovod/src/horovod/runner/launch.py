@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import closing, nullcontext
@@ -22,7 +23,7 @@ from ciranda.launch.output import terminal_style
 from ciranda.launch.output_dir import OutputDir
 from ciranda.launch.processes import heed_signals, open_standard_streams
 from ciranda.launch.ssh import SshOptions
-from horovod.runner import _check_build
+from horovod.runner import _check_build, _mpirun
 from horovod.runner._arguments import NOT_NEEDED, make_parser, not_needed, parse_args
 from horovod.runner._elastic import is_elastic, job_and_slots
 from horovod.runner._tunables import chosen_in, environment_of, refuse
@@ -73,16 +74,17 @@ def run_controller(
         gloo_run()
 
 
-def make_plan(args: Any) -> Plan:
+def make_plan(args: Any, by_mpirun: bool = False) -> Plan:
     """Bring everything together: a flag counts more than the file, the file more than the environment.
 
     Args:
         args: what `parse_args()` returns, or a `horovod.runner._HorovodArgs`.
+        by_mpirun: whether an MPI's mpirun starts the ranks.
 
     Raises:
         LaunchError: a value is out of range.
     """
-    plan = Plan(verbose=bool(args.verbose), remarks=not_needed(args))
+    plan = Plan(verbose=bool(args.verbose), remarks=not_needed(args, by_mpirun))
     plan.remarks += [f"{place} (not a setting)" for place in args.unknown_settings]
     chosen = chosen_in(args)
     if args.no_stall_check:
@@ -178,6 +180,28 @@ def run_command(args: Any, env: Mapping[str, str] | None = None) -> Outcome:
     return outcome
 
 
+def run_by_mpirun(args: Any) -> NoReturn:
+    """Become the mpirun on the PATH, which runs `args.command` on every rank.
+
+    Raises:
+        LaunchError, HostsError: there is none; it cannot do what is asked for; the hosts make no sense.
+    """
+    _mpirun.refuse_options(args)
+    flavour = _mpirun.find()
+    plan = make_plan(args, by_mpirun=True)
+    hosts = chosen_hosts(args.num_proc, args.hosts, args.hostfile, args.per_host)
+    slots = assign(hosts, args.num_proc)
+    ssh = [word for flag, value in (("-p", args.ssh_port), ("-i", args.ssh_identity_file)) if value is not None
+           for word in (flag, str(value))]  # fmt: skip
+    env = rank_environment(plan)
+    asked = _mpirun.Asked(args.command, len(slots), hosts, {**os.environ, **env}, args.mpi_args, args.binding_args, ssh)
+    _say_remarks(plan)
+    words = _mpirun.words_of(flavour, asked)
+    if plan.verbose:
+        sys.stderr.write(f"horovodrun: {shlex.join(words)}\n")
+    _mpirun.become(words, env)
+
+
 def run_function(args: Any) -> list[Any]:
     """Call `args.run_func()` on every rank; return the results. Raises LaunchError if a rank failed."""
     plan = make_plan(args)
@@ -247,6 +271,8 @@ def run_commandline() -> NoReturn:
             sys.exit(0)
         if not args.command:
             make_parser().error("no command to run: write for example horovodrun -np 2 python train.py")
+        if args.use_mpi:
+            run_by_mpirun(args)
         sys.exit(run_command(args).exit_code)
     except (HostsError, LaunchError) as error:
         sys.stderr.write(f"horovodrun: {error}\n")

@@ -1,4 +1,4 @@
-"""`horovod.runner.mpi_run`: whether there is MPI. There is none as far as Ciranda is concerned: it starts the ranks."""
+"""`horovod.runner.mpi_run`: whether jobs start through MPI. From Python none does; `horovodrun --mpi` does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["is_intel_mpi", "is_mpich", "is_open_mpi", "is_spectrum_mpi", "mpi_av
 
 
 def mpi_available(env: Mapping[str, str] | None = None) -> bool:
-    """False: jobs are not started through MPI, whether or not it is installed."""
+    """False: from Python, jobs are not started through MPI, whether or not it is installed."""
     del env
     return False
 
@@ -44,7 +44,7 @@ def mpi_run(
     stdout: Any = None,
     stderr: Any = None,
 ) -> None:
-    """As `horovod.runner.gloo_run.gloo_run`: by Ciranda's launcher, as `horovodrun --mpi` or `--jsrun`.
+    """As `horovod.runner.gloo_run.gloo_run`: by Ciranda's launcher, as `horovodrun --jsrun`.
 
     Raises:
         ValueError: `stdout` or `stderr` is given; output goes to this process's own.
