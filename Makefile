@@ -302,7 +302,7 @@ $(ENGINES_VENV)/.installed: $(BUILT)/.built $(HOROVOD) | build/.deps-spark
 	@touch $@
 
 engines: $(ENGINES_VENV)/.installed  ## have Ray and Spark start ranks (minutes; from PyPI, and Debian's Java)
-	$(ENGINES_VENV)/bin/python -m pytest tests/engines --timeout 300
+	$(ENGINES_VENV)/bin/python -m pytest tests/engines --timeout 900
 
 # The suites of frameworks: the conformance suite of tests/frameworks, and tests/NAME. `make test` has those of what is in
 # .venv. The newest of all others share an environment, and so meet in one process, but for those of ALONE; the oldest of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
@@ -10,8 +11,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import cloudpickle
 import psutil
 import pytest
 import ray
@@ -234,14 +237,19 @@ ciranda.ray.run(stay, np=2)
     until(lambda: free_cpus() == 4)
 
 
-def test_the_example_has_the_parameters_of_ciranda_run() -> None:
+def digits_task() -> ModuleType:
+    """The module with the examples' training, which ranks get by value."""
     sys.path.insert(0, str(EXAMPLES))
-    import digits_task
+    module = importlib.import_module("digits_task")
+    cloudpickle.register_pickle_by_value(module)
+    return module
 
+
+def test_the_example_has_the_parameters_of_ciranda_run() -> None:
     command = [sys.executable, str(EXAMPLES / "ray" / "digits.py")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=290, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=800, check=False)
     assert done.returncode == 0, done.stderr
-    expected = ciranda.launch.run(digits_task.train_here, np=4)
+    expected = ciranda.launch.run(digits_task().train_here, np=4)
     lines = [line for line in done.stdout.splitlines() if "sha256" in line]
     assert lines == [f"{way}: 4 ranks, sha256 {expected[0]}" for way in ("run", "Executor", "TorchTrainer")]
 

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import cloudpickle
@@ -243,21 +244,23 @@ run(test_spark.stay, ({str(tmp_path)!r},), np=2)
     until(lambda: not any(psutil.pid_exists(pid) for pid in pids))
 
 
-def test_a_training_has_the_parameters_of_ciranda_run() -> None:
+def digits_task() -> ModuleType:
+    """The module with the examples' training, which ranks get by value."""
     sys.path.insert(0, str(EXAMPLES))
-    import digits_task
+    module = importlib.import_module("digits_task")
+    cloudpickle.register_pickle_by_value(module)
+    return module
 
-    cloudpickle.register_pickle_by_value(digits_task)
-    assert run(digits_task.train_here, np=4) == ciranda.launch.run(digits_task.train_here, np=4)
+
+def test_a_training_has_the_parameters_of_ciranda_run() -> None:
+    train = digits_task().train_here
+    assert run(train, np=4) == ciranda.launch.run(train, np=4)
 
 
 def test_the_example_has_the_parameters_of_ciranda_run_also_by_torch_distributor() -> None:
-    sys.path.insert(0, str(EXAMPLES))
-    import digits_task
-
     command = [sys.executable, str(EXAMPLES / "spark" / "digits.py"), "2"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=290, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=800, check=False)
     assert done.returncode == 0, done.stderr
-    expected = ciranda.launch.run(digits_task.train_here, np=2)
+    expected = ciranda.launch.run(digits_task().train_here, np=2)
     lines = [line for line in done.stdout.splitlines() if "sha256" in line]
     assert lines == [f"{way}: 2 ranks, sha256 {expected[0]}" for way in ("run", "TorchDistributor")]
