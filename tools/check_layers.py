@@ -35,7 +35,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     # The engine's face is made of calls. A binding also tells the SIMD level in use (kernels), and shares its world
     # with those that come by the C ABI (capi).
     "capi": frozenset({"base", "call", "observe", "engine", "membership", "ciranda"}),
-    "bindings": frozenset({"base", "call", "kernels", "observe", "engine", "membership", "capi", "ciranda"}),
+    "bindings": frozenset({"base", "crypto", "call", "kernels", "observe", "engine", "membership", "capi", "ciranda"}),
     # The public headers stand on their own: they are installed without the rest. The tables take their values from
     # them.
     "ciranda": frozenset(),

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ciranda._core import KeyAgreement
 from ciranda.engines.pmi import Pmi
-from ciranda.engines.sealing import Key, seal
+from ciranda.engines.sealing import seal
 from ciranda.errors import InvalidArgumentError, TimeoutError
 
 
@@ -112,20 +113,16 @@ def test_a_descriptor_that_is_no_connection() -> None:
     os.close(writing)
 
 
-def test_keys_agree_as_the_standard_says() -> None:
-    """The examples of RFC 7748, section 5.2: the first, and one iteration."""
-    scalar = bytes.fromhex("a546e36bf0527c9d3b16154b82465edd62144c0ac1fc5a18506a2244ba449ac4")
-    point = bytes.fromhex("e6db6867583030db3594c1a424b15f7c726624ec26b3353b10a903a6d0ab1c4c")
-    agreed = Key(scalar).agreed(point)
-    assert agreed.hex() == "c3da55379de9c6908e94ea4df28d084f32eccf03491c71f754b4075577a28552"
-    nine = (9).to_bytes(32, "little")
-    assert Key(nine).public.hex() == "422c8e7a6227d7bca1350b3e2bb7279f7897b87bb6854b783c60e80311ae3079"
-
-
 @given(st.binary(min_size=32, max_size=32))
 def test_a_sealed_secret_is_opened_by_its_receiver_alone(secret: bytes) -> None:
-    sender, receiver, other = Key(), Key(), Key()
-    sealed = seal(secret, sender, receiver.public)
-    assert seal(sealed, receiver, sender.public) == secret
-    assert seal(sealed, other, sender.public) != secret
+    sender, receiver, other = KeyAgreement(), KeyAgreement(), KeyAgreement()
+    sealed = seal(secret, sender, receiver.public_key)
+    assert seal(sealed, receiver, sender.public_key) == secret
+    assert seal(sealed, other, sender.public_key) != secret
     assert sealed != secret
+
+
+@pytest.mark.parametrize("other", [bytes(32), b"", bytes(33)])
+def test_a_key_that_gives_others_the_secret_is_refused(other: bytes) -> None:
+    with pytest.raises(ValueError, match=r"no key to agree on|has 32 bytes"):
+        seal(bytes(32), KeyAgreement(), other)

@@ -23,5 +23,6 @@ NB_MODULE(_core, m) {
   ciranda::python::bind_engine_handle(m);
   ciranda::python::bind_store_server(m);
   ciranda::python::bind_line_probe(m);
+  ciranda::python::bind_key_agreement(m);
   ciranda::python::bind_stack_watch(m);
 }

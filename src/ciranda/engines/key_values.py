@@ -19,7 +19,7 @@ from ciranda.engines import rendezvous
 from ciranda.engines.identity import Identity, identity, number_of
 from ciranda.engines.loaded_mpi import is_initialized
 from ciranda.engines.pmi import Pmi
-from ciranda.engines.sealing import Key, seal
+from ciranda.engines.sealing import seal
 from ciranda.errors import InvalidArgumentError, TimeoutError
 
 _DESCRIPTOR = "PMI_FD"
@@ -42,8 +42,8 @@ def by_key_values(environ: Mapping[str, str]) -> dict[str, str]:
     pmi = Pmi(number_of(environ, _DESCRIPTOR), seconds)
     if not _users:
         _users.append(os.getpid())
-    key = Key()
-    pmi.publish(f"claim-{found.rank}", {"key": key.public.hex(), **rendezvous.claim(found.local_rank)})
+    key = _core.KeyAgreement()
+    pmi.publish(f"claim-{found.rank}", {"key": key.public_key.hex(), **rendezvous.claim(found.local_rank)})
     _fence(pmi, found, seconds)
     if found.rank == 0:
         _answer_all(pmi, found.size, key)
@@ -62,7 +62,7 @@ def _fence(pmi: Pmi, found: Identity, seconds: float) -> None:
         ) from None
 
 
-def _answer_all(pmi: Pmi, size: int, key: Key) -> None:
+def _answer_all(pmi: Pmi, size: int, key: _core.KeyAgreement) -> None:
     claims = [pmi.lookup(f"claim-{rank}") for rank in range(size)]
     try:
         answer = rendezvous.host(claims)
@@ -70,13 +70,13 @@ def _answer_all(pmi: Pmi, size: int, key: Key) -> None:
         pmi.publish("answer", rendezvous.failure(error))
         return
     secret, numbers = bytes.fromhex(answer.pop("secret")), answer.pop("numbers")
-    pmi.publish("answer", {"key": key.public.hex(), **answer})
+    pmi.publish("answer", {"key": key.public_key.hex(), **answer})
     for rank, (claim, its_numbers) in enumerate(zip(claims, numbers, strict=True)):
         sealed = seal(secret, key, bytes.fromhex(claim["key"]))
         pmi.publish(f"answer-{rank}", {"sealed": sealed.hex(), "numbers": its_numbers})
 
 
-def _answer_to(pmi: Pmi, found: Identity, key: Key) -> dict[str, Any]:
+def _answer_to(pmi: Pmi, found: Identity, key: _core.KeyAgreement) -> dict[str, Any]:
     answer: dict[str, Any] = pmi.lookup("answer")
     rendezvous.raise_failure(found.rank, found.size, answer)
     mine = pmi.lookup(f"answer-{found.rank}")
