@@ -169,7 +169,15 @@ ciranda.init()
 rank = ciranda.rank()
 first = ciranda.allgather(numpy.array([os.getpid()]), name="pids")[0]
 ciranda.shutdown()
-while rank == 1 and os.path.exists(f"/proc/{first}"):
+
+def lives():  # mpiexec may leave it a zombie until all have ended
+    try:
+        with open(f"/proc/{first}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+while rank == 1 and lives():
     time.sleep(0.01)
 time.sleep(rank)  # as long as an mpirun that takes the first one's end for a failure needs to end this one
 open(f"{os.environ['OUT']}/{rank}", "w").close()
