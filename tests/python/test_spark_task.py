@@ -7,10 +7,11 @@ import sys
 
 import pytest
 
+from ciranda.launch.dialled import Dialled
 from ciranda.launch.errors import LaunchError
 from ciranda.launch.failure import RankFailure
 from ciranda.launch.job import Outcome
-from ciranda.spark.task import Tasks, Told, _ended
+from ciranda.spark.task import Told, _ended
 
 
 def test_tasks_of_a_machine_follow_one_another_as_ranks_and_have_names_of_their_own() -> None:
@@ -27,8 +28,11 @@ def test_tasks_of_a_machine_follow_one_another_as_ranks_and_have_names_of_their_
 
 
 def test_tasks_of_one_machine_meet_there() -> None:
-    assert Tasks("h/task-0", {}, are_on_one_machine=True).resolved_name("h/task-1") == ("localhost", True)
-    assert Tasks("h/task-0", {}, are_on_one_machine=False).resolved_name("g/task-1") == ("g/task-1", False)
+    assert Dialled("h/task-0", {}, "its own task", "its log", are_on_one_machine=True).resolved_name("h/task-1") == (
+        "localhost",
+        True,
+    )
+    assert Dialled("h/task-0", {}, "its own task", "its log").resolved_name("g/task-1") == ("g/task-1", False)
 
 
 def test_results_are_in_the_order_of_ranks() -> None:

@@ -15,16 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ciranda.launch import silence
-from ciranda.launch.channel import Channel
+from ciranda.launch.dialled import Dialled
 from ciranda.launch.dialling import dial
 from ciranda.launch.errors import LaunchError
 from ciranda.launch.gathering import Gathering, dismiss
 from ciranda.launch.handshake import Terms, ranks_secret
-from ciranda.launch.hosts import Host, Slot, assign
+from ciranda.launch.hosts import Host, assign
 from ciranda.launch.job import Job, Show
 from ciranda.launch.launcher import launch_by
-from ciranda.launch.link import DialledLink
 from ciranda.launch.output import terminal_style
 from ciranda.launch.relay import Relay
 from ciranda.launch.signals import InterruptedBySignalError, interruptible
@@ -64,32 +62,6 @@ class Pod:
     def name(self, index: int) -> str:
         """The name of a pod, as Kubernetes calls its host."""
         return re.sub(r"0\Z", str(index), self.launcher.partition(".")[0])
-
-
-@dataclass(frozen=True)
-class Pods:
-    """The pods that have come: how their agents are reached (launch/reach.py)."""
-
-    first: str
-    channels: Mapping[str, Channel]
-    link_timeout_seconds: float
-    label: str = "its own pod"
-
-    def is_here(self, host: str) -> bool:
-        """Whether it is this pod."""
-        return host == self.first
-
-    def link(self, host: str, slots: Sequence[Slot], _python: str, _python_path: str) -> DialledLink:
-        """The agent that has come."""
-        return DialledLink(host, slots, self.channels[host], self.link_timeout_seconds)
-
-    def resolved_name(self, host: str) -> tuple[str, bool]:
-        """The host itself. By which of this pod's addresses it comes is not known."""
-        return host, False
-
-    def explain(self, host: str, _exit_code: int, _stderr: str) -> str:
-        """The agent has gone before it could start."""
-        return f"{host} has gone before its ranks were started: its log says why"
 
 
 def index_of(environ: Mapping[str, str]) -> int:
@@ -161,8 +133,7 @@ def _lead(pod: Pod, terms: Terms, command: Sequence[str]) -> int:
     code = 1
     try:
         by_name = {pod.name(index): channel for index, channel in channels.items()}
-        # A little longer than the ranks wait, which say what they were about to do.
-        pods = Pods(pod.name(0), by_name, 1.25 * silence.limit_of(os.environ))
+        pods = Dialled(pod.name(0), by_name, label="its own pod", log="its log")
         code = launch_by(pods, job, Show(terminal_style())).exit_code
     except LaunchError as error:
         code = error.exit_code

@@ -18,7 +18,7 @@ from typing import Any
 
 from ciranda.engines.local_ranks import host_id
 from ciranda.launch import call
-from ciranda.launch.channel import Channel
+from ciranda.launch.dialled import Dialled
 from ciranda.launch.dialling import dial
 from ciranda.launch.errors import LaunchError
 from ciranda.launch.failure import RankFailure
@@ -27,7 +27,6 @@ from ciranda.launch.handshake import Terms, ranks_secret
 from ciranda.launch.hosts import Slot, positions
 from ciranda.launch.job import Job, Outcome, Show
 from ciranda.launch.launcher import launch_by
-from ciranda.launch.link import DialledLink
 from ciranda.launch.output import ScreenStyle
 from ciranda.launch.relay import Relay
 from ciranda.launch.signals import InterruptedBySignalError, interruptible
@@ -73,32 +72,6 @@ class Told:
         # A name for each task: the launcher tells agents apart by it.
         names = [f"{claims[task]['host']}/task-{task}" for task in order]
         return cls([replace(slot, host=name) for slot, name in zip(slots, names, strict=True)], order)
-
-
-@dataclass(frozen=True)
-class Tasks:
-    """The tasks that have come: how their agents are reached (launch/reach.py)."""
-
-    first: str
-    channels: Mapping[str, Channel]
-    are_on_one_machine: bool
-    label: str = "its own task"
-
-    def is_here(self, host: str) -> bool:
-        """Whether it is this task."""
-        return host == self.first
-
-    def link(self, host: str, slots: Sequence[Slot], _python: str, _python_path: str) -> DialledLink:
-        """The agent that has come."""
-        return DialledLink(host, slots, self.channels[host])
-
-    def resolved_name(self, host: str) -> tuple[str, bool]:
-        """This machine, if all are on it; else by which of its addresses the others come is not known."""
-        return ("localhost", True) if self.are_on_one_machine else (host, False)
-
-    def explain(self, host: str, _exit_code: int, _stderr: str) -> str:
-        """The agent has gone before it could start."""
-        return f"{host} has gone before its rank was started: its executor's log says why"
 
 
 def run_in_task(context: Any, wanted: Wanted) -> Iterator[Ended]:
@@ -169,7 +142,8 @@ def _lead(context: Any, wanted: Wanted, told: Told) -> Ended:
     verdict = _LOST_A_TASK
     try:
         of_host = {told.slots[rank].host: channel for rank, channel in channels.items()}
-        tasks = Tasks(told.slots[0].host, of_host, told.slots[0].n_hosts == 1)
+        is_one_machine = told.slots[0].n_hosts == 1
+        tasks = Dialled(told.slots[0].host, of_host, "its own task", "its executor's log", is_one_machine)
         show = Show(ScreenStyle(prefix=True), verbose=wanted.verbose)
         ended = _ended(launch_by(tasks, _job_of(wanted, told, terms.secret), show), len(told.slots))
         verdict = 0
