@@ -77,7 +77,7 @@ PURE_LAYERS := call agree fuse
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-cpp test-python test-aarch64 check wheel wheel-as-built sdist site lint lint-cpp lint-python tidy format sanitize asan tsan \
+.PHONY: help demo demo-elastic test test-cpp test-python test-aarch64 check wheel wheel-as-built sdist site lint lint-cpp lint-python tidy format sanitize asan tsan \
 	tsan-threaded fuzz soak-wire guard gpu-check gpu-check-kit coverage package ecosystem engines mpi frameworks frameworks-all build built-for-tests built-for-sanitizers install deps clean
 # The stamps of one virtual environment must not be made at the same time.
 .NOTPARALLEL:
@@ -205,6 +205,9 @@ site: $(VENV)/.installed $(VENV)/.site-tools  ## build the documentation's site 
 demo: $(VENV)/.installed  ## train a model on two processes and prove the result
 	@mkdir -p out
 	$(BIN)/ciranda run -np 2 $(BIN)/python examples/digits.py --output-dir out/demo
+
+demo-elastic: $(VENV)/.installed  ## kill rank 0 of a training; prove the result, and draw loss and number of ranks
+	$(BIN)/ciranda run --elastic -np 3 --min-np 2 $(BIN)/python examples/elastic.py --output-dir out/demo-elastic
 
 # --- testing ----------------------------------------------------------------------------------------------------
 

@@ -65,6 +65,15 @@ runpy.run_path({str(EXAMPLES / "gradient_clipping.py")!r}, run_name="__main__")
 """
 
 
+def test_an_elastic_training_equals_one_process_though_rank_0_is_killed(tmp_path: Path) -> None:
+    script = [str(EXAMPLES / "elastic.py"), "--steps", "60", "--pause", "0", "--output-dir", str(tmp_path)]
+    done = run(2, *script, launcher=(*CIRANDA, "--elastic", "--min-np", "1"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "60 steps; ranks: 2, then 1" in done.stdout
+    assert "same as one process" in done.stdout
+    assert (tmp_path / "elastic.png").read_bytes().startswith(b"\x89PNG")
+
+
 @pytest.mark.parametrize(
     ("np", "names"),
     [
