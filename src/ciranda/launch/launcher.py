@@ -4,8 +4,7 @@ All agents must have sent ``hello`` before any rank is started, so a host that c
 first rank to fail ends the job: the others get SIGTERM, then SIGKILL after the grace period. The launcher exits only
 when every agent has reported that no process is left on its host, or when it has waited long enough for that.
 
-In an elastic job a rank that fails does not end the job: `worlds.py` decides. There a rank's number is that of its
-slot, and its processes follow one another. Where hosts are discovered, agents come and go (`late_hosts.py`).
+In an elastic job a rank that fails does not end the job (`changing.py`).
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from functools import cache
 from ciranda._misspelt import TOLD, misspelt
 from ciranda.launch import environment, protocol, reserved_port, silence, ssh
 from ciranda.launch import store as stores
+from ciranda.launch.changing import Changing, Launching
 from ciranda.launch.collecting import Collecting, told
 from ciranda.launch.control import Control
 from ciranda.launch.counter_reports import CounterReports
-from ciranda.launch.discovery import Discovery
 from ciranda.launch.elastic import ElasticJob
 from ciranda.launch.environment import Meeting
 from ciranda.launch.errors import LaunchError, ProtocolError
@@ -33,7 +32,6 @@ from ciranda.launch.failure import TAIL_BYTES, RankFailure, culprit, last_words,
 from ciranda.launch.held import Held
 from ciranda.launch.hosts import Slot, by_host
 from ciranda.launch.job import Job, Outcome, Show
-from ciranda.launch.late_hosts import LateHosts
 from ciranda.launch.link import AgentLink, Link
 from ciranda.launch.orders import OwnVariables, orders
 from ciranda.launch.output import Screen
@@ -48,7 +46,7 @@ from ciranda.launch.store import Store, StoreFactory
 from ciranda.launch.stragglers import Stragglers
 from ciranda.launch.supervisor import End
 from ciranda.launch.waits import StallWarnings, awaited
-from ciranda.launch.worlds import NewStore, Worlds
+from ciranda.launch.worlds import NewStore
 
 MAX_QUEUED_BYTES = 4 << 20  # above this, nothing more is read from the agents until the screen has taken some
 END_MARGIN_SECONDS = 0.7  # beyond the grace period, before agents are killed
@@ -86,9 +84,7 @@ def launch_by(reach: Reach, job: Job, show: Show, store_factory: StoreFactory = 
         run = _Run(job, show, addresses_for(tuple(remote))[0], ports)
         run.common_env = {"CIRANDA_JOB": job.job_id}
         if job.elastic is not None:
-            run.be_elastic(job.elastic, new_store)
-            stack.callback(run.close_worlds)
-            stack.callback(run.discover_no_more)
+            stack.callback(run.be_elastic(job.elastic, new_store).close)
             run.common_env |= {"HOROVOD_ELASTIC": "1", "CIRANDA_STORE": NO_STORE}
         else:
             store, run.common_env["CIRANDA_STORE"] = new_store([slot.host for slot in job.slots])
@@ -136,10 +132,7 @@ class _Run:
         self._began = time.time()
         self._failures: list[RankFailure] = []
         self._outcome = Outcome()
-        self._worlds: Worlds | None = None  # of an elastic job
-        self._late: LateHosts | None = None  # likewise
-        self._discovery: Discovery | None = None
-        self._survived: dict[int, RankFailure] = {}  # the last one of each slot that did not end the job
+        self._changing: Changing | None = None  # if the job is elastic
         self._is_host_lost = False
         self._started = False
         self._ending = False
@@ -169,74 +162,32 @@ class _Run:
         python_path = os.pathsep.join(os.path.abspath(path) for path in inherited if path)
         return self._reach.link(host, slots, self._job.python, python_path)
 
-    def be_elastic(self, elastic: ElasticJob, new_store: NewStore) -> None:
+    def be_elastic(self, elastic: ElasticJob, new_store: NewStore) -> Changing:
         """Go on when ranks fail."""
 
         def say(text: str) -> None:
             self._say(f"ciranda: {text}")
 
-        self._worlds = Worlds(elastic, self._job.slots, new_store, self._send_to, self._start_slot, say, self._end_as)
-        self._late = LateHosts(self._job.start_timeout_seconds, self._order)
+        launching = Launching(self._links, self._new_agent, self._order, self._add_slot, say, self._end_as)
+        self._changing = Changing(self._job, elastic, new_store, launching)
+        return self._changing
 
-    def discover_no_more(self) -> None:
-        """Stop asking for hosts."""
-        if self._discovery is not None:
-            self._discovery.close()
-        self._discovery = None
+    def _new_agent(self, host: str) -> Link:
+        """Start an agent on a host that may be new, without a rank."""
+        if not self._reach.is_here(host):
+            self._remote.add(host)
+        return self._new_link(host, [])
 
-    def _start_slot(self, rank: int, host: str, env: Mapping[str, str]) -> None:
-        """Start the next process of a slot, which may be new, and so may be its host."""
-        assert self._worlds is not None
-        assert self._late is not None
-        if rank not in self._host_of:
-            self._host_of[rank] = host
-            self._tails[rank], self._held[rank], self._warnings[rank] = bytearray(), Held(), StallWarnings()
-            if self._output_dir is not None:
-                self._output_dir.add(rank)
-        link = self._link_to(host)
-        if link is None:
-            if not self._reach.is_here(host):
-                self._remote.add(host)
-            try:
-                link = self._new_link(host, [])
-            except LaunchError as error:
-                self._say(f"ciranda: {error}")
-                self._worlds.on_host_lost(host, str(error))
-                return
-            self._links.append(link)
-            self._late.expect(link)
-        self._late.start(link, rank, env)
-
-    def _link_to(self, host: str) -> Link | None:
-        assert self._late is not None
-        return next((link for link in self._links if link.host == host and not self._late.is_sent_away(link)), None)
-
-    def _on_discovery(self) -> None:
-        """Other hosts are there, or no answer."""
-        if self._discovery is None or self._worlds is None or self._ending:
+    def _add_slot(self, rank: int, host: str) -> None:
+        if rank in self._host_of:
             return
-        hosts, warning = self._discovery.take()
-        if warning:
-            self._say(f"ciranda: warning: {warning}")
-        if hosts is not None:
-            self._say(f"ciranda: hosts: {', '.join(f'{host.name}:{host.slots}' for host in hosts) or 'none'}")
-            self._worlds.on_offer(hosts)
+        self._host_of[rank] = host
+        self._tails[rank], self._held[rank], self._warnings[rank] = bytearray(), Held(), StallWarnings()
+        if self._output_dir is not None:
+            self._output_dir.add(rank)
 
-    def close_worlds(self) -> None:
-        """Close the store of the present world, if there is one."""
-        if self._worlds is not None:
-            self._worlds.close()
-
-    def _send_to(self, rank: int, message: Message) -> None:
-        assert self._worlds is not None
-        assert self._late is not None
-        link = self._link_to(self._host_of[rank])
-        if link is not None and not self._late.send(link, rank, message):
-            self._worlds.on_exit(rank, False, "not started")
-
-    def _end_as(self, end: End) -> None:
-        """End an elastic job, as the supervisor says."""
-        failure = None if end.blamed is None else self._survived.get(end.blamed)
+    def _end_as(self, end: End, failure: RankFailure | None) -> None:
+        """End an elastic job, as its supervisor says."""
         if failure is not None:
             self._failures.append(failure)
             self._say(f"ciranda: the job ends: {end.why}")
@@ -259,7 +210,7 @@ class _Run:
 
     def _start_ranks(self, meeting: Meeting) -> None:
         self._started = True
-        if self._job.straggler_share > 0 and len(self._job.slots) > 1 and self._worlds is None:
+        if self._job.straggler_share > 0 and len(self._job.slots) > 1 and self._changing is None:
             self._next_look = time.monotonic() + LOOK_SECONDS
         self._deadline = None
         self.note(f"torch's store, if rank 0 makes one, is at {meeting.address}, port {meeting.port}")
@@ -268,10 +219,8 @@ class _Run:
         self._told = {**of_job, **self._job.env, **self.common_env}
         for link in self._links:
             self._order(link, {slot.rank: environment.identity(slot, self._job.jax_native) for slot in link.slots})
-        elastic = self._job.elastic
-        if self._worlds is not None and elastic is not None and elastic.finder is not None:
-            self._worlds.on_offer(elastic.hosts)
-            self._discovery = Discovery(elastic.finder, elastic.hosts)
+        if self._changing is not None:
+            self._changing.begin()
 
     def _order(self, link: Link, ranks: OwnVariables) -> None:
         """Have an agent start these ranks, its first."""
@@ -304,7 +253,7 @@ class _Run:
 
     def _goes_on(self) -> bool:
         """Whether an agent lives, or another may come."""
-        may_come = self._discovery is not None and not self._ending
+        may_come = self._going_on is not None and self._going_on.may_grow
         return may_come or any(link.out_fd in link.open_fds for link in self._links)
 
     def _turn(self, wake_fd: int) -> None:
@@ -317,17 +266,15 @@ class _Run:
                 self._watch(link, selector)
             if self._control is not None:
                 self._control.watch(selector)
-            if self._discovery is not None:
-                selector.register(self._discovery.fd, selectors.EVENT_READ, self._on_discovery)
             deadlines = [self._deadline, self._stacks.deadline, self._counters.deadline, self._next_look]
             if self._collecting is not None:
                 deadlines.append(self._collecting.deadline)
             deadlines += [held.deadline for held in self._held.values()]
             deadlines += [link.silence.deadline for link in self._links if link.silence and link.open_fds]
-            if self._worlds is not None and not self._ending:
-                deadlines.append(self._worlds.deadline)
-            if self._late is not None and not self._ending:
-                deadlines.append(self._late.deadline)
+            if self._going_on is not None:
+                deadlines += self._going_on.deadlines
+                if self._going_on.discovery_fd is not None:
+                    selector.register(self._going_on.discovery_fd, selectors.EVENT_READ, self._on_discovery)
             due = min((deadline for deadline in deadlines if deadline is not None), default=None)
             timeout = None if due is None else max(0.0, due - time.monotonic())
             for key, _ in selector.select(timeout):
@@ -340,11 +287,8 @@ class _Run:
         for rank, held in self._held.items():
             self._put(rank, "stderr", held.expired())
         self._stacks.expire()
-        if self._worlds is not None and self._late is not None and not self._ending:
-            self._worlds.on_time()
-            self._late.on_time()
-            if self._discovery is not None:
-                self._late.send_away(self._links, self._worlds.hosts_in_use, self._job.grace_seconds)
+        if self._going_on is not None:
+            self._going_on.on_time()
         self._counters.expire()
         if self._collecting is not None:
             self._collecting.compare(self._links)
@@ -362,6 +306,10 @@ class _Run:
         if link.out_fd in link.open_fds and (self._is_interrupted or not self._is_screen_full):
             selector.register(link.out_fd, selectors.EVENT_READ, lambda: self._on_output(link))
 
+    def _on_discovery(self) -> None:
+        if self._going_on is not None:
+            self._going_on.on_discovery()
+
     def _on_output(self, link: Link) -> None:
         if link.out_fd not in link.open_fds:
             return  # closed since it was looked at
@@ -376,8 +324,8 @@ class _Run:
         if link.out_fd not in link.open_fds:
             if link.done_reason is None:
                 self._on_lost(link)
-            if self._late is not None and self._late.is_sent_away(link):
-                self._forget(link)
+            if self._changing is not None:
+                self._changing.on_link_read(link)
 
     def _on_stderr(self, link: Link) -> None:
         if link.err_fd not in link.open_fds:
@@ -396,10 +344,9 @@ class _Run:
             return
         exit_code = link.close()
         words = link.stderr.decode("utf-8", "replace")
-        if self._worlds is not None and self._started:
-            was_up = link.greeted
-            how = "its agent was lost" if was_up else self._reach.explain(link.host, exit_code, words)
-            self._on_host_lost(self._worlds, link, how)
+        if self._changing is not None and self._started:
+            how = "its agent was lost" if link.greeted else self._reach.explain(link.host, exit_code, words)
+            self._changing.on_link_lost(link, how)
             return
         if not link.greeted:
             self._lose_host(self._reach.explain(link.host, exit_code, words))
@@ -407,21 +354,6 @@ class _Run:
             ranks = ", ".join(str(rank) for rank in sorted(link.running)) or "none"
             said = f"\n  it said: {words.strip()}" if words.strip() else ""
             self._lose_host(f"the agent on {link.host} was lost, and with it ranks {ranks}{said}")
-
-    def _on_host_lost(self, worlds: Worlds, link: Link, how: str) -> None:
-        link.running.clear()
-        if self._late is not None and self._late.is_sent_away(link):
-            return
-        may_come_back = self._discovery is not None
-        self._say(f"ciranda: {link.host} is {'lost' if may_come_back else 'used no more'}: {how}")
-        if may_come_back:
-            self._forget(link)
-        worlds.on_host_lost(link.host, f"{link.host} was lost")
-
-    def _forget(self, link: Link) -> None:
-        """This agent is gone, and others may come."""
-        link.close()
-        self._links.remove(link)
 
     # -- messages ----------------------------------------------------------------------------------------------------
 
@@ -435,8 +367,8 @@ class _Run:
         elif kind == "exit":
             self._on_exit(link, self._rank_of(link, message), message)
         elif kind == "word":
-            if self._worlds is not None and not self._ending:
-                self._worlds.on_word(self._rank_of(link, message), protocol.word_of(message))
+            if self._going_on is not None:
+                self._going_on.on_word(self._rank_of(link, message), message)
         elif kind == "started":
             rank = self._rank_of(link, message)
             link.running.add(rank)
@@ -468,8 +400,8 @@ class _Run:
             link.done_reason = protocol.text_of(message, "reason")
             self._stacks.end_of(link)
             self._counters.end_of(link)
-            if self._worlds is not None and self._started and not self._ending:
-                self._on_host_lost(self._worlds, link, f"its agent has ended: {link.done_reason}")
+            if self._going_on is not None and self._started:
+                self._going_on.on_link_lost(link, f"its agent has ended: {link.done_reason}")
             elif not self._ending and link.done_reason != "finished":
                 self._lose_host(f"the agent on {link.host} ended the job: {link.done_reason}")
         else:
@@ -484,8 +416,8 @@ class _Run:
         link.greeted = True
         self.note(f"{link.host}: agent is process {message.get('pid')} on {message.get('host')}")
         if self._started:
-            if self._late is not None and not self._ending:
-                self._late.on_hello(link)
+            if self._going_on is not None:
+                self._going_on.on_hello(link)
             return
         if link is self._links[0] and not self._ending:
             self._reserve_port()
@@ -574,7 +506,7 @@ class _Run:
             "counters": lambda put: self._counters.ask(self._links, lambda found: put({"counters": [*found]})),
             "stacks": lambda put: self._stacks.ask(self._links, lambda stacks: put({"stacks": [*map(asdict, stacks)]})),
         }
-        if self._worlds is not None:
+        if self._changing is not None:
             answers["counters"] = lambda put: put({"refused": "the ranks of an elastic job are not counted"})
         self._control = Control(self._job.job_id, answers)
 
@@ -620,6 +552,11 @@ class _Run:
             self._fail(str(error))
 
     @property
+    def _going_on(self) -> Changing | None:
+        """What lets an elastic job change, until that ends."""
+        return None if self._ending else self._changing
+
+    @property
     def _is_interrupted(self) -> bool:
         return self._outcome.interrupted_by is not None
 
@@ -631,8 +568,8 @@ class _Run:
         link.running.discard(rank)
         code = protocol.int_of(message, "code", -64, 255)
         is_failure = code != 0 and message.get("ended") is not True
-        if self._worlds is not None and not self._ending:
-            self._on_exit_of_elastic(self._worlds, link.host, rank, code)
+        if self._going_on is not None:
+            self._on_exit_of_elastic(self._going_on, RankFailure(rank, link.host, code, bytes(self._tails[rank])))
             return
         if not is_failure:
             self._put(rank, "stderr", self._held[rank].take())
@@ -654,13 +591,12 @@ class _Run:
         else:
             self._end()
 
-    def _on_exit_of_elastic(self, worlds: Worlds, host: str, rank: int, code: int) -> None:
-        failure = RankFailure(rank, host, code, bytes(self._tails[rank]))
+    def _on_exit_of_elastic(self, changing: Changing, failure: RankFailure) -> None:
+        rank = failure.rank
         self._tails[rank].clear()
-        if code != 0:
-            self._survived[rank] = failure
+        if failure.exit_code != 0:
             self._outcome.results.pop(rank, None)
-        worlds.on_exit(rank, code != 0, failure.how())
+        changing.on_exit(failure)
         if not self._failures:
             self._put(rank, "stderr", self._held[rank].take())
         self._writer.put(self._screen.finish(rank))
@@ -755,8 +691,8 @@ class _Run:
         """Show what is left, then the reason of the failure, last."""
         outcome = self._outcome
         patience_seconds = 0.2 if self._is_interrupted else 3600
-        if self._worlds is not None:
-            outcome.ranks = self._worlds.slots_by_rank
+        if self._changing is not None:
+            outcome.ranks = self._changing.slots_by_rank
         if self._failures and not self._is_interrupted and not self._is_host_lost:
             outcome.failure = culprit(self._failures)
             outcome.exit_code = outcome.failure.exit_code
