@@ -266,6 +266,15 @@ def test_processes_stay_and_results_come_in_the_order_of_ranks(executor: Executo
     assert executor.run(lambda: (os.getpid(), sys.kept)) == [(pid, 5) for pid in pids]  # type: ignore[attr-defined]
 
 
+def test_globals_stay(executor: Executor) -> None:
+    def assign(value: int) -> None:
+        global kept
+        kept = value
+
+    executor.run(assign, (5,))
+    assert executor.run(lambda: kept) == [5, 5]  # type: ignore[name-defined]
+
+
 @pytest.mark.parametrize("culprit", [0, 1])
 def test_ranks_meet_again_after_one_has_raised(executor: Executor, culprit: int) -> None:
     def fails() -> None:

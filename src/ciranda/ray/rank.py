@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import ray
-import ray.cloudpickle
 
 import ciranda
 from ciranda import _afresh, _core
@@ -26,6 +25,7 @@ from ciranda.launch import environment
 from ciranda.launch import store as stores
 from ciranda.launch.failure import traceback_text
 from ciranda.launch.hosts import Slot
+from ciranda.launch.kept_globals import KeptGlobals
 from ciranda.launch.shared_file import SharedFile
 
 
@@ -104,7 +104,7 @@ class Rank:
 
     def make(self, payload: bytes) -> None:
         """Make the object that is passed to functions which want it."""
-        self._functions.executable = ray.cloudpickle.loads(payload)()
+        self._functions.make(payload)
 
     def settled(self) -> tuple[bool, int]:
         """Return whether a function has failed here since the ranks last met, and the next world's number."""
@@ -134,6 +134,7 @@ class _Functions:
         self.executable: Any = None
         self.has_failed = False
         self._runs = False
+        self._globals = KeptGlobals()
         signal.signal(signal.SIGINT, self._on_interruption)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # which Ray blocks
 
@@ -141,9 +142,12 @@ class _Functions:
         if self._runs:
             raise KeyboardInterrupt
 
+    def make(self, payload: bytes) -> None:
+        self.executable = self._globals.load(payload)()
+
     def call(self, payload: bytes) -> Any:
         try:
-            wants_executable, function = ray.cloudpickle.loads(payload)
+            wants_executable, function = self._globals.load(payload)
             try:
                 self._runs = True
                 return function(self.executable) if wants_executable else function()
