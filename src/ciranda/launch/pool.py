@@ -35,7 +35,7 @@ from ciranda.launch.ssh import SshOptions
 
 Result = TypeVar("Result")
 
-_BLAME_SECONDS = 1.0  # for ranks to fail because another has, before they are interrupted
+_BLAME_SECONDS = 2.0  # for ranks to fail because another has, before they are interrupted
 _AGAIN_SECONDS = 0.5  # between interruptions of a rank that goes on
 _OUTPUT_SECONDS = 2.0  # to wait for output when all results are there
 _STUBBORN_SECONDS = 10.0  # until a pool is closed whose ranks do not heed an interruption
