@@ -1,7 +1,8 @@
 // The parts of OpenSSL's libcrypto that the engine uses, in a library context of their own: neither the configuration
 // of the process's OpenSSL nor its providers matter to them, and threads may use them until the process has ended.
 //
-// Called by aead.hpp, digest.hpp, hkdf.hpp and key_agreement.hpp; any thread. Failure: std::runtime_error, if memory is exhausted.
+// Called by aead.hpp, digest.hpp, hkdf.hpp and key_agreement.hpp; any thread. Failure: std::runtime_error, if memory is
+// exhausted.
 #pragma once
 
 #include <openssl/types.h>
