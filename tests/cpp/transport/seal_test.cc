@@ -10,9 +10,7 @@
 namespace ciranda {
 namespace {
 
-using Bytes = Seal::Bytes;
-
-Bytes bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+Seal::Bytes bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
 
 struct Sealed {
   Seal::Tag tag;
@@ -22,7 +20,7 @@ struct Sealed {
 Sealed sealed_by(Seal& seal, std::uint64_t sequence, const std::string& text) {
   Sealed made;
   made.bytes.assign(bytes_of(text).begin(), bytes_of(text).end());
-  const std::array<Bytes, 1> parts{bytes_of(text)};
+  const std::array<Seal::Bytes, 1> parts{bytes_of(text)};
   made.tag = seal.seal(sequence, bytes_of("header"), parts, made.bytes.data());
   return made;
 }

@@ -1,8 +1,8 @@
 #include "transport/socket.hpp"
 
 #include <gtest/gtest.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 
 #include <array>
