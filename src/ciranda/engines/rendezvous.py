@@ -44,28 +44,39 @@ def host(claims: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     Raises:
         InvalidArgumentError: rank 0 cannot listen.
     """
-    settings = _core.effective_settings()
-    interface, port_range = str(settings["CIRANDA_INTERFACE"]), str(settings["CIRANDA_PORT_RANGE"])
     secret, job = secrets.token_hex(32), secrets.token_hex(8)
     _close()
     try:
-        if len({each["host"] for each in claims}) == 1:
-            addresses = [loopback_address()]
-        elif interface:
-            addresses = [each for name in interface.split(",") for each in _addresses_of(name)]
-        else:
-            addresses = stores.all_addresses()
-        ports = stores.parse_port_range(port_range) if port_range else range(1)
-        _kept.server = stores.start_store(stores.engine_store, addresses, ports, secret, len(claims), job)
+        is_one_machine = len({each["host"] for each in claims}) == 1
+        _kept.server, where = open_store(secret, job, len(claims), is_one_machine)
     except LaunchError as error:
         raise InvalidArgumentError(f"rank 0 cannot host the rendezvous: {error}") from None
     numbered = local_ranks([Claim(each["host"], each["local_rank"]) for each in claims])
     return {
-        "store": stores.candidates(addresses, _kept.server.port),
+        "store": where,
         "job": job,
         "secret": secret,
         "numbers": [asdict(numbers) for numbers in numbered],
     }
+
+
+def open_store(secret: str, job: str, size: int, is_one_machine: bool) -> tuple[stores.Store, str]:
+    """Open the store of ranks by this process's settings, and return it with its value for CIRANDA_STORE.
+
+    Raises:
+        LaunchError: it cannot listen.
+    """
+    settings = _core.effective_settings()
+    interface, port_range = str(settings["CIRANDA_INTERFACE"]), str(settings["CIRANDA_PORT_RANGE"])
+    if is_one_machine:
+        addresses = [loopback_address()]
+    elif interface:
+        addresses = [each for name in interface.split(",") for each in _addresses_of(name)]
+    else:
+        addresses = stores.all_addresses()
+    ports = stores.parse_port_range(port_range) if port_range else range(1)
+    store = stores.start_store(stores.engine_store, addresses, ports, secret, size, job)
+    return store, stores.candidates(addresses, store.port)
 
 
 def told(rank: int, size: int, answer: Mapping[str, Any]) -> dict[str, str]:

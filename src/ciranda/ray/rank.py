@@ -18,8 +18,8 @@ from typing import Any
 import ray
 
 import ciranda
-from ciranda import _afresh, _core
-from ciranda._loopback import loopback_address
+from ciranda import _afresh
+from ciranda.engines import rendezvous
 from ciranda.engines.local_ranks import host_id
 from ciranda.launch import environment
 from ciranda.launch import store as stores
@@ -80,16 +80,8 @@ class Rank:
         Raises:
             LaunchError: it cannot listen.
         """
-        settings = _core.effective_settings()
-        interface, port_range = str(settings["CIRANDA_INTERFACE"]), str(settings["CIRANDA_PORT_RANGE"])
-        if is_on_one_machine:
-            addresses = [loopback_address()]
-        else:
-            names = interface.split(",") if interface else []
-            addresses = [each for name in names for each in stores.interface_addresses(name)] or stores.all_addresses()
-        ports = stores.parse_port_range(port_range) if port_range else range(1)
-        self._store = stores.start_store(stores.engine_store, addresses, ports, job.secret, size, job.job_id)
-        return stores.candidates(addresses, self._store.port)
+        self._store, where = rendezvous.open_store(job.secret, job.job_id, size, is_on_one_machine)
+        return where
 
     def join(self, job: Job, slot: Slot, gpus: list[str]) -> None:
         """Take a place in the job; ``gpus`` are those of all ranks of this node, in the order of local ranks."""
