@@ -20,7 +20,7 @@ from ciranda.engines.local_ranks import Claim, host_id, local_ranks
 from ciranda.errors import InvalidArgumentError, TimeoutError
 from ciranda.launch import store as stores
 from ciranda.launch.errors import LaunchError
-from ciranda.launch.shared_file import SharedFile
+from ciranda.launch.shared_file import SharedFile, secret_file
 
 
 class _Kept:
@@ -81,9 +81,7 @@ def open_store(secret: str, job: str, size: int, is_one_machine: bool) -> tuple[
 
 def told(rank: int, size: int, answer: Mapping[str, Any]) -> dict[str, str]:
     """Return the engine's settings by the answer. The secret is in a file in memory."""
-    _kept.secret = SharedFile("ciranda-secret")
-    _kept.secret.append(answer["secret"].encode("ascii"))
-    _kept.secret.seal()
+    _kept.secret = secret_file(answer["secret"])
     numbers = answer["numbers"][rank]
     return {f"CIRANDA_{name.upper()}": str(value) for name, value in numbers.items()} | {
         "CIRANDA_RANK": str(rank),

@@ -48,3 +48,11 @@ class SharedFile:
         import fcntl
 
         fcntl.fcntl(self._fd, getattr(fcntl, "F_ADD_SEALS", 1033), seals)  # not all are named by Python 3.10
+
+
+def secret_file(secret: str) -> SharedFile:
+    """A file for CIRANDA_SECRET_FILE, which nobody can change."""
+    made = SharedFile("ciranda-secret")
+    made.append(secret.encode("ascii"))
+    made.seal()
+    return made

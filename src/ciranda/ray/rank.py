@@ -26,7 +26,7 @@ from ciranda.launch import store as stores
 from ciranda.launch.failure import traceback_text
 from ciranda.launch.hosts import Slot
 from ciranda.launch.kept_globals import KeptGlobals
-from ciranda.launch.shared_file import SharedFile
+from ciranda.launch.shared_file import SharedFile, secret_file
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,7 @@ class Rank:
 
     def join(self, job: Job, slot: Slot, gpus: list[str]) -> None:
         """Take a place in the job; ``gpus`` are those of all ranks of this node, in the order of local ranks."""
-        self._secret = SharedFile("ciranda-secret")
-        self._secret.append(job.secret.encode("ascii"))
-        self._secret.seal()
+        self._secret = secret_file(job.secret)
         told = {name: value for name, value in environment.identity(slot).items() if name.startswith(_PREFIXES)}
         told |= {"CIRANDA_STORE": job.store, "CIRANDA_JOB": job.job_id, "CIRANDA_SECRET_FILE": self._secret.path}
         if gpus:

@@ -24,7 +24,7 @@ from ciranda import _core
 from ciranda._loopback import loopback_address
 from ciranda.engines.local_ranks import Claim, host_id, local_ranks
 from ciranda.errors import InvalidArgumentError, TimeoutError
-from ciranda.launch.shared_file import SharedFile
+from ciranda.launch.shared_file import SharedFile, secret_file
 from ciranda.launch.store import candidates
 
 # Its own annotations leave much of it out.
@@ -94,9 +94,7 @@ def meet(store: Store, rank: int, size: int, limit: timedelta) -> Told:
     except TimeoutError:
         _met.n_failures += 1
         raise
-    _met.secret = SharedFile("ciranda-secret")
-    _met.secret.append(answer.pop("secret").encode("ascii"))
-    _met.secret.seal()
+    _met.secret = secret_file(answer.pop("secret"))
     told = {f"CIRANDA_{name.upper()}": str(value) for name, value in answer.items()}
     told |= {"CIRANDA_RANK": str(rank), "CIRANDA_SIZE": str(size), "CIRANDA_SECRET_FILE": _met.secret.path}
     _met.who, _met.told = (rank, size), told
