@@ -193,8 +193,11 @@ def test_a_rank_that_is_killed_is_named_and_closes_the_pool(number: int) -> None
         time.sleep(600)
 
     with Pool(np=2) as pool:
-        with pytest.raises(LaunchError, match=rf"rank {number} on localhost failed first: killed by SIGKILL") as caught:
+        pool.run(lambda: sys.stderr.write("no end"))
+        with pytest.raises(LaunchError) as caught:
             pool.run(work, (number,))
+        said = f"ciranda: rank {number} on localhost failed first: killed by SIGKILL (signal 9); the end of its stderr:"
+        assert str(caught.value) == f"{said}\nno end"
         assert caught.value.exit_code == 137
         with pytest.raises(LaunchError, match="the pool is closed"):
             pool.run(rank)

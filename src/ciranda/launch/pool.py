@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import os
 import selectors
 import signal
 import sys
@@ -11,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
@@ -20,14 +20,14 @@ from ciranda.launch import pool_rank, protocol
 from ciranda.launch.api import RunOptions, job_of
 from ciranda.launch.channel import Channel
 from ciranda.launch.errors import LaunchError
-from ciranda.launch.failure import RankFailure, culprit
+from ciranda.launch.failure import RankFailure, culprit, report
 from ciranda.launch.gathering import Gathering
 from ciranda.launch.handshake import Terms
 from ciranda.launch.hosts import Host, assign, checked_size
 from ciranda.launch.job import Job, Outcome, Show
 from ciranda.launch.launcher import launch
 from ciranda.launch.link import DialledLink
-from ciranda.launch.marked_output import MarkedOutput
+from ciranda.launch.marked_output import MarkedOutput, new_mark, unmarked
 from ciranda.launch.output import ScreenStyle
 from ciranda.launch.processes import open_standard_streams
 from ciranda.launch.protocol import Message
@@ -123,7 +123,7 @@ class Pool:
             raise LaunchError("the pool is closed")
         payload = cloudpickle.dumps((func, tuple(args), dict(kwargs or {})))
         self._number += 1
-        mark = f"ciranda-{os.urandom(8).hex()}"
+        mark = new_mark()
         self._output.expect(mark)
         asked = {"t": "call", "number": self._number, "mark": mark, "anew": self._is_dirty, "epoch": self._epoch}
         for link in self._links:
@@ -172,7 +172,11 @@ class Pool:
         if isinstance(outcome, LaunchError):
             raise outcome
         if outcome is not None:
-            raise LaunchError(outcome.message or otherwise, outcome.exit_code or 1, outcome.failure)
+            failure, message = outcome.failure, outcome.message or otherwise
+            if failure is not None:
+                clean = replace(failure, stderr_tail=unmarked(failure.stderr_tail))
+                failure, message = clean, message.replace(report(failure), report(clean))
+            raise LaunchError(message, outcome.exit_code or 1, failure)
 
     # -- a call ------------------------------------------------------------------------------------------------------
 
