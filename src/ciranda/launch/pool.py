@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import selectors
 import signal
 import sys
@@ -54,8 +55,9 @@ class _Call:
 
 
 class Pool:
-    """``np`` ranks on this machine, which run functions one after another. For the thread that has made it.
+    """``np`` ranks on this machine, which run functions one after another, also those of several threads.
 
+    For the process that has made it; one that is forked needs a pool of its own.
     ``with Pool(np=4) as pool: pool.run(function)``; or call close(). They also end with this process.
     """
 
@@ -74,6 +76,8 @@ class Pool:
         self._outcome: Outcome | LaunchError | None = None
         self._channels: list[Channel] = []
         self._links: list[DialledLink] = []
+        self._owner = os.getpid()
+        self._in_use = threading.RLock()  # while a call is under way
         self._number = 0
         self._is_dirty = False  # a call has failed: the ranks must meet anew
         self._epoch = 0
@@ -114,13 +118,21 @@ class Pool:
 
         Raises:
             LaunchError: the function raised on a rank, whose traceback is the message: the pool can be used on. Or a
-                rank has ended: the pool is closed.
+                rank has ended: the pool is closed. Or another thread has closed it.
             KeyboardInterrupt: after Ctrl-C. The function was interrupted on all ranks, and the pool can be used on.
         """
+        if os.getpid() != self._owner:
+            raise LaunchError("the pool belongs to the process that has made it: make another one here")
+        with self._in_use:
+            if self._is_closed:
+                raise LaunchError("the pool is closed")
+            return self._run(func, args, kwargs)
+
+    def _run(
+        self, func: Callable[..., Result], args: Sequence[object], kwargs: Mapping[str, object] | None
+    ) -> list[Result]:
         import cloudpickle
 
-        if self._is_closed:
-            raise LaunchError("the pool is closed")
         payload = cloudpickle.dumps((func, tuple(args), dict(kwargs or {})))
         self._number += 1
         mark = new_mark()
@@ -142,19 +154,21 @@ class Pool:
         return [cloudpickle.loads(bytes(pieces)) for pieces in call.pieces]
 
     def close(self) -> None:
-        """End the ranks. Idempotent."""
-        if self._is_closed:
+        """End the ranks, also those that run a function for another thread. Idempotent."""
+        if self._is_closed or os.getpid() != self._owner:
             return
         self._is_closed = True
         atexit.unregister(self.close)
         for link in self._links:
-            link.kill()
-            link.close()
-        for channel in self._channels:
-            channel.socket.close()
-        self._thread.join(_END_SECONDS)
-        self._show()
-        self._output.close()
+            link.kill()  # upon which a call that is under way fails
+        with self._in_use:
+            for link in self._links:
+                link.close()
+            for channel in self._channels:
+                channel.socket.close()
+            self._thread.join(_END_SECONDS)
+            self._show()
+            self._output.close()
 
     # -- the job, in a thread ----------------------------------------------------------------------------------------
 
@@ -251,6 +265,8 @@ class Pool:
                 if call.states[rank] == "raised" and call.interrupt_at is None:
                     call.interrupt_at = time.monotonic() + _BLAME_SECONDS
         if link.out_fd not in link.open_fds:
+            if self._is_closed:
+                raise LaunchError("the pool was closed by another thread")
             self.close()
             self._require_job(f"rank {rank} has ended: the function must return, not exit")
 
