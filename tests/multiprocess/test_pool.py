@@ -19,6 +19,7 @@ from launch_support import TAG, Running, until
 
 import ciranda
 from ciranda.launch import HostsError, LaunchError, Pool
+from ciranda.launch.gathering import Gathering
 
 pytestmark = pytest.mark.multiprocess
 
@@ -245,6 +246,17 @@ def test_a_rank_that_leaves_without_a_word_closes_the_pool() -> None:
 def test_a_pool_of_none_is_refused() -> None:
     with pytest.raises(HostsError, match="-np 0"):
         Pool(np=0)
+
+
+def test_ctrl_c_while_ranks_start_ends_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Gathering, "wait", interrupt)
+    before = threading.enumerate()
+    with pytest.raises(KeyboardInterrupt):
+        Pool(np=2)
+    assert threading.enumerate() == before, "the job goes on"
 
 
 OWNER = """

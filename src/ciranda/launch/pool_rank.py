@@ -7,6 +7,7 @@ leaves the world, so that ranks which wait for it fail too.
 
 from __future__ import annotations
 
+import errno
 import os
 import queue
 import signal
@@ -120,13 +121,19 @@ class _Rank:
                 os.write(fd, f"{mark}\n".encode())
 
 
+def _end_if_refused(reason: str) -> None:
+    """The pool listens before its ranks start: where nobody does, it has been closed, or interrupted."""
+    if reason.endswith(os.strerror(errno.ECONNREFUSED)):
+        sys.exit(1)
+
+
 def main() -> None:
     """Run in a rank."""
     host, port = os.environ[ADDRESS].split(" ")
     secret = bytes.fromhex(Path(os.environ["CIRANDA_SECRET_FILE"]).read_text(encoding="ascii"))
     rank, size = (int(os.environ[f"CIRANDA_{name}"]) for name in ("RANK", "SIZE"))
     terms = Terms(secret, os.environ["CIRANDA_JOB"], size + 1)
-    channel = dial((host, int(port)), terms, rank + 1, _CONNECT_SECONDS, lambda _: None)
+    channel = dial((host, int(port)), terms, rank + 1, _CONNECT_SECONDS, _end_if_refused)
     _Rank(channel).serve()
 
 
