@@ -14,6 +14,7 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -121,10 +122,17 @@ class _Rank:
                 os.write(fd, f"{mark}\n".encode())
 
 
-def _end_if_refused(reason: str) -> None:
-    """The pool listens before its ranks start: where nobody does, it has been closed, or interrupted."""
-    if reason.endswith(os.strerror(errno.ECONNREFUSED)):
-        sys.exit(1)
+def _end_if_refused(n_addresses: int) -> Callable[[str], None]:
+    """For `dial`. The pool listens before its ranks start: where nobody does, it has been closed, or interrupted."""
+    refused: set[str] = set()  # by the addresses in what is said
+
+    def hear(reason: str) -> None:
+        if reason.endswith(os.strerror(errno.ECONNREFUSED)):
+            refused.add(reason)
+        if len(refused) == n_addresses:
+            sys.exit(1)
+
+    return hear
 
 
 def main() -> None:
@@ -133,7 +141,7 @@ def main() -> None:
     secret = bytes.fromhex(Path(os.environ["CIRANDA_SECRET_FILE"]).read_text(encoding="ascii"))
     rank, size = (int(os.environ[f"CIRANDA_{name}"]) for name in ("RANK", "SIZE"))
     terms = Terms(secret, os.environ["CIRANDA_JOB"], size + 1)
-    channel = dial((host, int(port)), terms, rank + 1, _CONNECT_SECONDS, _end_if_refused)
+    channel = dial((host, int(port)), terms, rank + 1, _CONNECT_SECONDS, _end_if_refused(1))
     _Rank(channel).serve()
 
 
