@@ -39,6 +39,7 @@ from ciranda.launch.processes import (
     become_subreaper,
     descendants,
     die_with_parent,
+    is_group_alive,
     kill_descendants,
     open_standard_streams,
     send_signal,
@@ -84,6 +85,7 @@ class Agent:
         self._cpus: dict[int, set[int]] = {}  # rank -> where it may run
         self._ended: list[tuple[RankProcess, int]] = []  # with their codes, and descendants that are still to be killed
         self._pages: dict[int, RankPage] = {}  # by rank, also of those that have ended
+        self._well_ended: list[tuple[int, int]] = []  # ranks with their pids, of which something may still join
         self._records: dict[int, RecordFile] = {}  # likewise
         self._unsent: Iterator[Message] | None = None  # of the records, once the ranks have ended
         self._is_collected = False
@@ -119,6 +121,7 @@ class Agent:
             self._look_for_silence()
             children_left = self._reap()
             self._clear_up()
+            self._tell_of_absent()
             self._advance(children_left)
             self._outbox.flush()
             self._regulate()
@@ -508,6 +511,20 @@ class Agent:
     def _report_exit(self, process: RankProcess, code: int) -> None:
         ended = self._end_reason is not None
         self._outbox.send({"t": "exit", "rank": process.rank, "code": code, "ended": ended})
+        if code == 0 and process.line is None:
+            self._well_ended.append((process.rank, process.pid))
+
+    def _tell_of_absent(self) -> None:
+        """Tell the launcher which ranks have ended with 0, were in no world, and have left no process that may join."""
+        if self._end_reason is not None:
+            self._well_ended.clear()
+        still: list[tuple[int, int]] = []
+        for rank, pid in self._well_ended:
+            if is_group_alive(pid):
+                still.append((rank, pid))
+            elif not self._pages[rank].counters():
+                self._outbox.send({"t": "absent", "rank": rank})
+        self._well_ended = still
 
     def _clear_up(self) -> None:
         """Kill what ended ranks have left in their sessions; report those of which nothing is left."""
