@@ -85,7 +85,6 @@ class Agent:
         self._cpus: dict[int, set[int]] = {}  # rank -> where it may run
         self._ended: list[tuple[RankProcess, int]] = []  # with their codes, and descendants that are still to be killed
         self._pages: dict[int, RankPage] = {}  # by rank, also of those that have ended
-        self._well_ended: list[tuple[int, int]] = []  # ranks with their pids, of which something may still join
         self._records: dict[int, RecordFile] = {}  # likewise
         self._unsent: Iterator[Message] | None = None  # of the records, once the ranks have ended
         self._is_collected = False
@@ -95,6 +94,7 @@ class Agent:
         self._done = False
         self._end_reason: str | None = None
         self._kill_at = 0.0
+        self._well_ended: list[tuple[int, int]] = []  # ranks with their pids, of which something may still join
         self._asked: set[int] = set()  # the processes that have had SIGTERM
         self._give_up_at: float | None = None
         self._signalled = 0
