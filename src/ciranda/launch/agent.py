@@ -39,6 +39,7 @@ from ciranda.launch.processes import (
     become_subreaper,
     descendants,
     die_with_parent,
+    is_group_alive,
     kill_descendants,
     open_standard_streams,
     send_signal,
@@ -93,6 +94,7 @@ class Agent:
         self._done = False
         self._end_reason: str | None = None
         self._kill_at = 0.0
+        self._well_ended: list[tuple[int, int]] = []  # ranks with their pids, of which something may still join
         self._asked: set[int] = set()  # the processes that have had SIGTERM
         self._give_up_at: float | None = None
         self._signalled = 0
@@ -119,6 +121,7 @@ class Agent:
             self._look_for_silence()
             children_left = self._reap()
             self._clear_up()
+            self._tell_of_absent()
             self._advance(children_left)
             self._outbox.flush()
             self._regulate()
@@ -508,6 +511,20 @@ class Agent:
     def _report_exit(self, process: RankProcess, code: int) -> None:
         ended = self._end_reason is not None
         self._outbox.send({"t": "exit", "rank": process.rank, "code": code, "ended": ended})
+        if code == 0 and process.line is None:
+            self._well_ended.append((process.rank, process.pid))
+
+    def _tell_of_absent(self) -> None:
+        """Tell the launcher which ranks have ended with 0, were in no world, and have left no process that may join."""
+        if self._end_reason is not None:
+            self._well_ended.clear()
+        still: list[tuple[int, int]] = []
+        for rank, pid in self._well_ended:
+            if is_group_alive(pid):
+                still.append((rank, pid))
+            elif not self._pages[rank].counters():
+                self._outbox.send({"t": "absent", "rank": rank})
+        self._well_ended = still
 
     def _clear_up(self) -> None:
         """Kill what ended ranks have left in their sessions; report those of which nothing is left."""

@@ -46,6 +46,7 @@ from ciranda.launch.store import Store, StoreFactory
 from ciranda.launch.stragglers import Stragglers
 from ciranda.launch.supervisor import End
 from ciranda.launch.waits import StallWarnings, awaited
+from ciranda.launch.withdrawal import Rendezvous
 from ciranda.launch.worlds import NewStore
 
 MAX_QUEUED_BYTES = 4 << 20  # above this, nothing more is read from the agents until the screen has taken some
@@ -89,6 +90,9 @@ def launch_by(reach: Reach, job: Job, show: Show, store_factory: StoreFactory = 
         else:
             store, run.common_env["CIRANDA_STORE"] = new_store([slot.host for slot in job.slots])
             stack.callback(store.close)
+            address = addresses_for(tuple(dict.fromkeys(remote)))[0]
+            secret = bytes.fromhex(job.secret)
+            run.rendezvous = Rendezvous(address, store.port, job.job_id, len(job.slots), secret)
         run.connect(groups, set(remote), reach)
         run.tell_of_misspelt_names()
         where = run.common_env["CIRANDA_STORE"]
@@ -114,6 +118,7 @@ class _Run:
         self._reach: Reach = SshOptions()
         self._told: dict[str, str] = {}  # the variables that all ranks get
         self.common_env: dict[str, str] = {}
+        self.rendezvous: Rendezvous | None = None  # of all ranks, unless the job is elastic
         self._tails = {slot.rank: bytearray() for slot in job.slots}
         self._held = {slot.rank: Held() for slot in job.slots}
         self._host_of = {slot.rank: slot.host for slot in job.slots}
@@ -366,6 +371,8 @@ class _Run:
             pieces.append(protocol.raw_of(message))
         elif kind == "exit":
             self._on_exit(link, self._rank_of(link, message), message)
+        elif kind == "absent":
+            self._on_absent(link.host, self._rank_of(link, message))
         elif kind == "word":
             if self._going_on is not None:
                 self._going_on.on_word(self._rank_of(link, message), message)
@@ -590,6 +597,21 @@ class _Run:
                 self._deadline = time.monotonic() + BLAME_SECONDS
         else:
             self._end()
+
+    def _on_absent(self, host: str, rank: int) -> None:
+        """A rank has ended well, and was in no world: have those fail that wait for it in init(), if any ever do."""
+        if self.rendezvous is None or self._ending or not any(link.running for link in self._links):
+            return
+        try:
+            self.rendezvous.withdraw(
+                rank,
+                f"its process on {host} has ended with exit status 0 before init(): all ranks must call init(), or "
+                "none; see that the script does not end early on some, or start fewer ranks",
+            )
+        except (OSError, ProtocolError) as error:
+            self.note(f"rank {rank} was in no world, which the others cannot be told: {error}")
+        else:
+            self.rendezvous = None  # one is enough to fail all others
 
     def _on_exit_of_elastic(self, changing: Changing, failure: RankFailure) -> None:
         rank = failure.rank
