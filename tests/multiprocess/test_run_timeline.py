@@ -170,7 +170,7 @@ def test_beside_the_timeline_of_rank_0(tmp_path: Path) -> None:
     ("options", "said"),
     [
         (("--timeline", "no/such.json"), "the timeline cannot be written to no/such.json: No such file or directory"),
-        (("--timeline-steps", "3:9"), "--timeline-steps is for --timeline"),
+        (("--timeline-steps", "3:9"), "--timeline-steps is for --timeline or --output-dir"),
         (("--timeline", "t.json", "--elastic"), "--timeline does not go with --elastic"),
     ],
 )
