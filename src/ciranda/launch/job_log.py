@@ -21,7 +21,8 @@ from ciranda.launch.job import Job, Outcome
 NAME = "job.jsonl"
 FORMAT = 1
 LEAST_SECONDS = 0.5  # between two looks at the counters that are kept
-_SHARE = 200  # a look of a job that is so many times as old as that is kept
+_LOOKS = 200  # the next one is that part of the job's age later: of a day, 1300 are kept
+_RANK_LOOKS, _FEWEST_LOOKS = 8192, 25  # with many ranks, there are fewer looks
 _READ_BY_OTHERS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
 
 
@@ -36,6 +37,7 @@ class JobLog:
         """LaunchError if the file cannot be written."""
         self._file: BinaryIO | None = None
         self._began = time.monotonic()
+        self._looks = _LOOKS
         self.deadline: float | None = None
         if directory is None:
             return
@@ -59,6 +61,7 @@ class JobLog:
         """Append what the job is."""
         if self._file is None:
             return
+        self._looks = max(_FEWEST_LOOKS, min(_LOOKS, _RANK_LOOKS // len(job.slots)))
         hosts: dict[str, list[int]] = {}
         for slot in job.slots:
             hosts.setdefault(slot.host, []).append(slot.rank)
@@ -80,11 +83,11 @@ class JobLog:
             self.deadline = time.monotonic() + LEAST_SECONDS
 
     def write_look(self, counters: Sequence[Mapping[str, Any]]) -> None:
-        """Append the counters of all ranks, if it is time: about 200 looks for each time that the job's age doubles."""
+        """Append the counters of all ranks, if it is time."""
         now = time.monotonic()
         if self.deadline is None or now < self.deadline:
             return
-        self.deadline = now + max(LEAST_SECONDS, (now - self._began) / _SHARE)
+        self.deadline = now + max(LEAST_SECONDS, (now - self._began) / self._looks)
         self.write("counters", ranks=[*counters])
 
     def write_end(self, outcome: Outcome, counters: Sequence[Mapping[str, Any]]) -> None:

@@ -47,7 +47,9 @@ def _gains(facts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     ranks = [rank for rank in facts["ranks"] if rank["seconds"] > 0]
     if len(ranks) < 2:
         return
-    yield from _of_waiting(ranks, _held_up(facts, ranks))
+    most_waited = max(rank["waited_seconds"] / rank["seconds"] for rank in ranks)
+    held_up = {rank: min(share, most_waited) for rank, share in _held_up(facts, ranks).items()}
+    yield from _of_waiting(ranks, held_up, most_waited)
     yield from _of_moving(ranks)
     yield from _of_agreeing(facts)
 
@@ -61,8 +63,10 @@ def _held_up(facts: Mapping[str, Any], ranks: Sequence[Mapping[str, Any]]) -> di
     return {rank["rank"]: rank["waited_for_seconds"] / seconds for rank in ranks}
 
 
-def _of_waiting(ranks: Sequence[Mapping[str, Any]], held_up: Mapping[int, float]) -> Iterator[dict[str, Any]]:
-    """What the ranks would not wait if the last one came no later than the second to last, and then all the rest."""
+def _of_waiting(
+    ranks: Sequence[Mapping[str, Any]], held_up: Mapping[int, float], most_waited: float
+) -> Iterator[dict[str, Any]]:
+    """What the ranks would not wait if one came no later than others do, and the rest; no more than one waits."""
     *_, second, worst = sorted(ranks, key=lambda rank: held_up.get(rank["rank"], 0.0))
     excess = held_up.get(worst["rank"], 0.0) - held_up.get(second["rank"], 0.0)
     cpu = worst["cpu_seconds"] / worst["seconds"]
@@ -82,7 +86,7 @@ def _of_waiting(ranks: Sequence[Mapping[str, Any]], held_up: Mapping[int, float]
         "The ranks wait for each other in turn: their work differs from step to step. Even it out (batches of like "
         "length), or let ranks go on alone for some steps (ciranda.torch's local SGD)."
     )
-    yield _advice(sum(held_up.values()) - excess, in_turn)
+    yield _advice(min(sum(held_up.values()), most_waited) - excess, in_turn)
 
 
 def _of_moving(ranks: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:

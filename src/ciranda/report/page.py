@@ -228,20 +228,22 @@ def _steps(facts: Facts) -> str:
     step = [(x, y) for x, y in zip(series.at, series.seconds, strict=True) if y > 0]
     if len(step) < 2:
         return ""
-    return svg.lines([("move", step)], series.x_unit, units.seconds) + _note(f"Seconds a step, by {series.x_title}.")
+    return svg.lines([("move", step)], series.x_unit, units.seconds) + _note(
+        f"How long a step takes, by {series.columns.axis}."
+    )
 
 
 def _heat(facts: Facts) -> str:
     series = series_of(facts)
-    if series is None or len(series.columns) < 2 or len(facts["ranks"]) < 2:
+    if series is None or len(series.at) < 2 or len(facts["ranks"]) < 2:
         return ""
     rows = [(_label(rank), series.waited_for[rank["rank"]]) for rank in shown(facts["ranks"])
             if rank["rank"] in series.waited_for]  # fmt: skip
     unit = units.seconds if series.is_of_steps else units.share
     what = "how long the others waited for it in a step" if series.is_of_steps else "the share of waiting for it"
     least_top = _LEAST_SHARE * (step_seconds(facts) if series.is_of_steps else 1)
-    return svg.heat_map(rows, series.columns, unit, series.x_title, least_top) + _note(
-        f"For each rank, by {series.x_title}: {what}." + _of_more(facts["ranks"])
+    return svg.heat_map(rows, series.columns, unit, least_top) + _note(
+        f"For each rank, by {series.columns.axis}: {what}." + _of_more(facts["ranks"])
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ciranda.report import units
+from ciranda.report.svg import Columns
 
 _MOST_COLUMNS = 120
 
@@ -22,9 +23,8 @@ class Series:
     """
 
     is_of_steps: bool
-    x_title: str
     x_unit: Callable[[float], str]
-    columns: list[str]
+    columns: Columns
     at: list[float]
     seconds: list[float]
     waited_for: Mapping[int, Sequence[float]]
@@ -40,16 +40,13 @@ def series_of(facts: Mapping[str, Any]) -> Series | None:
 
 def _of_steps(recorded: Mapping[str, Any]) -> Series:
     first = recorded["first_step"]
-    columns = []
-    for each in recorded["bins"]:
-        begin, end = first + each["from"], first + each["until"] - 1
-        columns.append(f"step {begin}" if begin == end else f"step {begin}-{end}")
+    ranges = [(first + each["from"], first + each["until"] - 1) for each in recorded["bins"]]
+    titles = [f"step {begin}" if begin == end else f"steps {begin} to {end}" for begin, end in ranges]
     ranks = [rank["rank"] for rank in recorded["ranks"]]
     return Series(
         True,
-        "step",
         lambda x: f"{x:.0f}",
-        columns,
+        Columns("step", titles, [str(begin) for begin, _ in ranges]),
         [first + each["from"] for each in recorded["bins"]],
         [each["step_seconds"] for each in recorded["bins"]],
         dict(zip(ranks, recorded["waited_for_seconds"], strict=True)),
@@ -60,18 +57,19 @@ def _of_intervals(intervals: Sequence[Mapping[str, Any]]) -> Series:
     """Of as many neighbouring intervals together that there is room for all."""
     size = -(-len(intervals) // _MOST_COLUMNS)
     groups = [intervals[begin : begin + size] for begin in range(0, len(intervals), size)]
-    columns, at, seconds = [], [], []
+    at, seconds = [], []
     waited_for: dict[int, list[float]] = {each["rank"]: [] for each in intervals[0]["ranks"]}
     for group in groups:
         since, until = group[0]["from"], group[-1]["until"]
         length = sum(each["until"] - each["from"] for each in group)
-        columns.append(f"time {units.seconds(since)}")
         at.append((since + until) / 2)
         n_steps = sum(min(rank["steps"] for rank in each["ranks"]) for each in group)
         seconds.append(length / n_steps if n_steps > 0 else 0.0)
         for rank, values in waited_for.items():
             values.append(sum(_waited_for(each, rank) for each in group) / length)
-    return Series(False, "time", units.seconds, columns, at, seconds, waited_for)
+    ticks = [units.seconds(group[0]["from"]) for group in groups]
+    columns = Columns("time", [f"after {tick}" for tick in ticks], ticks)
+    return Series(False, units.seconds, columns, at, seconds, waited_for)
 
 
 def _waited_for(interval: Mapping[str, Any], rank: int) -> float:

@@ -34,7 +34,8 @@ th.number { white-space: normal; }
 svg { display: block; width: 100%; height: auto; }
 svg text { fill: var(--text); font: 13px system-ui, sans-serif; }
 svg .tick { fill: var(--weak); font-size: 12px; } svg .end { text-anchor: end; } svg .middle { text-anchor: middle; }
-svg .grid { stroke: var(--rule); } svg .cold { fill: var(--card); } svg .hot { fill: var(--hot); }
+svg .grid { stroke: var(--rule); } svg rect { shape-rendering: crispEdges; }
+svg .cold { fill: var(--card); } svg .hot { fill: var(--hot); }
 svg .line { fill: none; stroke-width: 1.5; } svg .line.move { stroke: var(--move); } svg .dot { fill: var(--move); }
 .fill.compute { fill: var(--compute); background: var(--compute); }
 .fill.wait { fill: var(--wait); background: var(--wait); }

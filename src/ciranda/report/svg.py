@@ -87,42 +87,49 @@ def lines(
     return _svg(texts, height + _AXIS)
 
 
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a heat map: what they are, what each says in titles, and below the axis."""
+
+    axis: str
+    titles: Sequence[str]
+    ticks: Sequence[str]
+
+
 def heat_map(
-    rows: Sequence[tuple[str, Sequence[float]]],
-    columns: Sequence[str],
-    unit: Callable[[float], str],
-    x_title: str,
-    least_top: float,
+    rows: Sequence[tuple[str, Sequence[float]]], columns: Columns, unit: Callable[[float], str], least_top: float
 ) -> str:
     """A cell for each row and column, the darker the larger its value, by the root of it: small ones are seen too.
 
     The darkest is the largest value, or ``least_top`` if all are smaller.
     """
     most = max([least_top, *(value for _, values in rows for value in values)])
-    width = (WIDTH - _LABEL_WIDTH - 20) / max(1, len(columns))
+    n_columns = len(columns.titles)
+    width = (WIDTH - _LABEL_WIDTH - 20) / max(1, n_columns)
     height = _ROW * len(rows)
     texts = []
     for number, (label, values) in enumerate(rows):
         y = number * _ROW
         texts.append(_text(_LABEL_WIDTH - 8, y + 15, label, "end"))
-        texts.append(_rect(_LABEL_WIDTH, y + 1, width * len(columns), _ROW - 2, "cold", ""))
+        texts.append(_rect(_LABEL_WIDTH, y + 1, width * n_columns, _ROW - 2, "cold", ""))
         for column, value in enumerate(values):
             if value / most >= _LEAST_SHADE**2:
-                title = f"{label}, {columns[column]}: {unit(value)}"
-                x = _LABEL_WIDTH + column * width
-                texts.append(_rect(x, y + 1, width, _ROW - 2, "hot", title, math.sqrt(value / most)))
-    every = max(1, math.ceil(len(columns) / 8))
-    for column in range(0, len(columns), every):
-        x = _LABEL_WIDTH + (column + 0.5) * width
-        texts.append(_text(x, height + 16, columns[column].removeprefix(f"{x_title} "), "tick middle"))
-    texts.append(_text(_LABEL_WIDTH - 8, height + 16, x_title, "tick end"))
-    legend_x = WIDTH - 220
-    for n in range(5):
-        texts.append(_rect(legend_x + 26 * n, height + 26, 26, 10, "cold", ""))
-        texts.append(_rect(legend_x + 26 * n, height + 26, 26, 10, "hot", "", math.sqrt((n + 0.5) / 5)))
-    texts.append(_text(legend_x - 6, height + 35, "0", "tick end"))
-    texts.append(_text(legend_x + 136, height + 35, unit(most), "tick"))
-    return _svg(texts, height + 42)
+                title = f"{label}, {columns.titles[column]}: {unit(value)}"
+                x, right = (round(_LABEL_WIDTH + edge * width, 2) for edge in (column, column + 1))
+                texts.append(_rect(x, y + 1, right - x, _ROW - 2, "hot", title, math.sqrt(value / most)))
+    for column in range(0, n_columns, max(1, math.ceil(n_columns / 8))):
+        texts.append(_text(_LABEL_WIDTH + column * width, height + 16, columns.ticks[column], "tick"))
+    texts.append(_text(_LABEL_WIDTH - 8, height + 16, columns.axis, "tick end"))
+    return _svg([*texts, *_legend(height + 26, unit(most))], height + 42)
+
+
+def _legend(y: float, most: str) -> list[str]:
+    texts = []
+    x, n_shades = WIDTH - 220, 5
+    for n in range(n_shades):
+        texts.append(_rect(x + 26 * n, y, 26, 10, "cold", ""))
+        texts.append(_rect(x + 26 * n, y, 26, 10, "hot", "", math.sqrt((n + 0.5) / n_shades)))
+    return [*texts, _text(x - 6, y + 9, "0", "tick end"), _text(x + 26 * n_shades + 6, y + 9, most, "tick")]
 
 
 def _svg(texts: Sequence[str], height: float) -> str:
@@ -133,7 +140,7 @@ def _rect(x: float, y: float, width: float, height: float, kind: str, title: str
     faint = f' fill-opacity="{opacity:.2f}"' if opacity < 1 else ""
     inside = f"<title>{escape(title)}</title>" if title else ""
     return (
-        f'<rect class="{escape(kind)}" x="{x:.1f}" y="{y:.1f}" width="{width:.2f}" height="{height:.0f}"{faint}>'
+        f'<rect class="{escape(kind)}" x="{x:.2f}" y="{y:.1f}" width="{width:.2f}" height="{height:.0f}"{faint}>'
         f"{inside}</rect>"
     )
 
