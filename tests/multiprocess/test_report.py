@@ -57,6 +57,23 @@ while True:
     ciranda.step()
 """
 
+# Rank 1 comes to the second call once the launcher has noted that the other waits.
+STUCK = """
+import sys, time
+import numpy as np
+import ciranda
+
+def load_batch(log):
+    while '"kind":"stall"' not in open(log).read():
+        time.sleep(0.01)
+
+ciranda.init()
+ciranda.allreduce(np.ones(1), name="first")
+if ciranda.rank() == 1:
+    load_batch(sys.argv[1])
+ciranda.allreduce(np.ones(1), name="second")
+"""
+
 
 class Page(HTMLParser):
     """The text and the tags of a page."""
@@ -177,6 +194,21 @@ for _ in range(4):
     assert "allreduce float64 from 8.19 kB" in figures
     assert is_safe(page)
     assert "CIRANDA_NUM_LANES" in page.words
+
+
+def test_where_a_stuck_rank_stood(tmp_path: Path) -> None:
+    options = ("-np", "2", "--stall-warning-seconds", "0.5")
+    done = run(tmp_path, STUCK, *options, args=(str(tmp_path / "out" / "job.jsonl"),))
+    assert done.returncode == 0, done.stderr
+    facts, page = report(tmp_path, "out")
+    stalls = [event for event in facts["events"] if event["kind"] == "stall"]
+    assert {stall["rank"] for stall in stalls} == {1}
+    assert stalls[0]["where"].startswith("load_batch, program.py:")
+    assert f"rank 1 (localhost): {stalls[0]['where']}" in page.words
+    assert facts["ranks"][0]["stalls"] >= 1
+    assert "has waited" in facts["ranks"][0]["warning"]
+    assert facts["advice"][0]["text"].endswith("Its stacks are in rank.1/stacks.txt.")
+    assert (tmp_path / "out" / "rank.1" / "stacks.txt").exists()
 
 
 def test_a_folder_without_a_job(tmp_path: Path) -> None:
