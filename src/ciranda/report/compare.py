@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ciranda.report import units
-from ciranda.report.page import document, step_seconds, table, text
+from ciranda.report import svg, units
+from ciranda.report.page import document, legend, table, text
+from ciranda.report.svg import Part
 
 FORMAT = 1
+
+#: The beginning of a field's name, the class of its colour, and what it is.
+_PARTS = (
+    ("computed", "compute", "computing"),
+    ("waited", "wait", "waiting for others"),
+    ("moved", "move", "moving and combining"),
+)
 
 Facts = Mapping[str, Any]
 
@@ -17,11 +25,13 @@ def comparison_of(first: Facts, second: Facts) -> dict[str, Any]:
     """The figures of both jobs, and what was set or installed otherwise in one of them.
 
     Of each figure ``better`` is "less" or "more", whichever is better, or None; ``change`` is the second by the first.
+    ``parts`` of a step are means over the ranks, in seconds.
     """
     return {
         "format": FORMAT,
         "jobs": [first["job"]["id"], second["job"]["id"]],
         "figures": list(_figures(first, second)),
+        "parts": [{name: _mean(each, f"{name}_seconds") for name, _, _ in _PARTS} for each in (first, second)],
         "differences": list(_differences(first, second)),
     }
 
@@ -35,19 +45,24 @@ def comparison_page(found: Facts) -> str:
     differences = table(
         ["what", first, second], [[each["name"], each["first"], each["second"]] for each in found["differences"]], 3
     )
+    bars = [
+        (name, [Part(kind, parts[part], f"{title}: {units.seconds(parts[part])}") for part, kind, title in _PARTS])
+        for name, parts in zip((first, second), found["parts"], strict=True)
+    ]
     return document(
         f"ciranda jobs {first} and {second}",
         [
             f"<header><h1>Job {text(first)} and job {text(second)}</h1></header>",
-            f"<section><h2>Figures</h2>{figures}</section>",
+            f"<section><h2>Where a step goes</h2>{legend(_PARTS)}{svg.bars(bars, units.seconds)}</section>",
+            f'<section><h2>Figures</h2>{figures}<p class="note">Means of the whole jobs.</p></section>',
             f"<section><h2>What differs</h2>{differences if found['differences'] else '<p>Nothing.</p>'}</section>",
         ],
     )
 
 
 def _figures(first: Facts, second: Facts) -> Iterator[dict[str, Any]]:
-    yield _figure("a step", "seconds", "less", step_seconds(first), step_seconds(second))
-    for name, title in (("computed", "computing"), ("waited", "waiting for others"), ("moved", "moving data")):
+    yield _figure("a step", "seconds", "less", _mean(first, "seconds"), _mean(second, "seconds"))
+    for name, _, title in _PARTS:
         pair = (_mean(each, f"{name}_seconds") for each in (first, second))
         yield _figure(f"{title}, in a step", "seconds", None if name == "computed" else "less", *pair)
     worst = (max((_per_step(rank, "waited_for_seconds") for rank in each["ranks"]), default=0.0)

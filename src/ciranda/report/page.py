@@ -23,7 +23,13 @@ MOST_RANKS = 64  # in a picture or a table; of more, those that the others wait 
 _MOST_EVENTS = 200
 _MOST_CHARACTERS = 120  # of a name
 _LEAST_SHARE = 0.1  # of a step or of the time: less waiting is not the darkest in a picture
-_PARTS = (("compute", "computes"), ("wait", "waits for others"), ("agree", "agrees"), ("move", "moves and combines"))
+#: The beginning of a field's name, the class of its colour, and what a rank does then.
+_PARTS = (
+    ("computed", "compute", "computes"),
+    ("waited", "wait", "waits for others"),
+    ("agreed", "agree", "agrees"),
+    ("moved", "move", "moves and combines"),
+)
 
 
 def page_of(facts: Facts) -> str:
@@ -75,6 +81,12 @@ def table(head: Sequence[str], body: Iterable[Sequence[str]], numbers: int = 1) 
     return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 
+def legend(parts: Iterable[tuple[str, str, str]]) -> str:
+    """The colours of parts of bars, each with the class of its colour and what it is behind a name."""
+    entries = "".join(f'<span><i class="fill {kind}"></i>{text(name)}</span>' for _, kind, name in parts)
+    return f'<div class="legend">{entries}</div>'
+
+
 def _note(words: str) -> str:
     return f'<p class="note">{text(words)}</p>'
 
@@ -107,13 +119,13 @@ def _head(facts: Facts) -> str:
     n_steps = max((rank["steps"] for rank in ranks), default=0)
     seconds = sum(rank["seconds"] for rank in ranks)
     waited = sum(rank["waited_seconds"] for rank in ranks)
-    step = step_seconds(facts)
+    step = _step_seconds(facts)
     tiles = [
         ("ranks", str(sum(len(host["ranks"]) for host in job["hosts"]))),
         ("hosts", str(len(job["hosts"]))),
         ("from start to end", units.seconds(job["seconds"])),
         ("steps", str(n_steps) if n_steps else "not counted"),
-        ("a step", units.seconds(step) if step else ""),
+        ("a step, the median" if facts["recorded"] else "a step", units.seconds(step) if step else ""),
         ("of the ranks' time is waiting for others", units.share(waited / seconds) if seconds else ""),
     ]
     shown_tiles = "".join(
@@ -126,7 +138,7 @@ def _head(facts: Facts) -> str:
     )
 
 
-def step_seconds(facts: Facts) -> float:
+def _step_seconds(facts: Facts) -> float:
     """How long a step takes: the median of what was recorded, else the mean of all; 0 if none was counted."""
     if facts["recorded"] and facts["recorded"]["steps"]:
         median: float = facts["recorded"]["median_step_seconds"]
@@ -165,17 +177,14 @@ def _where(facts: Facts) -> str:
         about = f"Mean of {n_steps} steps." if n_steps else "Of the whole job, in which no steps were counted."
         about += " What ranks agree on is part of waiting; --timeline-steps tells them apart, and for whom each waits."
     rows = [(_label(rank), _bar(parts[rank["rank"]], max(1, n_steps))) for rank in ranks if rank["rank"] in parts]
-    legend = "".join(f'<span><i class="fill {kind}"></i>{text(name)}</span>' for kind, name in _PARTS)
     note = " A rank computes where none of its calls is under way; it may do so at other times as well."
-    return f'<div class="legend">{legend}</div>{svg.bars(rows, units.seconds)}' + _note(
-        about + note + _of_more(facts["ranks"])
-    )
+    return legend(_PARTS) + svg.bars(rows, units.seconds) + _note(about + note + _of_more(facts["ranks"]))
 
 
 def _bar(rank: Facts, n_steps: int) -> list[Part]:
-    values = (rank["computed_seconds"], rank["waited_seconds"], rank.get("agreed_seconds", 0.0), rank["moved_seconds"])
     bar = []
-    for (kind, name), value in zip(_PARTS, values, strict=True):
+    for field, kind, name in _PARTS:
+        value = rank.get(f"{field}_seconds", 0.0)
         said = f"{name}: {units.seconds(value / n_steps)}, {units.share(value / (rank['seconds'] or 1))}"
         if kind == "wait" and rank.get("waited_for"):
             said += "".join(
@@ -241,7 +250,7 @@ def _heat(facts: Facts) -> str:
             if rank["rank"] in series.waited_for]  # fmt: skip
     unit = units.seconds if series.is_of_steps else units.share
     what = "how long the others waited for it in a step" if series.is_of_steps else "the share of waiting for it"
-    least_top = _LEAST_SHARE * (step_seconds(facts) if series.is_of_steps else 1)
+    least_top = _LEAST_SHARE * (_step_seconds(facts) if series.is_of_steps else 1)
     return svg.heat_map(rows, series.columns, unit, least_top) + _note(
         f"For each rank, by {series.columns.axis}: {what}." + _of_more(facts["ranks"])
     )
