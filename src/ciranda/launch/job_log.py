@@ -21,6 +21,7 @@ from ciranda.launch.job import Job, Outcome
 NAME = "job.jsonl"
 FORMAT = 1
 LEAST_SECONDS = 0.5  # between two looks at the counters that are kept
+_RANKS_A_SECOND = 32  # are read at most, which takes less than 1% of a core of a host with all of them
 _LOOKS = 200  # the next one is that part of the job's age later: of a day, 1300 are kept
 _RANK_LOOKS, _FEWEST_LOOKS = 8192, 25  # with many ranks, there are fewer looks
 _READ_BY_OTHERS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
@@ -30,13 +31,14 @@ class JobLog:
     """Owns the open file. Without a folder, or once the disk takes no more, it keeps nothing.
 
     Attributes:
-        deadline: when the next look at the counters is due, of time.monotonic(); None: none is wanted.
+        deadline: when to call is_due() again, of time.monotonic(); None: no look at the counters is wanted.
     """
 
     def __init__(self, directory: Path | None) -> None:
         """LaunchError if the file cannot be written."""
         self._file: BinaryIO | None = None
         self._began = time.monotonic()
+        self._least_seconds = LEAST_SECONDS
         self._looks = _LOOKS
         self.deadline: float | None = None
         if directory is None:
@@ -61,6 +63,7 @@ class JobLog:
         """Append what the job is."""
         if self._file is None:
             return
+        self._least_seconds = max(LEAST_SECONDS, len(job.slots) / _RANKS_A_SECOND)
         self._looks = max(_FEWEST_LOOKS, min(_LOOKS, _RANK_LOOKS // len(job.slots)))
         hosts: dict[str, list[int]] = {}
         for slot in job.slots:
@@ -80,15 +83,21 @@ class JobLog:
     def begin_looks(self) -> None:
         """The ranks run: their counters are wanted from now on."""
         if self._file is not None:
-            self.deadline = time.monotonic() + LEAST_SECONDS
+            self.deadline = time.monotonic() + self._least_seconds
+
+    def is_due(self) -> bool:
+        """Whether a look at the counters is due, which write_look() is to get; the next is so only after that."""
+        if self.deadline is None or time.monotonic() < self.deadline:
+            return False
+        self.deadline = None
+        return True
 
     def write_look(self, counters: Sequence[Mapping[str, Any]]) -> None:
-        """Append the counters of all ranks, if it is time."""
-        now = time.monotonic()
-        if self.deadline is None or now < self.deadline:
-            return
-        self.deadline = now + max(LEAST_SECONDS, (now - self._began) / self._looks)
+        """Append the counters of all ranks."""
         self.write("counters", ranks=[*counters])
+        if self._file is not None:
+            now = time.monotonic()
+            self.deadline = now + max(self._least_seconds, (now - self._began) / self._looks)
 
     def write_end(self, outcome: Outcome, counters: Sequence[Mapping[str, Any]]) -> None:
         """Append the last counters and how the job ended, and close the file."""

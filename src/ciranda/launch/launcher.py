@@ -304,7 +304,7 @@ class _Run:
             self._collecting.compare(self._links)
         if self._next_look is not None and time.monotonic() >= self._next_look:
             self._look_for_stragglers()
-        if self._log.deadline is not None and time.monotonic() >= self._log.deadline and not self._ending:
+        if not self._ending and self._log.is_due():
             self._counters.ask(self._links, self._log.write_look)
         self._check_output()
         if self._deadline is not None and time.monotonic() >= self._deadline:
