@@ -293,6 +293,15 @@ def test_two_jobs_are_compared(tmp_path: Path) -> None:
     assert '<td class="number better">0.50x</td>' in comparison_page(found)
 
 
+def test_the_limit_that_was_measured(tmp_path: Path) -> None:
+    """A byte of an allreduce of two ranks takes 1.5 copies and a reduction in memory, or the link and a reduction."""
+    record(tmp_path, 0, a_call(0, 0, 1, 2))
+    costs = {"copy_fs": 60_000, "reduce_fs": 10_000, "link_fs": 790_000}
+    page = page_of(left(tmp_path, a_job({"a": [0]}, costs=costs), look(1.0, counters(0)), an_end(1.0)))
+    assert "can reach 10.0 GB/s in shared memory and 1.25 GB/s between hosts" in page
+    assert "ciranda tune&#x27; before the job" not in page
+
+
 def test_little_advice_is_none() -> None:
     end = {"how": "succeeded", "failed": None, "exit_code": 0, "message": None}
     rank = {"host": "a", "seconds": 1.0, "waited_seconds": 0.0, "moved_seconds": 0.0, "cpu_seconds": 1.0}
