@@ -189,11 +189,19 @@ def test_where_the_time_goes_by_the_records(tmp_path: Path) -> None:
     assert recorded["waited_for_seconds"] == [[0.0] * 3, [pytest.approx(0.04)] * 3]
     small, large = recorded["sizes"]
     assert (small["bytes_from"], small["calls"], small["bytes"]) == (64, 6, 600)
-    assert small["bytes_per_second"] == pytest.approx(100 / 0.005), "what it has alone"
+    assert small["bytes_per_second"] == pytest.approx(100 / 0.009)
     assert large["bytes_per_second"] == pytest.approx(4096 / 0.008)
     assert [tensor["name"] for tensor in recorded["tensors"]] == ["grad", "b"]
     assert facts["advice"][0]["gain"] == pytest.approx(0.4)
     assert "The others wait for rank 1 (a)" in facts["advice"][0]["text"]
+
+
+def test_the_bandwidth_of_what_moves_together(tmp_path: Path) -> None:
+    """Fused tensors have one time, which counts once."""
+    record(tmp_path, 0, *(a_call(0, 0, 10, 20, name=name) for name in range(4)), names=("a", "b", "c", "d"))
+    (size,) = left(tmp_path, a_job({"a": [0]}), an_end(1.0))["recorded"]["sizes"]
+    assert size["bytes_per_second"] == pytest.approx(4 * 4096 / 0.01)
+    assert size["median_move_seconds"] == pytest.approx(0.01)
 
 
 def test_a_rank_that_lacks_calls(tmp_path: Path) -> None:

@@ -78,8 +78,8 @@ def _of_waiting(
         )
     else:
         remedy = (
-            f"it sleeps or waits for something else ({cpu:.0%} of a core), such as input: see where it stands with "
-            "'ciranda stacks', and load its data ahead, by more workers"
+            f"it sleeps, waits for input, or lacks a core ({cpu:.0%} of one): see where it stands with 'ciranda "
+            "stacks', load its data ahead, by more workers, and look at what else runs on its host"
         )
     yield _advice(excess, f"The others wait for {who}; {remedy}.")
     in_turn = (

@@ -291,8 +291,8 @@ def _sizes(recorded: Facts) -> str:
 
 def _limit(facts: Facts) -> str:
     said = (
-        "Of the recorded calls that succeeded; times are medians. Bandwidth: bytes of the tensors of a rank, by the "
-        "time in which the rank moves them and nothing else."
+        "Of the recorded calls that succeeded; times are medians. Bandwidth: bytes of a rank's tensors of that size, "
+        "by the time in which the rank moves at least one of them."
     )
     costs = facts["job"]["costs"]
     if not costs:

@@ -92,10 +92,7 @@ class _Analysis:
     def _parts_of(self, index: int) -> _Parts:
         """Each call has what of its time no earlier call of this rank has: the first part is left out."""
         calls = self._ranks[index]
-        order = np.argsort(calls.submitted, kind="stable")
-        latest = np.maximum.accumulate(calls.done[order])
-        begin = calls.submitted.copy()
-        begin[order[1:]] = np.maximum(begin[order[1:]], latest[:-1])
+        begin = _begins(calls.submitted, calls.done)
         last = np.clip(self._lasts.when[index], calls.submitted, calls.agreed)
         is_wait = self._lasts.when[index] - calls.arrived >= max(LEAST_WAIT_NS, self._bound)
         waited_until = np.where(is_wait, last, calls.submitted)
@@ -140,7 +137,7 @@ class _Analysis:
     def _sizes(self) -> list[dict[str, Any]]:
         """By collective, element type and size class, a power of two; failed calls are left out."""
         found: dict[tuple[int, int, int], list[npt.NDArray[Any]]] = {}
-        for calls, parts in zip(self._ranks, self._parts, strict=True):
+        for calls in self._ranks:
             collective = np.array([key[0] for key in calls.keys])[calls.key]
             size = np.where(calls.n_bytes > 0, np.floor(np.log2(np.maximum(1, calls.n_bytes))), -1).astype(np.int64)
             row = (collective << 16) + (calls.dtype << 8) + (size + 1)
@@ -148,8 +145,11 @@ class _Analysis:
             for number in np.unique(row[is_ok]).tolist():
                 of = is_ok & (row == number)
                 key = (number >> 16, number >> 8 & 0xFF, (number & 0xFF) - 1)
-                columns = (calls.n_bytes, calls.agreed - calls.submitted, calls.done - calls.agreed, parts.moved)
-                found.setdefault(key, []).append(np.stack([each[of] for each in columns]))
+                n_bytes, submitted, agreed, done = (
+                    each[of] for each in (calls.n_bytes, calls.submitted, calls.agreed, calls.done)
+                )
+                columns = (n_bytes, agreed - submitted, done - agreed, _alone(agreed, done))
+                found.setdefault(key, []).append(np.stack(columns))
         return [_size(*key, np.concatenate(pieces, axis=1)) for key, pieces in sorted(found.items())]
 
     def _tensors(self) -> list[dict[str, Any]]:
@@ -177,6 +177,21 @@ class _Analysis:
         ]
 
 
+def _begins(begin: Ints, end: Ints) -> Ints:
+    """When each span begins to be alone: after the ends of all that begin before it. It may be after its own end."""
+    order = np.argsort(begin, kind="stable")
+    latest = np.maximum.accumulate(end[order])
+    begins: Ints = begin.copy()
+    begins[order[1:]] = np.maximum(begin[order[1:]], latest[:-1])
+    return begins
+
+
+def _alone(begin: Ints, end: Ints) -> Ints:
+    """How long each span is without what the spans before it have; together, how long there was any."""
+    spans: Ints = np.maximum(0, end - _begins(begin, end))
+    return spans
+
+
 def _bounds(ranks: Sequence[RankCalls]) -> tuple[Ints, list[Ints]]:
     """The numbers of the steps of which all ranks have both ends, and each rank's ends of steps, one more.
 
@@ -200,8 +215,8 @@ def _bins(n_steps: int) -> list[tuple[int, int]]:
 
 
 def _size(collective: int, dtype: int, size: int, columns: npt.NDArray[Any]) -> dict[str, Any]:
-    n_bytes, agree, move, exclusive = columns
-    seconds = float(exclusive.sum()) / _NS
+    n_bytes, agree, move, alone = columns
+    seconds = float(alone.sum()) / _NS
     return {
         "collective": _at(COLLECTIVES, collective),
         "dtype": _at(DTYPES, dtype),
