@@ -11,6 +11,8 @@ import netns
 import pytest
 from traces import Trace
 
+from ciranda.report import facts_of, read
+
 pytestmark = pytest.mark.multiprocess
 
 DAY = 86400
@@ -170,7 +172,7 @@ def test_beside_the_timeline_of_rank_0(tmp_path: Path) -> None:
     ("options", "said"),
     [
         (("--timeline", "no/such.json"), "the timeline cannot be written to no/such.json: No such file or directory"),
-        (("--timeline-steps", "3:9"), "--timeline-steps is for --timeline"),
+        (("--timeline-steps", "3:9"), "--timeline-steps is for --timeline or --output-dir"),
         (("--timeline", "t.json", "--elastic"), "--timeline does not go with --elastic"),
     ],
 )
@@ -203,6 +205,7 @@ def test_hosts_whose_clocks_are_days_apart(hosts: netns.Hosts, tmp_path: Path) -
     (tmp_path / "program.py").write_text(SLEEPER)
     command = [*hosts[0].enter, *RUN, "--ssh-config", str(hosts.ssh_config), "-H", "hostA:1,hostB:1,hostC:1",
                "--remote-python", str(python), "--timeline", str(tmp_path / "all.json"),
+               "--output-dir", str(tmp_path / "out"),
                sys.executable, str(tmp_path / "program.py"), str(tmp_path), "1"]  # fmt: skip
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -216,3 +219,9 @@ def test_hosts_whose_clocks_are_days_apart(hosts: netns.Hosts, tmp_path: Path) -
         if all("waited_us" in calls[rank]["args"] for rank in (0, 2)):
             assert {call["args"]["last"] for call in calls} == {1}
     assert (1, 0) in {(begin[0], end[0]) for begin, end in trace.arrows}
+    facts = facts_of(read(tmp_path / "out"))
+    assert [host["host"] for host in facts["job"]["hosts"]] == ["hostA", "hostB", "hostC"]
+    assert facts["recorded"]["clock_bound_seconds"] == pytest.approx(bound / 1e6)
+    assert facts["recorded"]["steps"] == 5
+    first = facts["recorded"]["ranks"][0]
+    assert max(first["waited_for"], key=first["waited_for"].__getitem__) == "1"

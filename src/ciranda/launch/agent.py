@@ -87,6 +87,7 @@ class Agent:
         self._pages: dict[int, RankPage] = {}  # by rank, also of those that have ended
         self._records: dict[int, RecordFile] = {}  # likewise
         self._unsent: Iterator[Message] | None = None  # of the records, once the ranks have ended
+        self._spent: dict[int, dict[str, float]] = {}  # by rank, what those that have ended have used
         self._is_collected = False
         self._pipes: dict[int, tuple[int, str]] = {}  # fd -> rank, stream
         self._paused = False
@@ -108,7 +109,7 @@ class Agent:
         widen(self._outbox.fd)
         self._selector.register(self._inbox, selectors.EVENT_READ, self._on_inbox)
         self._selector.register(self._wake_read, selectors.EVENT_READ, self._on_wake)
-        self._outbox.send({"t": "hello", "version": protocol.VERSION, "pid": os.getpid(), "host": os.uname().nodename})
+        self._outbox.send(_hello())
         self._outbox.flush()
         self._regulate()
         while not self._finished():
@@ -466,7 +467,7 @@ class Agent:
         for rank, page in self._pages.items():
             counters = page.counters()
             pid = counters.get("pid", pids[rank]) if rank in pids else 0
-            told = {**counters, **use_of(pid), "runs": rank in pids}
+            told = {**counters, **use_of(pid), **self._spent.get(rank, {}), "runs": rank in pids}
             self._outbox.send({"t": "counters", "rank": rank, "counters": told})
         self._outbox.send({"t": "counters_end"})
 
@@ -475,7 +476,7 @@ class Agent:
         is_any_gone = False
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 return False
             if pid == 0:
@@ -493,6 +494,10 @@ class Agent:
             if process is not None:
                 self._drain([fd for fd in process.pipes.values() if fd in self._pipes])
                 code = os.waitstatus_to_exitcode(status)
+                self._spent[process.rank] = {
+                    "cpu_seconds": usage.ru_utime + usage.ru_stime,
+                    "peak_memory_bytes": usage.ru_maxrss << 10,
+                }
                 if process.line is not None:
                     self._close_line(process, process.line)
                 if self._spec is not None and self._spec.is_elastic and self._end_reason is None:
@@ -594,6 +599,7 @@ class Agent:
                 self._close_pipe(fd)
             if not self._has_sent_records():
                 return
+            self._send_counters()  # the last ones
             self._outbox.send({"t": "done", "reason": self._end_reason or "finished"})
             self._done = True
         elif time.monotonic() >= self._kill_at:
@@ -655,6 +661,19 @@ class Agent:
             else:
                 self._selector.register(fd, selectors.EVENT_READ, lambda fd=fd: self._on_output(fd))
         self._paused = pause
+
+
+def _hello() -> Message:
+    system = os.uname()
+    return {
+        "t": "hello",
+        "version": protocol.VERSION,
+        "pid": os.getpid(),
+        "host": system.nodename,
+        "system": f"{system.sysname} {system.release} {system.machine}",
+        "python": sys.version.split()[0],
+        "cores": len(os.sched_getaffinity(0)),
+    }
 
 
 def _guard(worker: int) -> int:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ciranda.launch import protocol
-from ciranda.launch.clocks import HostClock
+from ciranda.launch.clocks import HostClock, Reading
 from ciranda.launch.errors import ProtocolError
 from ciranda.launch.hosts import Slot
 from ciranda.launch.link import Link
@@ -20,14 +20,13 @@ COMPARE_SECONDS = 10.0  # between two comparisons of the clocks
 
 
 class Collecting:
-    """For the timeline of one job: compares the clocks of hosts, takes records, and merges them at the end.
+    """For the records of one job: compares the clocks of hosts, takes records, and at the end merges or keeps them.
 
     Attributes:
         deadline: when to call compare() again.
     """
 
-    def __init__(self, slots: Sequence[Slot], to: TraceFile) -> None:
-        self._to = to
+    def __init__(self, slots: Sequence[Slot]) -> None:
         self._host_of = {slot.rank: slot.host for slot in slots}
         self._files: dict[int, RecordFile] = {}
         self._clocks: dict[str, HostClock] = {}
@@ -91,20 +90,31 @@ class Collecting:
         else:
             link.send({"t": "collected"})
 
-    def write(self, job: str, command: Sequence[str]) -> Summary:
+    def write(self, to: TraceFile, job: str, command: Sequence[str]) -> Summary:
         """Write the timeline; OSError or ProtocolError if that fails."""
         clock = HostClock()
         ranks = [
             RankRecords(rank, host, self._clocks.get(host, clock), self._files.get(rank) or RecordFile())
             for rank, host in sorted(self._host_of.items())
         ]
-        try:
-            summary = write_timeline(ranks, self._to, self._began)
-            self._to.complete(about(summary, ranks, self._began_at, job, command))
-        finally:
-            for records in ranks:
-                records.file.close()
+        summary = write_timeline(ranks, to, self._began)
+        to.complete(about(summary, ranks, self._began_at, job, command))
         return summary
+
+    def records(self) -> Iterator[tuple[int, bytes]]:
+        """What has come of each rank, in pieces."""
+        for rank, file in sorted(self._files.items()):
+            for piece in file.pieces(protocol.CHUNK_BYTES):
+                yield rank, piece
+
+    def clocks(self) -> dict[str, list[Reading]]:
+        """By host, what is known of its clock; nothing of one that is the launcher's."""
+        return {host: clock.readings for host, clock in self._clocks.items() if clock.is_compared}
+
+    def close(self) -> None:
+        """Remove the records. Idempotent."""
+        while self._files:
+            self._files.popitem()[1].close()
 
 
 def told(summary: Summary, steps: tuple[int, int], path: Path) -> list[str]:

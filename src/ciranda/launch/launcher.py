@@ -14,7 +14,7 @@ import selectors
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import asdict, replace
 from functools import cache
 
@@ -32,9 +32,11 @@ from ciranda.launch.failure import TAIL_BYTES, RankFailure, culprit, last_words,
 from ciranda.launch.held import Held
 from ciranda.launch.hosts import Slot, by_host
 from ciranda.launch.job import Job, Outcome, Show
+from ciranda.launch.job_log import JobLog
 from ciranda.launch.link import AgentLink, Link
 from ciranda.launch.orders import OwnVariables, orders
 from ciranda.launch.output import Screen
+from ciranda.launch.output_dir import RECORDS
 from ciranda.launch.processes import PASSED_ON
 from ciranda.launch.protocol import Message
 from ciranda.launch.rates import by_rank
@@ -45,6 +47,7 @@ from ciranda.launch.stack_reports import RankStack, StackReports
 from ciranda.launch.store import Store, StoreFactory
 from ciranda.launch.stragglers import Stragglers
 from ciranda.launch.supervisor import End
+from ciranda.launch.trace_writer import TraceFile
 from ciranda.launch.waits import StallWarnings, awaited
 from ciranda.launch.withdrawal import Rendezvous
 from ciranda.launch.worlds import NewStore
@@ -128,8 +131,10 @@ class _Run:
         self._stragglers = Stragglers(job.straggler_share)
         self._next_look: float | None = None  # for stragglers
         self._collecting: Collecting | None = None  # for a timeline
-        if show.timeline is not None:
-            self._collecting = Collecting(job.slots, show.timeline)
+        if job.recorded_steps is not None:
+            self._collecting = Collecting(job.slots)
+        self._log = JobLog(show.output_dir.directory if show.output_dir is not None else None)
+        self._log.write_job(job)
         self._is_hurried = False
         self._waited_for: list[RankStack] = []  # when their stacks were last taken since others waited for them
         self._waited_at = 0.0
@@ -217,6 +222,8 @@ class _Run:
         self._started = True
         if self._job.straggler_share > 0 and len(self._job.slots) > 1 and self._changing is None:
             self._next_look = time.monotonic() + LOOK_SECONDS
+        if self._changing is None:
+            self._log.begin_looks()
         self._deadline = None
         self.note(f"torch's store, if rank 0 makes one, is at {meeting.address}, port {meeting.port}")
         of_job = environment.of_job(self._job.job_id, meeting, self._job.slots)
@@ -254,6 +261,7 @@ class _Run:
             link.close()
         self._write_timeline()
         self._finish()
+        self._log.write_end(self._outcome, [counters for _, counters in sorted(self._counters.last.items())])
         return self._outcome
 
     def _goes_on(self) -> bool:
@@ -272,6 +280,8 @@ class _Run:
             if self._control is not None:
                 self._control.watch(selector)
             deadlines = [self._deadline, self._stacks.deadline, self._counters.deadline, self._next_look]
+            if not self._ending:
+                deadlines.append(self._log.deadline)
             if self._collecting is not None:
                 deadlines.append(self._collecting.deadline)
             deadlines += [held.deadline for held in self._held.values()]
@@ -299,6 +309,8 @@ class _Run:
             self._collecting.compare(self._links)
         if self._next_look is not None and time.monotonic() >= self._next_look:
             self._look_for_stragglers()
+        if not self._ending and self._log.is_due():
+            self._counters.ask(self._links, self._log.write_look)
         self._check_output()
         if self._deadline is not None and time.monotonic() >= self._deadline:
             self._on_deadline()
@@ -422,6 +434,8 @@ class _Run:
             )
         link.greeted = True
         self.note(f"{link.host}: agent is process {message.get('pid')} on {message.get('host')}")
+        about = {name: message.get(name) for name in ("system", "python", "cores")}
+        self._log.write("host", host=link.host, node=message.get("host"), **about)
         if self._started:
             if self._going_on is not None:
                 self._going_on.on_hello(link)
@@ -489,6 +503,8 @@ class _Run:
     def _on_where(self, ranks: set[int], stacks: Sequence[RankStack]) -> None:
         self._waited_for = [stack for stack in stacks if stack.rank in ranks]
         self._waited_at = time.monotonic()
+        for stack in self._waited_for:
+            self._log.write("stall", rank=stack.rank, host=stack.host, where=stack.where)
         if self._failures:
             self._end()
             return
@@ -505,6 +521,7 @@ class _Run:
         straggler = self._stragglers.look(by_rank({"counters": counters}))
         if straggler is not None and not self._ending:
             self._say(f"ciranda: warning: {straggler}")
+            self._log.write("straggler", rank=straggler.row.rank, text=str(straggler))
 
     def open_control(self) -> None:
         """Let the user ask about the job from other terminals."""
@@ -575,6 +592,7 @@ class _Run:
         link.running.discard(rank)
         code = protocol.int_of(message, "code", -64, 255)
         is_failure = code != 0 and message.get("ended") is not True
+        self._log.write("exit", rank=rank, host=link.host, code=code, asked=message.get("ended") is True)
         if self._going_on is not None:
             self._on_exit_of_elastic(self._going_on, RankFailure(rank, link.host, code, bytes(self._tails[rank])))
             return
@@ -696,17 +714,25 @@ class _Run:
             )
 
     def _write_timeline(self) -> None:
-        """Merge what the ranks have recorded, also those of a job that has failed."""
-        if self._collecting is None or self._show.timeline is None:
+        """Keep and merge what the ranks have recorded, also those of a job that has failed."""
+        if self._collecting is None:
             return
+        with closing(self._collecting):
+            for rank, piece in self._collecting.records():
+                self._keep(rank, RECORDS, piece)
+            self._log.write("records", clocks=self._collecting.clocks())
+            if self._show.timeline is not None:
+                self._merge(self._collecting, self._show.timeline)
+
+    def _merge(self, collecting: Collecting, to: TraceFile) -> None:
         try:
-            summary = self._collecting.write(self._job.job_id, self._job.argv)
+            summary = collecting.write(to, self._job.job_id, self._job.argv)
         except (OSError, ProtocolError) as error:
             self._say(f"ciranda: warning: the timeline is incomplete: {error}")
             if self._outcome.exit_code == 0:
                 self._outcome.exit_code = 1
             return
-        for text in told(summary, self._job.recorded_steps or (0, 0), self._show.timeline.path):
+        for text in told(summary, self._job.recorded_steps or (0, 0), to.path):
             self._say(f"ciranda: {text}")
 
     def _finish(self) -> None:
