@@ -247,6 +247,15 @@ def test_an_address_that_another_has(tmp_path: Path) -> None:
     assert f"metrics: cannot listen at {address}: Address already in use" in done.stderr
 
 
+@pytest.mark.parametrize("folder", ["/proc", "/dev/null"])
+def test_a_folder_that_takes_no_files(folder: str) -> None:
+    """Also of root, who may write to any that takes them."""
+    done = subprocess.run([*ciranda("run"), "-np", "1", "--metrics-dir", folder, "true"], check=False,
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 1
+    assert f"metrics: cannot write to {folder}: " in done.stderr
+
+
 def _calls() -> tuple[dict[str, float], dict[str, float], dict[str, Any]]:
     before = metrics.snapshot()
     for _ in range(100):

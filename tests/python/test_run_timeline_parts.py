@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
+import os
 import random
 import struct
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,9 @@ import pytest
 from ciranda import _core
 from ciranda.launch import record_file
 from ciranda.launch.clocks import N_EXCHANGES, HostClock
+from ciranda.launch.collecting import Collecting
 from ciranda.launch.errors import LaunchError, ProtocolError
+from ciranda.launch.hosts import Host, assign
 from ciranda.launch.matching import Call, Group, Sequence
 from ciranda.launch.record_file import RecordFile
 from ciranda.launch.timeline import RankRecords, Summary, about, write_timeline
@@ -222,3 +227,48 @@ def test_steps() -> None:
     for text in ("", "5", "5:5", "6:5", ":0", "a:b", "1:2:3", "-1:2", " 1:2"):
         with pytest.raises(LaunchError, match="must be as 10:20"):
             parse_steps(text)
+
+
+SLOTS = assign([Host("localhost", 2)])
+
+
+def test_records_that_find_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What came before is in the file, and what comes later is not taken for what is missing."""
+    collecting = Collecting(SLOTS, TraceFile(tmp_path / "t.json"))
+    whole = next(records(0, a_call(10, 20, 30), a_call(40, 50, 60)).file.pieces(1 << 20))
+    collecting.on_records(0, {"t": "records", "rank": 0, "raw": whole[: -ENTRY.size]})
+    with monkeypatch.context() as patch:
+        patch.setattr(RecordFile, "append", full)
+        collecting.on_records(0, {"t": "records", "rank": 0, "raw": whole[-ENTRY.size :]})
+    collecting.on_records(0, {"t": "records", "rank": 0, "raw": whole})
+    with pytest.raises(OSError, match=f"No space left on device: '{tempfile.gettempdir()}'"):
+        collecting.write("job", ["python"])
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    assert len(of_kind(events, "call")) == 1
+
+
+def full(file: RecordFile, data: bytes) -> None:
+    """What fails as on a full disk."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_records_in_many_pieces_need_no_more_files(tmp_path: Path) -> None:
+    collecting = Collecting(SLOTS, TraceFile(tmp_path / "t.json"))
+    piece = {"t": "records", "rank": 0, "raw": ENTRY.pack(record_file.LOST, *[0] * 9)}
+    collecting.on_records(0, piece)
+    before = os.listdir("/proc/self/fd")
+    for _ in range(10):
+        collecting.on_records(0, piece)
+    assert os.listdir("/proc/self/fd") == before
+    collecting.write("job", ["python"])
+
+
+def test_a_compressed_trace_on_a_full_disk() -> None:
+    """Whoever has learned of it from complete() is not told again by close()."""
+    trace = TraceFile(Path("/dev/full"))
+    trace._to = gzip.GzipFile("", "wb", 3, trace._file)  # type: ignore[assignment]  # as of a name with .gz
+    for _ in range(8192):
+        trace.put(json.dumps(os.urandom(64).hex()))
+    with pytest.raises(OSError, match="No space left"):
+        trace.complete({})
+    trace.close()

@@ -26,7 +26,7 @@ from contextlib import suppress
 
 from ciranda.launch import cores, environment, protocol, reserved_port, silence
 from ciranda.launch.errors import LaunchError, ProtocolError
-from ciranda.launch.exporter import Exporter, listen
+from ciranda.launch.exporter import Exporter, listen, make_folder
 from ciranda.launch.outbox import Outbox, received, widen
 from ciranda.launch.page import RankPage, use_of
 from ciranda.launch.processes import (
@@ -260,7 +260,7 @@ class Agent:
         try:
             listener = listen(spec.metrics) if spec.metrics else None
             if spec.metrics_dir:
-                os.makedirs(spec.metrics_dir, exist_ok=True)
+                make_folder(spec.metrics_dir)
         except (OSError, LaunchError) as error:
             self._fail("no metrics", f"metrics: {error}")
             return

@@ -320,7 +320,7 @@ def _run(
         shown = {**context.params, **chosen, "env": [f"{name}={value}" for name, value in variables.items()]}
         print(to_toml(context.command.params, shown))
         raise typer.Exit
-    if not command:
+    if not command or not command[0]:  # the latter of a variable that is not set
         raise typer.BadParameter("say what to run: ciranda run -np 2 python train.py", ctx=context)
     going_on: ElasticJob | None = None
     n_slots = num_proc

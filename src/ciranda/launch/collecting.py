@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -29,6 +30,7 @@ class Collecting:
     def __init__(self, slots: Sequence[Slot]) -> None:
         self._host_of = {slot.rank: slot.host for slot in slots}
         self._files: dict[int, RecordFile] = {}
+        self._failure: OSError | None = None  # why records could not be kept
         self._clocks: dict[str, HostClock] = {}
         self._then: dict[str, Callable[[], None]] = {}  # by host, for the end of a burst that is under way
         self._began = time.monotonic_ns()
@@ -80,8 +82,22 @@ class Collecting:
             link.send({"t": "clock", "asked": time.monotonic_ns()})
 
     def on_records(self, rank: int, message: Message) -> None:
-        """Take a piece of what a rank has recorded; ProtocolError if there is none."""
-        self._files.setdefault(rank, RecordFile()).append(protocol.raw_of(message))
+        """Take a piece of what a rank has recorded; ProtocolError if there is none.
+
+        From the first that cannot be kept on, none is: the job goes on, and write() raises.
+        """
+        data = protocol.raw_of(message)
+        if self._failure is not None:
+            return
+        try:
+            self._file_of(rank).append(data)
+        except OSError as error:
+            self._failure = OSError(error.errno, error.strerror, error.filename or tempfile.gettempdir())
+
+    def _file_of(self, rank: int) -> RecordFile:
+        if rank not in self._files:
+            self._files[rank] = RecordFile()
+        return self._files[rank]
 
     def on_end(self, link: Link) -> None:
         """All records of a host have come: compare its clock for the last time, then let its agent end."""
@@ -91,14 +107,16 @@ class Collecting:
             link.send({"t": "collected"})
 
     def write(self, to: TraceFile, job: str, command: Sequence[str]) -> Summary:
-        """Write the timeline; OSError or ProtocolError if that fails."""
+        """Write the timeline of the records that were kept; OSError or ProtocolError if any were not, or it fails."""
         clock = HostClock()
         ranks = [
-            RankRecords(rank, host, self._clocks.get(host, clock), self._files.get(rank) or RecordFile())
+            RankRecords(rank, host, self._clocks.get(host, clock), self._file_of(rank))
             for rank, host in sorted(self._host_of.items())
         ]
         summary = write_timeline(ranks, to, self._began)
         to.complete(about(summary, ranks, self._began_at, job, command))
+        if self._failure is not None:
+            raise self._failure
         return summary
 
     def records(self) -> Iterator[tuple[int, bytes]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -49,6 +50,16 @@ def listen(address: str) -> socket.socket:
         listener.close()
         raise LaunchError(f"cannot listen at {address}: {error.strerror}") from None
     return listener
+
+
+def make_folder(path: str) -> None:
+    """Make the folder for `Exporter`'s file, unless it is there; LaunchError if nothing can be written to it."""
+    try:
+        os.makedirs(path, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path, buffering=0) as probe:
+            probe.write(b"\n")
+    except OSError as error:
+        raise LaunchError(f"cannot write to {path}: {error.strerror}") from None
 
 
 class Exporter:

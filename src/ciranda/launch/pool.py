@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -21,14 +22,14 @@ from ciranda.launch import store as stores
 from ciranda.launch.api import RunOptions, chosen_hosts, job_of
 from ciranda.launch.channel import Channel
 from ciranda.launch.errors import LaunchError
-from ciranda.launch.failure import RankFailure, culprit
+from ciranda.launch.failure import RankFailure, culprit, report
 from ciranda.launch.gathering import Gathering
 from ciranda.launch.handshake import Terms
 from ciranda.launch.hosts import assign, by_host
 from ciranda.launch.job import Job, Outcome, Show
 from ciranda.launch.launcher import launch
 from ciranda.launch.link import DialledLink
-from ciranda.launch.marked_output import MarkedOutput
+from ciranda.launch.marked_output import MarkedOutput, new_mark, unmarked
 from ciranda.launch.output import ScreenStyle
 from ciranda.launch.processes import open_standard_streams
 from ciranda.launch.protocol import Message
@@ -56,8 +57,9 @@ class _Call:
 
 
 class Pool:
-    """``np`` ranks on this machine, which run functions one after another. For the thread that has made it.
+    """``np`` ranks on this machine, which run functions one after another, also those of several threads.
 
+    For the process that has made it; one that is forked needs a pool of its own.
     ``with Pool(np=4) as pool: pool.run(function)``; or call close(). They also end with this process.
 
     With ``hosts`` or a ``hostfile`` they are there instead; in an allocation of Slurm, on its nodes.
@@ -91,6 +93,8 @@ class Pool:
         self._outcome: Outcome | LaunchError | None = None
         self._channels: list[Channel] = []
         self._links: list[DialledLink] = []
+        self._owner = os.getpid()
+        self._in_use = threading.RLock()  # while a call is under way
         self._number = 0
         self._is_dirty = False  # a call has failed: the ranks must meet anew
         self._epoch = 0
@@ -130,16 +134,24 @@ class Pool:
 
         Raises:
             LaunchError: the function raised on a rank, whose traceback is the message: the pool can be used on. Or a
-                rank has ended: the pool is closed.
+                rank has ended: the pool is closed. Or another thread has closed it.
             KeyboardInterrupt: after Ctrl-C. The function was interrupted on all ranks, and the pool can be used on.
         """
+        if os.getpid() != self._owner:
+            raise LaunchError("the pool belongs to the process that has made it: make another one here")
+        with self._in_use:
+            if self._is_closed:
+                raise LaunchError("the pool is closed")
+            return self._run(func, args, kwargs)
+
+    def _run(
+        self, func: Callable[..., Result], args: Sequence[object], kwargs: Mapping[str, object] | None
+    ) -> list[Result]:
         import cloudpickle
 
-        if self._is_closed:
-            raise LaunchError("the pool is closed")
         payload = cloudpickle.dumps((func, tuple(args), dict(kwargs or {})))
         self._number += 1
-        mark = f"ciranda-{os.urandom(8).hex()}"
+        mark = new_mark()
         self._output.expect(mark)
         asked = {"t": "call", "number": self._number, "mark": mark, "anew": self._is_dirty, "epoch": self._epoch}
         for link in self._links:
@@ -158,19 +170,21 @@ class Pool:
         return [cloudpickle.loads(bytes(pieces)) for pieces in call.pieces]
 
     def close(self) -> None:
-        """End the ranks. Idempotent."""
-        if self._is_closed:
+        """End the ranks, also those that run a function for another thread. Idempotent."""
+        if self._is_closed or os.getpid() != self._owner:
             return
         self._is_closed = True
         atexit.unregister(self.close)
         for link in self._links:
-            link.kill()
-            link.close()
-        for channel in self._channels:
-            channel.socket.close()
-        self._thread.join(_END_SECONDS)
-        self._show()
-        self._output.close()
+            link.kill()  # upon which a call that is under way fails
+        with self._in_use:
+            for link in self._links:
+                link.close()
+            for channel in self._channels:
+                channel.socket.close()
+            self._thread.join(_END_SECONDS)
+            self._show()
+            self._output.close()
 
     # -- the job, in a thread ----------------------------------------------------------------------------------------
 
@@ -188,7 +202,11 @@ class Pool:
         if isinstance(outcome, LaunchError):
             raise outcome
         if outcome is not None:
-            raise LaunchError(outcome.message or otherwise, outcome.exit_code or 1, outcome.failure)
+            failure, message = outcome.failure, outcome.message or otherwise
+            if failure is not None:
+                clean = replace(failure, stderr_tail=unmarked(failure.stderr_tail))
+                failure, message = clean, message.replace(report(failure), report(clean))
+            raise LaunchError(message, outcome.exit_code or 1, failure)
 
     # -- a call ------------------------------------------------------------------------------------------------------
 
@@ -266,6 +284,8 @@ class Pool:
                 if call.states[rank] == "raised" and call.interrupt_at is None:
                     call.interrupt_at = time.monotonic() + _BLAME_SECONDS
         if link.out_fd not in link.open_fds:
+            if self._is_closed:
+                raise LaunchError("the pool was closed by another thread")
             self.close()
             self._require_job(f"rank {rank} has ended: the function must return, not exit")
 

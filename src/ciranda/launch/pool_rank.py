@@ -12,6 +12,7 @@ import queue
 import signal
 import sys
 import threading
+import traceback
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,15 @@ class _Rank:
             raise KeyboardInterrupt
 
     def _read(self) -> None:
+        """Take what the pool sends; when that ends, also in an error, so does this process."""
+        try:
+            self._take_messages()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+
+    def _take_messages(self) -> None:
         reader, pieces = protocol.MessageReader(), bytearray()
         while data := self._receive():
             for message in reader.feed(self._channel.opener.open(data)):
@@ -66,7 +76,6 @@ class _Rank:
                     pieces.clear()
                 elif message["t"] == "interrupt" and message["number"] == self._running:
                     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-        os._exit(0)
 
     def _receive(self) -> bytes:
         try:
