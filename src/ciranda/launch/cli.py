@@ -324,8 +324,6 @@ def _run(
     n_slots = num_proc
     if elastic and jax_native:
         raise LaunchError("--jax-native does not go with --elastic: jax.distributed cannot change its processes", 2)
-    if elastic and (metrics is not None or metrics_dir is not None):
-        raise LaunchError("--metrics and --metrics-dir do not go with --elastic: they count the ranks of one world", 2)
     if elastic and timeline is not None:
         raise LaunchError("--timeline does not go with --elastic: it shows the ranks of one world", 2)
     if timeline_steps is not None and timeline is None:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import cache
+from typing import Any
 
 from ciranda._misspelt import TOLD, misspelt
 from ciranda.launch import environment, protocol, reserved_port, silence, ssh
@@ -210,7 +211,7 @@ class _Run:
 
     def _start_ranks(self, meeting: Meeting) -> None:
         self._started = True
-        if self._job.straggler_share > 0 and len(self._job.slots) > 1 and self._changing is None:
+        if self._job.straggler_share > 0 and len(self._job.slots) > 1:
             self._next_look = time.monotonic() + LOOK_SECONDS
         self._deadline = None
         self.note(f"torch's store, if rank 0 makes one, is at {meeting.address}, port {meeting.port}")
@@ -491,9 +492,14 @@ class _Run:
     def _look_for_stragglers(self) -> None:
         self._next_look = None
         if not self._ending:
-            self._counters.ask(self._links, self._on_counters)
+            self._count(self._on_counters)
 
-    def _on_counters(self, counters: Sequence[dict[str, object]]) -> None:
+    def _count(self, then: Callable[[list[dict[str, Any]]], None]) -> None:
+        """Call ``then`` with the counters of all ranks, once the agents have answered."""
+        in_order = list if self._changing is None else self._changing.by_rank
+        self._counters.ask(self._links, lambda found: then(in_order(found)))
+
+    def _on_counters(self, counters: list[dict[str, Any]]) -> None:
         self._next_look = time.monotonic() + LOOK_SECONDS
         straggler = self._stragglers.look(by_rank({"counters": counters}))
         if straggler is not None and not self._ending:
@@ -503,11 +509,9 @@ class _Run:
         """Let the user ask about the job from other terminals."""
         answers = {
             "jobs": lambda put: put(self._description()),
-            "counters": lambda put: self._counters.ask(self._links, lambda found: put({"counters": [*found]})),
+            "counters": lambda put: self._count(lambda counters: put({"counters": counters})),
             "stacks": lambda put: self._stacks.ask(self._links, lambda stacks: put({"stacks": [*map(asdict, stacks)]})),
         }
-        if self._changing is not None:
-            answers["counters"] = lambda put: put({"refused": "the ranks of an elastic job are not counted"})
         self._control = Control(self._job.job_id, answers)
 
     def _description(self) -> dict[str, object]:
