@@ -294,8 +294,10 @@ class Agent:
         told = {**self._common, **own, b"CIRANDA_PAGE_FILE": self._pages[rank].path.encode()}
         line = RankLine() if spec.is_elastic else None
         if spec.records:
-            records = self._records[rank] = RecordFile()
-            told[b"CIRANDA_RECORDS_FILE"] = records.path.encode()
+            if rank not in self._records:
+                self._records[rank] = RecordFile()
+            self._records[rank].drop_incomplete()
+            told[b"CIRANDA_RECORDS_FILE"] = self._records[rank].path.encode()
         try:
             process = RankProcess(rank, spec.argv, told, spec.want_results, self._cpus.get(rank, ()), line)
         except OSError:

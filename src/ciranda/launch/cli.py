@@ -324,8 +324,6 @@ def _run(
     n_slots = num_proc
     if elastic and jax_native:
         raise LaunchError("--jax-native does not go with --elastic: jax.distributed cannot change its processes", 2)
-    if elastic and timeline is not None:
-        raise LaunchError("--timeline does not go with --elastic: it shows the ranks of one world", 2)
     if timeline_steps is not None and timeline is None:
         raise LaunchError("--timeline-steps is for --timeline: add it", exit_code=2)
     bounds = (min_np, max_np, reset_limit, elastic_timeout, stall_shutdown_seconds, cooldown_of(cooldown))

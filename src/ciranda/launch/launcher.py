@@ -125,7 +125,7 @@ class _Run:
         self._next_look: float | None = None  # for stragglers
         self._collecting: Collecting | None = None  # for a timeline
         if show.timeline is not None:
-            self._collecting = Collecting(job.slots, show.timeline)
+            self._collecting = Collecting(job.slots, show.timeline, job.elastic is not None)
         self._is_hurried = False
         self._waited_for: list[RankStack] = []  # when their stacks were last taken since others waited for them
         self._waited_at = 0.0
@@ -186,6 +186,8 @@ class _Run:
         self._tails[rank], self._held[rank], self._warnings[rank] = bytearray(), Held(), StallWarnings()
         if self._output_dir is not None:
             self._output_dir.add(rank)
+        if self._collecting is not None:
+            self._collecting.add(rank, host)
 
     def _end_as(self, end: End, failure: RankFailure | None) -> None:
         """End an elastic job, as its supervisor says."""
@@ -417,14 +419,20 @@ class _Run:
         link.greeted = True
         self.note(f"{link.host}: agent is process {message.get('pid')} on {message.get('host')}")
         if self._started:
-            if self._going_on is not None:
-                self._going_on.on_hello(link)
+            if self._collecting is not None:
+                self._collecting.begin(link, link.host not in self._remote, lambda: self._on_late_hello(link))
+            else:
+                self._on_late_hello(link)
             return
         if link is self._links[0] and not self._ending:
             self._reserve_port()
         if self._collecting is not None:
             self._collecting.begin(link, link.host not in self._remote, self._start_if_ready)
         self._start_if_ready()
+
+    def _on_late_hello(self, link: Link) -> None:
+        if self._going_on is not None:
+            self._going_on.on_hello(link)
 
     def _on_reserved(self, link: Link, message: Message) -> None:
         if link is not self._links[0] or self._meeting is not None:
