@@ -11,6 +11,7 @@ from typing import Any
 
 from ciranda.launch.discovery import Discovery
 from ciranda.launch.elastic import ElasticJob
+from ciranda.launch.elastic_events import End
 from ciranda.launch.errors import LaunchError
 from ciranda.launch.failure import RankFailure
 from ciranda.launch.job import Job
@@ -18,7 +19,6 @@ from ciranda.launch.late_hosts import LateHosts
 from ciranda.launch.link import Link
 from ciranda.launch.orders import OwnVariables
 from ciranda.launch.protocol import Message, word_of
-from ciranda.launch.supervisor import End
 from ciranda.launch.worlds import NewStore, Worlds
 
 

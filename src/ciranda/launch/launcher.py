@@ -27,6 +27,7 @@ from ciranda.launch.collecting import Collecting, told
 from ciranda.launch.control import Control
 from ciranda.launch.counter_reports import CounterReports
 from ciranda.launch.elastic import ElasticJob
+from ciranda.launch.elastic_events import End
 from ciranda.launch.environment import Meeting
 from ciranda.launch.errors import LaunchError, ProtocolError
 from ciranda.launch.failure import TAIL_BYTES, RankFailure, culprit, last_words, report
@@ -45,7 +46,6 @@ from ciranda.launch.ssh import SshOptions
 from ciranda.launch.stack_reports import RankStack, StackReports
 from ciranda.launch.store import Store, StoreFactory
 from ciranda.launch.stragglers import Stragglers
-from ciranda.launch.supervisor import End
 from ciranda.launch.waits import StallWarnings, awaited
 from ciranda.launch.worlds import NewStore
 
