@@ -97,7 +97,10 @@ def _store_of_world(timeout: timedelta) -> Store:
     if port is None:
         raise RuntimeError(f"init_process_group(): rank 0 could not host torch's store: {error}")
     host = _basics.engine().peer(0)["address"].rpartition(":")[0].strip("[]")
-    return dist.TCPStore(host or loopback_address(), port, None, is_master=False, timeout=timeout)
+    # It listens there already, unless rank 0 has died since: torch would try until the end of the groups' own timeout.
+    store = dist.TCPStore(host or loopback_address(), port, None, is_master=False, timeout=start_timeout())
+    store.set_timeout(timeout)
+    return store
 
 
 def _host_store(timeout: timedelta) -> Store:
