@@ -326,13 +326,12 @@ def _run(
     n_slots = num_proc
     if elastic and jax_native:
         raise LaunchError("--jax-native does not go with --elastic: jax.distributed cannot change its processes", 2)
-    if elastic and (metrics is not None or metrics_dir is not None):
-        raise LaunchError("--metrics and --metrics-dir do not go with --elastic: they count the ranks of one world", 2)
     is_recorded = timeline is not None or timeline_steps is not None
-    if elastic and is_recorded:
-        raise LaunchError("--timeline does not go with --elastic: it shows the ranks of one world", 2)
-    if timeline_steps is not None and timeline is None and output_dir is None:
-        raise LaunchError("--timeline-steps is for --timeline or --output-dir: add one", exit_code=2)
+    if timeline_steps is not None and timeline is None:
+        if elastic:
+            raise LaunchError("--timeline-steps of an elastic job is for --timeline: add it", exit_code=2)
+        if output_dir is None:
+            raise LaunchError("--timeline-steps is for --timeline or --output-dir: add one", exit_code=2)
     bounds = (min_np, max_np, reset_limit, elastic_timeout, stall_shutdown_seconds, cooldown_of(cooldown))
     if elastic and host_discovery_script is not None:
         if hosts is not None or hostfile is not None or per_host is not None:

@@ -27,7 +27,9 @@ class Collecting:
         deadline: when to call compare() again.
     """
 
-    def __init__(self, slots: Sequence[Slot]) -> None:
+    def __init__(self, slots: Sequence[Slot], is_elastic: bool) -> None:
+        """``is_elastic``: whether a slot's number is that of a place, where one process follows another."""
+        self._is_elastic = is_elastic
         self._host_of = {slot.rank: slot.host for slot in slots}
         self._files: dict[int, RecordFile] = {}
         self._failure: OSError | None = None  # why records could not be kept
@@ -37,9 +39,14 @@ class Collecting:
         self._began_at = time.time()
         self.deadline: float | None = None
 
+    def add(self, rank: int, host: str) -> None:
+        """There is another place."""
+        self._host_of[rank] = host
+
     def begin(self, link: Link, is_here: bool, then: Callable[[], None]) -> None:
         """Compare the clock of a host with the launcher's, unless it is the same; then call ``then``."""
         self._clocks[link.host] = HostClock()
+        self._then.pop(link.host, None)  # what an agent that was lost has not answered
         if is_here or set(self._host_of.values()) == {link.host}:
             then()
             return
@@ -101,6 +108,9 @@ class Collecting:
 
     def on_end(self, link: Link) -> None:
         """All records of a host have come: compare its clock for the last time, then let its agent end."""
+        for rank, file in self._files.items():
+            if self._host_of[rank] == link.host:
+                file.drop_incomplete()  # another agent of this host may have more
         if self._is_compared(link):
             self._compare(link, lambda: link.send({"t": "collected"}))
         else:
@@ -113,7 +123,7 @@ class Collecting:
             RankRecords(rank, host, self._clocks.get(host, clock), self._file_of(rank))
             for rank, host in sorted(self._host_of.items())
         ]
-        summary = write_timeline(ranks, to, self._began)
+        summary = write_timeline(ranks, to, self._began, self._is_elastic)
         to.complete(about(summary, ranks, self._began_at, job, command))
         if self._failure is not None:
             raise self._failure

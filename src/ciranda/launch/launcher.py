@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, replace
 from functools import cache
+from typing import Any
 
 from ciranda._misspelt import TOLD, misspelt
 from ciranda.launch import environment, protocol, reserved_port, silence, ssh
@@ -26,6 +27,7 @@ from ciranda.launch.collecting import Collecting, told
 from ciranda.launch.control import Control
 from ciranda.launch.counter_reports import CounterReports
 from ciranda.launch.elastic import ElasticJob
+from ciranda.launch.elastic_events import End
 from ciranda.launch.environment import Meeting
 from ciranda.launch.errors import LaunchError, ProtocolError
 from ciranda.launch.failure import TAIL_BYTES, RankFailure, culprit, last_words, report
@@ -46,7 +48,6 @@ from ciranda.launch.ssh import SshOptions
 from ciranda.launch.stack_reports import RankStack, StackReports
 from ciranda.launch.store import Store, StoreFactory
 from ciranda.launch.stragglers import Stragglers
-from ciranda.launch.supervisor import End
 from ciranda.launch.trace_writer import TraceFile
 from ciranda.launch.waits import StallWarnings, awaited
 from ciranda.launch.withdrawal import Rendezvous
@@ -132,7 +133,7 @@ class _Run:
         self._next_look: float | None = None  # for stragglers
         self._collecting: Collecting | None = None  # for a timeline
         if job.recorded_steps is not None:
-            self._collecting = Collecting(job.slots)
+            self._collecting = Collecting(job.slots, job.elastic is not None)
         self._log = JobLog(show.output_dir.directory if show.output_dir is not None else None)
         self._log.write_job(job)
         self._is_hurried = False
@@ -195,6 +196,8 @@ class _Run:
         self._tails[rank], self._held[rank], self._warnings[rank] = bytearray(), Held(), StallWarnings()
         if self._output_dir is not None:
             self._output_dir.add(rank)
+        if self._collecting is not None:
+            self._collecting.add(rank, host)
 
     def _end_as(self, end: End, failure: RankFailure | None) -> None:
         """End an elastic job, as its supervisor says."""
@@ -220,7 +223,7 @@ class _Run:
 
     def _start_ranks(self, meeting: Meeting) -> None:
         self._started = True
-        if self._job.straggler_share > 0 and len(self._job.slots) > 1 and self._changing is None:
+        if self._job.straggler_share > 0 and len(self._job.slots) > 1:
             self._next_look = time.monotonic() + LOOK_SECONDS
         if self._changing is None:
             self._log.begin_looks()
@@ -437,14 +440,20 @@ class _Run:
         about = {name: message.get(name) for name in ("system", "python", "cores")}
         self._log.write("host", host=link.host, node=message.get("host"), **about)
         if self._started:
-            if self._going_on is not None:
-                self._going_on.on_hello(link)
+            if self._collecting is not None:
+                self._collecting.begin(link, link.host not in self._remote, lambda: self._on_late_hello(link))
+            else:
+                self._on_late_hello(link)
             return
         if link is self._links[0] and not self._ending:
             self._reserve_port()
         if self._collecting is not None:
             self._collecting.begin(link, link.host not in self._remote, self._start_if_ready)
         self._start_if_ready()
+
+    def _on_late_hello(self, link: Link) -> None:
+        if self._going_on is not None:
+            self._going_on.on_hello(link)
 
     def _on_reserved(self, link: Link, message: Message) -> None:
         if link is not self._links[0] or self._meeting is not None:
@@ -514,9 +523,14 @@ class _Run:
     def _look_for_stragglers(self) -> None:
         self._next_look = None
         if not self._ending:
-            self._counters.ask(self._links, self._on_counters)
+            self._count(self._on_counters)
 
-    def _on_counters(self, counters: Sequence[dict[str, object]]) -> None:
+    def _count(self, then: Callable[[list[dict[str, Any]]], None]) -> None:
+        """Call ``then`` with the counters of all ranks, once the agents have answered."""
+        in_order = list if self._changing is None else self._changing.by_rank
+        self._counters.ask(self._links, lambda found: then(in_order(found)))
+
+    def _on_counters(self, counters: list[dict[str, Any]]) -> None:
         self._next_look = time.monotonic() + LOOK_SECONDS
         straggler = self._stragglers.look(by_rank({"counters": counters}))
         if straggler is not None and not self._ending:
@@ -527,11 +541,9 @@ class _Run:
         """Let the user ask about the job from other terminals."""
         answers = {
             "jobs": lambda put: put(self._description()),
-            "counters": lambda put: self._counters.ask(self._links, lambda found: put({"counters": [*found]})),
+            "counters": lambda put: self._count(lambda counters: put({"counters": counters})),
             "stacks": lambda put: self._stacks.ask(self._links, lambda stacks: put({"stacks": [*map(asdict, stacks)]})),
         }
-        if self._changing is not None:
-            answers["counters"] = lambda put: put({"refused": "the ranks of an elastic job are not counted"})
         self._control = Control(self._job.job_id, answers)
 
     def _description(self) -> dict[str, object]:
@@ -718,8 +730,9 @@ class _Run:
         if self._collecting is None:
             return
         with closing(self._collecting):
-            for rank, piece in self._collecting.records():
-                self._keep(rank, RECORDS, piece)
+            if self._changing is None:  # at a place of an elastic job, one process follows another
+                for rank, piece in self._collecting.records():
+                    self._keep(rank, RECORDS, piece)
             self._log.write("records", clocks=self._collecting.clocks())
             if self._show.timeline is not None:
                 self._merge(self._collecting, self._show.timeline)

@@ -61,11 +61,15 @@ Read = Callable[[int, int], bytes]
 
 
 class RankPage(SharedFile):
-    """The file in memory for one rank's page: as long as the agent lives, and of a size that nobody can change."""
+    """The file in memory for the page of one place's rank: as long as the agent lives, and of a size that is fixed."""
 
     def __init__(self, rank: int) -> None:
         super().__init__(f"ciranda-page-{rank}")
         self.fix_size(N_BYTES)
+
+    def clear(self) -> None:
+        """Forget a process that has ended: it is refused until another has joined a world. REQUIRES: nobody writes."""
+        os.pwrite(self._fd, bytes(N_BYTES), 0)
 
     def counters(self) -> dict[str, Any]:
         """As `read_page`."""
