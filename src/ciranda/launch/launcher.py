@@ -38,7 +38,7 @@ from ciranda.launch.job_log import JobLog
 from ciranda.launch.link import AgentLink, Link
 from ciranda.launch.orders import OwnVariables, orders
 from ciranda.launch.output import Screen
-from ciranda.launch.output_dir import RECORDS
+from ciranda.launch.output_dir import RECORDS, STACKS, STALL, OutputDir
 from ciranda.launch.processes import PASSED_ON
 from ciranda.launch.protocol import Message
 from ciranda.launch.rates import by_rank
@@ -46,6 +46,7 @@ from ciranda.launch.reach import Reach, reach_for
 from ciranda.launch.signals import empty, signals_to
 from ciranda.launch.ssh import SshOptions
 from ciranda.launch.stack_reports import RankStack, StackReports
+from ciranda.launch.stall_file import stall_of
 from ciranda.launch.store import Store, StoreFactory
 from ciranda.launch.stragglers import Stragglers
 from ciranda.launch.trace_writer import TraceFile
@@ -514,6 +515,8 @@ class _Run:
         self._waited_at = time.monotonic()
         for stack in self._waited_for:
             self._log.write("stall", rank=stack.rank, host=stack.host, where=stack.where)
+        if self._output_dir is not None:
+            self._counters.ask(self._links, lambda counters: self._keep_stalls(ranks, stacks, counters))
         if self._failures:
             self._end()
             return
@@ -555,10 +558,19 @@ class _Run:
             "command": self._job.argv,
         }
 
+    def _keep_stalls(self, ranks: set[int], stacks: Sequence[RankStack], counters: Sequence[dict[str, object]]) -> None:
+        by_number = {each["rank"]: each for each in counters}
+
+        def write(files: OutputDir) -> None:
+            for stack in stacks:
+                files.replace(stack.rank, STALL, stall_of(stack, ranks, by_number.get(stack.rank, {})))
+
+        self._to_output_dir(write)
+
     def _keep_stack(self, stack: RankStack) -> None:
         when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         text = f"# {when} {stack}\n{stack.text}\n"
-        self._keep(stack.rank, "stacks.txt", text.encode("utf-8", "replace"))
+        self._keep(stack.rank, STACKS, text.encode("utf-8", "replace"))
 
     def _who_was_waited_for(self) -> list[str]:
         """The last lines of a job that ended because, or while, ranks were waited for."""
@@ -578,11 +590,14 @@ class _Run:
             self._writer.put(self._screen.feed(rank, stream, data))
 
     def _keep(self, rank: int, stream: str, data: bytes) -> None:
-        """Write it to the ranks' own files, if there are any."""
+        """Append it to the rank's own file, if there are any."""
+        self._to_output_dir(lambda files: files.write(rank, stream, data))
+
+    def _to_output_dir(self, write: Callable[[OutputDir], None]) -> None:
         if self._output_dir is None:
             return
         try:
-            self._output_dir.write(rank, stream, data)
+            write(self._output_dir)
         except LaunchError as error:
             self._output_dir = None
             self._fail(str(error))

@@ -1,17 +1,22 @@
 """``--output-dir``: every rank's output, byte for byte, in DIR/rank.N/stdout and DIR/rank.N/stderr.
 
-DIR/rank.N/stacks.txt has the rank's stacks of each time that they were taken; there is none before. DIR/rank.N/records
-has its calls, where they are recorded, once the job has ended. Beside them is the job's log (`job_log.py`).
+DIR/rank.N/stacks.txt has the rank's stacks of each time that they were taken, DIR/rank.N/stall.json what it did when
+others last waited for some rank; there are none before. DIR/rank.N/records has its calls, where they are recorded, once
+the job has ended. Beside them is the job's log (`job_log.py`).
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import BinaryIO
 
 from ciranda.launch.errors import LaunchError
+from ciranda.launch.rotated_file import RotatedFile
 
-RECORDS = "records"  # the name of a file
+STREAMS = ("stdout", "stderr")
+STACKS = "stacks.txt"
+STALL = "stall.json"
+RECORDS = "records"
 
 
 class OutputDir:
@@ -21,12 +26,16 @@ class OutputDir:
         directory: DIR.
     """
 
-    def __init__(self, directory: Path, size: int) -> None:
-        """Create the folders and empty files; LaunchError where that is impossible."""
-        self._files: dict[tuple[int, str], BinaryIO] = {}
+    def __init__(self, directory: Path, size: int, max_bytes: int | None = None) -> None:
+        """Create the folders and empty files; LaunchError where that is impossible.
+
+        ``max_bytes`` bounds each file, and each earlier one of the same name (`RotatedFile`).
+        """
+        self._files: dict[tuple[int, str], RotatedFile] = {}
         self._folders: dict[int, Path] = {}
         self.directory = directory
         self._width = len(str(size - 1))
+        self._max_bytes = max_bytes
         for rank in range(size):
             self.add(rank)
 
@@ -38,30 +47,31 @@ class OutputDir:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._folders[rank] = folder
-            for name in ("stacks.txt", RECORDS):
+            for name in (STACKS, f"{STACKS}.1", STALL, RECORDS):
                 (folder / name).unlink(missing_ok=True)
-            for stream in ("stdout", "stderr"):
-                self._files[rank, stream] = (folder / stream).open("wb", buffering=0)
+            for stream in STREAMS:
+                self._files[rank, stream] = RotatedFile(folder / stream, self._max_bytes)
         except OSError as error:
             self.close()
             raise LaunchError(f"--output-dir {self.directory}: {error.strerror} ({error.filename})") from None
 
-    def write(self, rank: int, stream: str, data: bytes) -> None:
+    def write(self, rank: int, name: str, data: bytes) -> None:
         """Append at once; LaunchError when the disk will not take it."""
-        if (rank, stream) not in self._files:
-            self._open(rank, stream)
-        file = self._files[rank, stream]
-        view = memoryview(data)
-        try:
-            while view:
-                view = view[file.write(view) or 0 :]
-        except OSError as error:
-            raise LaunchError(f"--output-dir: cannot write {file.name}: {error.strerror}") from None
-
-    def _open(self, rank: int, name: str) -> None:
         path = self._folders[rank] / name
         try:
-            self._files[rank, name] = path.open("wb", buffering=0)
+            if (rank, name) not in self._files:
+                self._files[rank, name] = RotatedFile(path, None if name == RECORDS else self._max_bytes)
+            self._files[rank, name].write(data)
+        except OSError as error:
+            raise LaunchError(f"--output-dir: cannot write {path}: {error.strerror}") from None
+
+    def replace(self, rank: int, name: str, data: bytes) -> None:
+        """Make this the content of a file, which a reader finds whole; LaunchError as above."""
+        path = self._folders[rank] / name
+        new = path.with_name(f".{name}")
+        try:
+            new.write_bytes(data)
+            os.replace(new, path)
         except OSError as error:
             raise LaunchError(f"--output-dir: cannot write {path}: {error.strerror}") from None
 
