@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 
 from ciranda import _autotune_log, _carried_sets, _core, _line, _misspelt, _rejoining, _stacks, _taken
-from ciranda._basics import Numbers, at_end, world
+from ciranda._basics import Numbers, at_end, between_worlds, world
 from ciranda._ending import Ending
 from ciranda._line import Roster
 from ciranda.engines.identity import Way, doubt, identity, slot_of, way_to_meet
@@ -143,6 +143,8 @@ def leave_for_next() -> None:
             world.wanted = _carried_sets.present(world.engine.num_lanes, world.members)
         world.members = ()
         _leave()
+        for forget in between_worlds:
+            forget()
 
 
 def join(roster: Roster, is_lost: Callable[[], bool]) -> None:

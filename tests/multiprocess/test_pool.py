@@ -19,7 +19,10 @@ from launch_support import TAG, Running, until
 
 import ciranda
 from ciranda.launch import HostsError, LaunchError, Pool
+from ciranda.launch.api import RunOptions
+from ciranda.launch.elastic import ElasticJob
 from ciranda.launch.gathering import Gathering
+from ciranda.launch.supervisor import Limits
 
 pytestmark = pytest.mark.multiprocess
 
@@ -243,9 +246,11 @@ def test_a_rank_that_leaves_without_a_word_closes_the_pool() -> None:
         pool.run(lambda: os._exit(0) if int(os.environ["CIRANDA_RANK"]) == 1 else time.sleep(600))
 
 
-def test_a_pool_of_none_is_refused() -> None:
+def test_a_pool_of_none_is_refused_and_an_elastic_one() -> None:
     with pytest.raises(HostsError, match="-np 0"):
         Pool(np=0)
+    with pytest.raises(LaunchError, match="a pool cannot be elastic"):
+        Pool(np=2, options=RunOptions(elastic=ElasticJob(2, 2, 2, Limits(2, 2))))
 
 
 def test_ctrl_c_while_ranks_start_ends_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -11,9 +12,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from unittest.mock import ANY
 
 import netns
 import pytest
+from launch_support import until
 
 pytestmark = pytest.mark.multiprocess
 
@@ -89,6 +93,14 @@ def line_about_rank_1(process: subprocess.Popen[str]) -> str:
     raise AssertionError("the job has ended")
 
 
+def stall_of_rank(folder: Path, rank: int) -> dict[str, Any]:
+    """What its file says, which is written once the counters of all ranks have come."""
+    path = folder / f"out/rank.{rank}/stall.json"
+    until(path.exists, what=str(path))
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
 @pytest.mark.parametrize("how", ["c", "c with gil", "lock"])
 def test_where_a_rank_stands_in_c_or_at_a_lock(tmp_path: Path, how: str) -> None:
     with job(tmp_path, how) as process:
@@ -97,6 +109,15 @@ def test_where_a_rank_stands_in_c_or_at_a_lock(tmp_path: Path, how: str) -> None
         assert f"line {LINE_OF[how]} in load_batch" in stacks
         assert "in <module>" in stacks
         assert "_reduced" in (tmp_path / "out/rank.0/stacks.txt").read_text(), "those of all ranks are kept"
+        stalls = [stall_of_rank(tmp_path, rank) for rank in range(3)]
+        assert [stall["is_waited_for"] for stall in stalls] == [False, True, False]
+        assert [stall["waited_for"] for stall in stalls] == [[1]] * 3
+        assert [stall["counters"]["waiting"] for stall in stalls] == [1, 0, 1], "calls that wait"
+        assert "'second' has waited" in stalls[0]["warning"]
+        assert stalls[1]["where"] == f"load_batch, data.py:{LINE_OF[how]}"
+        main = stalls[1]["threads"][0]
+        assert main["frames"][0] == {"function": "load_batch", "file": ANY, "line": LINE_OF[how]}
+        assert main["frames"][-1]["function"] == "<module>"
 
 
 @pytest.mark.parametrize("how", ["loop", "busy threads"])

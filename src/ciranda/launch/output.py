@@ -12,7 +12,7 @@ import os
 import re
 import time
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 MAX_PARTIAL_BYTES = 1 << 20
@@ -82,21 +82,22 @@ def _shown(line: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class ScreenStyle:
-    """How to show output. ``columns`` 0: not a terminal."""
+    """How to show output. ``columns`` 0: not a terminal. ``ranks``: whose output is shown; None: that of all."""
 
     prefix: bool = True
     timestamp: bool = False
     colour: bool = False
     columns: int = 0
+    ranks: Collection[int] | None = None
     now: Callable[[], float] = field(default=time.time)
 
 
-def terminal_style(prefix: bool = True, timestamp: bool = False) -> ScreenStyle:
+def terminal_style(prefix: bool = True, timestamp: bool = False, ranks: Collection[int] | None = None) -> ScreenStyle:
     """Live lines and colours only where a person looks on."""
     is_terminal = os.isatty(STDOUT) and os.isatty(STDERR) and os.environ.get("TERM") != "dumb"
     columns = os.get_terminal_size(STDERR).columns if is_terminal else 0
     colour = is_terminal and not os.environ.get("NO_COLOR")
-    return ScreenStyle(prefix=prefix, timestamp=timestamp, colour=colour, columns=columns)
+    return ScreenStyle(prefix=prefix, timestamp=timestamp, colour=colour, columns=columns, ranks=ranks)
 
 
 class Screen:
@@ -110,6 +111,8 @@ class Screen:
 
     def feed(self, rank: int, stream: str, data: bytes) -> list[tuple[int, bytes]]:
         """Take what a rank wrote; what to write to the screen for it."""
+        if self._style.ranks is not None and rank not in self._style.ranks:
+            return []
         if not self._style.prefix and not self._style.columns:
             whole = self._raw.setdefault((rank, stream), RawBuffer()).feed(data)
             return [(FD_OF[stream], whole)] if whole else []

@@ -31,7 +31,7 @@ from ciranda.launch.handshake import Terms
 from ciranda.launch.kept_globals import KeptGlobals
 from ciranda.launch.protocol import Message
 
-#: Host and port of the pool, with a space between.
+#: Addresses and ports of the pool, with a space between; several by comma.
 ADDRESS = "CIRANDA_POOL"
 
 _CONNECT_SECONDS = 60.0
@@ -137,11 +137,12 @@ def _end_if_refused(n_addresses: int) -> Callable[[str], None]:
 
 def main() -> None:
     """Run in a rank."""
-    host, port = os.environ[ADDRESS].split(" ")
+    ends = [each.split(" ") for each in os.environ[ADDRESS].split(",")]
     secret = bytes.fromhex(Path(os.environ["CIRANDA_SECRET_FILE"]).read_text(encoding="ascii"))
     rank, size = (int(os.environ[f"CIRANDA_{name}"]) for name in ("RANK", "SIZE"))
     terms = Terms(secret, os.environ["CIRANDA_JOB"], size + 1)
-    channel = dial((host, int(port)), terms, rank + 1, _CONNECT_SECONDS, _end_if_refused(1))
+    addresses = [(host, int(port)) for host, port in ends]
+    channel = dial(addresses, terms, rank + 1, _CONNECT_SECONDS, _end_if_refused(len(addresses)))
     _Rank(channel).serve()
 
 

@@ -1,0 +1,51 @@
+"""``DIR/rank.N/stall.json``: what a rank did when others waited for some rank, for programs. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ciranda.launch.stack_reports import RankStack
+from ciranda.launch.stacks import main_frames
+
+# The beginning of a thread's stack, as the rank's own thread, faulthandler and py-spy write it.
+_THREAD = re.compile(r'(?:Current thread|Thread) (?P<id>0x[0-9a-f]+|\d+)(?: \(\w[\w+ ]*\))?:? ?"?(?P<name>[^"(\n]*)')
+
+
+def stall_of(
+    stack: RankStack, waited_for: Iterable[int], counters: Mapping[str, Any], now: float | None = None
+) -> bytes:
+    """The content of the file.
+
+    Args:
+        stack: where the rank stood.
+        waited_for: the ranks that others waited for.
+        counters: what the launcher knows of this rank's counters, as in a report of them; empty if nothing.
+        now: seconds since the epoch, by default now.
+    """
+    ranks = sorted(waited_for)
+    told = {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now)),
+        "rank": stack.rank,
+        "host": stack.host,
+        "is_waited_for": stack.rank in ranks,
+        "waited_for": ranks,
+        "where": stack.where,
+        "threads": list(_threads(stack.text)),
+        "warning": counters.get("warning", ""),
+        "counters": {name: value for name, value in counters.items() if name not in ("rank", "host", "warning")},
+    }
+    return json.dumps(told, indent=1).encode() + b"\n"
+
+
+def _threads(text: str) -> Iterable[dict[str, Any]]:
+    """The threads with their frames, the main thread first, and innermost frames first."""
+    blocks = re.split(r"^(?=Current thread |Thread )", text, flags=re.MULTILINE)
+    for block in blocks:
+        found = _THREAD.match(block)
+        if found:
+            frames = [{"function": each.function, "file": each.file, "line": each.line} for each in main_frames(block)]
+            yield {"name": found["name"].strip(), "frames": frames}
