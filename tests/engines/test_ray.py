@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -273,6 +274,17 @@ def test_globals_stay(executor: Executor) -> None:
 
     executor.run(assign, (5,))
     assert executor.run(lambda: kept) == [5, 5]  # type: ignore[name-defined]
+
+
+def test_calls_of_several_threads_come_one_after_another(executor: Executor) -> None:
+    def work(number: int) -> tuple[int, float]:
+        ciranda.init()
+        return number, float(ciranda.allreduce(float(number), op=ciranda.Sum, name="threads"))
+
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda number: executor.run(work, (number,)), range(24)))
+        references = list(threads.map(lambda number: executor.run_remote(work, (number,)), range(24)))
+    assert found == [ray.get(each) for each in references] == [[(number, 2.0 * number)] * 2 for number in range(24)]
 
 
 @pytest.mark.parametrize("culprit", [0, 1])

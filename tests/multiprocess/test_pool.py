@@ -21,6 +21,7 @@ import ciranda
 from ciranda.launch import HostsError, LaunchError, Pool
 from ciranda.launch.api import RunOptions
 from ciranda.launch.elastic import ElasticJob
+from ciranda.launch.gathering import Gathering
 from ciranda.launch.supervisor import Limits
 
 pytestmark = pytest.mark.multiprocess
@@ -250,6 +251,17 @@ def test_a_pool_of_none_is_refused_and_an_elastic_one() -> None:
         Pool(np=0)
     with pytest.raises(LaunchError, match="a pool cannot be elastic"):
         Pool(np=2, options=RunOptions(elastic=ElasticJob(2, 2, 2, Limits(2, 2))))
+
+
+def test_ctrl_c_while_ranks_start_ends_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Gathering, "wait", interrupt)
+    before = threading.enumerate()
+    with pytest.raises(KeyboardInterrupt):
+        Pool(np=2)
+    assert threading.enumerate() == before, "the job goes on"
 
 
 OWNER = """

@@ -271,7 +271,7 @@ SLOTS = assign([Host("localhost", 2)])
 
 def test_records_that_find_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What came before is in the file, and what comes later is not taken for what is missing."""
-    collecting = Collecting(SLOTS, TraceFile(tmp_path / "t.json"))
+    collecting = Collecting(SLOTS, is_elastic=False)
     whole = next(records(0, a_call(10, 20, 30), a_call(40, 50, 60)).file.pieces(1 << 20))
     collecting.on_records(0, {"t": "records", "rank": 0, "raw": whole[: -ENTRY.size]})
     with monkeypatch.context() as patch:
@@ -279,7 +279,8 @@ def test_records_that_find_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         collecting.on_records(0, {"t": "records", "rank": 0, "raw": whole[-ENTRY.size :]})
     collecting.on_records(0, {"t": "records", "rank": 0, "raw": whole})
     with pytest.raises(OSError, match=f"No space left on device: '{tempfile.gettempdir()}'"):
-        collecting.write("job", ["python"])
+        collecting.write(TraceFile(tmp_path / "t.json"), "job", ["python"])
+    collecting.close()
     events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     assert len(of_kind(events, "call")) == 1
 
@@ -289,15 +290,15 @@ def full(file: RecordFile, data: bytes) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_records_in_many_pieces_need_no_more_files(tmp_path: Path) -> None:
-    collecting = Collecting(SLOTS, TraceFile(tmp_path / "t.json"))
+def test_records_in_many_pieces_need_no_more_files() -> None:
+    collecting = Collecting(SLOTS, is_elastic=False)
     piece = {"t": "records", "rank": 0, "raw": ENTRY.pack(record_file.LOST, *[0] * 9)}
     collecting.on_records(0, piece)
     before = os.listdir("/proc/self/fd")
     for _ in range(10):
         collecting.on_records(0, piece)
     assert os.listdir("/proc/self/fd") == before
-    collecting.write("job", ["python"])
+    collecting.close()
 
 
 def test_a_compressed_trace_on_a_full_disk() -> None:

@@ -7,12 +7,14 @@ leaves the world, so that ranks which wait for it fail too.
 
 from __future__ import annotations
 
+import errno
 import os
 import queue
 import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -120,6 +122,19 @@ class _Rank:
                 os.write(fd, f"{mark}\n".encode())
 
 
+def _end_if_refused(n_addresses: int) -> Callable[[str], None]:
+    """For `dial`. The pool listens before its ranks start: where nobody does, it has been closed, or interrupted."""
+    refused: set[str] = set()  # by the addresses in what is said
+
+    def hear(reason: str) -> None:
+        if reason.endswith(os.strerror(errno.ECONNREFUSED)):
+            refused.add(reason)
+        if len(refused) == n_addresses:
+            sys.exit(1)
+
+    return hear
+
+
 def main() -> None:
     """Run in a rank."""
     ends = [each.split(" ") for each in os.environ[ADDRESS].split(",")]
@@ -127,7 +142,7 @@ def main() -> None:
     rank, size = (int(os.environ[f"CIRANDA_{name}"]) for name in ("RANK", "SIZE"))
     terms = Terms(secret, os.environ["CIRANDA_JOB"], size + 1)
     addresses = [(host, int(port)) for host, port in ends]
-    channel = dial(addresses, terms, rank + 1, _CONNECT_SECONDS, lambda _: None)
+    channel = dial(addresses, terms, rank + 1, _CONNECT_SECONDS, _end_if_refused(len(addresses)))
     _Rank(channel).serve()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -38,10 +39,10 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Executor:
-    """Ranks that are actors of Ray, which run functions one after another.
+    """Ranks that are actors of Ray, which run functions one after another, also those of several threads.
 
-    ``with Executor(np=4) as executor: executor.run(function)``; or call start() and shutdown(). They also end with the
-    driver. For one thread.
+    ``with Executor(np=4) as executor: executor.run(function)``; or call start() and shutdown(), from one thread. They
+    also end with the driver.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Executor:
         self._found: list[Whereabouts] = []
         self._is_settled = False  # no function has failed since the ranks last met
         self._patience = _STUBBORN_SECONDS
+        self._in_use = threading.RLock()  # while ranks are given a function: all take those of threads in one order
 
     def __enter__(self) -> Executor:
         self.start()
@@ -158,8 +160,9 @@ class Executor:
 
         ``ray.get()`` of one raises what the function raised there. This waits for functions that still run.
         """
-        payload = self._payload(False, partial(func, *(args or ()), **(kwargs or {})))
-        return [actor.call.remote(payload) for actor in self._actors]
+        with self._in_use:
+            payload = self._payload(False, partial(func, *(args or ()), **(kwargs or {})))
+            return [actor.call.remote(payload) for actor in self._actors]
 
     def execute(self, func: Callable[[Any], Result]) -> list[Result]:
         """As run(), but call ``func`` with the rank's own ``executable_cls`` of start(), or None."""
@@ -167,8 +170,9 @@ class Executor:
 
     def execute_single(self, func: Callable[[Any], Result]) -> Result:
         """As execute(), but on rank 0 only; the result of that."""
-        payload = self._payload(True, func)
-        (result,) = self._collect([self._actors[0].attempt.remote(payload)])
+        with self._in_use:
+            payload = self._payload(True, func)
+            (result,) = self._collect([self._actors[0].attempt.remote(payload)])
         return cast(Result, result)
 
     def shutdown(self) -> None:
@@ -252,9 +256,10 @@ class Executor:
         return payload
 
     def _results(self, wants_executable: bool, func: Callable[..., Any]) -> list[Any]:
-        payload = self._payload(wants_executable, func)
-        answers = self._collect([actor.attempt.remote(payload) for actor in self._actors])
-        self._is_settled = True
+        with self._in_use:
+            payload = self._payload(wants_executable, func)
+            answers = self._collect([actor.attempt.remote(payload) for actor in self._actors])
+            self._is_settled = True
         return answers
 
     def _collect(self, refs: list[Any]) -> list[Any]:
