@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +104,17 @@ def test_the_changelog_begins_with_the_version_that_is_next() -> None:
     assert version is not None
     assert heading is not None
     assert re.fullmatch(rf"{re.escape(version[1])}( \(unreleased\)|, \d{{4}}-\d{{2}}-\d{{2}})", heading[1])
+
+
+def test_the_image_is_made_of_what_make_makes_and_runs_ranks_that_are_not_root() -> None:
+    dockerfile = (ROOT / "packaging" / "docker" / "Dockerfile").read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    tested = re.search(r"^TORCH \?= (\S+)$", makefile, re.M)
+    assert tested is not None
+    assert re.findall(r"torch==\S+", dockerfile) == [tested[1]]
+    made = {"ciranda-0.1.0-cp310-abi3-manylinux_2_28_x86_64.whl", "ciranda_horovod-0.1.0-py3-none-any.whl"}
+    patterns = re.findall(r"/dist/(\S+)", dockerfile.replace('"$(uname --machine)"', "x86_64"))
+    assert len(patterns) == len(made)
+    assert all(any(fnmatch(name, pattern) for pattern in patterns) for name in made)
+    users = re.findall(r"^USER (\S+)", dockerfile, re.M)
+    assert users == re.findall(r"useradd .*--uid (\d+)", dockerfile)
