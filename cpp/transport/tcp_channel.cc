@@ -84,8 +84,9 @@ std::size_t TcpChannel::note_read(ssize_t n_read, std::size_t n_asked) {
     return static_cast<std::size_t>(n_read);
   }
   may_read_ = false;
-  if (n_read < 0 && !is_not_now(errno)) error_ = errno;
-  if (n_read == 0 || error_ != 0) closed_ = true;
+  if (n_read < 0 && is_not_now(errno)) return 0;
+  if (n_read < 0) error_ = errno;
+  closed_ = has_ended_ = true;
   return 0;
 }
 

@@ -46,11 +46,13 @@ class TcpChannel final : public Channel {
 
   // False: a write would take nothing now. Asks the system if the socket was full at the last write.
   bool has_room();
-  // True if the connection has ended and all bytes that arrived have been read.
-  bool is_at_end() const { return closed_ && !may_read_; }
+  // True if all that the peer has sent has been read, and it sends no more. A connection that was only marked closed
+  // may still have bytes on their way.
+  bool is_at_end() const { return has_ended_ && !may_read_; }
 
   int fd() const { return socket_.get(); }
   void on_events(std::uint32_t events);
+  // Nothing more is to be written: the peer has left, or is gone.
   void mark_closed();
   // The next read_some() and write_some() make a system call, even if the socket was not ready before.
   void look_again() { may_read_ = may_write_ = true; }
@@ -64,7 +66,8 @@ class TcpChannel final : public Channel {
   bool may_write_ = true;
   bool was_full_ = false;  // at the last write
   bool closed_ = false;
-  int error_ = 0;  // the errno with which the connection ended, if any
+  bool has_ended_ = false;  // a read has found the end
+  int error_ = 0;           // the errno with which the connection ended, if any
 };
 
 // Ends both directions of a connection and closes it. Before, it reads and drops unread bytes: closing with unread

@@ -13,6 +13,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -88,6 +89,17 @@ class Count:
 
     def edit(self, data: bytes) -> bytes:
         self.n_bytes += len(data)
+        return data
+
+
+@dataclass
+class Delay:
+    """Passes all on, later."""
+
+    seconds: float
+
+    def edit(self, data: bytes) -> bytes:
+        time.sleep(self.seconds)
         return data
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import tampering
 from ranks import Ranks
-from tampering import HEADER_BYTES, Count, EditRecords, FlipBit, Stream, mended
+from tampering import HEADER_BYTES, Count, Delay, EditRecords, FlipBit, Stream, mended
 
 import ciranda as hvd
 from ciranda.errors import MismatchError, RanksLostError
@@ -51,6 +51,11 @@ def _inputs(seed: int, count: int) -> list[np.ndarray]:
     return [np.random.default_rng([seed, rank]).integers(-1000, 1000, count, np.int32) for rank in range(2)]
 
 
+def _rows() -> None:
+    rows = hvd.allgather(np.full((hvd.rank() + 1, 3), hvd.rank(), np.int32))
+    assert rows.tolist() == [[0] * 3, [1] * 3, [1] * 3]
+
+
 def _training() -> None:
     """Parameters as objects, gradients of all sizes, some at once, a metric."""
     assert hvd.broadcast_object({"step": 7} if hvd.rank() == 0 else None, 0) == {"step": 7}
@@ -61,11 +66,10 @@ def _training() -> None:
             handles.append((hvd.allreduce_async(inputs[hvd.rank()], op=hvd.Sum, name=f"layer {layer}"), inputs))
         for handle, (first, second) in handles:
             np.testing.assert_array_equal(hvd.synchronize(handle), first + second)
-        rows = hvd.allgather(np.full((hvd.rank() + 1, 3), hvd.rank(), np.int32))
-        assert rows.tolist() == [[0] * 3, [1] * 3, [1] * 3]
+        _rows()
 
 
-PROGRAMS = {"small": _small, "training": _training}
+PROGRAMS = {"small": _small, "training": _training, "rows": _rows}
 
 
 def _run(program: str) -> str:
@@ -115,7 +119,7 @@ def world() -> Iterator[World]:
         yield World(hosts, ranks)
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", ["small", "training"])
 def test_a_flipped_bit_is_told_of_at_once_and_never_in_a_result(world: World, program: str) -> None:
     """In the goodbyes it may come too late to be told of."""
     totals = world.n_bytes(program)
@@ -234,6 +238,13 @@ def test_a_record_of_another_session_is_told_of(world: World, stream: Stream) ->
     messages = world.run_with("training", stream, splice)
     assert splice.is_done
     assert all(messages)
+
+
+@pytest.mark.parametrize("sender", [0, 1])
+def test_what_was_sent_before_the_goodbye_arrives_after_it(world: World, sender: int) -> None:
+    """The connections of a rank may take different ways; its goodbye is on another than its data."""
+    world.hosts.tamper_with(lambda each: Delay(0.5) if each == Stream("data", sender) else None)
+    assert world.run("rows") == ["", ""]
 
 
 class _MakesAFolder:

@@ -464,6 +464,24 @@ TEST(RecordChannel, AnEndIsNoFailureIfTheLastRecordSaysSo) {
   EXPECT_FALSE(wire.reader().failure());
 }
 
+// As when its peer has left, which another connection says sooner.
+TEST(RecordChannel, WhatIsOnItsWayArrivesAfterTheChannelIsMarkedClosed) {
+  Wire wire;
+  const auto payload = random_bytes(3000, 20);
+  const auto record = wire.record_of(payload);
+  wire.reader().mark_closed();
+  EXPECT_TRUE(wire.read().empty());
+  wire.give(std::span(record).first(100));
+  EXPECT_TRUE(wire.read().empty());
+  wire.give(std::span(record).subspan(100));
+  EXPECT_EQ(wire.read(), payload);
+  wire.writer().end();
+  wire.give(wire.take());
+  wire.end();
+  EXPECT_TRUE(wire.read().empty());
+  EXPECT_FALSE(wire.reader().failure());
+}
+
 TEST(RecordChannel, WhatIsCutOffIsAFailure) {
   for (const std::size_t n_bytes : {4U, 3000U}) {
     for (std::size_t n_passed = 0; n_passed <= kHeaderBytes + n_bytes; n_passed += n_passed < 36 ? 1 : 500) {
