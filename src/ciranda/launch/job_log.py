@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 from ciranda._hidden import shown
 from ciranda.launch import environment
 from ciranda.launch.errors import LaunchError
+from ciranda.launch.hosts import by_host
 from ciranda.launch.job import Job, Outcome
 
 NAME = "job.jsonl"
@@ -65,16 +66,13 @@ class JobLog:
             return
         self._least_seconds = max(LEAST_SECONDS, len(job.slots) / _RANKS_A_SECOND)
         self._looks = max(_FEWEST_LOOKS, min(_LOOKS, _RANK_LOOKS // len(job.slots)))
-        hosts: dict[str, list[int]] = {}
-        for slot in job.slots:
-            hosts.setdefault(slot.host, []).append(slot.rank)
         self.write(
             "job",
             format=FORMAT,
             job=job.job_id,
             began=time.time(),
             command=job.argv,
-            hosts=hosts,
+            hosts={host: [slot.rank for slot in slots] for host, slots in by_host(job.slots).items()},
             elastic=job.elastic is not None,
             settings=_settings(job),
             **_of_engine(),

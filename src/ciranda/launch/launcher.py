@@ -745,7 +745,8 @@ class _Run:
         if self._collecting is None:
             return
         with closing(self._collecting):
-            if self._changing is None:  # at a place of an elastic job, one process follows another
+            # At a place of an elastic job, one process follows another.
+            if self._output_dir is not None and self._changing is None:
                 for rank, piece in self._collecting.records():
                     self._keep(rank, RECORDS, piece)
             self._log.write("records", clocks=self._collecting.clocks())
