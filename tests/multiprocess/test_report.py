@@ -209,6 +209,9 @@ def test_where_a_stuck_rank_stood(tmp_path: Path) -> None:
     assert "has waited" in facts["ranks"][0]["warning"]
     assert facts["advice"][0]["text"].endswith("Its stacks are in rank.1/stacks.txt.")
     assert (tmp_path / "out" / "rank.1" / "stacks.txt").exists()
+    assert facts["advice"][1]["text"].startswith("The first call that differs is 'second': rank 0 has made it; rank 1 ")
+    assert "it made 'first' last, and stood at load_batch, program.py:" in facts["advice"][1]["text"]
+    assert [rank["is_waited_for"] for rank in facts["standstill"]["ranks"]] == [False, True]
 
 
 def test_a_folder_without_a_job(tmp_path: Path) -> None:

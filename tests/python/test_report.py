@@ -138,6 +138,13 @@ def test_a_log_that_ends_before_the_job(tmp_path: Path) -> None:
     assert "its launcher was killed, or the job goes on" in page_of(facts)
 
 
+def test_looks_that_found_no_rank(tmp_path: Path) -> None:
+    """As those at the end of a job, of agents that have ended meanwhile."""
+    looks = [look(0.5), look(1.0), look(2.0, counters(0)), look(3.0, counters(0)), look(4.0), look(5.0)]
+    facts = left(tmp_path, a_job({"a": [0]}), *looks, an_end(6.0))
+    assert [(interval["from"], interval["until"]) for interval in facts["intervals"]] == [(2.0, 3.0)]
+
+
 def test_a_job_that_was_not_counted(tmp_path: Path) -> None:
     """As an elastic one, or one whose ranks never came."""
     facts = left(tmp_path, a_job({"a": [0, 1]}), an_end(1.0, exit_code=1, message="no answer from b"))
@@ -152,6 +159,60 @@ def test_stalls_come_first(tmp_path: Path) -> None:
     assert facts["advice"][0]["text"] == (
         "Others waited long for rank 1 (a): load_batch, data.py:4. Its stacks are in rank.01/stacks.txt."
     )
+
+
+def a_stall(folder: Path, rank: int, waited_for: list[int], where: str, *calls: Line) -> None:
+    """Write a rank's stall.json."""
+    stall = {
+        "time": "2027-01-15T08:00:00Z", "rank": rank, "host": "a", "is_waited_for": rank in waited_for, "threads": [],
+        "waited_for": waited_for, "where": where, "calls": calls, "warning": "", "counters": {"waiting": 2, "steps": 7},
+    }  # fmt: skip
+    (folder / f"rank.{rank}").mkdir(parents=True)
+    (folder / f"rank.{rank}" / "stall.json").write_text(json.dumps(stall))
+
+
+def a_waiting_call(name: str, waited: float, made: list[int], *missing: tuple[int, str | None], **more: int) -> Line:
+    return {
+        "name": name, "waited_seconds": waited, "submitted_by": made, "n_more_submitted": 0, "n_more_missing": 0,
+        "missing": [{"rank": rank, "host": "a", "last": last, "seconds": 1.0} for rank, last in missing], **more,
+    }  # fmt: skip
+
+
+def test_the_first_call_that_differs(tmp_path: Path) -> None:
+    calls = (
+        a_waiting_call("later", 1.0, [0], (1, "loss"), (2, "loss")),
+        a_waiting_call("grad", 2.0, [0, 3], (1, "loss"), (2, "loss"), (4, None)),
+    )
+    a_stall(tmp_path, 0, [1, 2, 4], "train, t.py:9", *calls)
+    for rank in (1, 2):
+        a_stall(tmp_path, rank, [1, 2, 4], "load, data.py:4")
+    a_stall(tmp_path, 3, [1, 2, 4], "train, t.py:9")
+    facts = left(tmp_path, a_job({"a": [0, 1, 2, 3, 4]}), an_end(9.0))
+    said = (
+        "The first call that differs is 'grad': ranks 0, 3 have made it; ranks 1, 2 have not: they made 'loss' last, "
+        "and stood at load, data.py:4; rank 4 has not: it made no call before."
+    )
+    assert [each["text"] for each in facts["advice"]] == [said]
+    assert [call["name"] for call in facts["standstill"]["calls"]] == ["grad", "later"]
+    page = page_of(facts)
+    assert escape(said) in page
+    assert "<td>0, 3</td><td>train, t.py:9</td>" in page, "ranks at one place are one row"
+
+
+def test_ranks_that_call_in_other_orders(tmp_path: Path) -> None:
+    calls = (a_waiting_call("a", 2.0, [0], (1, "b")), a_waiting_call("b", 2.0, [1], (0, "a"), n_more_missing=3))
+    a_stall(tmp_path, 0, [0, 1], "t.py:9", *calls)
+    facts = left(tmp_path, a_job({"a": [0, 1]}), an_end(9.0))
+    assert facts["advice"][0]["text"] == (
+        "The first call that differs is 'a': rank 0 has made it; rank 1 has not: it made 'b' instead."
+    )
+
+
+@pytest.mark.parametrize("text", ["", "7", "{}", '{"calls": 7, "counters": {}}', '{"time": "x", "counters": {}}'])
+def test_a_stall_file_that_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "rank.0").mkdir()
+    (tmp_path / "rank.0" / "stall.json").write_text(text)
+    assert left(tmp_path, a_job({"a": [0]}), an_end(9.0))["standstill"] is None
 
 
 @pytest.mark.parametrize("text", ["", '{"kind": "job", "at": 0, "format": 99, "hosts": {}}\n', "[]\nnull\n7\n"])
@@ -314,7 +375,7 @@ def test_little_advice_is_none() -> None:
     end = {"how": "succeeded", "failed": None, "exit_code": 0, "message": None}
     rank = {"host": "a", "seconds": 1.0, "waited_seconds": 0.0, "moved_seconds": 0.0, "cpu_seconds": 1.0}
     ranks = [{**rank, "rank": n, "waited_for_seconds": 0.0} for n in range(2)]
-    assert advice_of({"end": end, "events": [], "ranks": ranks, "recorded": None}) == []
+    assert advice_of({"end": end, "events": [], "ranks": ranks, "recorded": None, "standstill": None}) == []
 
 
 def test_a_bar_is_as_long_as_its_value() -> None:

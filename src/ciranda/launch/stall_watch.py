@@ -122,7 +122,8 @@ class StallWatch:
 
         def write(files: OutputDir) -> None:
             for stack in stacks:
-                files.replace(stack.rank, STALL, stall_of(stack, ranks, by_number.get(stack.rank, {})))
+                calls = self._warnings[stack.rank].calls.at(time.monotonic())
+                files.replace(stack.rank, STALL, stall_of(stack, ranks, calls, by_number.get(stack.rank, {})))
 
         self._keep(write)
 

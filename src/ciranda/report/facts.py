@@ -14,6 +14,7 @@ from ciranda.launch.rates import NO_RANKS, Counters, Row, rows
 from ciranda.report.advice import advice_of
 from ciranda.report.job import LeftJob
 from ciranda.report.recorded import steps_of
+from ciranda.report.standstill import standstill_of
 
 FORMAT = 1
 
@@ -32,6 +33,7 @@ def facts_of(job: LeftJob) -> Facts:
         "collectives": _collectives(last),
         "events": [dict(event) for event in job.events],
         "recorded": steps_of(job),
+        "standstill": standstill_of(job),
     }
     facts["advice"] = advice_of(facts)
     return facts
@@ -124,7 +126,8 @@ def _intervals(job: LeftJob) -> list[Facts]:
     """What happened between two looks, where all ranks ran. Seconds count from the start of the launcher."""
     found: list[Facts] = []
     for (since, before), (until, after) in pairwise(job.looks):
-        if until - since < 1e-3 or not all(_is_comparable(before.get(rank, {}), each) for rank, each in after.items()):
+        is_comparable = all(_is_comparable(before.get(rank, {}), each) for rank, each in after.items())
+        if until - since < 1e-3 or not after or not is_comparable:
             continue
         ranks = [
             {

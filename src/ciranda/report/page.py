@@ -38,6 +38,7 @@ def page_of(facts: Facts) -> str:
     sections = [
         _head(facts),
         _section("What to try", _advice(facts)),
+        _section("Where the ranks stood", _standstill(facts)),
         _section("Where a step goes", _where(facts)),
         _section("Ranks", _ranks(facts)),
         _section("Steps over time", _steps(facts)),
@@ -156,6 +157,50 @@ def _advice(facts: Facts) -> str:
 
 def _gain(gain: float | None) -> str:
     return f"<b>up to {text(units.share(gain))} of the time:</b> " if gain is not None else ""
+
+
+def _standstill(facts: Facts) -> str:
+    """Ranks that stood at the same place are one row."""
+    standstill = facts["standstill"]
+    if not standstill:
+        return ""
+    places: dict[tuple[str, bool], list[Facts]] = {}
+    for rank in standstill["ranks"]:
+        places.setdefault((rank["where"], rank["is_waited_for"]), []).append(rank)
+    rows = [
+        [_ranges([rank["rank"] for rank in ranks]), where, "yes" if is_waited_for else "",
+         _span(rank["steps"] for rank in ranks), _span(rank["calls"] for rank in ranks),
+         _span(rank["waiting"] for rank in ranks)]
+        for (where, is_waited_for), ranks in places.items()
+    ]  # fmt: skip
+    head = ["ranks", "where", "waited for", "steps", "calls done", "calls that wait"]
+    return (
+        table(head, rows[:MOST_RANKS], 3)
+        + _waiting_calls(standstill)
+        + _note(f"When ranks last waited long for others, at {standstill['time']}. The stacks are in stacks.txt.")
+    )
+
+
+def _waiting_calls(standstill: Facts) -> str:
+    """All calls that wait, where there are several."""
+    if standstill["n_calls"] < 2:
+        return ""
+    rows = [
+        [_short(call["name"]), units.seconds(call["waited_seconds"]), _some(call["submitted_by"],
+         call["n_more_submitted"]), _some([each["rank"] for each in call["missing"]], call["n_more_missing"])]
+        for call in standstill["calls"]
+    ]  # fmt: skip
+    more = _note(f"{standstill['n_calls']} in all.") if standstill["n_calls"] > len(rows) else ""
+    return table(["call", "has waited", "made by ranks", "not by ranks"], rows, 4) + more
+
+
+def _some(ranks: Sequence[int], n_more: int) -> str:
+    return _ranges(ranks) + (f" and {n_more} more" if n_more else "")
+
+
+def _span(values: Iterable[int]) -> str:
+    found = sorted(values)
+    return str(found[0]) if found[0] == found[-1] else f"{found[0]} to {found[-1]}"
 
 
 def _where(facts: Facts) -> str:
