@@ -28,7 +28,7 @@ PLAN = PATHS.index("plan")
 TAGS = {
     "b", "body", "circle", "code", "div", "h1", "h2", "h3", "head", "header", "html", "i", "li", "line", "main", "meta",
     "ol", "p", "polyline", "pre", "rect", "section", "span", "style", "svg", "table", "tbody", "td", "text", "th",
-    "thead", "title", "tr",
+    "thead", "title", "tr", "ul",
 }  # fmt: skip
 
 Line = dict[str, Any]
@@ -135,7 +135,7 @@ def test_where_the_time_goes_by_the_counters(tmp_path: Path) -> None:
 def test_a_log_that_ends_before_the_job(tmp_path: Path) -> None:
     facts = left(tmp_path, a_job({"a": [0]}), look(1.0, counters(0)), rest='{"kind": "counters", "at')
     assert facts["end"]["how"] == "unknown"
-    assert "its launcher was killed, or the job goes on" in page_of(facts)
+    assert "its launcher was killed, the disk was full, or the job goes on" in page_of(facts)
 
 
 def test_looks_that_found_no_rank(tmp_path: Path) -> None:
@@ -159,6 +159,36 @@ def test_stalls_come_first(tmp_path: Path) -> None:
     assert facts["advice"][0]["text"] == (
         "Others waited long for rank 1 (a): load_batch, data.py:4. Its stacks are in rank.01/stacks.txt."
     )
+
+
+def test_what_is_missing_is_said(tmp_path: Path) -> None:
+    record(tmp_path, 0, a_step(1, 1), a_call(1, 2, 3, 4), a_step(2, 5), (record_file.LOST, 7, 0))
+    record(tmp_path, 2, a_step(1, 1), a_call(1, 2, 3, 4), a_step(2, 5))
+    kept = {"kind": "records", "at": 9.0, "clocks": {}, "failure": "No space left on device: /tmp"}
+    ranks = [counters(rank) for rank in range(3)]
+    facts = left(tmp_path, a_job({"a": [0, 1, 2], "b": [3]}), look(1.0, *ranks), kept, an_end(9.5))
+    assert facts["missing"] == [
+        "Not all recorded calls could be kept (No space left on device: /tmp): the steps are those before.",
+        "There are no recorded calls of ranks 1, 3: they are in no figure on recorded steps.",
+        "7 calls came faster than they could be recorded: they are in no such figure.",
+        "The counters of rank 3 were never read: they never ran, or their host was lost before.",
+    ]
+    page = page_of(facts)
+    assert all(escape(sentence) in page for sentence in facts["missing"])
+
+
+def test_nothing_is_missing(tmp_path: Path) -> None:
+    facts = left(tmp_path, a_job({"a": [0]}), look(1.0, counters(0)), an_end(9.5))
+    assert facts["missing"] == []
+    assert "What is missing here" not in page_of(facts)
+
+
+def test_records_without_a_call(tmp_path: Path) -> None:
+    kept = {"kind": "records", "at": 9.0, "clocks": {}}
+    facts = left(tmp_path, a_job({"a": [0]}), look(1.0, counters(0)), kept, an_end(9.5))
+    assert facts["missing"] == [
+        "No rank has recorded a call: the recorded steps did not come, or the ranks ended before."
+    ]
 
 
 def a_stall(folder: Path, rank: int, waited_for: list[int], where: str, *calls: Line) -> None:

@@ -714,9 +714,11 @@ class _Run:
             if self._output_dir is not None and self._changing is None:
                 for rank, piece in self._collecting.records():
                     self._keep(rank, RECORDS, piece)
-            self._log.write("records", clocks=self._collecting.clocks())
+                self._log.write("records", clocks=self._collecting.clocks(), failure=self._collecting.failure)
             if self._show.timeline is not None:
                 self._merge(self._collecting, self._show.timeline)
+            elif self._collecting.failure is not None:
+                self._say(f"ciranda: warning: not all recorded calls could be kept: {self._collecting.failure}")
 
     def _merge(self, collecting: Collecting, to: TraceFile) -> None:
         try:

@@ -13,6 +13,7 @@ from typing import Any
 from ciranda.launch.rates import NO_RANKS, Counters, Row, rows
 from ciranda.report.advice import advice_of
 from ciranda.report.job import LeftJob
+from ciranda.report.missing import missing_of
 from ciranda.report.recorded import steps_of
 from ciranda.report.standstill import standstill_of
 
@@ -35,6 +36,7 @@ def facts_of(job: LeftJob) -> Facts:
         "recorded": steps_of(job),
         "standstill": standstill_of(job),
     }
+    facts["missing"] = list(missing_of(job, facts))
     facts["advice"] = advice_of(facts)
     return facts
 

@@ -29,6 +29,8 @@ class LeftJob:
         end: how it ended; empty if the log ends before.
         records: the files with the ranks' calls, by rank, where they were recorded.
         stalls: the files on where the ranks stood when some last waited long for others, by rank.
+        has_records: whether calls were recorded, though perhaps none.
+        lacks_records: why the records are incomplete; None if they are not known to be.
         clocks: by host, how its clock was ahead of the launcher's, as `ciranda.launch.clocks.Reading`.
     """
 
@@ -40,6 +42,8 @@ class LeftJob:
     end: Line = field(default_factory=dict)
     records: dict[int, Path] = field(default_factory=dict)
     stalls: dict[int, Path] = field(default_factory=dict)
+    has_records: bool = False
+    lacks_records: str | None = None
     clocks: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -89,7 +93,7 @@ def _take(job: LeftJob, line: Line) -> None:
     elif kind == "counters":
         job.looks.append((line["at"], by_rank({"counters": line["ranks"]})))
     elif kind == "records":
-        job.clocks = line["clocks"]
+        job.has_records, job.clocks, job.lacks_records = True, line["clocks"], line.get("failure")
     elif kind == "end":
         job.end = line
     else:

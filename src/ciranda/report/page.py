@@ -37,6 +37,7 @@ def page_of(facts: Facts) -> str:
     job = facts["job"]
     sections = [
         _head(facts),
+        _section("What is missing here", _missing(facts)),
         _section("What to try", _advice(facts)),
         _section("Where the ranks stood", _standstill(facts)),
         _section("Where a step goes", _where(facts)),
@@ -146,6 +147,11 @@ def _step_seconds(facts: Facts) -> float:
         return median
     means = [rank["seconds"] / rank["steps"] for rank in facts["ranks"] if rank["steps"]]
     return max(means, default=0.0)
+
+
+def _missing(facts: Facts) -> str:
+    items = "".join(f"<li>{text(sentence)}</li>" for sentence in facts["missing"])
+    return f"<ul>{items}</ul>" if items else ""
 
 
 def _advice(facts: Facts) -> str:
@@ -373,7 +379,7 @@ def _events(facts: Facts) -> str:
     if end["message"]:
         found += f"<pre>{text(end['message'])}</pre>"
     if end["how"] == "unknown":
-        found += _note("The log ends before the job: its launcher was killed, or the job goes on.")
+        found += _note("The log ends before the job: its launcher was killed, the disk was full, or the job goes on.")
     warnings = [
         [str(rank["rank"]), rank["host"], _short(rank["warning"])] for rank in facts["ranks"] if rank["warning"]
     ]
