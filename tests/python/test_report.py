@@ -18,6 +18,7 @@ from ciranda.launch.job_log import NAME
 from ciranda.launch.page import COLLECTIVES, PATHS
 from ciranda.report import comparison_of, comparison_page, facts_of, page_of, read, units
 from ciranda.report.advice import advice_of
+from ciranda.report.steps import series_of
 from ciranda.report.svg import Part, bars
 
 HOSTILE = "</title><script>alert('\"&')</script>"
@@ -189,6 +190,59 @@ def test_records_without_a_call(tmp_path: Path) -> None:
     assert facts["missing"] == [
         "No rank has recorded a call: the recorded steps did not come, or the ranks ended before."
     ]
+
+
+def in_world(place: int, world_rank: int, process: str, size: int, seconds: float, **fields: Any) -> Line:
+    """``process``: its number and that of its world, as 7.1."""
+    pid, generation = map(int, process.split("."))
+    return counters(place, world_rank=world_rank, pid=pid, generation=generation, size=size, seconds=seconds, **fields)
+
+
+def test_an_elastic_job(tmp_path: Path) -> None:
+    """Place 0's process ends; place 1 is rank 0 then, with the same process; another takes place 0, as rank 1."""
+    calls = {"calls": 3, "failed": 0, "bytes": 24, "agree_seconds": 1.0, "move_seconds": 0.5}
+    told = {"steps": 10, "last_step_seconds": 2.0, "collectives": {"allreduce": calls}}
+    ended = {**told, "cpu_seconds": 1.0, "runs": False}
+    waits = {"held_up_seconds": {"1": 1.5}, "waited_seconds": 1.5}
+    facts = left(
+        tmp_path,
+        a_job({"a": [0, 1]}, elastic=True),
+        look(1.0, in_world(0, 0, "7.1", 2, 0.5), in_world(1, 1, "8.1", 2, 0.5)),
+        look(
+            2.5, in_world(0, 0, "7.1", 2, 2.0, **told, **waits, cpu_seconds=1.0), in_world(1, 1, "8.1", 2, 2.0, **told)
+        ),
+        look(9.0, in_world(0, 0, "7.1", 2, 8.5, **ended, **waits), in_world(1, 0, "8.2", 1, 1.0, steps=5)),
+        look(11.0, in_world(0, 1, "9.1", 2, 1.0, cpu_seconds=0.25), in_world(1, 0, "8.3", 2, 1.0)),
+        look(
+            12.0, in_world(0, 1, "9.1", 2, 2.0, **told, cpu_seconds=0.5), in_world(1, 0, "8.3", 2, 2.0, **told, **waits)
+        ),
+        an_end(12.5),
+    )
+    assert [(world["ranks"], world["size"], world["steps"], world["waited_for"]) for world in facts["worlds"]] == [
+        ([0, 1], 2, 10, 1), ([1], 1, 5, None), ([1, 0], 2, 10, 0),
+    ]  # fmt: skip
+    assert [world["from"] for world in facts["worlds"]] == [0.5, 8.0, 10.0]
+    assert facts["worlds"][0]["until"] == 2.5, "not as old as the page of a process that has ended"
+    first, second = facts["ranks"]
+    assert (first["rank"], first["steps"], first["calls"], first["cpu_seconds"]) == (0, 20, 6, 1.5)
+    assert (second["rank"], second["steps"], second["calls"], second["waited_for_seconds"]) == (1, 25, 6, 1.5)
+    assert (first["waited_for_seconds"], second["cpu_seconds"]) == (1.5, 0.5)
+    assert facts["collectives"][0]["calls"] == 12
+    assert [(interval["from"], [rank["rank"] for rank in interval["ranks"]]) for interval in facts["intervals"]] == [
+        (1.0, [0, 1]), (11.0, [1, 0]),
+    ]  # fmt: skip
+    assert facts["intervals"][1]["ranks"][1]["waited_for"] == 1.0, "place 0 is rank 1"
+    assert "This job is elastic" in page_of(facts)
+
+
+def test_a_place_that_comes_later_is_in_the_picture(tmp_path: Path) -> None:
+    alone = [look(float(at), in_world(0, 0, "7.1", 1, float(at))) for at in (1, 2)]
+    both = [look(4.0 + at, in_world(0, 0, "7.2", 2, at), in_world(1, 1, "8.1", 2, at)) for at in (1.0, 2.0)]
+    facts = left(tmp_path, a_job({"a": [0]}, elastic=True), *alone, *both, an_end(9.0))
+    series = series_of(facts)
+    assert series is not None
+    assert series.waited_for.keys() == {0, 1}
+    assert facts["ranks"][1]["host"] == "a"
 
 
 def a_stall(folder: Path, rank: int, waited_for: list[int], where: str, *calls: Line) -> None:

@@ -45,6 +45,8 @@ def test_another_world_begins_anew() -> None:
     before = {0: rank(0, 100.0, steps=1000)}
     after = {0: rank(0, 2.0, steps=10)}
     assert rows(before, after)[0].steps_per_second == 5.0
+    older = {0: rank(0, 200.0, steps=10) | {"generation": 4}}  # than the world before it
+    assert rows(before, older)[0].steps_per_second == 0.05
 
 
 def test_waits_of_another_world_do_not_count() -> None:

@@ -224,8 +224,7 @@ class _Run:
         self._started = True
         if self._job.straggler_share > 0 and len(self._job.slots) > 1:
             self._next_look = time.monotonic() + LOOK_SECONDS
-        if self._changing is None:
-            self._log.begin_looks()
+        self._log.begin_looks()
         self._deadline = None
         self.note(f"torch's store, if rank 0 makes one, is at {meeting.address}, port {meeting.port}")
         of_job = environment.of_job(self._job.job_id, meeting, self._job.slots)

@@ -140,6 +140,7 @@ def _values(head: Sequence[int], own_waits: Sequence[int], held_up: Sequence[int
     paths["direct"] += sum(head[_first_of(number)] for number in range(len(COLLECTIVES)))
     return {
         "pid": _one(head, "pid"),
+        "generation": _one(head, "generation"),
         "rank": _one(head, "rank"),
         "size": _one(head, "size"),
         "seconds": _seconds(now - _one(head, "began_ns")),

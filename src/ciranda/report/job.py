@@ -48,8 +48,9 @@ class LeftJob:
 
     @property
     def host_of(self) -> dict[int, str]:
-        """The host of each rank."""
-        return {rank: host for host, ranks in self.about["hosts"].items() for rank in ranks}
+        """The host of each rank; of an elastic job, of each place, also of those that came later."""
+        came = {rank: each["host"] for _, counters in self.looks for rank, each in counters.items()}
+        return came | {rank: host for host, ranks in self.about["hosts"].items() for rank in ranks}
 
 
 def read(directory: Path) -> LeftJob:
@@ -66,11 +67,12 @@ def read(directory: Path) -> LeftJob:
         _take(job, line)
     if job.about.get("format") != FORMAT:
         raise LaunchError(f"{path}: it is no log of a job of format {FORMAT}", exit_code=2)
+    host_of = job.host_of
     for folder in directory.glob("rank.*"):
         number = folder.name.removeprefix("rank.")
         if number.isascii() and number.isdecimal():
             for name, files in ((RECORDS, job.records), (STALL, job.stalls)):
-                if int(number) in job.host_of and (folder / name).is_file():
+                if int(number) in host_of and (folder / name).is_file():
                     files[int(number)] = folder / name
     return job
 

@@ -42,6 +42,7 @@ def page_of(facts: Facts) -> str:
         _section("Where the ranks stood", _standstill(facts)),
         _section("Where a step goes", _where(facts)),
         _section("Ranks", _ranks(facts)),
+        _section("Worlds", _worlds(facts)),
         _section("Steps over time", _steps(facts)),
         _section("Who was waited for, and when", _heat(facts)),
         _section("Collectives", _collectives(facts)),
@@ -227,7 +228,11 @@ def _where(facts: Facts) -> str:
         n_steps = max(rank["steps"] for rank in ranks)
         about = f"Mean of {n_steps} steps." if n_steps else "Of the whole job, in which no steps were counted."
         about += " What ranks agree on is part of waiting; --timeline-steps tells them apart, and for whom each waits."
-    rows = [(_label(rank), _bar(parts[rank["rank"]], max(1, n_steps))) for rank in ranks if rank["rank"] in parts]
+    rows = [
+        (_label(rank), _bar(parts[rank["rank"]], max(1, n_steps if recorded else rank["steps"])))
+        for rank in ranks
+        if rank["rank"] in parts
+    ]
     note = " A rank computes where none of its calls is under way; it may do so at other times as well."
     return legend(_PARTS) + svg.bars(rows, units.seconds) + _note(about + note + _of_more(facts["ranks"]))
 
@@ -279,6 +284,23 @@ def _row(rank: Facts, recorded: Facts) -> list[str]:
         str(rank["calls"]),
         str(rank["failed"]),
     ]
+
+
+def _worlds(facts: Facts) -> str:
+    """Of an elastic job."""
+    if not facts["worlds"]:
+        return ""
+    head = ["places", "ranks", "after", "for", "steps", "a step", "waiting for others", "most for"]
+    body = [
+        [_ranges(world["ranks"]), str(world["size"]), units.seconds(world["from"]),
+         units.seconds(world["until"] - world["from"]), str(world["steps"]), units.seconds(world["step_seconds"]),
+         units.share(world["waited"]), "" if world["waited_for"] is None else str(world["waited_for"])]
+        for world in facts["worlds"][-_MOST_EVENTS:]
+    ]  # fmt: skip
+    return table(head, body) + _note(
+        "This job is elastic: elsewhere, a rank is a place, with all of its processes. Up to the last look at a "
+        "world's counters, which is half a second before its end, or more where a job is old or has many ranks."
+    )
 
 
 def _steps(facts: Facts) -> str:
