@@ -149,10 +149,27 @@ def test_live_until_q(tmp_path: Path) -> None:
             while seen.count(b"waited for") < 3:
                 seen += os.read(screen, 4096)
             assert b"q: leave" in seen
-            os.write(screen, b"xq")
+            os.write(screen, b"xs")
+            while b"now by waited for" not in seen:
+                seen += os.read(screen, 4096)
+            os.write(screen, b"q")
             _read_to_the_end(screen)
             assert process.wait() == 0
         os.close(screen)
+
+
+def test_one_rank(tmp_path: Path) -> None:
+    with job(tmp_path) as running:
+        command = [*ciranda("top", "--json", "--interval", "0.1")]
+        asked = subprocess.run(
+            [*command, "--ranks", "1"], env=running.environment, check=True, capture_output=True, text=True
+        )
+        assert [row["rank"] for row in json.loads(asked.stdout)] == [1]
+        wrong = subprocess.run(
+            [*command, "--sort", "speed"], env=running.environment, check=False, capture_output=True, text=True
+        )
+        assert wrong.returncode == 2
+        assert "--sort 'speed': must be one of rank, waited for, " in wrong.stderr
 
 
 def _read_to_the_end(terminal: int) -> None:

@@ -71,3 +71,22 @@ def test_the_same_as_text_and_as_json() -> None:
     assert first.endswith("rank 1 is late")
     assert second.split()[0] == "1"
     assert [row["rank"] for row in json.loads(top.to_json(found))] == [0, 1]
+
+
+def test_chosen_ranks_by_a_column() -> None:
+    cpu = {0: 1.0, 1: 3.0, 2: 1.0, 3: 2.0}
+    before = {n: rank(n, 10.0) for n in cpu}
+    found = rows(before, {n: rank(n, 11.0, cpu_seconds=seconds) for n, seconds in cpu.items()})
+    assert [row.rank for row in top.View().of(found)] == [0, 1, 2, 3]
+    assert [row.rank for row in top.View(sort="cpu").of(found)] == [1, 3, 0, 2]
+    assert [row.rank for row in top.View(frozenset({0, 3, 9}), "cpu").of(found)] == [3, 0]
+
+
+def test_all_columns_come_in_turn() -> None:
+    view, seen = top.View(frozenset({1})), []
+    for _ in top.SORTS:
+        seen.append(view.sort)
+        view = view.next()
+    assert seen == [*top.SORTS]
+    assert view == top.View(frozenset({1}))
+    assert set(top.SORTS) <= set(top.to_text([]).split("  ")) | {"GB/s"}, "they are columns"
