@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+from io import StringIO
 from typing import Any
+
+from rich.console import Console
 
 from ciranda.launch import top
 from ciranda.launch.rates import rows
@@ -71,6 +75,23 @@ def test_the_same_as_text_and_as_json() -> None:
     assert first.endswith("rank 1 is late")
     assert second.split()[0] == "1"
     assert [row["rank"] for row in json.loads(top.to_json(found))] == [0, 1]
+
+
+def test_the_live_table_fits_into_80_characters() -> None:
+    warning = "'grad' has waited 10.0 s for rank 1 (host hostB), which last submitted 'loss' 12.1 s ago"
+    before = {n: rank(n, 10.0, host="node-12") for n in range(8)}
+    after = {n: rank(n, 11.0, host="node-12", memory_bytes=34 << 30, warning=warning) for n in before}
+    output = StringIO()
+    console = Console(width=80, file=output)
+    console.print(top.screen_of(rows(before, after), "ciranda job 3f2a", top.View(sort="memory")))
+    shown = output.getvalue()
+    for name in ("rank", "host", "state", "steps/s", "calls/s", "GB/s", "waited", "waited for", "cpu", "memory"):
+        assert re.search(rf"\b{name}\b", shown), name
+    assert "node-12" in shown
+    assert "34,816 MiB" in shown
+    assert "sort, now by memory" in shown
+    assert f"rank 4: {warning}" in shown.replace(" \n", " ")
+    assert "rank 5: " not in shown, "there are too many"
 
 
 def test_chosen_ranks_by_a_column() -> None:

@@ -18,6 +18,7 @@ from ciranda.launch.errors import LaunchError
 from ciranda.launch.rates import NO_RANKS, Counters, Row, rows
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.table import Table
 
 #: Asks for the counters.
@@ -39,6 +40,7 @@ _COLUMNS = (
     "last warning",
 )
 _LAST = len(_COLUMNS) - 1
+_MOST_WARNINGS = 5  # below the live table
 
 #: By the column: what rows are sorted by. Numbers come in falling order, but for the rank.
 SORTS: dict[str, Callable[[Row], float]] = {
@@ -101,17 +103,28 @@ def to_json(found: Sequence[Row]) -> str:
     return json.dumps([asdict(row) for row in found], indent=2)
 
 
+def screen_of(found: Sequence[Row], title: str, view: View) -> Group:
+    """The table, and the last warnings of some ranks below: in a column they would leave no room."""
+    from rich.console import Group
+    from rich.text import Text
+
+    warnings = [Text(f"rank {row.rank}: {row.warning}") for row in view.of(found) if row.warning]
+    return Group(_table(found, title, view), *warnings[:_MOST_WARNINGS])
+
+
 def _table(found: Sequence[Row], title: str, view: View) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, caption=f"q: leave   s: sort, now by {view.sort}", expand=True)
-    for i, name in enumerate(_COLUMNS):
-        table.add_column(name, justify="left" if i in (1, 2, _LAST) else "right", no_wrap=i != _LAST)
+    caption = f"q: leave   s: sort, now by {view.sort}"
+    # Without lines between columns it fits into 80 characters.
+    table = Table(title=title, caption=caption, box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    for i, name in enumerate(_COLUMNS[:_LAST]):
+        table.add_column(name, justify="left" if i in (1, 2) else "right", no_wrap=True)
     worst = max((row.waited_for for row in found), default=0.0)
     for row in view.of(found):
         is_worst = row.waited_for == worst > 0.1
-        table.add_row(*map(Text, _cells(row)), style="bold red" if is_worst else "")
+        table.add_row(*map(Text, _cells(row)[:_LAST]), style="bold red" if is_worst else "")
     return table
 
 
@@ -133,12 +146,12 @@ def live(look: Look, seconds: float, title: str, view: View) -> None:
         found = rows(NO_RANKS, before)  # of its whole life, until there are two looks
         while True:
             deadline = time.monotonic() + seconds
-            screen.update(_table(found, title, view), refresh=True)
+            screen.update(screen_of(found, title, view), refresh=True)
             while key := pressed(deadline):
                 if key == "q":
                     return
                 view = view.next()
-                screen.update(_table(found, title, view), refresh=True)
+                screen.update(screen_of(found, title, view), refresh=True)
             try:
                 after = look()
             except LaunchError:  # it has ended
