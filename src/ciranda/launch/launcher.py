@@ -502,9 +502,10 @@ class _Run:
     # -- where ranks stand -------------------------------------------------------------------------------------------
 
     def _look_where(self, ranks: set[int]) -> None:
-        """Others have waited for these ranks for long: find where they stand, and say so."""
+        """Others have waited for these ranks of their world for long: find where they stand, and say so."""
         if ranks and not self._ending:
-            self._stalls.look(ranks, self._on_where)
+            places = ranks if self._changing is None else self._changing.places_of(ranks)
+            self._stalls.look(places, self._on_where)
 
     def _on_where(self, waited_for: Sequence[RankStack]) -> None:
         if self._failures:

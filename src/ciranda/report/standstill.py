@@ -21,7 +21,8 @@ def standstill_of(job: LeftJob) -> dict[str, Any] | None:
     if not stalls:
         return None
     calls = sorted((call for stall in stalls for call in stall["calls"]), key=lambda call: -call["waited_seconds"])
-    where = {stall["rank"]: stall["where"] for stall in stalls}
+    # Calls have the numbers of their world, which differ from those of places in an elastic job.
+    where = {stall["counters"].get("world_rank", stall["rank"]): stall["where"] for stall in stalls}
     return {
         "time": max(stall["time"] for stall in stalls),
         "waited_for": sorted({rank for stall in stalls for rank in stall["waited_for"]}),
