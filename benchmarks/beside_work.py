@@ -21,7 +21,8 @@ import torch
 import torch.distributed as dist
 
 import ciranda
-from ciranda.bench.plan import format_size, parse_size
+from ciranda._sizes import parse_size
+from ciranda.bench.plan import format_size
 
 CALLS = 10  # in a row, before the ranks agree whether to go on
 

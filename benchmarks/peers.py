@@ -47,8 +47,9 @@ import psutil
 from distances import FAR, NEAR, UNKNOWN
 
 from ciranda import _core
+from ciranda._sizes import parse_size
 from ciranda.bench.cli import describe
-from ciranda.bench.plan import COLLECTIVES, Plan, format_size, parse_size
+from ciranda.bench.plan import COLLECTIVES, Plan, format_size
 
 _RANK = Path(__file__).with_name("peers_rank.py")
 _ALONE = "no MPI"

@@ -149,10 +149,27 @@ def test_live_until_q(tmp_path: Path) -> None:
             while seen.count(b"waited for") < 3:
                 seen += os.read(screen, 4096)
             assert b"q: leave" in seen
-            os.write(screen, b"xq")
+            os.write(screen, b"xs")
+            while b"now by waited for" not in seen:
+                seen += os.read(screen, 4096)
+            os.write(screen, b"q")
             _read_to_the_end(screen)
             assert process.wait() == 0
         os.close(screen)
+
+
+def test_one_rank(tmp_path: Path) -> None:
+    with job(tmp_path) as running:
+        command = [*ciranda("top", "--json", "--interval", "0.1")]
+        asked = subprocess.run(
+            [*command, "--ranks", "1"], env=running.environment, check=True, capture_output=True, text=True
+        )
+        assert [row["rank"] for row in json.loads(asked.stdout)] == [1]
+        wrong = subprocess.run(
+            [*command, "--sort", "speed"], env=running.environment, check=False, capture_output=True, text=True
+        )
+        assert wrong.returncode == 2
+        assert "--sort 'speed': must be one of rank, waited for, " in wrong.stderr
 
 
 def _read_to_the_end(terminal: int) -> None:
@@ -293,6 +310,7 @@ def test_the_ranks_of_an_elastic_job(tmp_path: Path) -> None:
     environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path / "run")}
     (tmp_path / "hosts").write_text("localhost:2")
     options = ["--metrics", str(port), "--metrics-dir", str(folder), "--host-discovery-script", "cat hosts"]
+    options += ["--output-dir", "out"]
     command = [*ciranda("run"), "--elastic", "-np", "2", "--max-np", "3", *options, sys.executable, "train.py"]
     process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
 
@@ -302,17 +320,27 @@ def test_the_ranks_of_an_elastic_job(tmp_path: Path) -> None:
         )
         return {row["rank"]: (row["state"], row["steps_per_second"] > 0) for row in json.loads(asked.stdout)}
 
+    def is_logged(n_ranks: int) -> bool:
+        log = (tmp_path / "out" / "job.jsonl").read_text().splitlines()
+        looks = [line["ranks"] for line in map(json.loads, log[:-1]) if line["kind"] == "counters"]
+        sizes = [rank["size"] for rank in looks[-1] if rank["runs"] and "size" in rank] if looks else []
+        return sizes == [n_ranks] * n_ranks
+
     try:
         until(lambda: _sizes(_scraped(port)) == {"0": "2", "1": "2"})
+        until(lambda: is_logged(2))
         (tmp_path / "hosts").write_text("localhost:3")
         until(lambda: _sizes(_scraped(port)) == {"0": "3", "1": "3", "2": "3"})
         assert top() == dict.fromkeys(range(3), ("runs", True))
+        until(lambda: is_logged(3))
         os.kill(int((tmp_path / "pid.0.of.3").read_text()), signal.SIGKILL)
         until(lambda: _sizes(_scraped(port)) == {"0": "2", "1": "2"})
         assert top() == dict.fromkeys(range(2), ("runs", True))
+        until(lambda: is_logged(2))
         (tmp_path / "go").touch()
         until(lambda: _sizes(_scraped(port)) == {"0": "3", "1": "3", "2": "3"})
         until(lambda: top() == dict.fromkeys(range(3), ("runs", True)))
+        until(lambda: is_logged(3))
         (file,) = folder.glob("*.prom")
         until(lambda: _sizes(file.read_text()) == {"0": "3", "1": "3", "2": "3"})
         (tmp_path / "end").touch()
@@ -321,6 +349,19 @@ def test_the_ranks_of_an_elastic_job(tmp_path: Path) -> None:
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate()
+    _report_is_on_all_worlds(tmp_path)
+
+
+def _report_is_on_all_worlds(folder: Path) -> None:
+    command = [*ciranda("report"), "out", "--json", "-"]
+    facts = json.loads(subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout)
+    assert [world["size"] for world in facts["worlds"]] == [2, 3, 2, 3]
+    assert sorted(facts["worlds"][1]["ranks"]) == [0, 1, 2]
+    assert all(world["steps"] > 0 for world in facts["worlds"])
+    assert [rank["rank"] for rank in facts["ranks"]] == [0, 1, 2]
+    steps = sum(world["steps"] for world in facts["worlds"])
+    assert max(rank["steps"] for rank in facts["ranks"]) <= steps, "the first place has missed the third world"
+    assert facts["intervals"]
 
 
 def _calls() -> tuple[dict[str, float], dict[str, float], dict[str, Any]]:

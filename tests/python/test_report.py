@@ -18,6 +18,7 @@ from ciranda.launch.job_log import NAME
 from ciranda.launch.page import COLLECTIVES, PATHS
 from ciranda.report import comparison_of, comparison_page, facts_of, page_of, read, units
 from ciranda.report.advice import advice_of
+from ciranda.report.steps import series_of
 from ciranda.report.svg import Part, bars
 
 HOSTILE = "</title><script>alert('\"&')</script>"
@@ -28,7 +29,7 @@ PLAN = PATHS.index("plan")
 TAGS = {
     "b", "body", "circle", "code", "div", "h1", "h2", "h3", "head", "header", "html", "i", "li", "line", "main", "meta",
     "ol", "p", "polyline", "pre", "rect", "section", "span", "style", "svg", "table", "tbody", "td", "text", "th",
-    "thead", "title", "tr",
+    "thead", "title", "tr", "ul",
 }  # fmt: skip
 
 Line = dict[str, Any]
@@ -135,7 +136,14 @@ def test_where_the_time_goes_by_the_counters(tmp_path: Path) -> None:
 def test_a_log_that_ends_before_the_job(tmp_path: Path) -> None:
     facts = left(tmp_path, a_job({"a": [0]}), look(1.0, counters(0)), rest='{"kind": "counters", "at')
     assert facts["end"]["how"] == "unknown"
-    assert "its launcher was killed, or the job goes on" in page_of(facts)
+    assert "its launcher was killed, the disk was full, or the job goes on" in page_of(facts)
+
+
+def test_looks_that_found_no_rank(tmp_path: Path) -> None:
+    """As those at the end of a job, of agents that have ended meanwhile."""
+    looks = [look(0.5), look(1.0), look(2.0, counters(0)), look(3.0, counters(0)), look(4.0), look(5.0)]
+    facts = left(tmp_path, a_job({"a": [0]}), *looks, an_end(6.0))
+    assert [(interval["from"], interval["until"]) for interval in facts["intervals"]] == [(2.0, 3.0)]
 
 
 def test_a_job_that_was_not_counted(tmp_path: Path) -> None:
@@ -152,6 +160,143 @@ def test_stalls_come_first(tmp_path: Path) -> None:
     assert facts["advice"][0]["text"] == (
         "Others waited long for rank 1 (a): load_batch, data.py:4. Its stacks are in rank.01/stacks.txt."
     )
+
+
+def test_what_is_missing_is_said(tmp_path: Path) -> None:
+    record(tmp_path, 0, a_step(1, 1), a_call(1, 2, 3, 4), a_step(2, 5), (record_file.LOST, 7, 0))
+    record(tmp_path, 2, a_step(1, 1), a_call(1, 2, 3, 4), a_step(2, 5))
+    kept = {"kind": "records", "at": 9.0, "clocks": {}, "failure": "No space left on device: /tmp"}
+    ranks = [counters(rank) for rank in range(3)]
+    facts = left(tmp_path, a_job({"a": [0, 1, 2], "b": [3]}), look(1.0, *ranks), kept, an_end(9.5))
+    assert facts["missing"] == [
+        "Not all recorded calls could be kept (No space left on device: /tmp): the steps are those before.",
+        "There are no recorded calls of ranks 1, 3: they are in no figure on recorded steps.",
+        "7 calls came faster than they could be recorded: they are in no such figure.",
+        "The counters of rank 3 were never read: they never ran, or their host was lost before.",
+    ]
+    page = page_of(facts)
+    assert all(escape(sentence) in page for sentence in facts["missing"])
+
+
+def test_nothing_is_missing(tmp_path: Path) -> None:
+    facts = left(tmp_path, a_job({"a": [0]}), look(1.0, counters(0)), an_end(9.5))
+    assert facts["missing"] == []
+    assert "What is missing here" not in page_of(facts)
+
+
+def test_records_without_a_call(tmp_path: Path) -> None:
+    kept = {"kind": "records", "at": 9.0, "clocks": {}}
+    facts = left(tmp_path, a_job({"a": [0]}), look(1.0, counters(0)), kept, an_end(9.5))
+    assert facts["missing"] == [
+        "No rank has recorded a call: the recorded steps did not come, or the ranks ended before."
+    ]
+
+
+def in_world(place: int, world_rank: int, process: str, size: int, seconds: float, **fields: Any) -> Line:
+    """``process``: its number and that of its world, as 7.1."""
+    pid, generation = map(int, process.split("."))
+    return counters(place, world_rank=world_rank, pid=pid, generation=generation, size=size, seconds=seconds, **fields)
+
+
+def test_an_elastic_job(tmp_path: Path) -> None:
+    """Place 0's process ends; place 1 is rank 0 then, with the same process; another takes place 0, as rank 1."""
+    calls = {"calls": 3, "failed": 0, "bytes": 24, "agree_seconds": 1.0, "move_seconds": 0.5}
+    told = {"steps": 10, "last_step_seconds": 2.0, "collectives": {"allreduce": calls}}
+    ended = {**told, "cpu_seconds": 1.0, "runs": False}
+    waits = {"held_up_seconds": {"1": 1.5}, "waited_seconds": 1.5}
+    facts = left(
+        tmp_path,
+        a_job({"a": [0, 1]}, elastic=True),
+        look(1.0, in_world(0, 0, "7.1", 2, 0.5), in_world(1, 1, "8.1", 2, 0.5)),
+        look(
+            2.5, in_world(0, 0, "7.1", 2, 2.0, **told, **waits, cpu_seconds=1.0), in_world(1, 1, "8.1", 2, 2.0, **told)
+        ),
+        look(9.0, in_world(0, 0, "7.1", 2, 8.5, **ended, **waits), in_world(1, 0, "8.2", 1, 1.0, steps=5)),
+        look(11.0, in_world(0, 1, "9.1", 2, 1.0, cpu_seconds=0.25), in_world(1, 0, "8.3", 2, 1.0)),
+        look(
+            12.0, in_world(0, 1, "9.1", 2, 2.0, **told, cpu_seconds=0.5), in_world(1, 0, "8.3", 2, 2.0, **told, **waits)
+        ),
+        an_end(12.5),
+    )
+    assert [(world["ranks"], world["size"], world["steps"], world["waited_for"]) for world in facts["worlds"]] == [
+        ([0, 1], 2, 10, 1), ([1], 1, 5, None), ([1, 0], 2, 10, 0),
+    ]  # fmt: skip
+    assert [world["from"] for world in facts["worlds"]] == [0.5, 8.0, 10.0]
+    assert facts["worlds"][0]["until"] == 2.5, "not as old as the page of a process that has ended"
+    first, second = facts["ranks"]
+    assert (first["rank"], first["steps"], first["calls"], first["cpu_seconds"]) == (0, 20, 6, 1.5)
+    assert (second["rank"], second["steps"], second["calls"], second["waited_for_seconds"]) == (1, 25, 6, 1.5)
+    assert (first["waited_for_seconds"], second["cpu_seconds"]) == (1.5, 0.5)
+    assert facts["collectives"][0]["calls"] == 12
+    assert [(interval["from"], [rank["rank"] for rank in interval["ranks"]]) for interval in facts["intervals"]] == [
+        (1.0, [0, 1]), (11.0, [1, 0]),
+    ]  # fmt: skip
+    assert facts["intervals"][1]["ranks"][1]["waited_for"] == 1.0, "place 0 is rank 1"
+    assert "This job is elastic" in page_of(facts)
+
+
+def test_a_place_that_comes_later_is_in_the_picture(tmp_path: Path) -> None:
+    alone = [look(float(at), in_world(0, 0, "7.1", 1, float(at))) for at in (1, 2)]
+    both = [look(4.0 + at, in_world(0, 0, "7.2", 2, at), in_world(1, 1, "8.1", 2, at)) for at in (1.0, 2.0)]
+    facts = left(tmp_path, a_job({"a": [0]}, elastic=True), *alone, *both, an_end(9.0))
+    series = series_of(facts)
+    assert series is not None
+    assert series.waited_for.keys() == {0, 1}
+    assert facts["ranks"][1]["host"] == "a"
+
+
+def a_stall(folder: Path, rank: int, waited_for: list[int], where: str, *calls: Line) -> None:
+    """Write a rank's stall.json."""
+    stall = {
+        "time": "2027-01-15T08:00:00Z", "rank": rank, "host": "a", "is_waited_for": rank in waited_for, "threads": [],
+        "waited_for": waited_for, "where": where, "calls": calls, "warning": "", "counters": {"waiting": 2, "steps": 7},
+    }  # fmt: skip
+    (folder / f"rank.{rank}").mkdir(parents=True)
+    (folder / f"rank.{rank}" / "stall.json").write_text(json.dumps(stall))
+
+
+def a_waiting_call(name: str, waited: float, made: list[int], *missing: tuple[int, str | None], **more: int) -> Line:
+    return {
+        "name": name, "waited_seconds": waited, "submitted_by": made, "n_more_submitted": 0, "n_more_missing": 0,
+        "missing": [{"rank": rank, "host": "a", "last": last, "seconds": 1.0} for rank, last in missing], **more,
+    }  # fmt: skip
+
+
+def test_the_first_call_that_differs(tmp_path: Path) -> None:
+    calls = (
+        a_waiting_call("later", 1.0, [0], (1, "loss"), (2, "loss")),
+        a_waiting_call("grad", 2.0, [0, 3], (1, "loss"), (2, "loss"), (4, None)),
+    )
+    a_stall(tmp_path, 0, [1, 2, 4], "train, t.py:9", *calls)
+    for rank in (1, 2):
+        a_stall(tmp_path, rank, [1, 2, 4], "load, data.py:4")
+    a_stall(tmp_path, 3, [1, 2, 4], "train, t.py:9")
+    facts = left(tmp_path, a_job({"a": [0, 1, 2, 3, 4]}), an_end(9.0))
+    said = (
+        "The first call that differs is 'grad': ranks 0, 3 have made it; ranks 1, 2 have not: they made 'loss' last, "
+        "and stood at load, data.py:4; rank 4 has not: it made no call before."
+    )
+    assert [each["text"] for each in facts["advice"]] == [said]
+    assert [call["name"] for call in facts["standstill"]["calls"]] == ["grad", "later"]
+    page = page_of(facts)
+    assert escape(said) in page
+    assert "<td>0, 3</td><td>train, t.py:9</td>" in page, "ranks at one place are one row"
+
+
+def test_ranks_that_call_in_other_orders(tmp_path: Path) -> None:
+    calls = (a_waiting_call("a", 2.0, [0], (1, "b")), a_waiting_call("b", 2.0, [1], (0, "a"), n_more_missing=3))
+    a_stall(tmp_path, 0, [0, 1], "t.py:9", *calls)
+    facts = left(tmp_path, a_job({"a": [0, 1]}), an_end(9.0))
+    assert facts["advice"][0]["text"] == (
+        "The first call that differs is 'a': rank 0 has made it; rank 1 has not: it made 'b' instead."
+    )
+
+
+@pytest.mark.parametrize("text", ["", "7", "{}", '{"calls": 7, "counters": {}}', '{"time": "x", "counters": {}}'])
+def test_a_stall_file_that_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "rank.0").mkdir()
+    (tmp_path / "rank.0" / "stall.json").write_text(text)
+    assert left(tmp_path, a_job({"a": [0]}), an_end(9.0))["standstill"] is None
 
 
 @pytest.mark.parametrize("text", ["", '{"kind": "job", "at": 0, "format": 99, "hosts": {}}\n', "[]\nnull\n7\n"])
@@ -314,7 +459,7 @@ def test_little_advice_is_none() -> None:
     end = {"how": "succeeded", "failed": None, "exit_code": 0, "message": None}
     rank = {"host": "a", "seconds": 1.0, "waited_seconds": 0.0, "moved_seconds": 0.0, "cpu_seconds": 1.0}
     ranks = [{**rank, "rank": n, "waited_for_seconds": 0.0} for n in range(2)]
-    assert advice_of({"end": end, "events": [], "ranks": ranks, "recorded": None}) == []
+    assert advice_of({"end": end, "events": [], "ranks": ranks, "recorded": None, "standstill": None}) == []
 
 
 def test_a_bar_is_as_long_as_its_value() -> None:

@@ -8,9 +8,11 @@ import pytest
 
 from ciranda.launch.stack_reports import RankStack
 from ciranda.launch.stall_file import stall_of
+from ciranda.launch.stalled_calls import MissingRank, StalledCall
 
 FRAMES = [{"function": "load batch", "file": '/a "b"/data.py', "line": 4}, {"function": "<module>", "file": "t.py",
                                                                               "line": 9}]  # fmt: skip
+CALLS = [StalledCall("grad", 2.0, (0,), 0, (MissingRank(1, "a", "loss", 2.5),), 1)]
 OWN = """Thread 0x00007f01 MainThread (most recent call first):
   File "/a "b"/data.py", line 4 in load batch
   File "t.py", line 9 in <module>
@@ -35,7 +37,11 @@ Thread 4712 (active+gil): "worker"
 ])  # fmt: skip
 def test_threads_have_their_frames(text: str, names: list[str]) -> None:
     counters = {"rank": 1, "host": "a", "warning": 'says "so"\n', "waiting": 2}
-    stall = json.loads(stall_of(RankStack(1, "a", "load batch, data.py:4", text), {3, 1}, counters, now=0.0))
+    stall = json.loads(stall_of(RankStack(1, "a", "load batch, data.py:4", text), {3, 1}, CALLS, counters, now=0.0))
+    assert stall.pop("calls") == [
+        {"name": "grad", "waited_seconds": 2.0, "submitted_by": [0], "n_more_submitted": 0, "n_more_missing": 1,
+         "missing": [{"rank": 1, "host": "a", "last": "loss", "seconds": 2.5}]},
+    ]  # fmt: skip
     assert [thread["name"] for thread in stall["threads"]] == names
     if names:
         assert stall["threads"][0]["frames"] == FRAMES

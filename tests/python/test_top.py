@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+from io import StringIO
 from typing import Any
+
+from rich.console import Console
 
 from ciranda.launch import top
 from ciranda.launch.rates import rows
@@ -45,6 +49,8 @@ def test_another_world_begins_anew() -> None:
     before = {0: rank(0, 100.0, steps=1000)}
     after = {0: rank(0, 2.0, steps=10)}
     assert rows(before, after)[0].steps_per_second == 5.0
+    older = {0: rank(0, 200.0, steps=10) | {"generation": 4}}  # than the world before it
+    assert rows(before, older)[0].steps_per_second == 0.05
 
 
 def test_waits_of_another_world_do_not_count() -> None:
@@ -69,3 +75,39 @@ def test_the_same_as_text_and_as_json() -> None:
     assert first.endswith("rank 1 is late")
     assert second.split()[0] == "1"
     assert [row["rank"] for row in json.loads(top.to_json(found))] == [0, 1]
+
+
+def test_the_live_table_fits_into_80_characters() -> None:
+    warning = "'grad' has waited 10.0 s for rank 1 (host hostB), which last submitted 'loss' 12.1 s ago"
+    before = {n: rank(n, 10.0, host="node-12") for n in range(8)}
+    after = {n: rank(n, 11.0, host="node-12", memory_bytes=34 << 30, warning=warning) for n in before}
+    output = StringIO()
+    console = Console(width=80, file=output)
+    console.print(top.screen_of(rows(before, after), "ciranda job 3f2a", top.View(sort="memory")))
+    shown = output.getvalue()
+    for name in ("rank", "host", "state", "steps/s", "calls/s", "GB/s", "waited", "waited for", "cpu", "memory"):
+        assert re.search(rf"\b{name}\b", shown), name
+    assert "node-12" in shown
+    assert "34,816 MiB" in shown
+    assert "sort, now by memory" in shown
+    assert f"rank 4: {warning}" in shown.replace(" \n", " ")
+    assert shown.count("'grad'") == 5, "more would leave no room for ranks"
+
+
+def test_chosen_ranks_by_a_column() -> None:
+    cpu = {0: 1.0, 1: 3.0, 2: 1.0, 3: 2.0}
+    before = {n: rank(n, 10.0) for n in cpu}
+    found = rows(before, {n: rank(n, 11.0, cpu_seconds=seconds) for n, seconds in cpu.items()})
+    assert [row.rank for row in top.View().of(found)] == [0, 1, 2, 3]
+    assert [row.rank for row in top.View(sort="cpu").of(found)] == [1, 3, 0, 2]
+    assert [row.rank for row in top.View(frozenset({0, 3, 9}), "cpu").of(found)] == [3, 0]
+
+
+def test_all_columns_come_in_turn() -> None:
+    view, seen = top.View(frozenset({1})), []
+    for _ in top.SORTS:
+        seen.append(view.sort)
+        view = view.next()
+    assert seen == [*top.SORTS]
+    assert view == top.View(frozenset({1}))
+    assert set(top.SORTS) <= set(top.to_text([]).split("  ")) | {"GB/s"}, "they are columns"

@@ -14,9 +14,10 @@ from typing import Annotated, Any
 import psutil
 import typer
 
+from ciranda._sizes import parse_size
 from ciranda.bench import plot as plots
 from ciranda.bench import ranks, table
-from ciranda.bench.plan import COLLECTIVES, DTYPES, OPS, Plan, Results, parse_size
+from ciranda.bench.plan import COLLECTIVES, DTYPES, OPS, Plan, Results
 from ciranda.bench.systems import CANNOT, PEERS
 from ciranda.launch.api import RunOptions
 from ciranda.launch.api import run as launch

@@ -7,7 +7,6 @@ moments; counted this way, no rank is charged for another's delay.
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -22,7 +21,6 @@ DTYPES = ("float32", "float64", "float16", "int8", "int16", "int32", "int64", "u
 
 Array = npt.NDArray[Any]
 
-_UNITS = {"": 1, "B": 1, "K": 1 << 10, "KIB": 1 << 10, "M": 1 << 20, "MIB": 1 << 20, "G": 1 << 30, "GIB": 1 << 30}
 _PATTERN_LENGTH = 5
 
 
@@ -101,14 +99,6 @@ def cases(plan: Plan) -> Iterator[Case]:
         if count != last:
             yield Case(plan.collective, plan.dtype, plan.op, plan.np, count)
         n_bytes, last = n_bytes * plan.factor, count
-
-
-def parse_size(text: str) -> int:
-    """Read "4", "16K", "1MiB", "2G". Raises ValueError if it is none of these, or not positive."""
-    match = re.fullmatch(r"\s*(\d+)\s*([A-Za-z]*)\s*", text)
-    if match is None or match[2].upper() not in _UNITS or int(match[1]) == 0:
-        raise ValueError(f"{text!r} is not a size: write 4, 16K, 1M or 2G")
-    return int(match[1]) * _UNITS[match[2].upper()]
 
 
 def format_size(n_bytes: int) -> str:

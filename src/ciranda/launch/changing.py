@@ -5,7 +5,7 @@ Here a rank's number is that of its slot, and its processes follow one another. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +61,11 @@ class Changing:
         of_slot = {each["rank"]: each for each in counters}
         ranks = enumerate(self.slots_by_rank)
         return [{**of_slot[slot], "rank": rank} for rank, slot in ranks if slot in of_slot]
+
+    def places_of(self, ranks: Iterable[int]) -> set[int]:
+        """The slots that have these ranks of the last world."""
+        of_rank = dict(enumerate(self.slots_by_rank))
+        return {of_rank[rank] for rank in ranks if rank in of_rank}
 
     def begin(self) -> None:
         """The ranks of the first world are started: ask for other hosts, if they are to be discovered."""

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 import ciranda
-from ciranda.launch import control, kubernetes_cli, report_cli, slurm_cli
+from ciranda.launch import control, kubernetes_cli, merge_cli, report_cli, slurm_cli
 from ciranda.launch.api import RunOptions, chosen_hosts
 from ciranda.launch.api import run as launch_function
 from ciranda.launch.discovery import HostScript
@@ -497,6 +497,12 @@ def _top_of(
     seconds: Annotated[
         float, typer.Option("--interval", min=0.1, metavar="SECONDS", help="The time that each table is about.")
     ] = 1.0,
+    ranks: Annotated[
+        str | None, typer.Option("--ranks", metavar="LIST", help="Show these alone, as 0,3-5.", show_default="all")
+    ] = None,
+    sort: Annotated[
+        str, typer.Option("--sort", metavar="COLUMN", help="The column to sort by, the most first, as 'waited for'.")
+    ] = "rank",
 ) -> None:
     """Show what the ranks of a job do: calls, bytes, how long they wait, and for whom. The job goes on.
 
@@ -504,16 +510,21 @@ def _top_of(
     """
     from ciranda.launch import rates, top  # with rich's tables
 
+    if sort not in top.SORTS:
+        raise LaunchError(f"--sort {sort!r}: must be one of {', '.join(top.SORTS)}", exit_code=2)
+    view = top.View(parse_ranks(ranks, None) if ranks is not None else None, sort)
+
     def look() -> rates.Counters:
         return rates.by_rank(control.ask(job, "counters"))
 
     if once or as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        print(top.once(look, seconds, as_json))
+        print(top.once(look, seconds, as_json, view))
     else:
-        top.live(look, seconds, f"ciranda job {job or ''}".rstrip())
+        top.live(look, seconds, f"ciranda job {job or ''}".rstrip(), view)
 
 
 app.command("report")(report_cli.report)
+app.command("merge")(merge_cli.merge)
 
 
 @app.command("doctor")

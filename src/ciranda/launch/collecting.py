@@ -129,6 +129,11 @@ class Collecting:
             raise self._failure
         return summary
 
+    @property
+    def failure(self) -> str | None:
+        """Why records could not be kept; None if all were."""
+        return None if self._failure is None else f"{self._failure.strerror}: {self._failure.filename}"
+
     def records(self) -> Iterator[tuple[int, bytes]]:
         """What has come of each rank, in pieces."""
         for rank, file in sorted(self._files.items()):

@@ -15,6 +15,8 @@ ANSWER_SECONDS = 5.0  # for all agents
 class CounterReports(Reports[dict[str, Any]]):
     """What `ciranda.launch.page.read_page` says of each rank, also of one that has ended, beside host and memory.
 
+    ``world_rank`` is its rank in its world, once it has joined one: another number in an elastic job, after a change.
+
     Attributes:
         last: by rank, what has come last, also without a question.
     """
@@ -29,5 +31,6 @@ class CounterReports(Reports[dict[str, Any]]):
         counters = message.get("counters")
         if not isinstance(counters, dict):
             raise ProtocolError("counters: they must be an object")
-        self.last[rank] = {**counters, "rank": rank, "host": self._host_of[rank], "warning": warning}
+        in_world = {"world_rank": counters["rank"]} if "rank" in counters else {}
+        self.last[rank] = {**counters, **in_world, "rank": rank, "host": self._host_of[rank], "warning": warning}
         self.add(rank, self.last[rank])

@@ -38,19 +38,19 @@ from ciranda.launch.job_log import JobLog
 from ciranda.launch.link import AgentLink, Link
 from ciranda.launch.orders import OwnVariables, orders
 from ciranda.launch.output import Screen
-from ciranda.launch.output_dir import RECORDS, STACKS, STALL, OutputDir
+from ciranda.launch.output_dir import RECORDS, OutputDir
 from ciranda.launch.processes import PASSED_ON
 from ciranda.launch.protocol import Message
 from ciranda.launch.rates import by_rank
 from ciranda.launch.reach import Reach, reach_for
 from ciranda.launch.signals import empty, signals_to
 from ciranda.launch.ssh import SshOptions
-from ciranda.launch.stack_reports import RankStack, StackReports
-from ciranda.launch.stall_file import stall_of
+from ciranda.launch.stack_reports import RankStack
+from ciranda.launch.stall_watch import StallWatch, Watched
 from ciranda.launch.store import Store, StoreFactory
 from ciranda.launch.stragglers import Stragglers
 from ciranda.launch.trace_writer import TraceFile
-from ciranda.launch.waits import StallWarnings, awaited
+from ciranda.launch.waits import awaited
 from ciranda.launch.withdrawal import Rendezvous
 from ciranda.launch.worlds import NewStore
 
@@ -58,7 +58,6 @@ MAX_QUEUED_BYTES = 4 << 20  # above this, nothing more is read from the agents u
 END_MARGIN_SECONDS = 0.7  # beyond the grace period, before agents are killed
 STALL_SECONDS = 2.0  # to hear where the ranks stand that others have given up to wait for
 NO_STORE = "elastic:0"  # where elastic ranks find a store before they are told of a world: settings must be complete
-OLD_SECONDS = 600.0  # after this, where ranks stood does not explain an interruption
 LOOK_SECONDS = 2.0  # between looks for stragglers
 RECORDS_SECONDS = 5.0  # without a piece of the records, before agents are killed
 BLAME_SECONDS = 1.0  # to hear of the rank that was lost, when the first to fail says that another was
@@ -127,8 +126,6 @@ class _Run:
         self._tails = {slot.rank: bytearray() for slot in job.slots}
         self._held = {slot.rank: Held() for slot in job.slots}
         self._host_of = {slot.rank: slot.host for slot in job.slots}
-        self._warnings = {slot.rank: StallWarnings() for slot in job.slots}
-        self._stacks = StackReports(self._host_of, self._keep_stack)
         self._counters = CounterReports(self._host_of)
         self._stragglers = Stragglers(job.straggler_share)
         self._next_look: float | None = None  # for stragglers
@@ -137,9 +134,9 @@ class _Run:
             self._collecting = Collecting(job.slots, job.elastic is not None)
         self._log = JobLog(show.output_dir.directory if show.output_dir is not None else None)
         self._log.write_job(job)
+        to_output_dir = self._to_output_dir if show.output_dir is not None else None
+        self._stalls = StallWatch(Watched(self._links, self._host_of, self._counters, self._log, to_output_dir))
         self._is_hurried = False
-        self._waited_for: list[RankStack] = []  # when their stacks were last taken since others waited for them
-        self._waited_at = 0.0
         self._control: Control | None = None
         self._began = time.time()
         self._failures: list[RankFailure] = []
@@ -194,7 +191,8 @@ class _Run:
         if rank in self._host_of:
             return
         self._host_of[rank] = host
-        self._tails[rank], self._held[rank], self._warnings[rank] = bytearray(), Held(), StallWarnings()
+        self._tails[rank], self._held[rank] = bytearray(), Held()
+        self._stalls.add(rank)
         if self._output_dir is not None:
             self._output_dir.add(rank)
         if self._collecting is not None:
@@ -226,8 +224,7 @@ class _Run:
         self._started = True
         if self._job.straggler_share > 0 and len(self._job.slots) > 1:
             self._next_look = time.monotonic() + LOOK_SECONDS
-        if self._changing is None:
-            self._log.begin_looks()
+        self._log.begin_looks()
         self._deadline = None
         self.note(f"torch's store, if rank 0 makes one, is at {meeting.address}, port {meeting.port}")
         of_job = environment.of_job(self._job.job_id, meeting, self._job.slots)
@@ -283,7 +280,7 @@ class _Run:
                 self._watch(link, selector)
             if self._control is not None:
                 self._control.watch(selector)
-            deadlines = [self._deadline, self._stacks.deadline, self._counters.deadline, self._next_look]
+            deadlines = [self._deadline, self._stalls.deadline, self._counters.deadline, self._next_look]
             if not self._ending:
                 deadlines.append(self._log.deadline)
             if self._collecting is not None:
@@ -305,7 +302,7 @@ class _Run:
             link.look()
         for rank, held in self._held.items():
             self._put(rank, "stderr", held.expired())
-        self._stacks.expire()
+        self._stalls.expire()
         if self._going_on is not None:
             self._going_on.on_time()
         self._counters.expire()
@@ -359,7 +356,7 @@ class _Run:
     def _on_lost(self, link: Link) -> None:
         """Handle an agent that ended without a message."""
         link.done_reason = "lost"
-        self._stacks.end_of(link)
+        self._stalls.end_of(link)
         self._counters.end_of(link)
         if self._ending:
             return
@@ -397,13 +394,12 @@ class _Run:
             link.running.add(rank)
             self.note(f"rank {rank} on {link.host}: process {message.get('pid')}")
         elif kind == "stacks":
-            text = protocol.raw_of(message).decode("utf-8", "replace")
-            self._stacks.take(self._rank_of(link, message), protocol.text_of(message, "where"), text)
+            self._stalls.take(self._rank_of(link, message), message)
         elif kind == "stacks_end":
-            self._stacks.end_of(link)
+            self._stalls.end_of(link)
         elif kind == "counters":
             rank = self._rank_of(link, message)
-            self._counters.take(rank, message, self._warnings[rank].last)
+            self._counters.take(rank, message, self._stalls.last_warning(rank))
         elif kind == "counters_end":
             self._counters.end_of(link)
         elif kind in ("clock", "records", "records_end") and self._collecting is not None:
@@ -421,7 +417,7 @@ class _Run:
             self._fail(f"{link.host}: {protocol.text_of(message, 'text')}")
         elif kind == "done":
             link.done_reason = protocol.text_of(message, "reason")
-            self._stacks.end_of(link)
+            self._stalls.end_of(link)
             self._counters.end_of(link)
             if self._going_on is not None and self._started:
                 self._going_on.on_link_lost(link, f"its agent has ended: {link.done_reason}")
@@ -495,7 +491,7 @@ class _Run:
             tail = self._tails[rank]
             tail += data
             del tail[:-TAIL_BYTES]
-            self._look_where(self._warnings[rank].feed(data))
+            self._look_where(self._stalls.feed(rank, data))
         self._keep(rank, stream, data)
         if link.shows_output:
             return
@@ -506,21 +502,16 @@ class _Run:
     # -- where ranks stand -------------------------------------------------------------------------------------------
 
     def _look_where(self, ranks: set[int]) -> None:
-        """Others have waited for these ranks for long: find where they stand, and say so."""
+        """Others have waited for these ranks of their world for long: find where they stand, and say so."""
         if ranks and not self._ending:
-            self._stacks.ask(self._links, lambda stacks: self._on_where(ranks, stacks))
+            places = ranks if self._changing is None else self._changing.places_of(ranks)
+            self._stalls.look(places, self._on_where)
 
-    def _on_where(self, ranks: set[int], stacks: Sequence[RankStack]) -> None:
-        self._waited_for = [stack for stack in stacks if stack.rank in ranks]
-        self._waited_at = time.monotonic()
-        for stack in self._waited_for:
-            self._log.write("stall", rank=stack.rank, host=stack.host, where=stack.where)
-        if self._output_dir is not None:
-            self._counters.ask(self._links, lambda counters: self._keep_stalls(ranks, stacks, counters))
+    def _on_where(self, waited_for: Sequence[RankStack]) -> None:
         if self._failures:
             self._end()
             return
-        for stack in self._waited_for:
+        for stack in waited_for:
             self._say(f"ciranda: {stack}")
 
     def _look_for_stragglers(self) -> None:
@@ -545,7 +536,7 @@ class _Run:
         answers = {
             "jobs": lambda put: put(self._description()),
             "counters": lambda put: self._count(lambda counters: put({"counters": counters})),
-            "stacks": lambda put: self._stacks.ask(self._links, lambda stacks: put({"stacks": [*map(asdict, stacks)]})),
+            "stacks": lambda put: self._stalls.ask(lambda stacks: put({"stacks": [*map(asdict, stacks)]})),
         }
         self._control = Control(self._job.job_id, answers)
 
@@ -557,32 +548,6 @@ class _Run:
             "hosts": [link.host for link in self._links],
             "command": self._job.argv,
         }
-
-    def _keep_stalls(self, ranks: set[int], stacks: Sequence[RankStack], counters: Sequence[dict[str, object]]) -> None:
-        by_number = {each["rank"]: each for each in counters}
-
-        def write(files: OutputDir) -> None:
-            for stack in stacks:
-                files.replace(stack.rank, STALL, stall_of(stack, ranks, by_number.get(stack.rank, {})))
-
-        self._to_output_dir(write)
-
-    def _keep_stack(self, stack: RankStack) -> None:
-        when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        text = f"# {when} {stack}\n{stack.text}\n"
-        self._keep(stack.rank, STACKS, text.encode("utf-8", "replace"))
-
-    def _who_was_waited_for(self) -> list[str]:
-        """The last lines of a job that ended because, or while, ranks were waited for."""
-        failure = self._outcome.failure
-        age = time.monotonic() - self._waited_at
-        if failure is not None and awaited(last_words(failure.stderr_tail)):
-            when = ""
-        elif self._is_interrupted and age < OLD_SECONDS:
-            when = f"{age:.0f} s ago "
-        else:
-            return []
-        return [f"ciranda: {when}others waited for {stack}" for stack in self._waited_for]
 
     def _put(self, rank: int, stream: str, data: bytes) -> None:
         """Show it. After an interruption the agents are read to their end, whether or not anybody reads the screen."""
@@ -749,9 +714,11 @@ class _Run:
             if self._output_dir is not None and self._changing is None:
                 for rank, piece in self._collecting.records():
                     self._keep(rank, RECORDS, piece)
-            self._log.write("records", clocks=self._collecting.clocks())
+                self._log.write("records", clocks=self._collecting.clocks(), failure=self._collecting.failure)
             if self._show.timeline is not None:
                 self._merge(self._collecting, self._show.timeline)
+            elif self._collecting.failure is not None:
+                self._say(f"ciranda: warning: not all recorded calls could be kept: {self._collecting.failure}")
 
     def _merge(self, collecting: Collecting, to: TraceFile) -> None:
         try:
@@ -775,7 +742,7 @@ class _Run:
             outcome.exit_code = outcome.failure.exit_code
             if outcome.failure.is_secondhand and self._job.lost_host_code is not None:
                 outcome.exit_code = self._job.lost_host_code
-            outcome.message = "\n".join([report(outcome.failure), *self._who_was_waited_for()])
+            outcome.message = "\n".join([report(outcome.failure), *self._stalls.last_lines(outcome.failure, False)])
             self._drop_what_is_reported(outcome.failure)
         self._show_held()
         for rank in self._host_of:
@@ -784,7 +751,7 @@ class _Run:
         self._check_output()
         if outcome.interrupted_by is not None:
             outcome.exit_code = 128 + outcome.interrupted_by
-            for line in self._who_was_waited_for():
+            for line in self._stalls.last_lines(outcome.failure, True):
                 self._say(line)
             self._say(f"ciranda: {signal.Signals(outcome.interrupted_by).name} has ended the job")
         elif outcome.failure is None and outcome.message is not None:

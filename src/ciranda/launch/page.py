@@ -11,7 +11,7 @@ import os
 import struct
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ciranda.launch.shared_file import SharedFile
@@ -134,12 +134,12 @@ def _values(head: Sequence[int], own_waits: Sequence[int], held_up: Sequence[int
     now = time.monotonic_ns()
     waiting_since = _one(head, "waiting_ns")
     waited = _one(head, "waited_ns") + (max(0, now - waiting_since) if waiting_since else 0)
-    collectives = {name: values for name, values in _collectives(head) if values["calls"]}
     first = FIELDS["paths"][0]
     paths = dict(zip(PATHS, head[first : first + len(PATHS)], strict=True))
     paths["direct"] += sum(head[_first_of(number)] for number in range(len(COLLECTIVES)))
     return {
         "pid": _one(head, "pid"),
+        "generation": _one(head, "generation"),
         "rank": _one(head, "rank"),
         "size": _one(head, "size"),
         "seconds": _seconds(now - _one(head, "began_ns")),
@@ -149,7 +149,7 @@ def _values(head: Sequence[int], own_waits: Sequence[int], held_up: Sequence[int
         "waited_seconds": _seconds(waited),
         "stalls": _one(head, "stalls"),
         "paths": {name: n_calls for name, n_calls in paths.items() if n_calls},
-        "collectives": collectives,
+        "collectives": dict(_collectives(head)),
         "own_waits_seconds": _by_rank(own_waits),
         "held_up_seconds": _by_rank(held_up),
     }
@@ -159,25 +159,27 @@ def _first_of(number: int) -> int:
     return FIELDS["collectives"][0] + number * _WORDS_OF_COLLECTIVE
 
 
-def _collectives(head: Sequence[int]) -> list[tuple[str, dict[str, Any]]]:
-    found = []
+def _collectives(head: Sequence[int]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Those that were called."""
     for number, name in enumerate(COLLECTIVES):
         first = _first_of(number)
-        row = dict(zip(COLLECTIVE_FIELDS, head[first : first + len(COLLECTIVE_FIELDS)], strict=True))
-        values = {
-            "calls": row["direct"] + row["others"],
-            "failed": row["failed"],
-            "bytes": row["n_bytes"],
-            "agree_seconds": _seconds(row["agree_ns"]),
-            "move_seconds": _seconds(row["move_ns"]),
-        }
-        found.append((name, values))
-    return found
+        n_direct, n_others, n_failed, n_bytes, agree_ns, move_ns = head[first : first + len(COLLECTIVE_FIELDS)]
+        if n_direct + n_others:
+            yield (
+                name,
+                {
+                    "calls": n_direct + n_others,
+                    "failed": n_failed,
+                    "bytes": n_bytes,
+                    "agree_seconds": _seconds(agree_ns),
+                    "move_seconds": _seconds(move_ns),
+                },
+            )
 
 
 def _by_rank(waits: Sequence[int]) -> Mapping[str, float]:
-    return {str(rank): _seconds(ns) for rank, ns in enumerate(waits) if ns}
+    return {str(rank): ns / 1e9 for rank, ns in enumerate(waits) if ns}
 
 
 def _seconds(ns: int) -> float:
-    return round(ns / 1e9, 9)
+    return ns / 1e9

@@ -70,8 +70,13 @@ def rows(before: Counters, after: Counters) -> list[Row]:
 def _earlier(before: Counters, rank: int, now: Mapping[str, Any]) -> Mapping[str, Any]:
     """The counters of a rank before; nothing if it is of another world, which has begun meanwhile."""
     earlier = before.get(rank, {})
-    is_same = earlier.get("pid") == now.get("pid") and earlier.get("seconds", 0.0) <= now.get("seconds", 0.0)
-    return earlier if is_same else {}
+    return earlier if is_same_world(earlier, now) else {}
+
+
+def is_same_world(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether a rank was the same process in the same world at two looks: its counters begin anew with each."""
+    is_same = all(before.get(name) == after.get(name) for name in ("pid", "generation"))
+    return is_same and before.get("seconds", 0.0) <= after.get("seconds", 0.0)
 
 
 def _held_up(before: Counters, after: Counters) -> dict[int, float]:

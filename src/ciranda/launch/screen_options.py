@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from ciranda._sizes import parse_size
 from ciranda.launch.errors import LaunchError
 
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _LEAST_BYTES = 4 << 10
 
 
@@ -34,8 +34,10 @@ def parse_max_bytes(text: str) -> int:
     Raises:
         LaunchError: it is of another form, or too small for a file of lines.
     """
-    found = re.fullmatch(r"(\d{1,15})([KMG]?)(i?B)?", text.strip(), re.ASCII | re.IGNORECASE)
-    n_bytes = int(found[1]) * _UNITS[found[2].upper()] if found else 0
+    try:
+        n_bytes = parse_size(text)
+    except ValueError as error:
+        raise LaunchError(f"--output-max-bytes: {error}", exit_code=2) from None
     if n_bytes < _LEAST_BYTES:
-        raise LaunchError(f"--output-max-bytes {text!r}: must be as 100M, and {_LEAST_BYTES} at least", exit_code=2)
+        raise LaunchError(f"--output-max-bytes {text!r}: must be {_LEAST_BYTES} at least", exit_code=2)
     return n_bytes

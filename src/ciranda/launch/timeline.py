@@ -56,6 +56,7 @@ class Summary:
         n_steps: the highest number of a step.
         missing: ranks without records.
         lost: by rank, how many calls are missing.
+        began_epoch_us: by rank, the time of day by its host's clock at which the times of the trace are 0.
     """
 
     bound_ns: int = 0
@@ -64,6 +65,7 @@ class Summary:
     n_steps: int = 0
     missing: list[int] = field(default_factory=list)
     lost: dict[int, int] = field(default_factory=dict)
+    began_epoch_us: dict[int, float] = field(default_factory=dict)
 
 
 def write_timeline(ranks: Sequence[RankRecords], to: TraceFile, began_ns: int, is_elastic: bool = False) -> Summary:
@@ -93,6 +95,7 @@ def about(
         "calls": summary.n_calls,
         "ranks_without_records": summary.missing,
         "lost_calls": {str(rank): n for rank, n in summary.lost.items()},
+        "ranks_began_epoch_us": {str(rank): at for rank, at in sorted(summary.began_epoch_us.items())},
     }
 
 
@@ -269,6 +272,8 @@ class _Merger:
                 self._put_lost(place, words[1], convert(words[2]) - began)
             elif kind == record_file.BEGIN:  # of a world of this process; it may have had others
                 record_file.check(words)
+                ahead = began - convert(began)  # the host's clock is 0 at the time of day that the entry has
+                self._summary.began_epoch_us[place] = words[5] + (began + ahead) / 1000
                 self._put_world(place, rank, size, world_began, latest)
                 rank, size, world_began = words[2], words[3], _NEVER
                 has_begun = True

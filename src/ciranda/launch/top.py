@@ -11,13 +11,14 @@ import time
 import tty
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from ciranda.launch.errors import LaunchError
 from ciranda.launch.rates import NO_RANKS, Counters, Row, rows
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.table import Table
 
 #: Asks for the counters.
@@ -39,6 +40,37 @@ _COLUMNS = (
     "last warning",
 )
 _LAST = len(_COLUMNS) - 1
+_MOST_WARNINGS = 5  # below the live table
+
+#: By the column: what rows are sorted by. Numbers come in falling order, but for the rank.
+SORTS: dict[str, Callable[[Row], float]] = {
+    "rank": lambda row: row.rank,
+    "waited for": lambda row: -row.waited_for,
+    "waited": lambda row: -row.waited,
+    "steps/s": lambda row: -row.steps_per_second,
+    "calls/s": lambda row: -row.calls_per_second,
+    "GB/s": lambda row: -row.bytes_per_second,
+    "cpu": lambda row: -row.cpu,
+    "memory": lambda row: -row.memory_bytes,
+}
+
+
+@dataclass(frozen=True)
+class View:
+    """Which ranks are shown, None for all, and the column that they are sorted by, one of SORTS."""
+
+    ranks: frozenset[int] | None = None
+    sort: str = "rank"
+
+    def of(self, found: Sequence[Row]) -> list[Row]:
+        """These rows; ranks that are alike stay in the order of their numbers."""
+        chosen = [row for row in found if self.ranks is None or row.rank in self.ranks]
+        return sorted(chosen, key=SORTS[self.sort])
+
+    def next(self) -> View:
+        """The same ranks, by the next column."""
+        names = [*SORTS]
+        return replace(self, sort=names[(names.index(self.sort) + 1) % len(names)])
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -71,66 +103,83 @@ def to_json(found: Sequence[Row]) -> str:
     return json.dumps([asdict(row) for row in found], indent=2)
 
 
-def _table(found: Sequence[Row], title: str) -> Table:
+def screen_of(found: Sequence[Row], title: str, view: View) -> Group:
+    """The table, and the last warnings of some ranks below: in a column they would leave no room."""
+    from rich.console import Group
+    from rich.text import Text
+
+    warnings = [Text(f"rank {row.rank}: {row.warning}") for row in view.of(found) if row.warning]
+    return Group(_table(found, title, view), *warnings[:_MOST_WARNINGS])
+
+
+def _table(found: Sequence[Row], title: str, view: View) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, caption="q: leave", expand=True)
-    for i, name in enumerate(_COLUMNS):
-        table.add_column(name, justify="left" if i in (1, 2, _LAST) else "right", no_wrap=i != _LAST)
+    caption = f"q: leave   s: sort, now by {view.sort}"
+    # Without lines between columns it fits into 80 characters.
+    table = Table(title=title, caption=caption, box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    for i, name in enumerate(_COLUMNS[:_LAST]):
+        table.add_column(name, justify="left" if i in (1, 2) else "right", no_wrap=True)
     worst = max((row.waited_for for row in found), default=0.0)
-    for row in found:
+    for row in view.of(found):
         is_worst = row.waited_for == worst > 0.1
-        table.add_row(*map(Text, _cells(row)), style="bold red" if is_worst else "")
+        table.add_row(*map(Text, _cells(row)[:_LAST]), style="bold red" if is_worst else "")
     return table
 
 
-def once(look: Look, seconds: float, as_json: bool) -> str:
+def once(look: Look, seconds: float, as_json: bool, view: View) -> str:
     """What the ranks do in so many seconds from now."""
     before = look()
     time.sleep(seconds)
-    found = rows(before, look())
+    found = view.of(rows(before, look()))
     return to_json(found) if as_json else to_text(found)
 
 
-def live(look: Look, seconds: float, title: str) -> None:
-    """Show it until ``q`` is pressed, or the job ends."""
+def live(look: Look, seconds: float, title: str, view: View) -> None:
+    """Show it until ``q`` is pressed, or the job ends; ``s`` sorts by another column, at once."""
     from rich.console import Console
     from rich.live import Live
 
     before = look()
-    with _keys() as is_pressed, Live(console=Console(), screen=True, auto_refresh=False) as screen:
+    with _keys() as pressed, Live(console=Console(), screen=True, auto_refresh=False) as screen:
         found = rows(NO_RANKS, before)  # of its whole life, until there are two looks
         while True:
-            screen.update(_table(found, title), refresh=True)
-            if is_pressed("q", seconds):
-                return
+            deadline = time.monotonic() + seconds
+            screen.update(screen_of(found, title, view), refresh=True)
+            while key := pressed(deadline):
+                if key == "q":
+                    return
+                view = view.next()
+                screen.update(screen_of(found, title, view), refresh=True)
             try:
                 after = look()
             except LaunchError:  # it has ended
                 break
             found, before = rows(before, after), after
-    print(to_text(found))
+    print(to_text(view.of(found)))
     print("the job has ended")
 
 
 @contextmanager
-def _keys() -> Iterator[Callable[[str, float], bool]]:
-    """Yield what waits for a key, for so many seconds; keys are read without Return."""
+def _keys() -> Iterator[Callable[[float], str]]:
+    """Yield what waits for one of the keys until a time, and says which, or nothing. They are read without Return.
+
+    The end of the input is a ``q``.
+    """
     fd = sys.stdin.fileno()
     kept = termios.tcgetattr(fd)
     tty.setcbreak(fd)
+    typed: list[str] = []
 
-    def is_pressed(key: str, seconds: float) -> bool:
-        deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
+    def pressed(deadline: float) -> str:
+        while not typed and (left := deadline - time.monotonic()) > 0:
             if select.select([fd], [], [], left)[0]:
-                pressed = os.read(fd, 64)
-                if not pressed or key.encode() in pressed:
-                    return True
-        return False
+                read = os.read(fd, 64).decode("ascii", "replace") or "q"
+                typed.extend(key for key in read if key in "qs")
+        return typed.pop(0) if typed else ""
 
     try:
-        yield is_pressed
+        yield pressed
     finally:
         termios.tcsetattr(fd, termios.TCSADRAIN, kept)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
+
+from ciranda.launch.stalled_calls import StalledCalls
 
 # The beginning of what cpp/base/log.cc writes; the phrases are those of cpp/agree/negotiation.cc and of cpp/engine's
 # stall_detector.cc and liveness_probe.cc, in warnings and, at the limit, in TimeoutError.
@@ -22,11 +25,13 @@ class StallWarnings:
 
     Attributes:
         last: the text of the engine's last warning, of whatever kind.
+        calls: that wait, as the warnings say.
     """
 
     def __init__(self) -> None:
         self._rest = b""
         self.last = ""
+        self.calls = StalledCalls()
 
     def feed(self, data: bytes) -> set[int]:
         """The ranks that are waited for, of all warnings that this piece completes."""
@@ -36,6 +41,8 @@ class StallWarnings:
         if _MARK not in complete:
             return set()
         lines = [line for line in complete.split(b"\n") if _MARK in line]
+        for line in lines:
+            self.calls.take(line.decode("utf-8", "replace"), time.monotonic())
         self.last = lines[-1].partition(_MARK)[2].partition(b"] ")[2].decode("utf-8", "replace")[:_MOST_SHOWN]
         return awaited(b"\n".join(lines))
 

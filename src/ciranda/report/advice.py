@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ciranda.report.standstill import first_difference
+
 _LEAST = 0.03  # of a step: less is not worth advice
 _BUSY = 0.8  # of a core
 _SMALL_BYTES = 64 << 10
@@ -35,6 +37,8 @@ def _failures(facts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         stacks = f"{_folder(facts, last['rank'])}/stacks.txt"
         who = f"rank {last['rank']} ({last['host']})"
         yield _advice(None, f"Others waited long for {who}: {last['where']}. Its stacks are in {stacks}.")
+    if facts["standstill"] and (difference := first_difference(facts["standstill"])):
+        yield _advice(None, difference)
 
 
 def _folder(facts: Mapping[str, Any], rank: int) -> str:

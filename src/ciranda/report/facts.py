@@ -6,38 +6,49 @@ docs/guide/observe.md has the fields.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from ciranda.launch.rates import NO_RANKS, Counters, Row, rows
+from ciranda.launch.rates import NO_RANKS, Row, rows
 from ciranda.report.advice import advice_of
 from ciranda.report.job import LeftJob
+from ciranda.report.missing import missing_of
 from ciranda.report.recorded import steps_of
+from ciranda.report.standstill import standstill_of
+from ciranda.report.worlds import World, by_world_rank, worlds_of
 
 FORMAT = 1
+
+_SUMS = (
+    "steps", "seconds", "waited_seconds", "moved_seconds", "computed_seconds", "waited_for_seconds", "calls", "failed",
+    "bytes", "stalls",
+)  # fmt: skip
 
 Facts = dict[str, Any]
 
 
 def facts_of(job: LeftJob) -> Facts:
     """All that the report of a job says; LaunchError if its records are of another version."""
-    last = _last(job)
+    worlds = worlds_of(job) if job.about["elastic"] else [World(len(job.host_of), 0.0, 0.0, _last(job))]
     facts: Facts = {
         "format": FORMAT,
         "job": _about(job),
         "end": _end(job),
-        "ranks": _ranks(job, last),
+        "ranks": _ranks(job, worlds),
+        "worlds": [_world(world) for world in worlds] if job.about["elastic"] else [],
         "intervals": _intervals(job),
-        "collectives": _collectives(last),
+        "collectives": _collectives(worlds),
         "events": [dict(event) for event in job.events],
         "recorded": steps_of(job),
+        "standstill": standstill_of(job),
     }
+    facts["missing"] = list(missing_of(job, facts))
     facts["advice"] = advice_of(facts)
     return facts
 
 
-def _last(job: LeftJob) -> Counters:
+def _last(job: LeftJob) -> dict[int, Mapping[str, Any]]:
     """The last counters of each rank; in the end those of a host that was lost are missing."""
     found: dict[int, Mapping[str, Any]] = {}
     for _, counters in job.looks:
@@ -80,17 +91,54 @@ def _end(job: LeftJob) -> Facts:
     return {"how": how, **{name: end.get(name) for name in kept}}
 
 
-def _ranks(job: LeftJob, last: Counters) -> list[Facts]:
-    """Where each rank's time went, up to the end of its last step; without steps, to the last look."""
-    found_rows = {row.rank: row for row in rows(NO_RANKS, last)}
+def _ranks(job: LeftJob, worlds: Sequence[World]) -> list[Facts]:
+    """Where each rank's time went, up to the end of its last step; without steps, to the last look.
+
+    Of an elastic job they are places, each with all of its processes: the sums over the worlds.
+    """
     peaks: dict[int, int] = {}
-    for _, counters in job.looks:
-        for rank, each in counters.items():
+    for _, looked in job.looks:
+        for rank, each in looked.items():
             peaks[rank] = max(peaks.get(rank, 0), each["memory_bytes"], each.get("peak_memory_bytes", 0))
-    return [
-        _rank(row, last[rank], peaks.get(rank, 0), job.host_of.get(rank, row.host))
-        for rank, row in sorted(found_rows.items())
-    ]
+    found: dict[int, Facts] = {}
+    cpu_seconds: dict[tuple[int, int], float] = {}  # of each process
+    for world in worlds:
+        for row in rows(NO_RANKS, world.last):
+            counters = world.last[row.rank]
+            rank = counters["rank"]
+            process = rank, counters.get("pid", 0)
+            cpu_seconds[process] = max(counters["cpu_seconds"], cpu_seconds.get(process, 0.0))
+            of_world = _rank(row, counters, peaks.get(rank, 0), job.host_of.get(rank, row.host))
+            found[rank] = _sum(found[rank], of_world) if rank in found else of_world
+    for rank, facts in found.items():
+        facts["cpu_seconds"] = sum(seconds for (of, _), seconds in cpu_seconds.items() if of == rank)
+    return [facts for _, facts in sorted(found.items())]
+
+
+def _sum(first: Facts, second: Facts) -> Facts:
+    """Of two worlds of one place; what is no sum is the second's."""
+    sums = {name: first[name] + second[name] for name in _SUMS}
+    paths = {
+        path: first["paths"].get(path, 0) + second["paths"].get(path, 0) for path in first["paths"] | second["paths"]
+    }
+    return {**second, **sums, "paths": paths}
+
+
+def _world(world: World) -> Facts:
+    """What one world of an elastic job did; its ranks by the numbers of their places."""
+    ranks = [_rank(row, world.last[row.rank], 0, row.host) for row in rows(NO_RANKS, world.last)]
+    seconds = sum(rank["seconds"] for rank in ranks)
+    worst = max(ranks, key=lambda rank: rank["waited_for_seconds"])
+    return {
+        "from": world.begin,
+        "until": world.end,
+        "size": world.size,
+        "ranks": [rank["rank"] for rank in ranks],
+        "steps": max(rank["steps"] for rank in ranks),
+        "step_seconds": max((rank["seconds"] / rank["steps"] for rank in ranks if rank["steps"]), default=0.0),
+        "waited": sum(rank["waited_seconds"] for rank in ranks) / seconds if seconds else 0.0,
+        "waited_for": worst["rank"] if worst["waited_for_seconds"] > 0 else None,
+    }
 
 
 def _rank(row: Row, counters: Mapping[str, Any], peak: int, host: str) -> Facts:
@@ -101,7 +149,7 @@ def _rank(row: Row, counters: Mapping[str, Any], peak: int, host: str) -> Facts:
     waited = min(seconds, counters.get("waited_seconds", 0.0))
     moved = min(seconds - waited, sum(each["move_seconds"] for each in collectives))
     return {
-        "rank": row.rank,
+        "rank": counters["rank"],
         "host": host,
         "steps": steps,
         "seconds": seconds,
@@ -123,12 +171,14 @@ def _rank(row: Row, counters: Mapping[str, Any], peak: int, host: str) -> Facts:
 def _intervals(job: LeftJob) -> list[Facts]:
     """What happened between two looks, where all ranks ran. Seconds count from the start of the launcher."""
     found: list[Facts] = []
-    for (since, before), (until, after) in pairwise(job.looks):
-        if until - since < 1e-3 or not all(_is_comparable(before.get(rank, {}), each) for rank, each in after.items()):
+    for (since, earlier), (until, later) in pairwise(job.looks):
+        before, after = by_world_rank(earlier, later) if job.about["elastic"] else (earlier, later)
+        is_comparable = all(_is_comparable(before.get(rank, {}), each) for rank, each in after.items())
+        if until - since < 1e-3 or not after or not is_comparable:
             continue
         ranks = [
             {
-                "rank": row.rank,
+                "rank": after[row.rank]["rank"],
                 "steps": after[row.rank]["steps"] - before[row.rank]["steps"],
                 "steps_per_second": row.steps_per_second,
                 "bytes_per_second": row.bytes_per_second,
@@ -147,11 +197,11 @@ def _is_comparable(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     return "pid" in before and before.get("pid") == after.get("pid") and bool(after["runs"])
 
 
-def _collectives(last: Counters) -> list[Facts]:
+def _collectives(worlds: Sequence[World]) -> list[Facts]:
     """By collective, of all ranks together; the most seconds first."""
     sums: dict[str, Facts] = {}
     names = ("calls", "failed", "bytes", "agree_seconds", "move_seconds")
-    for each in last.values():
+    for each in (counters for world in worlds for counters in world.last.values()):
         for collective, values in each.get("collectives", {}).items():
             into = sums.setdefault(collective, {"collective": collective, **dict.fromkeys(names, 0)})
             for name in names:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ciranda.launch.errors import LaunchError
 from ciranda.launch.job_log import FORMAT, NAME
-from ciranda.launch.output_dir import RECORDS
+from ciranda.launch.output_dir import RECORDS, STALL
 from ciranda.launch.rates import Counters, by_rank
 
 #: A line of the log: its kind, when it was written, in seconds from the launcher's start, and more.
@@ -28,6 +28,9 @@ class LeftJob:
         events: stalls, stragglers and the ends of ranks, in the order of time.
         end: how it ended; empty if the log ends before.
         records: the files with the ranks' calls, by rank, where they were recorded.
+        stalls: the files on where the ranks stood when some last waited long for others, by rank.
+        has_records: whether calls were recorded, though perhaps none.
+        lacks_records: why the records are incomplete; None if they are not known to be.
         clocks: by host, how its clock was ahead of the launcher's, as `ciranda.launch.clocks.Reading`.
     """
 
@@ -38,12 +41,16 @@ class LeftJob:
     events: list[Line] = field(default_factory=list)
     end: Line = field(default_factory=dict)
     records: dict[int, Path] = field(default_factory=dict)
+    stalls: dict[int, Path] = field(default_factory=dict)
+    has_records: bool = False
+    lacks_records: str | None = None
     clocks: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def host_of(self) -> dict[int, str]:
-        """The host of each rank."""
-        return {rank: host for host, ranks in self.about["hosts"].items() for rank in ranks}
+        """The host of each rank; of an elastic job, of each place, also of those that came later."""
+        came = {rank: each["host"] for _, counters in self.looks for rank, each in counters.items()}
+        return came | {rank: host for host, ranks in self.about["hosts"].items() for rank in ranks}
 
 
 def read(directory: Path) -> LeftJob:
@@ -60,10 +67,13 @@ def read(directory: Path) -> LeftJob:
         _take(job, line)
     if job.about.get("format") != FORMAT:
         raise LaunchError(f"{path}: it is no log of a job of format {FORMAT}", exit_code=2)
-    for rank in job.host_of:
-        for folder in directory.glob("rank.*"):
-            if folder.name.removeprefix("rank.").lstrip("0") == str(rank or "") and (folder / RECORDS).is_file():
-                job.records[rank] = folder / RECORDS
+    host_of = job.host_of
+    for folder in directory.glob("rank.*"):
+        number = folder.name.removeprefix("rank.")
+        if number.isascii() and number.isdecimal():
+            for name, files in ((RECORDS, job.records), (STALL, job.stalls)):
+                if int(number) in host_of and (folder / name).is_file():
+                    files[int(number)] = folder / name
     return job
 
 
@@ -85,7 +95,7 @@ def _take(job: LeftJob, line: Line) -> None:
     elif kind == "counters":
         job.looks.append((line["at"], by_rank({"counters": line["ranks"]})))
     elif kind == "records":
-        job.clocks = line["clocks"]
+        job.has_records, job.clocks, job.lacks_records = True, line["clocks"], line.get("failure")
     elif kind == "end":
         job.end = line
     else:

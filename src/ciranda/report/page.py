@@ -37,9 +37,12 @@ def page_of(facts: Facts) -> str:
     job = facts["job"]
     sections = [
         _head(facts),
+        _section("What is missing here", _missing(facts)),
         _section("What to try", _advice(facts)),
+        _section("Where the ranks stood", _standstill(facts)),
         _section("Where a step goes", _where(facts)),
         _section("Ranks", _ranks(facts)),
+        _section("Worlds", _worlds(facts)),
         _section("Steps over time", _steps(facts)),
         _section("Who was waited for, and when", _heat(facts)),
         _section("Collectives", _collectives(facts)),
@@ -147,6 +150,11 @@ def _step_seconds(facts: Facts) -> float:
     return max(means, default=0.0)
 
 
+def _missing(facts: Facts) -> str:
+    items = "".join(f"<li>{text(sentence)}</li>" for sentence in facts["missing"])
+    return f"<ul>{items}</ul>" if items else ""
+
+
 def _advice(facts: Facts) -> str:
     items = "".join(
         f"<li>{_gain(each['gain'])}{text(each['text'])}</li>" for each in facts["advice"]
@@ -156,6 +164,50 @@ def _advice(facts: Facts) -> str:
 
 def _gain(gain: float | None) -> str:
     return f"<b>up to {text(units.share(gain))} of the time:</b> " if gain is not None else ""
+
+
+def _standstill(facts: Facts) -> str:
+    """Ranks that stood at the same place are one row."""
+    standstill = facts["standstill"]
+    if not standstill:
+        return ""
+    places: dict[tuple[str, bool], list[Facts]] = {}
+    for rank in standstill["ranks"]:
+        places.setdefault((rank["where"], rank["is_waited_for"]), []).append(rank)
+    rows = [
+        [_ranges([rank["rank"] for rank in ranks]), where, "yes" if is_waited_for else "",
+         _span(rank["steps"] for rank in ranks), _span(rank["calls"] for rank in ranks),
+         _span(rank["waiting"] for rank in ranks)]
+        for (where, is_waited_for), ranks in places.items()
+    ]  # fmt: skip
+    head = ["ranks", "where", "waited for", "steps", "calls done", "calls that wait"]
+    return (
+        table(head, rows[:MOST_RANKS], 3)
+        + _waiting_calls(standstill)
+        + _note(f"When ranks last waited long for others, at {standstill['time']}. The stacks are in stacks.txt.")
+    )
+
+
+def _waiting_calls(standstill: Facts) -> str:
+    """All calls that wait, where there are several."""
+    if standstill["n_calls"] < 2:
+        return ""
+    rows = [
+        [_short(call["name"]), units.seconds(call["waited_seconds"]), _some(call["submitted_by"],
+         call["n_more_submitted"]), _some([each["rank"] for each in call["missing"]], call["n_more_missing"])]
+        for call in standstill["calls"]
+    ]  # fmt: skip
+    more = _note(f"{standstill['n_calls']} in all.") if standstill["n_calls"] > len(rows) else ""
+    return table(["call", "has waited", "made by ranks", "not by ranks"], rows, 4) + more
+
+
+def _some(ranks: Sequence[int], n_more: int) -> str:
+    return _ranges(ranks) + (f" and {n_more} more" if n_more else "")
+
+
+def _span(values: Iterable[int]) -> str:
+    found = sorted(values)
+    return str(found[0]) if found[0] == found[-1] else f"{found[0]} to {found[-1]}"
 
 
 def _where(facts: Facts) -> str:
@@ -176,7 +228,11 @@ def _where(facts: Facts) -> str:
         n_steps = max(rank["steps"] for rank in ranks)
         about = f"Mean of {n_steps} steps." if n_steps else "Of the whole job, in which no steps were counted."
         about += " What ranks agree on is part of waiting; --timeline-steps tells them apart, and for whom each waits."
-    rows = [(_label(rank), _bar(parts[rank["rank"]], max(1, n_steps))) for rank in ranks if rank["rank"] in parts]
+    rows = [
+        (_label(rank), _bar(parts[rank["rank"]], max(1, n_steps if recorded else rank["steps"])))
+        for rank in ranks
+        if rank["rank"] in parts
+    ]
     note = " A rank computes where none of its calls is under way; it may do so at other times as well."
     return legend(_PARTS) + svg.bars(rows, units.seconds) + _note(about + note + _of_more(facts["ranks"]))
 
@@ -228,6 +284,23 @@ def _row(rank: Facts, recorded: Facts) -> list[str]:
         str(rank["calls"]),
         str(rank["failed"]),
     ]
+
+
+def _worlds(facts: Facts) -> str:
+    """Of an elastic job."""
+    if not facts["worlds"]:
+        return ""
+    head = ["places", "ranks", "after", "for", "steps", "a step", "waiting for others", "most for"]
+    body = [
+        [_ranges(world["ranks"]), str(world["size"]), units.seconds(world["from"]),
+         units.seconds(world["until"] - world["from"]), str(world["steps"]), units.seconds(world["step_seconds"]),
+         units.share(world["waited"]), "" if world["waited_for"] is None else str(world["waited_for"])]
+        for world in facts["worlds"][-_MOST_EVENTS:]
+    ]  # fmt: skip
+    return table(head, body) + _note(
+        "This job is elastic: elsewhere, a rank is a place, with all of its processes. Up to the last look at a "
+        "world's counters, which is half a second before its end, or more where a job is old or has many ranks."
+    )
 
 
 def _steps(facts: Facts) -> str:
@@ -328,7 +401,7 @@ def _events(facts: Facts) -> str:
     if end["message"]:
         found += f"<pre>{text(end['message'])}</pre>"
     if end["how"] == "unknown":
-        found += _note("The log ends before the job: its launcher was killed, or the job goes on.")
+        found += _note("The log ends before the job: its launcher was killed, the disk was full, or the job goes on.")
     warnings = [
         [str(rank["rank"]), rank["host"], _short(rank["warning"])] for rank in facts["ranks"] if rank["warning"]
     ]

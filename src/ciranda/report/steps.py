@@ -58,7 +58,7 @@ def _of_intervals(intervals: Sequence[Mapping[str, Any]]) -> Series:
     size = -(-len(intervals) // _MOST_COLUMNS)
     groups = [intervals[begin : begin + size] for begin in range(0, len(intervals), size)]
     at, seconds = [], []
-    waited_for: dict[int, list[float]] = {each["rank"]: [] for each in intervals[0]["ranks"]}
+    waited_for: dict[int, list[float]] = {each["rank"]: [] for interval in intervals for each in interval["ranks"]}
     for group in groups:
         since, until = group[0]["from"], group[-1]["until"]
         length = sum(each["until"] - each["from"] for each in group)
