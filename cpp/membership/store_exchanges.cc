@@ -45,6 +45,8 @@ std::vector<StoreReply> StoreExchanges::exchange(ConnectionId from, const std::s
   } else if (!is_first) {
     error = Status::mismatch("two processes came as rank " + std::to_string(request.rank) + ": one from " +
                              place->second.who + ", one from " + who);
+  } else {
+    error = lost_for(state);
   }
   if (!error.ok()) {
     auto replies = fail(exchange, error);
@@ -68,6 +70,20 @@ std::vector<StoreReply> StoreExchanges::on_disconnect(ConnectionId connection) {
   return {};
 }
 
+std::vector<StoreReply> StoreExchanges::lose(std::uint32_t rank, const std::string& why) {
+  lost_.emplace(rank, why);
+  std::vector<StoreReply> replies;
+  for (auto exchange = exchanges_.begin(); exchange != exchanges_.end();) {
+    const auto next = std::next(exchange);
+    if (const Status error = lost_for(exchange->second); !error.ok()) {
+      auto more = fail(exchange, error);
+      replies.insert(replies.end(), more.begin(), more.end());
+    }
+    exchange = next;
+  }
+  return replies;
+}
+
 std::vector<StoreReply> StoreExchanges::expire(TimePoint now) {
   std::vector<StoreReply> replies;
   for (auto exchange = exchanges_.begin(); exchange != exchanges_.end();) {
@@ -86,6 +102,15 @@ std::optional<StoreExchanges::TimePoint> StoreExchanges::next_deadline() const {
   std::optional<TimePoint> next;
   for (const auto& [key, exchange] : exchanges_) next = earliest(next, exchange.deadline);
   return next;
+}
+
+Status StoreExchanges::lost_for(const Exchange& exchange) const {
+  for (const auto& [rank, why] : lost_) {
+    if (!exchange.participants.contains(rank)) {
+      return Status::ranks_lost("rank " + std::to_string(rank) + " does not come: " + why);
+    }
+  }
+  return {};
 }
 
 std::vector<StoreReply> StoreExchanges::complete(Exchanges::iterator exchange) {

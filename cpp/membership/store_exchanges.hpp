@@ -1,11 +1,11 @@
 // StoreExchanges: the decisions of the rendezvous store: it tracks the ranks that have arrived for each key, and
 // returns the replies to send.
 //
-// Pure: (state, request or departure, now) -> replies. No socket, no thread, no clock. Called by StoreServer, on its
-// thread. An exchange of a key completes when all ranks have arrived: each gets all blobs. It fails for all at once,
-// with Timeout if a rank is missing when the first timeout of a waiting rank expires; with RanksLost if a rank leaves
-// while it waits, or cannot take part; with Mismatch if ranks disagree about the size, or two claim the same rank. A
-// rank that arrives at a failed exchange later gets the same error.
+// Pure: (state, request, departure or loss, now) -> replies. No socket, no thread, no clock. Called by StoreServer, on
+// its thread. An exchange of a key completes when all ranks have arrived: each gets all blobs. It fails for all at
+// once, with Timeout if a rank is missing when the first timeout of a waiting rank expires; with RanksLost if a rank
+// leaves while it waits, cannot take part, or is lost before it arrives; with Mismatch if ranks disagree about the
+// size, or two claim the same rank. A rank that arrives at a failed exchange later gets the same error.
 #pragma once
 
 #include <chrono>
@@ -39,6 +39,8 @@ class StoreExchanges {
   // `who`: the address of the rank that connects, for messages. A connection waits in one exchange at a time.
   std::vector<StoreReply> exchange(ConnectionId from, const std::string& who, ExchangeRequest request, TimePoint now);
   std::vector<StoreReply> on_disconnect(ConnectionId connection);
+  // `rank` never arrives again.
+  std::vector<StoreReply> lose(std::uint32_t rank, const std::string& why);
   std::vector<StoreReply> expire(TimePoint now);
   std::optional<TimePoint> next_deadline() const;
 
@@ -55,6 +57,7 @@ class StoreExchanges {
   };
   using Exchanges = std::map<std::string, Exchange>;
 
+  Status lost_for(const Exchange& exchange) const;  // why it never completes; OK if it can
   std::vector<StoreReply> complete(Exchanges::iterator exchange);
   std::vector<StoreReply> fail(Exchanges::iterator exchange, const Status& error);
   std::string missing(const Exchange& exchange) const;
@@ -62,6 +65,7 @@ class StoreExchanges {
 
   std::uint32_t size_;
   Exchanges exchanges_;
+  std::map<std::uint32_t, std::string> lost_;          // the ranks, and why
   std::deque<std::pair<std::string, Status>> failed_;  // the last few
 };
 

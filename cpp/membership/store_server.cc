@@ -82,6 +82,14 @@ class Service final : public StoreServer {
 
   std::uint16_t port() const override { return port_; }
 
+  void lose(std::uint32_t rank, std::string why) override {
+    {
+      const std::lock_guard lock(lost_mutex_);
+      lost_.emplace_back(rank, std::move(why));
+    }
+    bell_.ring();
+  }
+
   void close() override {
     const std::lock_guard lock(close_mutex_);
     if (!thread_.joinable()) return;
@@ -98,6 +106,7 @@ class Service final : public StoreServer {
 
  private:
   void run();
+  void take_lost();
   int timeout_ms(Clock::time_point now) const;
   void on_event(const EventLoop::Event& event, Clock::time_point now);
   void on_readable(Client& client, Clock::time_point now);
@@ -114,6 +123,8 @@ class Service final : public StoreServer {
   std::map<int, Client> clients_;
   ConnectionId next_id_ = 1;
   std::atomic<bool> stop_{false};
+  std::mutex lost_mutex_;
+  std::vector<std::pair<std::uint32_t, std::string>> lost_;  // given to lose(), for the thread
   std::mutex close_mutex_;
   std::thread thread_;
 };
@@ -158,9 +169,19 @@ void Service::run() {
     const auto events = loop_.wait(timeout_ms(Clock::now()));
     const auto now = Clock::now();
     for (const EventLoop::Event& event : std::vector(events.begin(), events.end())) on_event(event, now);
+    take_lost();
     acceptor_->expire(now);
     deliver(exchanges_.expire(now));
   }
+}
+
+void Service::take_lost() {
+  decltype(lost_) lost;
+  {
+    const std::lock_guard lock(lost_mutex_);
+    lost.swap(lost_);
+  }
+  for (const auto& [rank, why] : lost) deliver(exchanges_.lose(rank, why));
 }
 
 int Service::timeout_ms(Clock::time_point now) const {
@@ -186,9 +207,13 @@ void Service::on_event(const EventLoop::Event& event, Clock::time_point now) {
     }
     return;
   }
+  if (fd == bell_.fd()) {
+    bell_.drain();
+    return;
+  }
   const auto found = clients_.find(fd);
   if (found == clients_.end()) {
-    return;  // the bell, or a client dropped by an earlier event of this batch
+    return;  // a client dropped by an earlier event of this batch
   }
   if ((event.events & EPOLLOUT) != 0) {
     flush(found->second);

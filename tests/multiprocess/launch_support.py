@@ -27,6 +27,7 @@ class Store:
     port = 4242
     def __init__(self, bind, port, secret, size, job):
         assert bind and len(bytes.fromhex(secret)) == 32 and size > 0 and job
+    def lose(self, rank, why): pass
     def close(self): pass
 cli.main(store_factory=Store)
 """

@@ -29,6 +29,9 @@ class IdleStore:
         assert bind
         assert size > 0
 
+    def lose(self, rank: int, why: str) -> None:
+        pass
+
     def close(self) -> None:
         pass
 

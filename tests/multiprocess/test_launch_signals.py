@@ -158,6 +158,9 @@ class IdleStore:
     def __init__(self, *arguments: object) -> None:
         pass
 
+    def lose(self, rank: int, why: str) -> None:
+        pass
+
     def close(self) -> None:
         pass
 

@@ -272,6 +272,7 @@ from ciranda.launch.ssh import SshOptions
 class IdleStore:
     port = 4242
     def __init__(self, *arguments): pass
+    def lose(self, rank, why): pass
     def close(self): pass
 
 options = RunOptions(store_factory=IdleStore, ssh=SshOptions(config_file=sys.argv[1]))

@@ -32,6 +32,8 @@ class StoreHandle {
 
   int port() const { return server_->port(); }
 
+  void lose(std::uint32_t rank, std::string why) { server_->lose(rank, std::move(why)); }
+
   void close() {
     const GilReleased released;
     server_->close();
@@ -66,6 +68,7 @@ void bind_store_server(nb::module_& m) {
           },
           nb::arg("bind"), nb::arg("port"), nb::arg("secret"), nb::arg("size"), nb::arg("job"))
       .def_prop_ro("port", &StoreHandle::port)
+      .def("lose", &StoreHandle::lose, nb::arg("rank"), nb::arg("why"))
       .def("close", &StoreHandle::close);
 }
 

@@ -527,14 +527,14 @@ class Agent:
             self._well_ended.append((process.rank, process.pid))
 
     def _tell_of_absent(self) -> None:
-        """Tell the launcher which ranks have ended with 0, were in no world, and have left no process that may join."""
+        """Tell the launcher which ranks have ended with 0, and have left no process that may join."""
         if self._end_reason is not None:
             self._well_ended.clear()
         still: list[tuple[int, int]] = []
         for rank, pid in self._well_ended:
             if is_group_alive(pid):
                 still.append((rank, pid))
-            elif not self._pages[rank].counters():
+            else:
                 self._outbox.send({"t": "absent", "rank": rank})
         self._well_ended = still
 

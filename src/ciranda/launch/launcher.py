@@ -51,7 +51,6 @@ from ciranda.launch.store import Store, StoreFactory
 from ciranda.launch.stragglers import Stragglers
 from ciranda.launch.trace_writer import TraceFile
 from ciranda.launch.waits import awaited
-from ciranda.launch.withdrawal import Rendezvous
 from ciranda.launch.worlds import NewStore
 
 MAX_QUEUED_BYTES = 4 << 20  # above this, nothing more is read from the agents until the screen has taken some
@@ -94,9 +93,7 @@ def launch_by(reach: Reach, job: Job, show: Show, store_factory: StoreFactory = 
         else:
             store, run.common_env["CIRANDA_STORE"] = new_store([slot.host for slot in job.slots])
             stack.callback(store.close)
-            address = addresses_for(tuple(dict.fromkeys(remote)))[0]
-            secret = bytes.fromhex(job.secret)
-            run.rendezvous = Rendezvous(address, store.port, job.job_id, len(job.slots), secret)
+            run.store = store
         run.connect(groups, set(remote), reach)
         run.tell_of_misspelt_names()
         where = run.common_env["CIRANDA_STORE"]
@@ -122,7 +119,7 @@ class _Run:
         self._reach: Reach = SshOptions()
         self._told: dict[str, str] = {}  # the variables that all ranks get
         self.common_env: dict[str, str] = {}
-        self.rendezvous: Rendezvous | None = None  # of all ranks, unless the job is elastic
+        self.store: Store | None = None  # where all ranks meet, unless the job is elastic
         self._tails = {slot.rank: bytearray() for slot in job.slots}
         self._held = {slot.rank: Held() for slot in job.slots}
         self._host_of = {slot.rank: slot.host for slot in job.slots}
@@ -609,19 +606,13 @@ class _Run:
             self._end()
 
     def _on_absent(self, host: str, rank: int) -> None:
-        """A rank has ended well, and was in no world: have those fail that wait for it in init(), if any ever do."""
-        if self.rendezvous is None or self._ending or not any(link.running for link in self._links):
-            return
-        try:
-            self.rendezvous.withdraw(
+        """A rank has ended well: have those fail that wait for it in init(), if any ever do."""
+        if self.store is not None:
+            self.store.lose(
                 rank,
-                f"its process on {host} has ended with exit status 0 before init(): all ranks must call init(), or "
-                "none; see that the script does not end early on some, or start fewer ranks",
+                f"its process on {host} has ended with exit status 0: all ranks must call init() equally often; see "
+                "that the script does not end early on some, or start fewer ranks",
             )
-        except (OSError, ProtocolError) as error:
-            self.note(f"rank {rank} was in no world, which the others cannot be told: {error}")
-        else:
-            self.rendezvous = None  # one is enough to fail all others
 
     def _on_exit_of_elastic(self, changing: Changing, failure: RankFailure) -> None:
         rank = failure.rank

@@ -12,7 +12,7 @@ From the agent:  ``hello``, ``reserved`` (the answer), ``started``, ``data`` (a 
 
 Either side sends ``beat`` where the other is on another host: it means nothing, but is to be acknowledged (silence.py).
 An agent that has connected by TCP also hears ``admitted``, before all else, and at the end ``verdict``, the job's exit
-code (gathering.py, relay.py). Of a rank that has ended with 0, and was in no world, its agent also says ``absent``.
+code (gathering.py, relay.py). Of a rank that has ended with 0, and has left no process, its agent also says ``absent``.
 
 Arguments, environment and paths are bytes to the system; here they are text in UTF-8 with surrogate escapes, which JSON
 carries as ``\\udcXX``, so that every byte survives. Output travels as base64; arguments and results of functions, which

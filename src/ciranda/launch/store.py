@@ -18,6 +18,9 @@ class Store(Protocol):
     def port(self) -> int:
         """Where it listens, on every address."""
 
+    def lose(self, rank: int, why: str) -> None:
+        """Have those fail who wait for ``rank``, now or later, as it never comes again: ``why`` says the reason."""
+
     def close(self) -> None:
         """Stop listening."""
 

@@ -95,6 +95,19 @@ TEST(StoreExchanges, ALeaverIsNamedToThoseWhoWait) {
   EXPECT_TRUE(exchanges.on_disconnect(55).empty()) << "somebody who waits for nothing";
 }
 
+TEST(StoreExchanges, ALostRankFailsWhatItHasNotArrivedAt) {
+  StoreExchanges exchanges(3);
+  arrive(exchanges, request(0, 3, "without"));
+  arrive(exchanges, request(1, 3, "with"));
+  EXPECT_EQ(told(exchanges.lose(1, "it has ended")), std::vector<ConnectionId>{100});
+  const auto later = arrive(exchanges, request(2, 3, "later"));
+  ASSERT_EQ(told(later), std::vector<ConnectionId>{102});
+  EXPECT_EQ(read(later[0]).status().kind(), ErrorKind::kRanksLost);
+  EXPECT_EQ(read(later[0]).status().message(), "rank 1 does not come: it has ended");
+  arrive(exchanges, request(0, 3, "with"));
+  EXPECT_EQ(told(arrive(exchanges, request(2, 3, "with"))), (std::vector<ConnectionId>{100, 101, 102}));
+}
+
 TEST(StoreExchanges, OneThatCannotComeTellsAllWhy) {
   StoreExchanges exchanges(3);
   arrive(exchanges, request(0, 3));

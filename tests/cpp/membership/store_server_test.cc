@@ -109,6 +109,18 @@ TEST(StoreServer, ThoseWhoWaitAreToldAtOnceOfOneWhoDied) {
   EXPECT_LT(Clock::now() - begin, seconds(5));
 }
 
+TEST(StoreServer, ThoseWhoWaitAreToldAtOnceOfOneThatIsLost) {
+  TestJob job(3);
+  auto waiting = authenticated(job, 0);
+  waiting->say(encode_request({"k", 0, 3, seconds(30), {}}));
+  auto later = connect(job, 1);
+  job.store().lose(2, "it has ended");
+  EXPECT_TRUE(wait_until_ready(waiting->fd(), POLLIN, Clock::now() + seconds(10)).ok()) << "nobody told it";
+  const auto blobs = later.value().exchange("k", 3, {}, Clock::now() + seconds(30));
+  EXPECT_EQ(blobs.status().kind(), ErrorKind::kRanksLost);
+  EXPECT_EQ(blobs.status().message(), "rank 2 does not come: it has ended");
+}
+
 TEST(StoreServer, TellsBothSidesOfAWrongSecret) {
   TestJob job(2);
   Credentials wrong = credentials_of(job);
