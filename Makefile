@@ -148,7 +148,7 @@ $(VENV)/.installed: $(BUILT)/.built | $(VENV)/.torch
 	@touch $@
 
 # What one process has imported is compiled: else all ranks of a test would compile it, at the same time.
-IMPORTED := matplotlib.pyplot, sklearn.datasets, torch._dynamo
+IMPORTED := ciranda.launch.cli, ciranda.torch.distributed, matplotlib.pyplot, sklearn.datasets, torch._dynamo
 
 $(VENV)/.installed-test: $(BUILT)/.built | build/.deps-test $(VENV)/.torch $(VENV)/.build-tools
 	$(call install_wheel,bench$(comma)examples$(comma)lint$(comma)test)
