@@ -22,6 +22,10 @@ export CCACHE_NOHASHDIR := 1
 # What one checkout has compiled serves another, such as a second work tree.
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_SLOPPINESS := pch_defines,time_macros
+# pip would compile every file that it installs, of which most are never imported, and compute four times as long. Python
+# compiles what it imports, and keeps it for the next process.
+export PIP_COMPILE := no
+unexport PYTHONDONTWRITEBYTECODE
 # The extension is built by another program than the library: with the same name for the compiler, and in a folder as
 # deep as the library's, what one has compiled serves the other.
 WITH_CCACHE = $(if $(shell command -v ccache),CC=$${CC:-cc} CXX=$${CXX:-c++} CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_C_COMPILER_LAUNCHER=ccache)
@@ -143,8 +147,12 @@ $(VENV)/.installed: $(BUILT)/.built | $(VENV)/.torch
 	$(call install_wheel,examples)
 	@touch $@
 
+# What one process has imported is compiled: else all ranks of a test would compile it, at the same time.
+IMPORTED := ciranda.launch.cli, ciranda.torch.distributed, matplotlib.pyplot, sklearn.datasets, torch._dynamo
+
 $(VENV)/.installed-test: $(BUILT)/.built | build/.deps-test $(VENV)/.torch $(VENV)/.build-tools
 	$(call install_wheel,bench$(comma)examples$(comma)lint$(comma)test)
+	$(BIN)/python -c 'import $(IMPORTED)'
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/.wheel-tools: | $(VENV)/.created
@@ -309,10 +317,12 @@ engines: $(ENGINES_VENV)/.installed  ## have Ray and Spark start ranks (minutes;
 
 # The suites of frameworks: the conformance suite of tests/frameworks, and tests/NAME. `make test` has those of what is in
 # .venv. The newest of all others share an environment, and so meet in one process, but for those of ALONE; the oldest of
-# each has one of its own. To add a framework: tests/frameworks/on_NAME.py; what pip is to install, here; its name in NEWEST, if .venv has it
-# not, and in OLDEST.
+# each has one of its own. To add a framework: tests/frameworks/on_NAME.py; what pip is to install, and what is imported
+# at once, here; its name in NEWEST, if .venv has it not, and in OLDEST.
 PACKAGES_newest := '$(TORCH)' tensorflow-cpu jax keras optax hypothesis
+IMPORTED_newest := jax, keras, optax, tensorflow, torch
 PACKAGES_mxnet := 'mxnet==1.9.1' 'numpy==1.23.5' 'scipy==1.10.1' 'setuptools==68.*' 'scikit-learn==1.3.2' hypothesis
+IMPORTED_mxnet := mxnet
 PACKAGES_paddle := paddlepaddle hypothesis setuptools
 PACKAGES_paddle-oldest := 'paddlepaddle==2.6.2' 'protobuf<5' 'numpy<2' hypothesis setuptools
 PACKAGES_paddle-3.0 := 'paddlepaddle==3.0.0' 'protobuf<7' hypothesis setuptools
@@ -339,6 +349,7 @@ $(FRAMEWORK_VENVS)/%/.installed: $(BUILT)/.built $(HOROVOD)
 	[ -d $(@D) ] || $(FRAMEWORK_PYTHON) -m venv $(@D)
 	$(@D)/bin/pip install --quiet $(PACKAGES_$*) $(BUILT)/ciranda-*.whl ml-dtypes 'pytest>=8.0' 'pytest-timeout>=2.3,<2.5'
 	$(@D)/bin/pip install --quiet --no-deps --force-reinstall $(BUILT)/ciranda-*.whl ./compat/horovod
+	$(if $(IMPORTED_$*),$(@D)/bin/python -c 'import $(IMPORTED_$*)')
 	@touch $@
 
 .PHONY: built-for-frameworks frameworks-keras frameworks-keras-oldest $(KERAS_BACKENDS:%=frameworks-keras-%) \

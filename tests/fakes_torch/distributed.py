@@ -1,10 +1,12 @@
-"""A program of torch.distributed over the backend ciranda: `python distributed.py cpu` or `cuda`.
+"""A program of torch.distributed over the backend ciranda: `python distributed.py DEVICE...`.
 
-Each rank prints what it came to; on the fake GPU that must be what it is on the CPU.
+For each device, `cpu` or `cuda=SEED`, the ranks form a world, and each prints what it came to; on the fake GPU, whose
+operations are delayed by the seed, that must be what it is on the CPU.
 """
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import sys
@@ -23,7 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 import ciranda.torch.distributed
 
 dist: Any = torch.distributed
-DEVICE = sys.argv[1]
+DEVICE = "cpu"
 
 
 def digest(tensors: Iterable[torch.Tensor]) -> str:
@@ -105,15 +107,24 @@ def sharded() -> str:
     return digest(parameter.full_tensor() for parameter in model.parameters())
 
 
-def main() -> None:
+def run() -> list[object]:
     if DEVICE == "cuda":
         torch.cuda.set_device(int(os.environ["CIRANDA_LOCAL_RANK"]))
-    dist.init_process_group("ciranda")
-    found = [collectives(), futures(), sharded()]
-    found += [data_parallel(hooked=hooked, views=views) for hooked in (False, True) for views in (False, True)]
-    sys.stdout.write(f"FOUND {dist.get_rank()} {found}\n")
-    sys.stdout.flush()
-    dist.destroy_process_group()
+    found: list[object] = [collectives(), futures(), sharded()]
+    return found + [data_parallel(hooked=hooked, views=views) for hooked in (False, True) for views in (False, True)]
+
+
+def main() -> None:
+    global DEVICE
+    for each in sys.argv[1:]:
+        DEVICE, _, seed = each.partition("=")
+        if seed:
+            ctypes.CDLL("libcuda.so.1").fake_cuda_set(b"FAKE_CUDA_DELAY_SEED", seed.encode())
+        dist.init_process_group("ciranda")
+        sys.stdout.write(f"FOUND {each} {dist.get_rank()} {run()}\n")
+        sys.stdout.flush()
+        dist.destroy_process_group()
+        ciranda.shutdown()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""What ranks do to their GPUs, and to each other: `python faults.py NAME` is one rank of such a program.
+"""What ranks do to their GPUs, and to each other: `python faults.py NAME[=ARGUMENT]...` is a rank of such programs.
 
-Each prints lines that begin with FOUND, which test_faults.py expects.
+Each forms a world, and prints lines that begin with FOUND and its name, which test_faults.py expects.
 """
 
 from __future__ import annotations
@@ -18,20 +18,22 @@ import torch
 import ciranda.torch as hvd
 from ciranda.errors import CirandaError, InvalidArgumentError
 
-PROGRAMS: dict[str, Callable[[], None]] = {}
+PROGRAMS: dict[str, Callable[..., None]] = {}
+#: Of the program that runs, with its argument.
+_NAME: list[str] = []
 #: What a copy that has not begun will read.
 _KEPT: list[torch.Tensor] = []
 #: The copy begins when this file is there: never.
 _NEVER = "/nonexistent/begins"
 
 
-def program(function: Callable[[], None]) -> Callable[[], None]:
+def program(function: Callable[..., None]) -> Callable[..., None]:
     PROGRAMS[function.__name__] = function
     return function
 
 
 def found(text: object) -> None:
-    sys.stdout.write(f"FOUND {text}\n")
+    sys.stdout.write(f"FOUND {_NAME[-1]} {text}\n")
     sys.stdout.flush()
 
 
@@ -71,9 +73,8 @@ def refused() -> None:
 
 
 @program
-def a_rank_ends() -> None:
+def a_rank_ends(how: str) -> None:
     """Rank 2 ends in some way before its input is there; the others' tensors keep what they had."""
-    how = sys.argv[2]
     mine = values().cuda()
     hvd.allreduce(mine, name="first")
     if hvd.rank() == 2:
@@ -129,9 +130,9 @@ def begins_anew() -> None:
 
 
 @program
-def never_ends() -> None:
+def never_ends(where: str) -> None:
     """Rank 1's kernel never ends. No rank leaves, which others would hear of, before all have their error."""
-    folder = Path(sys.argv[2])
+    folder = Path(where)
     mine = values().cuda()
     hvd.allreduce(mine, name="first")
     if hvd.rank() == 1:
@@ -148,13 +149,12 @@ def never_ends() -> None:
 
 
 @program
-def careless() -> None:
-    """Rank `argv[2]` gives two tensors of a call the same memory, which the comparison of results sees, or does not."""
-    who, where = int(sys.argv[2]), sys.argv[3]
+def careless(where: str) -> None:
+    """Rank 1 gives two tensors of a call the same memory, which the comparison of results sees, or does not."""
     for turn in range(20):
         assert hvd.allreduce(torch.ones(100, device="cuda"), op=hvd.Sum, name=f"fine.{turn}")[0].item() == hvd.size()
     first, second = torch.ones(4, device=where), torch.full((4,), 5.0, device=where)
-    if hvd.rank() == who:
+    if hvd.rank() == 1:
         first = second = torch.ones(4, device=where)
     try:
         hvd.grouped_broadcast_([first, second], root_rank=0, name="pair")
@@ -274,9 +274,9 @@ def two_gpus() -> None:
 
 
 @program
-def which_gpu() -> None:
-    """Without `chooses`, all ranks are on GPU 0."""
-    if len(sys.argv) > 2:
+def which_gpu(how: str = "") -> None:
+    """Unless it `chooses`, a rank is on GPU 0."""
+    if how == "chooses":
         torch.cuda.set_device(hvd.local_rank())
     for turn in range(3):
         assert hvd.allreduce(torch.ones(3, device="cuda"), op=hvd.Sum, name=f"call.{turn}").tolist() == [hvd.size()] * 3
@@ -284,6 +284,9 @@ def which_gpu() -> None:
 
 
 if __name__ == "__main__":
-    hvd.init()
-    PROGRAMS[sys.argv[1]]()
-    hvd.shutdown()
+    for each in sys.argv[1:]:
+        name, _, argument = each.partition("=")
+        _NAME.append(each)
+        hvd.init()
+        PROGRAMS[name](*filter(None, [argument]))
+        hvd.shutdown()

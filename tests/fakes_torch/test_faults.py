@@ -18,21 +18,37 @@ STILL = {"STILL_STREAM": "4"}
 SOON = {"CIRANDA_STALL_WARNING_SECONDS": "1", "CIRANDA_STALL_SHUTDOWN_SECONDS": "3"}
 
 
-def run(np: int, *program: str, **settings: str) -> subprocess.CompletedProcess[str]:
+def run(np: int, *programs: str, **settings: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, **torch_cuda.environment(), "OMP_NUM_THREADS": "1", **settings}
     command = [sys.executable, "-m", "ciranda.launch.cli", "run", "--no-prefix", "-np", str(np)]
-    command += [sys.executable, str(PROGRAM), *program]
+    command += [sys.executable, str(PROGRAM), *programs]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
 
 
-def found(np: int, *program: str, **settings: str) -> list[str]:
-    done = run(np, *program, **settings)
+def found(np: int, program: str, **settings: str) -> list[str]:
+    return found_by_each(np, program, **settings)[program]
+
+
+def found_by_each(np: int, *programs: str, **settings: str) -> dict[str, list[str]]:
+    """What programs found that the ranks ran one after the other."""
+    done = run(np, *programs, **settings)
     assert done.returncode == 0, done.stdout + done.stderr
-    return _found(done)
+    return {program: _found(done, program) for program in programs}
 
 
-def _found(done: subprocess.CompletedProcess[str]) -> list[str]:
-    return sorted(line.removeprefix("FOUND ") for line in done.stdout.splitlines() if line.startswith("FOUND "))
+def _found(done: subprocess.CompletedProcess[str], program: str) -> list[str]:
+    begin = f"FOUND {program} "
+    return sorted(line.removeprefix(begin) for line in done.stdout.splitlines() if line.startswith(begin))
+
+
+@pytest.fixture(scope="module")
+def without_delays() -> dict[str, list[str]]:
+    return found_by_each(2, "freed", "begins_anew", FAKE_CUDA_DELAY_SEED="0")
+
+
+@pytest.fixture(scope="module")
+def with_delays() -> dict[str, list[str]]:
+    return found_by_each(2, "freed", "shapes", "two_gpus", FAKE_CUDA_DELAY_SEED="1", FAKE_CUDA_DEVICES="2")
 
 
 @pytest.mark.parametrize(
@@ -62,9 +78,9 @@ def test_a_driver_that_is_no_good_is_refused_and_the_cpu_goes_on(settings: dict[
     ],
 )
 def test_ranks_that_end_before_their_input_is_there(how: str, error: str) -> None:
-    done = run(3, "a_rank_ends", how, **STILL, **SOON)
+    done = run(3, f"a_rank_ends={how}", **STILL, **SOON)
     assert done.returncode != 0
-    lines = _found(done)
+    lines = _found(done, f"a_rank_ends={how}")
     assert len(lines) == 2, done.stdout + done.stderr
     for rank, line in enumerate(lines):
         assert line.startswith(f"rank {rank}: {error}"), line
@@ -72,8 +88,8 @@ def test_ranks_that_end_before_their_input_is_there(how: str, error: str) -> Non
 
 
 def test_work_that_never_ends_is_named_with_its_gpu_on_all_ranks(tmp_path: Path) -> None:
-    done = run(3, "never_ends", str(tmp_path), **STILL, **SOON)
-    lines = _found(done)
+    done = run(3, f"never_ends={tmp_path}", **STILL, **SOON)
+    lines = _found(done, f"never_ends={tmp_path}")
     assert len(lines) == 3, done.stdout + done.stderr
     for line in lines:
         assert "TimeoutError: allreduce 'second' began on all ranks but has not moved" in line, line
@@ -81,14 +97,21 @@ def test_work_that_never_ends_is_named_with_its_gpu_on_all_ranks(tmp_path: Path)
         assert "on GPU 0 (GPU-5f5f5f00): the work that was queued there before the call has not ended" in line, line
 
 
-def test_the_next_world_trains_on() -> None:
-    assert found(2, "begins_anew") == ["right"] * 2
+def test_the_next_world_trains_on(without_delays: dict[str, list[str]]) -> None:
+    assert without_delays["begins_anew"] == ["right"] * 2
+
+
+@pytest.fixture(scope="module")
+def compared() -> dict[str, list[str]]:
+    return found_by_each(3, "careless=cpu", "careless=cuda", CIRANDA_CHECK_CONSISTENCY="4")
 
 
 @pytest.mark.parametrize(("where", "is_seen"), [("cpu", True), ("cuda", False)])
-def test_results_are_compared_as_they_are_on_the_host(where: str, is_seen: bool) -> None:
+def test_results_are_compared_as_they_are_on_the_host(
+    compared: dict[str, list[str]], where: str, is_seen: bool
+) -> None:
     """What is on a GPU is compared before it is copied there: one memory for two results is beyond that."""
-    lines = found(3, "careless", "1", where, CIRANDA_CHECK_CONSISTENCY="4")
+    lines = compared[f"careless={where}"]
     assert lines[-3:] == ["right"] * 3
     text = "MismatchError: The result of broadcast 'pair', tensor 0 of the group has other bits on rank 1 than on ranks"
     assert [text in line for line in lines[:-3]] == [True] * (3 if is_seen else 0), lines
@@ -102,9 +125,9 @@ def test_a_tensor_that_is_overwritten_after_its_call_is_seen() -> None:
     assert "cuMemcpyDtoHAsync" in done.stderr
 
 
-@pytest.mark.parametrize("seed", ["0", "1"])
-def test_a_tensor_may_be_dropped_after_its_call(seed: str) -> None:
-    assert found(2, "freed", FAKE_CUDA_DELAY_SEED=seed) == ["right"] * 2
+@pytest.mark.parametrize("how", ["without_delays", "with_delays"])
+def test_a_tensor_may_be_dropped_after_its_call(how: str, request: pytest.FixtureRequest) -> None:
+    assert request.getfixturevalue(how)["freed"] == ["right"] * 2
 
 
 def test_calls_that_nobody_waits_for_leak_nothing() -> None:
@@ -112,25 +135,25 @@ def test_calls_that_nobody_waits_for_leak_nothing() -> None:
     assert found(2, "never_waited_for", **memory) == ["no leak"] * 2
 
 
-def test_any_shape_alignment_and_type() -> None:
-    lines = found(2, "shapes", FAKE_CUDA_DELAY_SEED="1")
+def test_any_shape_alignment_and_type(with_delays: dict[str, list[str]]) -> None:
+    lines = with_delays["shapes"]
     assert lines[:2] == ["right"] * 2
     assert all("float8_e4m3fn cannot be combined" in line for line in lines[2:]), lines
     assert len(lines) == 4
 
 
-def test_two_gpus_in_one_call_are_refused_and_in_turn_are_right() -> None:
-    lines = found(2, "two_gpus", FAKE_CUDA_DEVICES="2")
+def test_two_gpus_in_one_call_are_refused_and_in_turn_are_right(with_delays: dict[str, list[str]]) -> None:
+    lines = with_delays["two_gpus"]
     assert lines[2:] == ["right"] * 2
     refusal = "allreduce 'both', tensor 1 of the group: it lies on GPU 1, tensor 0 on GPU 0; "
     assert all(line.startswith(refusal) for line in lines[:2]), lines
 
 
-@pytest.mark.parametrize(("options", "n_lines"), [([], 1), (["chooses"], 0)])
-def test_ranks_that_share_a_gpu_beside_others_are_asked_whether_they_mean_it(options: list[str], n_lines: int) -> None:
-    done = run(3, "which_gpu", *options, FAKE_CUDA_DEVICES="4")
+@pytest.mark.parametrize(("program", "n_lines"), [("which_gpu", 1), ("which_gpu=chooses", 0)])
+def test_ranks_that_share_a_gpu_beside_others_are_asked_whether_they_mean_it(program: str, n_lines: int) -> None:
+    done = run(3, program, FAKE_CUDA_DEVICES="4")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert _found(done) == ["right"] * 3
+    assert _found(done, program) == ["right"] * 3
     advice = [line for line in done.stderr.splitlines() if "torch.cuda.set_device(hvd.local_rank())?" in line]
     assert len(advice) == n_lines, done.stderr
     assert all("[rank 2]" in line and "GPU 0 (GPU-5f5f5f00) of 4" in line for line in advice), advice
