@@ -24,6 +24,8 @@ function(ciranda_python_module name)
   target_link_libraries(${name} PRIVATE ciranda Threads::Threads)
   # A function that libciranda lacks fails the import, not the first call of it.
   target_link_options(${name} PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/ciranda.map -Wl,-z,now)
+  # DT_RPATH precedes LD_LIBRARY_PATH, where the libciranda of a program may be; DT_RUNPATH does not.
   set_target_properties(${name} PROPERTIES INSTALL_RPATH "$ORIGIN/lib")
+  target_link_options(${name} PRIVATE -Wl,--disable-new-dtags)
   install(TARGETS ${name} LIBRARY DESTINATION ciranda COMPONENT python EXCLUDE_FROM_ALL)
 endfunction()

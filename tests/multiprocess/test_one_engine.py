@@ -302,11 +302,21 @@ def test_the_library_of_another_build_is_refused_in_place_of_pythons_own(tmp_pat
 try:
     from ciranda import _core
 except ImportError as error:
-    assert {str(other)!r} in str(error), error
+    for part in ({str(other)!r}, {_core.__file__!r}, {"Link the program with " + str(_LIBRARY)!r}, "LD_PRELOAD"):
+        assert part in str(error), (part, error)
 else:
     raise AssertionError("classes of two builds")
 """
     _run(program, LD_PRELOAD=str(other))
+
+
+def test_the_library_of_another_build_in_the_path_of_libraries_is_passed_over(tmp_path: Path) -> None:
+    _copy(tmp_path, of_another_build=True).rename(tmp_path / _LIBRARY.name)
+    program = """
+import ciranda as hvd
+hvd.init()
+"""
+    _run(program, LD_LIBRARY_PATH=str(tmp_path))
 
 
 def test_a_preloaded_library_does_not_get_between(binding: str) -> None:
