@@ -4,6 +4,7 @@
 # possible: the module holds only its own bindings and finds the interpreter-specific part at run time in the package
 # nanobind-backend (a dependency in pyproject.toml). The engine is in libciranda, which lies beside it.
 find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.Module)
+ciranda_refuse_python(${Python_EXECUTABLE})
 if(NOT nanobind_DIR)
   execute_process(COMMAND ${Python_EXECUTABLE} -m nanobind --cmake_dir
     OUTPUT_VARIABLE nanobind_ROOT OUTPUT_STRIP_TRAILING_WHITESPACE)
