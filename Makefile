@@ -198,9 +198,11 @@ $(VENV)/.site-tools: | $(VENV)/.created
 # Where links to sources lead: an address of the repository, and a tag or branch; copies in the site, if it is empty.
 SITE_REPOSITORY ?=
 SITE_REF ?= main
+# By the environment: a branch may have a name that the shell would run.
+export SITE_REPOSITORY SITE_REF
 
 site: $(VENV)/.installed $(VENV)/.site-tools  ## build the documentation's site in build/site; warnings are errors
-	PYTHONPATH=tools $(BIN)/python -m website build/site-source --repository '$(SITE_REPOSITORY)' --ref '$(SITE_REF)'
+	PYTHONPATH=tools $(BIN)/python -m website build/site-source --repository "$$SITE_REPOSITORY" --ref "$$SITE_REF"
 	rm -rf build/site
 	$(BIN)/python -m sphinx -q -W --keep-going -c tools/website build/site-source build/site
 	PYTHONPATH=tools $(BIN)/python -m website.check build/site
@@ -449,6 +451,7 @@ lint-python: $(VENV)/.installed-test $(VENV)/.installed-horovod
 	$(BIN)/python tools/check_imports.py
 	$(BIN)/python tools/check_prose.py
 	$(call check_schema,github-workflows,.github/workflows/*.yml)
+	$(BIN)/zizmor --offline --quiet .github
 	$(call check_schema,github-issue-forms,.github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/idea.yml)
 	$(call check_schema,github-issue-config,.github/ISSUE_TEMPLATE/config.yml)
 	$(call check_schema,dependabot,.github/dependabot.yml)
