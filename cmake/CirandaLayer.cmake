@@ -1,11 +1,10 @@
-# ciranda_layer([NAME] <name> [SHARED] [DEPS <layer or target>...] [SOURCES <file>...])
+# ciranda_layer([NAME] <name> [DEPS <layer or target>...] [SOURCES <file>...])
 #
-# Defines the static library ciranda_<name> from the folder's sources, or a shared one; without SOURCES, a header-only
-# (INTERFACE) one.
+# Defines the static library ciranda_<name> from the folder's sources; without SOURCES, a header-only (INTERFACE) one.
 # A plain word in DEPS is another layer (base -> ciranda_base); anything with "::" is a target of a package. Headers
 # are included relative to cpp/. tools/check_layers.py checks that the arrows of DEPS and of the includes are allowed.
 function(ciranda_layer)
-  cmake_parse_arguments(PARSE_ARGV 0 ARG "SHARED" "NAME" "DEPS;SOURCES")
+  cmake_parse_arguments(PARSE_ARGV 0 ARG "" "NAME" "DEPS;SOURCES")
   set(name ${ARG_NAME})
   if(NOT name)
     list(GET ARG_UNPARSED_ARGUMENTS 0 name)
@@ -13,11 +12,8 @@ function(ciranda_layer)
   ciranda_resolve_deps(deps ${ARG_DEPS})
   set(target ciranda_${name})
   if(ARG_SOURCES)
-    set(kind STATIC)
-    if(ARG_SHARED)
-      set(kind SHARED)
-    endif()
-    add_library(${target} ${kind} ${ARG_SOURCES})
+    add_library(${target} STATIC ${ARG_SOURCES})
+    set_property(GLOBAL APPEND PROPERTY CIRANDA_LAYERS ${target})
     ciranda_compile_options(${target})
     ciranda_compile_together(${target})
     set(scope PUBLIC)

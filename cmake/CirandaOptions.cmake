@@ -13,7 +13,7 @@ option(CIRANDA_BUILD_TESTS "Build the C++ tests (needs GoogleTest)" ${_ciranda_t
 option(CIRANDA_BUILD_BENCHMARKS "Build the C++ benchmarks (needs google-benchmark)" OFF)
 option(CIRANDA_BUILD_FUZZERS "Build the libFuzzer targets (needs clang)" OFF)
 option(CIRANDA_WERROR "Treat warnings as errors" ON)
-option(CIRANDA_STATIC_OPENSSL "Link OpenSSL's libcrypto statically, into a library that exports none of it" ${_ciranda_wheel})
+option(CIRANDA_STATIC_OPENSSL "Link OpenSSL's libcrypto statically into libciranda, which exports none of it" ${_ciranda_wheel})
 option(CIRANDA_COMPILE_TOGETHER "Compile the files of a layer by eight, in half the time" ON)
 set(CIRANDA_PADDLE "" CACHE PATH "Folder of the package paddle 2.6.2: makes the operators of Paddle's programs ahead")
 set(CIRANDA_CUDA_KERNELS AUTO CACHE STRING "Compile the kernels for GPUs: AUTO does if NVRTC 12 is found, ON insists")

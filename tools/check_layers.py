@@ -54,7 +54,7 @@ ROOMS: dict[str, frozenset[str]] = {
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
 _LAYER_CALL = re.compile(r"ciranda_(?:layer|python_module)\s*\(([^)]*)\)")
-_KEYWORDS = frozenset({"NAME", "SHARED", "DEPS", "SOURCES"})
+_KEYWORDS = frozenset({"NAME", "DEPS", "SOURCES"})
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@
 #include "backend/backend.hpp"
 #include "backend/device.hpp"
 #include "base/config.hpp"
+#include "base/exported.hpp"
 #include "base/status.hpp"
 #include "transport/mesh.hpp"
 
@@ -29,6 +30,6 @@ struct BackendRow {
 };
 
 // The rows of this build.
-std::span<const BackendRow> all_backends();
+CIRANDA_EXPORTED std::span<const BackendRow> all_backends();
 
 }  // namespace ciranda

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/exported.hpp"
 #include "base/status.hpp"
 
 namespace ciranda {
@@ -104,15 +105,15 @@ struct Setting {
   std::span<const std::string_view> words = {};
 };
 
-std::span<const Setting> settings();
+CIRANDA_EXPORTED std::span<const Setting> settings();
 
 using GetEnv = std::function<std::optional<std::string>(const std::string& variable)>;
-Result<Config> read_config(const GetEnv& get_env);
+CIRANDA_EXPORTED Result<Config> read_config(const GetEnv& get_env);
 // The environment of the process.
-GetEnv environment();
+CIRANDA_EXPORTED GetEnv environment();
 // The environment, overridden by explicit settings.
 using SettingValues = std::vector<std::pair<std::string, std::string>>;
-GetEnv environment_behind(SettingValues settings);
-Result<Config> read_config();
+CIRANDA_EXPORTED GetEnv environment_behind(SettingValues settings);
+CIRANDA_EXPORTED Result<Config> read_config();
 
 }  // namespace ciranda

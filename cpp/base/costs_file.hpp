@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/config.hpp"
+#include "base/exported.hpp"
 #include "base/host_costs.hpp"
 #include "base/status.hpp"
 
@@ -23,12 +24,12 @@ struct CostsFile {
 
 // The file for this host in `folder`, or, if `folder` is empty, in the user's cache folder ($XDG_CACHE_HOME/ciranda or
 // ~/.cache/ciranda).
-CostsFile costs_file(const std::string& folder, const GetEnv& get_env);
+CIRANDA_EXPORTED CostsFile costs_file(const std::string& folder, const GetEnv& get_env);
 
 // Reads the file; nullopt if it does not exist.
-Result<std::optional<HostCosts>> load_costs(const CostsFile& file);
+CIRANDA_EXPORTED Result<std::optional<HostCosts>> load_costs(const CostsFile& file);
 
 // Writes the file; makes the folder if necessary. REQUIRES: are_within_bounds(costs).
-Status save_costs(const CostsFile& file, const HostCosts& costs);
+CIRANDA_EXPORTED Status save_costs(const CostsFile& file, const HostCosts& costs);
 
 }  // namespace ciranda

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "base/config.hpp"
+#include "base/exported.hpp"
 
 namespace ciranda {
 
@@ -26,20 +27,20 @@ struct LauncherVariable {
   std::string_view agrees_with = {};  // a variable with the same number, unless this one was inherited from another job
 };
 
-std::span<const LauncherVariable> launcher_variables();
+CIRANDA_EXPORTED std::span<const LauncherVariable> launcher_variables();
 
 // Whether it numbers a process, and does not say how many there are.
-bool is_index(const LauncherVariable& row);
+CIRANDA_EXPORTED bool is_index(const LauncherVariable& row);
 
 // Whether it describes the hosts of a job, on each of which one process may start others. `ciranda run` passes it on.
-bool describes_hosts(const LauncherVariable& row);
+CIRANDA_EXPORTED bool describes_hosts(const LauncherVariable& row);
 
 // InvalidArgument if this process would be a world of one by accident: its world's size is not set, a world of one is
 // not requested (CIRANDA_ENGINE=none), and a launcher's variable tells of more processes.
-Status refuse_one_by_accident(const GetEnv& get_env);
+CIRANDA_EXPORTED Status refuse_one_by_accident(const GetEnv& get_env);
 
 // A warning if this process is a world of one, but may be the first of several: some launchers set only the number of
 // each process, so the first process cannot tell whether there are others.
-std::optional<std::string> doubt_that_one_is_meant(const GetEnv& get_env);
+CIRANDA_EXPORTED std::optional<std::string> doubt_that_one_is_meant(const GetEnv& get_env);
 
 }  // namespace ciranda

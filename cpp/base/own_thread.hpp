@@ -7,36 +7,22 @@
 #pragma once
 
 #include <sys/types.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <mutex>
 #include <vector>
+
+#include "base/exported.hpp"
 
 namespace ciranda {
 
 class OwnThread {
  public:
-  OwnThread() {
-    const std::lock_guard lock(mutex_);
-    ids_.push_back(gettid());
-  }
-  ~OwnThread() {
-    const std::lock_guard lock(mutex_);
-    ids_.erase(std::find(ids_.begin(), ids_.end(), gettid()));
-  }
+  CIRANDA_EXPORTED OwnThread();
+  CIRANDA_EXPORTED ~OwnThread();
   OwnThread(const OwnThread&) = delete;
   OwnThread& operator=(const OwnThread&) = delete;
 
   // The system's numbers of all registered threads.
-  static std::vector<pid_t> all() {
-    const std::lock_guard lock(mutex_);
-    return ids_;
-  }
-
- private:
-  static inline std::mutex mutex_;
-  static inline std::vector<pid_t> ids_;
+  static std::vector<pid_t> all();
 };
 
 }  // namespace ciranda

@@ -16,6 +16,8 @@
 #include <optional>
 #include <string_view>
 
+#include "base/exported.hpp"
+
 namespace ciranda {
 
 enum class StagingCopy : std::uint8_t { kCached, kPastCaches };
@@ -79,6 +81,6 @@ class StagingChoice {
 };
 
 // The choice of this process.
-StagingChoice& staging_choice();
+CIRANDA_EXPORTED StagingChoice& staging_choice();
 
 }  // namespace ciranda

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/exported.hpp"
 #include "ciranda/ciranda.h"
 
 namespace ciranda {
@@ -28,7 +29,7 @@ enum class ErrorKind : std::uint8_t {
 };
 
 // "InvalidArgument", "Mismatch", ...
-std::string_view to_string(ErrorKind kind);
+CIRANDA_EXPORTED std::string_view to_string(ErrorKind kind);
 
 class [[nodiscard]] Status {
  public:

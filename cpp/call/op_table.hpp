@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/exported.hpp"
 #include "ciranda/ciranda.h"
 
 namespace ciranda {
@@ -71,8 +72,8 @@ class Status;
 
 // InvalidArgument if the arguments are not valid. `ranks`: those of the process set.
 using CheckArguments = Status(const Signature& signature, const std::string& name, std::span<const int> ranks);
-CheckArguments check_new_set;
-CheckArguments check_old_set;
+CIRANDA_EXPORTED CheckArguments check_new_set;
+CIRANDA_EXPORTED CheckArguments check_old_set;
 
 struct CollectiveInfo {
   // Further properties of some collectives.

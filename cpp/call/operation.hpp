@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/device_event.hpp"
+#include "base/exported.hpp"
 #include "base/status.hpp"
 #include "call/output_memory.hpp"
 
@@ -30,7 +31,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
 
   // `callback` runs once, after is_done() became true, as a direct callback (call/callbacks.hpp): on the completing
   // thread, or on this thread if the operation is done already.
-  void when_done(Callback callback);
+  CIRANDA_EXPORTED void when_done(Callback callback);
 
   // Whether the call is seldom made, so that ranks which wait for each other in it learn of that soon.
   bool is_rare() const { return is_rare_; }
@@ -45,8 +46,8 @@ class Operation : public std::enable_shared_from_this<Operation> {
   // given after order() sees the results; only when has_ended() the host may read them, and does the device use the
   // tensors no more, also if the operation has failed. Neither waits. For tensors in host memory order() does nothing.
   // REQUIRES, for order(): is_done().
-  Status order(const Place& place) const;
-  bool has_ended() const;
+  CIRANDA_EXPORTED Status order(const Place& place) const;
+  CIRANDA_EXPORTED bool has_ended() const;
 
   // Sleeps until the operation is done, a signal interrupts the thread, or at_most has passed. Returns is_done().
   bool sleep_until_done(std::optional<std::chrono::nanoseconds> at_most) const;

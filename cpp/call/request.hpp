@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/dtype.hpp"
+#include "base/exported.hpp"
 #include "base/place.hpp"
 #include "base/reduce_op.hpp"
 #include "base/status.hpp"
@@ -28,7 +29,7 @@ inline constexpr std::size_t kMaxDimensions = 64;
 using Shape = std::vector<std::int64_t>;  // empty: a scalar
 
 // "[3, 4]"
-std::string to_string(const Shape& shape);
+CIRANDA_EXPORTED std::string to_string(const Shape& shape);
 // The number of elements. REQUIRES: a shape that validate() has accepted (no overflow).
 inline std::size_t count_of(std::span<const std::int64_t> shape) {
   std::size_t count = 1;
@@ -56,7 +57,7 @@ inline std::size_t sum_of(std::span<const std::int64_t> rows) {
 }
 
 // The rows of the result on the nth of n_ranks, if each rank's tensor has n_rows.
-std::int64_t n_rows_of_result(Collective collective, std::int64_t n_rows, int nth, int n_ranks);
+CIRANDA_EXPORTED std::int64_t n_rows_of_result(Collective collective, std::int64_t n_rows, int nth, int n_ranks);
 
 // The properties of a call beside its tensors. used() drops those that its collective does not use.
 struct Terms {

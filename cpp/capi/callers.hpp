@@ -9,6 +9,7 @@
 
 #include <span>
 
+#include "base/exported.hpp"
 #include "base/may_others_call.hpp"
 
 namespace ciranda::capi {
@@ -19,9 +20,9 @@ bool others_may_call(std::span<const WaitingThread> waiting, Asked asked);
 // Registers an interpreter that makes calls: `ask` tells whether its other threads may call. Null if there is none (any
 // more).
 using InterpretersMayCall = bool (*)(std::span<const WaitingThread> waiting);
-void ask_interpreter(InterpretersMayCall ask);
+CIRANDA_EXPORTED void ask_interpreter(InterpretersMayCall ask);
 
 // Notes that native code uses the C ABI: threads that no interpreter knows may make calls too.
-void note_native_callers();
+CIRANDA_EXPORTED void note_native_callers();
 
 }  // namespace ciranda::capi

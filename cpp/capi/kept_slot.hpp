@@ -15,6 +15,7 @@
 #include <string>
 
 #include "base/config.hpp"
+#include "base/exported.hpp"
 #include "base/unique_fd.hpp"
 
 namespace ciranda::capi {
@@ -24,11 +25,11 @@ inline constexpr const char* kTakenBy = "CIRANDA_TAKEN_BY";
 
 // A text that identifies the slot described by the engine's own variables, among all slots of this and other jobs.
 // Empty if they describe none.
-std::string slot_of(const GetEnv& get_env);
+CIRANDA_EXPORTED std::string slot_of(const GetEnv& get_env);
 
 // The error text if no world can be joined in `slot`, because another process keeps it: one that has started this
 // program, directly or not. Empty if no process keeps it.
-std::string why_taken(const std::string& slot);
+CIRANDA_EXPORTED std::string why_taken(const std::string& slot);
 
 // Keeps a process's slot as long as the object lives. Movable, not copyable.
 class KeptSlot {
@@ -41,7 +42,7 @@ class KeptSlot {
   ~KeptSlot() { release(); }
 
   // The path of the file, as in the environment; empty if no slot is kept.
-  std::string path() const;
+  CIRANDA_EXPORTED std::string path() const;
   void release();
 
  private:

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "capi/own_table.hpp"
 #include "capi/translate.hpp"
 #include "capi/worlds.hpp"
 #include "ciranda/table.h"
@@ -50,7 +51,7 @@ std::string file_of(GetTable function) {
 }  // namespace
 
 Status refuse_other_engines() {
-  const ciranda_table* const own = ciranda_get_table();
+  const ciranda_table* const own = &own_table();
   for (const std::string& object : loaded_objects()) {
     const GetTable get_table = find_in(object);
     const ciranda_table* const other = get_table == nullptr ? own : get_table();

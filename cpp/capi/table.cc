@@ -1,6 +1,7 @@
 // table: the functions of ciranda.h in the order of ciranda/table.h.
 #include "ciranda/table.h"
 
+#include "capi/own_table.hpp"
 #include "ciranda/ciranda.h"
 
 namespace {
@@ -61,3 +62,9 @@ constexpr ciranda_table kTable = {
 }  // namespace
 
 extern "C" const ciranda_table* ciranda_get_table(void) noexcept { return &kTable; }
+
+namespace ciranda::capi {
+
+const ciranda_table& own_table() { return kTable; }
+
+}  // namespace ciranda::capi

@@ -17,6 +17,7 @@
 #include <string>
 
 #include "base/config.hpp"
+#include "base/exported.hpp"
 #include "base/status.hpp"
 #include "capi/handles.hpp"
 #include "engine/engine.hpp"
@@ -26,18 +27,19 @@ namespace ciranda::capi {
 // Connects (see connect()). Returns the context, which is then the current one, with a reference. Without `epoch`, uses
 // the number after the highest that this process has tried. `slot`: in a world of several ranks, it is kept until the
 // world is left (capi/kept_slot.hpp); empty: no slot is kept. REQUIRES: why_taken(slot) is empty.
-Result<ciranda_context*> join_world(Config config, std::optional<std::uint64_t> epoch, const std::string& slot,
-                                    const Engine::Interrupted& interrupted = nullptr);
+CIRANDA_EXPORTED Result<ciranda_context*> join_world(Config config, std::optional<std::uint64_t> epoch,
+                                                     const std::string& slot,
+                                                     const Engine::Interrupted& interrupted = nullptr);
 
 // The open world that was joined last, with a reference; null if no world is open.
-ciranda_context* current();
+CIRANDA_EXPORTED ciranda_context* current();
 
 void retain(ciranda_context& context);
 void release(ciranda_context& context);
 
 // Ends the world for all holders of a reference, and releases one reference. A second caller does not wait for the
 // first.
-void leave(ciranda_context& context);
+CIRANDA_EXPORTED void leave(ciranda_context& context);
 // Whether leave() warns of references that were not released, as debug builds do.
 bool tells_references_left();
 
@@ -45,7 +47,7 @@ bool tells_references_left();
 std::size_t n_worlds();
 
 // The epoch that join_world() uses next if it is given none.
-std::uint64_t next_epoch();
+CIRANDA_EXPORTED std::uint64_t next_epoch();
 
 // Returns InvalidArgument, with the file of the other copy, if another copy of the library in this process has joined a
 // world. Copies do not share names, errors or shutdown(), so their ranks would wait for each other for ever. Finds

@@ -8,13 +8,15 @@
 #include <cstddef>
 #include <span>
 
+#include "base/exported.hpp"
+
 namespace ciranda {
 
 using CurveKey = std::array<std::byte, 32>;
 
-CurveKey new_private_key();
-CurveKey public_key_of(const CurveKey& private_key);
+CIRANDA_EXPORTED CurveKey new_private_key();
+CIRANDA_EXPORTED CurveKey public_key_of(const CurveKey& private_key);
 // What the holders of both private keys get from the other's public one.
-CurveKey agreed_key(const CurveKey& private_key, const CurveKey& public_key_of_other);
+CIRANDA_EXPORTED CurveKey agreed_key(const CurveKey& private_key, const CurveKey& public_key_of_other);
 
 }  // namespace ciranda

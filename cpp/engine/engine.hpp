@@ -26,6 +26,7 @@
 #include "backend/candidate.hpp"
 #include "backend/registry.hpp"
 #include "base/config.hpp"
+#include "base/exported.hpp"
 #include "base/status.hpp"
 #include "call/call.hpp"
 #include "call/callbacks.hpp"
@@ -62,22 +63,23 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  int rank() const;
-  int size() const;
-  const PeerInfo& peer(int rank) const;
+  CIRANDA_EXPORTED int rank() const;
+  CIRANDA_EXPORTED int size() const;
+  CIRANDA_EXPORTED const PeerInfo& peer(int rank) const;
   // True if all ranks share memory with this rank.
-  bool shares_memory_with_all() const;
+  CIRANDA_EXPORTED bool shares_memory_with_all() const;
 
   // Begins a call. Never blocks. A call without a name gets one by its number, so all ranks must make such calls in the
   // same order. For an invalid call the returned operation has already failed. The tensors' memory must stay valid
   // until the operation is done. `handle`, here and below, belongs to the caller; one thread at a time may use it. It
   // saves the lookup of the name if its last call in this engine had the same name and lane.
-  OperationPtr submit(const Call& call, Operation::Callback callback = nullptr, OpHandle* handle = nullptr);
+  CIRANDA_EXPORTED OperationPtr submit(const Call& call, Operation::Callback callback = nullptr,
+                                       OpHandle* handle = nullptr);
 
   // Begins a call for which the caller waits at once. Returns null if the call is done and has succeeded, which it may
   // have if all ranks have agreed on it before. Otherwise returns the operation to wait() for; it is done already if it
   // only holds the output.
-  OperationPtr run(const Call& call, OpHandle* handle = nullptr);
+  CIRANDA_EXPORTED OperationPtr run(const Call& call, OpHandle* handle = nullptr);
 
   // Returns InvalidArgument inside a direct callback, where wait() and shutdown() are refused. `what` names the refused
   // action in the message, which is also written to standard error.
@@ -87,63 +89,65 @@ class Engine {
   // deadline; the operation is then still pending. The calling thread runs the progress loop while it waits. Inside a
   // direct callback it returns InvalidArgument, even if the operation is done.
   using Deadline = std::optional<std::chrono::steady_clock::time_point>;
-  Status wait(const OperationPtr& operation, const Interrupted& interrupted = nullptr, Deadline deadline = {});
+  CIRANDA_EXPORTED Status wait(const OperationPtr& operation, const Interrupted& interrupted = nullptr,
+                               Deadline deadline = {});
 
   // As wait(), but without a waiting thread. Until the operation is done, it counts as waited for. Then `callback` is
   // called directly (see Operation::when_done).
-  void when_done(const OperationPtr& operation, Operation::Callback callback);
+  CIRANDA_EXPORTED void when_done(const OperationPtr& operation, Operation::Callback callback);
 
   // Calls back on a callback thread, as if the request had been submitted with `callback`.
   void call_back(const OperationPtr& operation, Operation::Callback callback);
 
   // Runs a few iterations of the progress loop if the operation is pending and the progress lock is free. Returns
   // is_done().
-  bool poll(const OperationPtr& operation);
+  CIRANDA_EXPORTED bool poll(const OperationPtr& operation);
 
   // The ranks of a process set, ascending; empty if there is no set with this id.
-  std::vector<int> ranks_of(std::uint32_t process_set) const;
+  CIRANDA_EXPORTED std::vector<int> ranks_of(std::uint32_t process_set) const;
 
   // Forms a process set. All of its ranks call this, and no others. `nth` is the same on all of them, and new to the
   // lowest of the ranks. The set has one lane.
-  Result<std::uint32_t> form_set(std::vector<int> ranks, std::uint32_t nth);
+  CIRANDA_EXPORTED Result<std::uint32_t> form_set(std::vector<int> ranks, std::uint32_t nth);
 
   // The process set of this rank and `peer`, which always exists. Returns 0 if `peer` is no other rank.
-  std::uint32_t pair_with(int peer) const;
+  CIRANDA_EXPORTED std::uint32_t pair_with(int peer) const;
 
   // A blocking collective of all ranks. Allocates shared memory, in which tensors are combined in place, without a
   // copy. If memory cannot be shared (several hosts, no room), all ranks get private memory instead. The memory may
   // outlive the engine, which keeps it mapped until the engine ends.
-  Result<SharedAllocation> allocate_shared(std::size_t n_bytes, const Interrupted& interrupted = nullptr);
+  CIRANDA_EXPORTED Result<SharedAllocation> allocate_shared(std::size_t n_bytes,
+                                                            const Interrupted& interrupted = nullptr);
   // The algorithms by which the world could execute a collective of `n_bytes`, and the one that it chooses. The type is
   // float32 where it matters. REQUIRES: not called inside a callback of the engine.
-  std::vector<Candidate> candidates(Collective collective, std::size_t n_bytes) const;
+  CIRANDA_EXPORTED std::vector<Candidate> candidates(Collective collective, std::size_t n_bytes) const;
 
   // Describes in words how the world agrees on a repeated blocking call of one tensor to which a rank contributes
   // `n_bytes`. The settings of the lowest rank decide; the text is empty on all others. REQUIRES: as above.
-  std::string_view agreement(Collective collective, std::size_t n_bytes) const;
+  CIRANDA_EXPORTED std::string_view agreement(Collective collective, std::size_t n_bytes) const;
 
   // How many bytes of this rank's tensors were combined in place.
-  std::uint64_t n_bytes_in_place() const;
+  CIRANDA_EXPORTED std::uint64_t n_bytes_in_place() const;
   // How many calls this rank has executed by direct rounds, without the log.
   std::uint64_t n_direct() const;
   // How often a name was looked up, for this rank's calls and for entries of the log.
   std::uint64_t n_lookups() const;
   // A collective of the world has failed on this rank, or a rank has left or was lost. The ranks may now be at
   // different points of their programs. The engine still executes the calls on which they agree.
-  bool has_failed() const;
+  CIRANDA_EXPORTED bool has_failed() const;
 
   // Records the stages of this rank's calls, from now until the recording is destroyed. It may outlive the engine. It
   // does not change how a call is executed.
-  std::unique_ptr<Recording> record() const;
+  CIRANDA_EXPORTED std::unique_ptr<Recording> record() const;
   // This rank's counters, since it joined the world. Valid as long as the engine.
-  const CounterPage& counter_page() const;
+  CIRANDA_EXPORTED const CounterPage& counter_page() const;
   // Counts a step of the training, which has ended. Any thread.
-  void count_step();
+  CIRANDA_EXPORTED void count_step();
   // Writes the calls of rank 0 to a file; other ranks only note the path. Does nothing if a timeline is already being
   // written to this file. Returns InvalidArgument, on all ranks alike, if one is being written to another file; on rank
   // 0 an error if the file cannot be created. stop_timeline() completes the file. Any thread may call either.
-  Status start_timeline(const std::string& path, bool marks_cycles);
-  void stop_timeline();
+  CIRANDA_EXPORTED Status start_timeline(const std::string& path, bool marks_cycles);
+  CIRANDA_EXPORTED void stop_timeline();
 
   // Says goodbye to the other ranks, fails pending operations with Aborted, and stops the background thread. Returns
   // when every live peer has answered (or after two seconds) and all callbacks have run, except one that calls this.

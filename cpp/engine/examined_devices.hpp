@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/registry.hpp"
+#include "base/exported.hpp"
 #include "base/status.hpp"
 
 namespace ciranda {
@@ -19,6 +20,6 @@ struct ExaminedDevice {
 
 // One for each device, or one for a type of which there is none. They are tried in their default queues, which a null
 // stands for.
-std::vector<ExaminedDevice> examine_devices(std::span<const BackendRow> backends = all_backends());
+CIRANDA_EXPORTED std::vector<ExaminedDevice> examine_devices(std::span<const BackendRow> backends = all_backends());
 
 }  // namespace ciranda

@@ -27,15 +27,16 @@
 #include <string_view>
 
 #include "base/dtype.hpp"
+#include "base/exported.hpp"
 #include "kernels/reduction.hpp"
 #include "kernels/simd_level.hpp"
 
 namespace ciranda::kernels {
 
-std::string_view to_string(SimdLevel level);
-SimdLevel best_simd_level();           // the highest that this CPU supports
-SimdLevel active_simd_level();         // the level that the kernels use now
-void set_simd_level(SimdLevel level);  // clamped to best_simd_level(); for tests and CIRANDA_SIMD
+CIRANDA_EXPORTED std::string_view to_string(SimdLevel level);
+CIRANDA_EXPORTED SimdLevel best_simd_level();           // the highest that this CPU supports
+CIRANDA_EXPORTED SimdLevel active_simd_level();         // the level that the kernels use now
+CIRANDA_EXPORTED void set_simd_level(SimdLevel level);  // clamped to best_simd_level(); for tests and CIRANDA_SIMD
 
 // out[i] = postscale * op(prescale * inputs[0][i], prescale * inputs[1][i], ...) for i in [0, count). With weights, the
 // factor of input k is prescale * weights[k]. One pass over memory, whatever the factors are.

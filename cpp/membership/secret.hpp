@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/exported.hpp"
 #include "base/status.hpp"
 
 namespace ciranda {
@@ -16,7 +17,7 @@ namespace ciranda {
 using Secret = std::array<std::byte, 32>;
 
 // 64 hexadecimal digits, white space around them allowed.
-Result<Secret> parse_secret(std::string_view text);
+CIRANDA_EXPORTED Result<Secret> parse_secret(std::string_view text);
 
 // Reads the secret from a file, or from /dev/fd/N. Refuses a regular file that users other than its owner may read.
 Result<Secret> read_secret(const std::string& path);

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/exported.hpp"
 #include "base/status.hpp"
 #include "membership/handshake.hpp"
 #include "membership/secret.hpp"
@@ -32,7 +33,7 @@ struct StoreServerOptions {
 
 class StoreServer {
  public:
-  static Result<std::unique_ptr<StoreServer>> start(const StoreServerOptions& options);
+  CIRANDA_EXPORTED static Result<std::unique_ptr<StoreServer>> start(const StoreServerOptions& options);
   virtual ~StoreServer() = default;
 
   virtual std::uint16_t port() const = 0;

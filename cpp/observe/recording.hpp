@@ -13,6 +13,7 @@
 #include <string>
 
 #include "base/dtype.hpp"
+#include "base/exported.hpp"
 #include "observe/recorder.hpp"
 
 namespace ciranda {
@@ -59,7 +60,7 @@ class Recording {
   Recording& operator=(const Recording&) = delete;
 
   // Reads the next record, in the order in which calls completed. False if there is none yet.
-  bool read(Record& record);
+  CIRANDA_EXPORTED bool read(Record& record);
 
   // The number of records so far that were overwritten before they were read.
   std::uint64_t n_lost() const { return n_lost_; }

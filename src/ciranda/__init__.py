@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> object:
+    if name == "_core":
+        return _engine()
     # Only what is public, and never the name under which the import below would look for itself.
     if name.startswith("_") and name not in ("__all__", "__version__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -32,6 +34,20 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
     globals()[name] = value
     return value
+
+
+def _engine() -> object:
+    """Load the extension for `from ciranda import _core`; if another build's libciranda is in its place, say so."""
+    try:
+        import ciranda._core as core  # at first use: see above
+    except ImportError as error:
+        from ciranda._other_build import why_refused  # only here is it needed
+
+        why = why_refused(str(error))
+        if why is None:
+            raise
+        raise ImportError(why, name=error.name, path=error.path) from error
+    return core
 
 
 def __dir__() -> list[str]:

@@ -212,46 +212,111 @@ class Library:
 """
 
 
+def _copy(folder: Path, of_another_build: bool = False, by_another_name: bool = False) -> Path:
+    """A copy of the library, changed to what another build, or another package, would have."""
+    content = _LIBRARY.read_bytes()
+    if of_another_build:
+        private = re.search(rb"CIRANDA_PRIVATE_\w+", content)
+        assert private is not None
+        content = content.replace(private[0], private[0][:-8] + b"another_")
+    if by_another_name:
+        content = content.replace(b"libciranda.so\0", b"libcirandb.so\0")
+    path = folder / "a_copy.so"
+    path.write_bytes(content)
+    return path
+
+
 def test_a_second_copy_of_the_library_is_refused_until_the_first_has_left(tmp_path: Path) -> None:
-    copy = tmp_path / "a_copy.so"
-    shutil.copy(_LIBRARY, copy)
-    shutil.copy(_LIBRARY.with_name("libciranda_crypto.so"), tmp_path)
+    copied = _copy(tmp_path)
     program = f"""{_LIBRARIES}
-first, second = Library({str(_LIBRARY)!r}, mode=ctypes.RTLD_GLOBAL), Library({str(copy)!r})
+first, second = Library({str(_LIBRARY)!r}, mode=ctypes.RTLD_GLOBAL), Library({str(copied)!r})
 assert first.join() == ""
 refusal = second.join()
 assert "another engine" in refusal and {str(_LIBRARY)!r} in refusal, refusal
 first.leave()
 assert second.join() == ""
-assert {str(copy)!r} in first.join()
+assert {str(copied)!r} in first.join()
 second.leave()
 """
     _run(program)
-    _run(program, LD_PRELOAD=f"{copy}:{_LIBRARY}")
+    _run(program, LD_PRELOAD=f"{copied}:{_LIBRARY}")
 
 
-def test_the_engine_of_python_and_the_library_refuse_each_other(tmp_path: Path) -> None:
+def test_the_engine_of_python_is_that_of_the_library() -> None:
     program = f"""{_LIBRARIES}
 import ciranda as hvd
-library = Library({str(_LIBRARY)!r})
+functions = Library({str(_LIBRARY)!r}).functions
+functions.ciranda_get_table.restype = functions.ciranda_current.restype = ctypes.c_void_p
+assert functions.ciranda_get_table() == hvd.get_c_table_address()
 hvd.init()
-assert "_core" in library.join() and "get_c_table" in library.join()
+world = ctypes.c_void_p(functions.ciranda_current())
+assert functions.ciranda_size(world) == 1
+functions.ciranda_shutdown(world)
+assert not hvd.is_initialized()
+"""
+    _run(program)
+    _run(program, LD_PRELOAD=str(_LIBRARY))
+
+
+def test_the_engine_of_python_and_a_copy_of_the_library_refuse_each_other(tmp_path: Path) -> None:
+    copied = _copy(tmp_path, by_another_name=True)
+    program = f"""{_LIBRARIES}
+import ciranda as hvd
+library = Library({str(copied)!r})
+hvd.init()
+refusal = library.join()
+assert {str(_LIBRARY)!r} in refusal and "get_c_table" in refusal, refusal
 hvd.shutdown()
 assert library.join() == ""
 try:
     hvd.init()
 except hvd.errors.InvalidArgumentError as error:
-    assert "libciranda" in str(error), error
+    assert {str(copied)!r} in str(error), error
 else:
     raise AssertionError("a second engine")
 library.leave()
 hvd.init()
-# Whatever is preloaded, the table is that of this engine.
-import numpy
-assert hvd.allreduce(numpy.ones(1), op=hvd.Sum).tolist() == [1]
 """
     _run(program)
-    _run(program, LD_PRELOAD=str(_LIBRARY))
+
+
+def test_the_library_of_another_build_does_not_get_between(binding: str, tmp_path: Path) -> None:
+    other = _copy(tmp_path, of_another_build=True, by_another_name=True)
+    program = f"""
+import ctypes, numpy, ciranda as hvd
+c, other = ctypes.CDLL({binding!r}), ctypes.CDLL({str(other)!r})
+other.ciranda_get_table.restype = ctypes.c_void_p
+assert other.ciranda_get_table() != hvd.get_c_table_address()
+assert c.use(ctypes.c_void_p(hvd.get_c_table_address()), None, 0) == 0
+hvd.init()
+assert c.size_now() == 1
+assert other.ciranda_contexts_count() == 0
+assert hvd.allreduce(numpy.ones(1), op=hvd.Sum).tolist() == [1]
+"""
+    _run(program, LD_PRELOAD=str(other))
+
+
+def test_the_library_of_another_build_is_refused_in_place_of_pythons_own(tmp_path: Path) -> None:
+    other = _copy(tmp_path, of_another_build=True)
+    program = f"""
+try:
+    from ciranda import _core
+except ImportError as error:
+    for part in ({str(other)!r}, {_core.__file__!r}, {"Link the program with " + str(_LIBRARY)!r}, "LD_PRELOAD"):
+        assert part in str(error), (part, error)
+else:
+    raise AssertionError("classes of two builds")
+"""
+    _run(program, LD_PRELOAD=str(other))
+
+
+def test_the_library_of_another_build_in_the_path_of_libraries_is_passed_over(tmp_path: Path) -> None:
+    _copy(tmp_path, of_another_build=True).rename(tmp_path / _LIBRARY.name)
+    program = """
+import ciranda as hvd
+hvd.init()
+"""
+    _run(program, LD_LIBRARY_PATH=str(tmp_path))
 
 
 def test_a_preloaded_library_does_not_get_between(binding: str) -> None:
@@ -265,19 +330,28 @@ assert c.size_now() == 1
     _run(program, LD_PRELOAD=str(_LIBRARY))
 
 
-def _symbols(path: str | Path) -> set[str]:
-    command = ["nm", "--dynamic", "--defined-only", "--format=posix", str(path)]
+def _symbols(path: str | Path, defined: bool = True) -> set[tuple[str, str]]:
+    """The names and versions of what a shared library defines, or needs of others."""
+    which = "--defined-only" if defined else "--undefined-only"
+    command = ["nm", "--dynamic", which, "--format=posix", str(path)]
     listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return {line.split()[0] for line in listed.splitlines() if line.split()[1] != "A"}
+    rows = [line.split() for line in listed.splitlines()]
+    return {(row[0].partition("@")[0], row[0].rpartition("@")[2]) for row in rows if row[1] != "A"}
 
 
-@pytest.mark.parametrize("path", [_core.__file__, str(_LIBRARY)])
-def test_only_the_c_abi_is_exported_and_all_of_it(path: str) -> None:
+def test_the_c_abi_is_exported_and_what_pythons_extension_needs_and_nothing_else() -> None:
     headers = "".join(header.read_text() for header in (Path(hvd.get_include()) / "ciranda").glob("*.h"))
     declared = set(re.findall(r"^CIRANDA_API[^;(]*?(ciranda_\w+)\(", headers, re.M))
     assert len(declared) > 30
-    begins = {"PyInit__core"} if path == _core.__file__ else set()
-    assert _symbols(path) == {f"{name}@@CIRANDA_1" for name in declared | begins}
+    needed = {row for row in _symbols(_core.__file__, defined=False) if row[1].startswith("CIRANDA_")}
+    assert len(needed) > 30
+    versions = {version for _, version in needed}
+    assert len(versions) == 1
+    assert versions.pop().startswith("CIRANDA_PRIVATE_")
+    # The compiler exports a constructor, and a destructor, by two names: of whole objects and of bases.
+    of_bases = {(re.sub("([CD])1E", r"\g<1>2E", name), version) for name, version in needed} - needed
+    assert _symbols(_LIBRARY) - of_bases == {(name, "CIRANDA_1") for name in declared} | needed
+    assert _symbols(_core.__file__) == {("PyInit__core", "CIRANDA_1")}
 
 
 def test_the_capsule_is_the_table() -> None:

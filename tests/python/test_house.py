@@ -118,3 +118,18 @@ def test_the_image_is_made_of_what_make_makes_and_runs_ranks_that_are_not_root()
     assert all(any(fnmatch(name, pattern) for pattern in patterns) for name in made)
     users = re.findall(r"^USER (\S+)", dockerfile, re.M)
     assert users == re.findall(r"useradd .*--uid (\d+)", dockerfile)
+
+
+def test_the_conda_recipe_has_the_version_and_the_requirements_of_the_wheel() -> None:
+    recipe = read("packaging/conda/recipe.yaml")
+    project = pytest.importorskip("tomllib").loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    wanted = [f"python{project['project']['requires-python']}", *project["project"]["dependencies"]]
+    assert [each.replace(" ", "") for each in recipe["requirements"]["run"]] == wanted
+    host = {each.replace(" ", "") for each in recipe["requirements"]["host"]}
+    assert host >= set(project["build-system"]["requires"])
+    assert project["tool"]["scikit-build"]["wheel"]["py-api"] == "cp310"
+    assert "python-abi33.10.*" in host
+    version = re.search(r"ciranda VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8"))
+    assert version is not None
+    assert recipe["context"]["version"] == version[1]
+    assert recipe["about"]["summary"] == project["project"]["description"]

@@ -21,6 +21,7 @@
 #include "bindings/python/recording_handle.hpp"
 #include "capi/callers.hpp"
 #include "capi/kept_slot.hpp"
+#include "capi/own_table.hpp"
 #include "capi/worlds.hpp"
 #include "ciranda/table.h"
 
@@ -361,11 +362,11 @@ void bind_engine_handle(nb::module_& m) {
       "table_address",
       [] {
         capi::note_native_callers();
-        return reinterpret_cast<std::uintptr_t>(ciranda_get_table());
+        return reinterpret_cast<std::uintptr_t>(&capi::own_table());
       },
       "Where the functions of the C ABI are: a ciranda_table of ciranda/table.h.");
   m.attr("TABLE") =
-      nb::steal(PyCapsule_New(const_cast<ciranda_table*>(ciranda_get_table()), CIRANDA_TABLE_CAPSULE, nullptr));
+      nb::steal(PyCapsule_New(const_cast<ciranda_table*>(&capi::own_table()), CIRANDA_TABLE_CAPSULE, nullptr));
 }
 
 }  // namespace ciranda::python

@@ -95,10 +95,10 @@ def wheel_tag() -> str | None:
 
 def compiler() -> str | None:
     """Return the compilers that the engine's file names."""
-    files = sorted(_package().glob("_core.*.so"))
-    if not files:
+    library = _package() / "lib" / "libciranda.so"
+    if not library.exists():
         return None
-    named = sorted({found.decode("ascii", "replace") for found in _COMPILER.findall(files[0].read_bytes())})
+    named = sorted({found.decode("ascii", "replace") for found in _COMPILER.findall(library.read_bytes())})
     return ", ".join(named) or None
 
 
