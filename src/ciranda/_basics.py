@@ -57,6 +57,10 @@ class World:
 #: Called when the world ends; for modules that keep state of a world.
 at_end: list[Callable[[], None]] = []
 
+#: Called when an elastic training has left its world, to form another. No exception is being handled there, whose
+#: traceback would keep what that world's functions refer to.
+between_worlds: list[Callable[[], None]] = []
+
 #: Read directly where a call must be cheap; `engine()` is the safe way.
 world = World()
 

@@ -64,17 +64,17 @@ class Training:
                 raise
             except HorovodInternalError as error:
                 self._state.restore()
-                _init.leave_for_next()
-                roster = self._wait(has_waited=isinstance(error, TimeoutError))
-                continue
+                has_waited = isinstance(error, TimeoutError)
             except HostsUpdatedInterrupt:
-                _init.leave_for_next()
-                roster = self._wait(has_waited=False)
+                has_waited = False
+            else:
+                others = self._return()
+                if others is None:
+                    return result
+                roster = others
                 continue
-            others = self._return()
-            if others is None:
-                return result
-            roster = others
+            _init.leave_for_next()  # here, where no traceback keeps what `func` had made for the world
+            roster = self._wait(has_waited)
 
     def _wait(self, has_waited: bool) -> Roster:
         commits = self._state.n_commits if self._has_state else _NONE

@@ -6,9 +6,10 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
 
 from ciranda import _autotune_log, _carried_sets, _core, _line, _misspelt, _rejoining, _stacks, _taken
-from ciranda._basics import Numbers, at_end, world
+from ciranda._basics import Numbers, at_end, between_worlds, world
 from ciranda._ending import Ending
 from ciranda._line import Roster
 from ciranda.engines.identity import Way, doubt, identity, slot_of, way_to_meet
@@ -67,7 +68,7 @@ def init(
         )
     if isinstance(process_sets, str) and process_sets != "dynamic":
         raise InvalidArgumentError(f'init(process_sets={process_sets!r}): give a list of sets, or "dynamic"')
-    if comm is not None and not isinstance(comm, Sequence) and not is_communicator(comm):
+    if comm is not None and not is_communicator(comm) and not _is_list_of_ranks(comm):
         raise InvalidArgumentError(
             f"init(comm={comm!r}): give a communicator of mpi4py, the list of all ranks, or None"
         )
@@ -142,6 +143,8 @@ def leave_for_next() -> None:
             world.wanted = _carried_sets.present(world.engine.num_lanes, world.members)
         world.members = ()
         _leave()
+        for forget in between_worlds:
+            forget()
 
 
 def join(roster: Roster, is_lost: Callable[[], bool]) -> None:
@@ -184,6 +187,10 @@ def _begin(process_sets: Sequence[ProcessSet] | str | None) -> None:
                 _sets_of_communicators.add(process_set)
             else:
                 add_process_set(process_set)
+
+
+def _is_list_of_ranks(comm: object) -> bool:
+    return isinstance(comm, Sequence) and all(isinstance(rank, Integral) for rank in comm)
 
 
 def _what_to_tell(comm: Communicator | None) -> dict[str, str]:

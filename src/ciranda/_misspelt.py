@@ -20,7 +20,7 @@ INTERNAL = (
     TOLD,
 )
 #: What Python reads itself.
-BINDINGS_OWN = ("CIRANDA_HANDOVER_FOLDER", "CIRANDA_PADDLE_OPS")
+BINDINGS_OWN = ("CIRANDA_HANDOVER_FOLDER", "CIRANDA_PADDLE_OPS", "CIRANDA_TRUST_TORCH_STORE")
 
 _PREFIX = "CIRANDA_"
 _LIKENESS = 0.7  # of 1: a letter or word too many or too few, or two exchanged

@@ -225,7 +225,7 @@ def test_more_than_two_to_the_31_elements() -> None:
     if psutil.virtual_memory().available < needed:
         pytest.skip(f"needs {needed >> 30} GiB of free memory")
     with Ranks(2) as ranks:
-        ranks.run(_check_large, timeout=60)
+        ranks.run(_check_large, timeout=200)
 
 
 def _check_shared_memory() -> None:

@@ -98,6 +98,39 @@ def test_a_communicator_is_the_world(mpi: Mpi, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+LISTENS = """
+import ciranda
+from mpi4py import MPI
+from ciranda.engines.communicator import by_communicator
+
+class Listening:
+    heard = []
+    Get_rank, Get_size = MPI.COMM_WORLD.Get_rank, MPI.COMM_WORLD.Get_size
+
+    def gather(self, value, root):
+        self.heard.append(value)
+        return MPI.COMM_WORLD.gather(value, root)
+
+    def bcast(self, value, root):
+        self.heard.append(MPI.COMM_WORLD.bcast(value, root))
+        return self.heard[-1]
+
+told = by_communicator(Listening())
+secret = bytes.fromhex(open(told["CIRANDA_SECRET_FILE"]).read())
+assert MPI.COMM_WORLD.allgather(secret) == [secret] * 2
+assert len(secret) == 32
+for value in Listening.heard:
+    assert len(value) >= 3
+    assert secret not in MPI.pickle.dumps(value) and secret.hex() not in repr(value)
+"""
+
+
+def test_the_secret_can_be_read_in_nothing_that_mpi_sends(mpi: Mpi) -> None:
+    told = mpi.command(2, mpi.python, "-c", LISTENS)
+    done = subprocess.run(told, env=mpi.env, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_communicator_that_contradicts_the_launcher_is_refused(mpi: Mpi) -> None:
     """In `ciranda run` every process is the only one of its MPI; as under an mpirun that is another MPI's."""
     run = [sys.executable, "-m", "ciranda.launch.cli", "run", "-np", "2", mpi.python, "-c", OTHERS]

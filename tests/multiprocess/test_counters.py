@@ -247,6 +247,82 @@ def test_an_address_that_another_has(tmp_path: Path) -> None:
     assert f"metrics: cannot listen at {address}: Address already in use" in done.stderr
 
 
+@pytest.mark.parametrize("folder", ["/proc", "/dev/null"])
+def test_a_folder_that_takes_no_files(folder: str) -> None:
+    """Also of root, who may write to any that takes them."""
+    done = subprocess.run([*ciranda("run"), "-np", "1", "--metrics-dir", folder, "true"], check=False,
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 1
+    assert f"metrics: cannot write to {folder}: " in done.stderr
+
+
+# Goes on until there is a file "end"; who is started in another's place waits for a file "go".
+ELASTIC_PROGRAM = """
+import os, time
+import numpy as np
+import ciranda
+from ciranda._frameworks.objects import broadcast_object
+from ciranda.elastic import ObjectState, run_fn
+
+while os.environ["TORCHELASTIC_RESTART_COUNT"] != "0" and not os.path.exists("go"):
+    time.sleep(0.01)
+ciranda.init()
+
+def train(state):
+    open(f"pid.{ciranda.rank()}.of.{ciranda.size()}.tmp", "w").write(str(os.getpid()))
+    os.rename(f"pid.{ciranda.rank()}.of.{ciranda.size()}.tmp", f"pid.{ciranda.rank()}.of.{ciranda.size()}")
+    while not ciranda.allreduce(np.array([os.path.exists("end")]), op=ciranda.Max, name="end")[0]:
+        ciranda.allreduce(np.ones(1000), name="grad")
+        ciranda.step()
+        state.commit()
+
+run_fn(train, lambda: None)(ObjectState(broadcast_object, ciranda.rank))
+"""
+
+
+def _sizes(text: str) -> dict[str, str]:
+    """The ranks that there are series of, and the size of their worlds."""
+    return dict(re.findall(r'ciranda_world_size{.*rank="(\d+)"} (\d+)', text))
+
+
+def test_the_ranks_of_an_elastic_job(tmp_path: Path) -> None:
+    """A third comes; rank 0 is killed, so that the others take other numbers; another process takes its place."""
+    (tmp_path / "train.py").write_text(ELASTIC_PROGRAM)
+    (tmp_path / "run").mkdir(mode=0o700)
+    port, folder = free_port(), tmp_path / "metrics"
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path / "run")}
+    (tmp_path / "hosts").write_text("localhost:2")
+    options = ["--metrics", str(port), "--metrics-dir", str(folder), "--host-discovery-script", "cat hosts"]
+    command = [*ciranda("run"), "--elastic", "-np", "2", "--max-np", "3", *options, sys.executable, "train.py"]
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
+
+    def top() -> dict[int, tuple[str, bool]]:
+        asked = subprocess.run(
+            ciranda("top", "--json", "--interval", "0.5"), env=environment, check=True, capture_output=True, text=True
+        )
+        return {row["rank"]: (row["state"], row["steps_per_second"] > 0) for row in json.loads(asked.stdout)}
+
+    try:
+        until(lambda: _sizes(_scraped(port)) == {"0": "2", "1": "2"})
+        (tmp_path / "hosts").write_text("localhost:3")
+        until(lambda: _sizes(_scraped(port)) == {"0": "3", "1": "3", "2": "3"})
+        assert top() == dict.fromkeys(range(3), ("runs", True))
+        os.kill(int((tmp_path / "pid.0.of.3").read_text()), signal.SIGKILL)
+        until(lambda: _sizes(_scraped(port)) == {"0": "2", "1": "2"})
+        assert top() == dict.fromkeys(range(2), ("runs", True))
+        (tmp_path / "go").touch()
+        until(lambda: _sizes(_scraped(port)) == {"0": "3", "1": "3", "2": "3"})
+        until(lambda: top() == dict.fromkeys(range(3), ("runs", True)))
+        (file,) = folder.glob("*.prom")
+        until(lambda: _sizes(file.read_text()) == {"0": "3", "1": "3", "2": "3"})
+        (tmp_path / "end").touch()
+        assert process.wait(GUARD_SECONDS) == 0, process.stderr and process.stderr.read()
+        assert not list(folder.iterdir())
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate()
+
+
 def _calls() -> tuple[dict[str, float], dict[str, float], dict[str, Any]]:
     before = metrics.snapshot()
     for _ in range(100):

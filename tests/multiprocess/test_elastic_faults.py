@@ -20,6 +20,7 @@ pytestmark = pytest.mark.multiprocess
 RANK = Path(__file__).with_name("elastic_rank.py")
 OTHER_MODEL_RANK = Path(__file__).with_name("elastic_other_model_rank.py")
 SETS_RANK = Path(__file__).with_name("elastic_sets_rank.py")
+DDP_RANK = Path(__file__).with_name("elastic_ddp_rank.py")
 HOROVOD_RANK = Path(__file__).with_name("elastic_horovod_rank.py")
 STEPS = 10
 GUARD_SECONDS = 240.0
@@ -234,6 +235,15 @@ def test_a_script_for_horovod_goes_on_without_rank_0_and_then_without_another(tm
     assert len(lines) == 3
     (line,) = set(lines)
     assert line.startswith(f"3 6 {6 * 48} "), "each sample of each epoch was used once"
+
+
+def test_ddp_goes_on_without_rank_1_and_then_without_rank_0(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    process = launch(["--min-np", "1", "--no-prefix", sys.executable, str(DDP_RANK), str(tmp_path)], 2)
+    assert process.returncode == 0, process.stderr
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["killed-0", "killed-1"]
+    (line,) = set(process.stdout.splitlines())
+    assert line.endswith(" like one process"), line
 
 
 def test_a_newcomer_with_another_model_is_refused(tmp_path: Path) -> None:

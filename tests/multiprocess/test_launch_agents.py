@@ -128,6 +128,7 @@ for line in sys.stdin:
     [
         {"t": "data", "rank": 0, "stream": "stdout", "data": protocol.pack(b"not what rank 0 said\n")},
         {"t": "exit", "rank": 0, "code": 3, "ended": False},
+        {"t": "absent", "rank": 0},
         {"t": "started", "rank": 0, "pid": 1},
     ],
     ids=lambda lie: lie["t"],

@@ -206,7 +206,8 @@ def test_output_dir_holds_every_byte(tmp_path: Path) -> None:
     )
     exit_code, _, _ = run(["run", "-np", "11", "--output-dir", str(tmp_path / "deep" / "logs"), *python_rank(code)])
     assert exit_code == 0
-    folders = sorted((tmp_path / "deep" / "logs").iterdir())
+    log, *folders = sorted((tmp_path / "deep" / "logs").iterdir())
+    assert log.name == "job.jsonl"
     assert [folder.name for folder in folders] == [f"rank.{rank:02d}" for rank in range(11)]
     for rank, folder in enumerate(folders):
         assert (folder / "stdout").read_bytes() == bytes(range(256)) * 1000 + b"%d" % rank

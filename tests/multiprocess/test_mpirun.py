@@ -243,18 +243,39 @@ def test_what_a_rank_starts_does_not_take_its_place_but_may_be_another_job(mpi: 
     assert mpi.is_open_mpi or [line.rpartition(" ")[0] for line in said(env)] == ["0 2 0 2", "1 2 1 2"]
 
 
-def test_two_hosts_need_no_folder_under_mpiexec(mpi: Mpi, env: dict[str, str], hosts: Hosts, tmp_path: Path) -> None:
-    if mpi.is_open_mpi:
-        pytest.skip("Open MPI's ranks meet by files, which are the same on several hosts")
+def between(hosts: Hosts, mpi: Mpi, env: dict[str, str], tmp_path: Path) -> list[str]:
+    """What has mpirun start one process on each of the first two hosts, by ssh."""
     ssh = tmp_path / "ssh.sh"
     ssh.write_text(f'#!/bin/sh\nexec ssh -F {hosts.ssh_config} "$@"\n')
     ssh.chmod(0o755)
     addresses = ",".join(host.address for host in hosts.hosts[:2])
-    options = ["-hosts", addresses, "-iface", "eth0", "-ppn", "1", "-launcher", "ssh", "-launcher-exec", str(ssh)]
-    told = mpi.command(2, mpi.python, env["WHO"], more=options)
-    nowhere = {**env, "CIRANDA_HANDOVER_FOLDER": "/proc/none"}
+    if not mpi.is_open_mpi:
+        return ["-hosts", addresses, "-iface", "eth0", "-ppn", "1", "-launcher", "ssh", "-launcher-exec", str(ssh)]
+    passed_on = [word for name in env if name not in mpi.env or name == "PYTHONPATH" for word in ("-x", name)]
+    at_home = ["--prefix", str(Path(mpi.mpirun).parents[1])]
+    by_ssh = ["--mca", "plm_rsh_agent", str(ssh), "--mca", "oob_tcp_if_include", "eth0"]
+    return ["--host", addresses, "--map-by", "node", *at_home, *by_ssh, *passed_on]
+
+
+def test_two_hosts(mpi: Mpi, env: dict[str, str], hosts: Hosts, tmp_path: Path) -> None:
+    """By files that both see under Open MPI; mpiexec's ranks need none."""
+    folder = {} if mpi.is_open_mpi else {"CIRANDA_HANDOVER_FOLDER": "/proc/none"}
+    told = mpi.command(2, mpi.python, env["WHO"], more=between(hosts, mpi, env, tmp_path))
     done = subprocess.run(
-        [*hosts[0].enter, *told], env=nowhere, capture_output=True, text=True, timeout=120, check=False
+        [*hosts[0].enter, *told], env={**env, **folder}, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
     assert said(env) == ["0 2 0 1 hostA", "1 2 0 1 hostB"]
+
+
+def test_a_folder_that_two_hosts_do_not_share_is_said(
+    mpi: Mpi, env: dict[str, str], hosts: Hosts, tmp_path: Path
+) -> None:
+    if not mpi.is_open_mpi:
+        pytest.skip("mpiexec's ranks meet without a folder")
+    apart = {**env, "CIRANDA_HANDOVER_FOLDER": "/dev/shm/handover", "CIRANDA_START_TIMEOUT": "3"}
+    told = mpi.command(2, mpi.python, env["WHO"], more=between(hosts, mpi, apart, tmp_path))
+    done = subprocess.run([*hosts[0].enter, *told], env=apart, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode != 0
+    assert "rank 1 of 2 did not come to /dev/shm/handover" in done.stderr
+    assert "Is the folder on a file system that all nodes share?" in done.stderr

@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import cloudpickle
@@ -18,6 +19,9 @@ from launch_support import TAG, Running, until
 
 import ciranda
 from ciranda.launch import HostsError, LaunchError, Pool
+from ciranda.launch.api import RunOptions
+from ciranda.launch.elastic import ElasticJob
+from ciranda.launch.supervisor import Limits
 
 pytestmark = pytest.mark.multiprocess
 
@@ -184,6 +188,39 @@ def test_it_can_be_used_from_another_thread(pool: Pool) -> None:
     assert results == [[0, 1]]
 
 
+def test_calls_of_several_threads_come_one_after_another(pool: Pool) -> None:
+    def work(number: int) -> tuple[int, float]:
+        ciranda.init()
+        return number, float(ciranda.allreduce(float(number), op=ciranda.Sum, name="threads"))
+
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda number: pool.run(work, (number,)), range(24)))
+    assert found == [[(number, 2.0 * number)] * 2 for number in range(24)]
+
+
+def test_another_thread_closes_the_pool_of_a_call(tmp_path: Path) -> None:
+    pool = Pool(np=2)
+    with ThreadPoolExecutor(1) as threads:
+        under_way = threads.submit(pool.run, _never_ends, (str(tmp_path),))
+        until(lambda: len(list(tmp_path.iterdir())) == 2, 60, "the start of the function")
+        pool.close()
+        with pytest.raises(LaunchError, match="the pool was closed by another thread"):
+            under_way.result(60)
+
+
+def test_a_process_that_is_forked_leaves_the_pool_alone(pool: Pool) -> None:
+    child = os.fork()
+    if child == 0:
+        pool.close()
+        try:
+            pool.run(rank)
+        except LaunchError as error:
+            os._exit(5 if "make another one here" in str(error) else 6)
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+    assert pool.run(rank) == [0, 1]
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_rank_that_is_killed_is_named_and_closes_the_pool(number: int) -> None:
     def work(number: int) -> None:
@@ -193,8 +230,11 @@ def test_a_rank_that_is_killed_is_named_and_closes_the_pool(number: int) -> None
         time.sleep(600)
 
     with Pool(np=2) as pool:
-        with pytest.raises(LaunchError, match=rf"rank {number} on localhost failed first: killed by SIGKILL") as caught:
+        pool.run(lambda: sys.stderr.write("no end"))
+        with pytest.raises(LaunchError) as caught:
             pool.run(work, (number,))
+        said = f"ciranda: rank {number} on localhost failed first: killed by SIGKILL (signal 9); the end of its stderr:"
+        assert str(caught.value) == f"{said}\nno end"
         assert caught.value.exit_code == 137
         with pytest.raises(LaunchError, match="the pool is closed"):
             pool.run(rank)
@@ -205,9 +245,11 @@ def test_a_rank_that_leaves_without_a_word_closes_the_pool() -> None:
         pool.run(lambda: os._exit(0) if int(os.environ["CIRANDA_RANK"]) == 1 else time.sleep(600))
 
 
-def test_a_pool_of_none_is_refused() -> None:
+def test_a_pool_of_none_is_refused_and_an_elastic_one() -> None:
     with pytest.raises(HostsError, match="-np 0"):
         Pool(np=0)
+    with pytest.raises(LaunchError, match="a pool cannot be elastic"):
+        Pool(np=2, options=RunOptions(elastic=ElasticJob(2, 2, 2, Limits(2, 2))))
 
 
 OWNER = """

@@ -11,6 +11,8 @@ import netns
 import pytest
 from traces import Trace
 
+from ciranda.report import facts_of, read
+
 pytestmark = pytest.mark.multiprocess
 
 DAY = 86400
@@ -49,6 +51,32 @@ while True:
     ciranda.allreduce(np.ones(4), name="x")
     if ciranda.rank() == 1 and os.path.getsize(os.environ["CIRANDA_RECORDS_FILE"]) > 100 * 80:
         os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+# Rank 0 of three dies, once, when it has recorded some calls. Steps count in a world of three, until there are enough.
+ELASTIC = """
+import os, signal
+import numpy as np
+import ciranda
+from ciranda._frameworks.objects import broadcast_object
+from ciranda.elastic import ObjectState, run_fn
+
+ciranda.init()
+
+def train(state):
+    while state.step < 60:
+        ciranda.allreduce(np.ones(4), name="x")
+        ciranda.step()
+        if ciranda.rank() == 0 and os.path.getsize(os.environ["CIRANDA_RECORDS_FILE"]) > 50 * 80:
+            try:
+                open("killed", "x").close()
+                os.kill(os.getpid(), signal.SIGKILL)
+            except FileExistsError:
+                pass
+        state.step += ciranda.size() == 3
+        state.commit()
+
+run_fn(train, lambda: None)(ObjectState(broadcast_object, ciranda.rank, step=0))
 """
 
 TORCH = """
@@ -133,6 +161,24 @@ def test_a_rank_that_was_killed(tmp_path: Path) -> None:
     assert len(ok) >= len(trace.calls(1))
 
 
+def test_an_elastic_job(tmp_path: Path) -> None:
+    done = run(tmp_path, ELASTIC, "--elastic", "-np", "3", "--min-np", "2", "--timeline", "elastic.json")
+    assert done.returncode == 0, done.stderr
+    trace = Trace(tmp_path / "elastic.json")
+    assert trace.processes == {place: f"[{place}] (localhost)" for place in range(3)}
+    worlds = {place: [span["name"] for span in trace.spans[place] if span["cat"] == "world"] for place in range(3)}
+    assert worlds == {
+        0: ["rank 0 of 3", "rank 2 of 3"],
+        1: ["rank 1 of 3", "rank 0 of 2", "rank 0 of 3"],
+        2: ["rank 2 of 3", "rank 1 of 2", "rank 1 of 3"],
+    }
+    for place in range(3):
+        for world in (span for span in trace.spans[place] if span["cat"] == "world"):
+            calls = [call for call in trace.calls_within(place, world) if "last" in call["args"]]
+            assert calls, f"in the world {world} nobody came last"
+            assert {call["args"]["last"] for call in calls} <= set(range(int(world["name"][-1])))
+
+
 def test_an_interrupted_job(tmp_path: Path) -> None:
     program = KILLED.replace("os.kill(os.getpid(), signal.SIGKILL)", "print('now', flush=True)")
     (tmp_path / "program.py").write_text(program)
@@ -170,8 +216,8 @@ def test_beside_the_timeline_of_rank_0(tmp_path: Path) -> None:
     ("options", "said"),
     [
         (("--timeline", "no/such.json"), "the timeline cannot be written to no/such.json: No such file or directory"),
-        (("--timeline-steps", "3:9"), "--timeline-steps is for --timeline"),
-        (("--timeline", "t.json", "--elastic"), "--timeline does not go with --elastic"),
+        (("--timeline-steps", "3:9"), "--timeline-steps is for --timeline or --output-dir"),
+        (("--timeline-steps", "3:9", "--output-dir", "out", "--elastic"), "--timeline-steps of an elastic job is for"),
     ],
 )
 def test_what_cannot_be_done_is_said_before_ranks_start(tmp_path: Path, options: tuple[str, ...], said: str) -> None:
@@ -203,6 +249,7 @@ def test_hosts_whose_clocks_are_days_apart(hosts: netns.Hosts, tmp_path: Path) -
     (tmp_path / "program.py").write_text(SLEEPER)
     command = [*hosts[0].enter, *RUN, "--ssh-config", str(hosts.ssh_config), "-H", "hostA:1,hostB:1,hostC:1",
                "--remote-python", str(python), "--timeline", str(tmp_path / "all.json"),
+               "--output-dir", str(tmp_path / "out"),
                sys.executable, str(tmp_path / "program.py"), str(tmp_path), "1"]  # fmt: skip
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -216,3 +263,9 @@ def test_hosts_whose_clocks_are_days_apart(hosts: netns.Hosts, tmp_path: Path) -
         if all("waited_us" in calls[rank]["args"] for rank in (0, 2)):
             assert {call["args"]["last"] for call in calls} == {1}
     assert (1, 0) in {(begin[0], end[0]) for begin, end in trace.arrows}
+    facts = facts_of(read(tmp_path / "out"))
+    assert [host["host"] for host in facts["job"]["hosts"]] == ["hostA", "hostB", "hostC"]
+    assert facts["recorded"]["clock_bound_seconds"] == pytest.approx(bound / 1e6)
+    assert facts["recorded"]["steps"] == 5
+    first = facts["recorded"]["ranks"][0]
+    assert max(first["waited_for"], key=first["waited_for"].__getitem__) == "1"

@@ -215,6 +215,27 @@ def test_ciranda_run_takes_nodes_and_sizes_of_the_allocation(
     assert said(env) == ["0 4 0 2 0 2 node0", "1 4 1 2 0 2 node0", "2 4 0 2 1 2 node1", "3 4 1 2 1 2 node1"]
 
 
+IN_A_POOL = """
+import os, socket
+from ciranda.launch import Pool
+def where():
+    import ciranda
+    ciranda.init()
+    return ciranda.rank(), ciranda.local_rank(), socket.gethostname(), os.getpid()
+with Pool() as pool:
+    first = pool.run(where)
+    assert pool.run(where) == first
+    print(sorted(each[:3] for each in first))
+"""
+
+
+def test_a_pool_has_its_ranks_on_the_nodes_of_the_allocation(cluster: Cluster, env: dict[str, str]) -> None:
+    command = ["salloc", "-N2", "-n3", sys.executable, "-c", IN_A_POOL]
+    code, out, err = cluster.run(*command, **env)
+    assert code == 0, err
+    assert out.splitlines()[-1] == "[(0, 0, 'node0'), (1, 1, 'node0'), (2, 0, 'node1')]"
+
+
 def test_a_batch_script_runs_it_on_all_nodes(cluster: Cluster, env: dict[str, str]) -> None:
     batch(cluster, env, "-N3", "--ntasks-per-node=1", script='"$PY" -m ciranda.launch.cli run "$PY" "$WHO"')
     assert said(env) == ["0 3 0 1 0 3 node0", "1 3 0 1 1 3 node1", "2 3 0 1 2 3 node2"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from training import Share, flat, loss_of, mlp
 
 import ciranda.torch as hvd
 from ciranda.elastic import HostsUpdatedInterrupt
-from ciranda.errors import AbortedError, MismatchError
+from ciranda.errors import AbortedError, MismatchError, NotInitializedError
 
 pytestmark = pytest.mark.multiprocess
 
@@ -271,3 +273,106 @@ def _check_handlers() -> None:
 
 def test_own_handlers(worlds: Any) -> None:
     worlds.of(2).run(_check_handlers)
+
+
+# --- DistributedDataParallel, formed anew in each world
+
+
+def _no_hook(wrapped: Any) -> None:
+    pass
+
+
+def _hook_of_torch(wrapped: Any) -> None:
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+    wrapped.register_comm_hook(None, default_hooks.allreduce_hook)
+
+
+def _hook_of_ours(wrapped: Any) -> None:
+    from ciranda.torch.distributed import ddp_comm_hook
+
+    wrapped.register_comm_hook(None, ddp_comm_hook)
+
+
+def _train_by_ddp(
+    options: dict[str, Any], register: Callable[[Any], None], failing: int | None
+) -> tuple[torch.Tensor, list[bool]]:
+    """At step `failing` the last rank fails, and so cuts off the others' backward passes, with several buckets."""
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    import ciranda.torch.distributed  # noqa: F401
+
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    wrappers: list[weakref.ref[Any]] = []
+    are_gone = []
+    failures = [] if failing is None else [failing]
+
+    @hvd.elastic.run
+    def train(state: Any) -> None:
+        are_gone.append(all(wrapper() is None for wrapper in wrappers))
+        dist.init_process_group("ciranda")
+        wrapped = DistributedDataParallel(model, bucket_cap_mb=0.0001, **options)
+        register(wrapped)
+        wrappers.append(weakref.ref(wrapped))
+        while state.step < STEPS:
+            if state.step in failures and hvd.rank() == hvd.size() - 1:
+                failures.clear()
+                raise hvd.HorovodInternalError("something has gone wrong on this rank")
+            optimizer.zero_grad()
+            loss_of(wrapped, state.step, Share(hvd.rank(), hvd.size())).backward()
+            optimizer.step()
+            state.step += 1
+            state.commit()
+        dist.destroy_process_group()
+
+    train(hvd.elastic.TorchState(model, optimizer, step=0))
+    return flat(model), are_gone
+
+
+@pytest.mark.parametrize(
+    ("options", "register"),
+    [
+        ({}, _no_hook),
+        ({"gradient_as_bucket_view": True}, _hook_of_ours),
+        ({"find_unused_parameters": True}, _hook_of_torch),
+        ({"static_graph": True}, _no_hook),
+    ],
+    ids=["plain", "our_hook", "torchs_hook", "static_graph"],
+)
+def test_ddp_goes_on_in_the_next_world(worlds: Any, options: dict[str, Any], register: Any) -> None:
+    world = worlds.of(2)
+    (expected, _), _ = world.run(_train_by_ddp, options, register, None)
+    for parameters, are_gone in world.run(_train_by_ddp, options, register, 3, timeout=60):
+        assert torch.equal(parameters, expected)
+        assert are_gone == [True, True], "the first world's wrapper is still there"
+
+
+def _check_groups_end() -> None:
+    import torch.distributed as dist
+
+    import ciranda.torch.distributed  # noqa: F401
+
+    groups: list[Any] = []
+
+    @hvd.elastic.run
+    def train(state: Any) -> None:
+        for group in groups:
+            with pytest.raises(NotInitializedError, match="has ended with the world in which it was formed"):
+                group.allreduce([torch.ones(2)])
+            with pytest.raises(NotInitializedError, match="init_process_group"):
+                group.send([torch.ones(2)], 1 - hvd.rank())
+        assert not dist.is_initialized()
+        dist.init_process_group("ciranda")
+        dist.all_reduce(torch.ones(2))
+        if not groups:
+            groups.extend([dist.group.WORLD, dist.new_group([0, 1])])
+            raise hvd.HorovodInternalError("something has gone wrong on all ranks")
+
+    train(hvd.elastic.TorchState())
+    dist.destroy_process_group()
+
+
+def test_groups_end_with_their_world(worlds: Any) -> None:
+    worlds.of(2).run(_check_groups_end, timeout=60)

@@ -41,6 +41,10 @@ class Trace:
         """The spans of a rank's calls."""
         return [span for span in self.spans[rank] if span["cat"] == "call" and name in span["name"]]
 
+    def calls_within(self, rank: int, outer: Event) -> list[Event]:
+        """The calls of a rank within a span of any track."""
+        return [call for call in self.calls(rank) if _contains(outer, call["ts"] + call["dur"])]
+
     def inside(self, rank: int, outer: Event) -> list[Event]:
         """The stages of a call."""
         return [

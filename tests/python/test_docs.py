@@ -136,6 +136,24 @@ def test_the_readme_of_the_engine_says_who_may_use_a_folder() -> None:
         assert users == {user for user, uses in allowed.items() if used_as in uses}, folder
 
 
+def test_the_tests_behind_the_page_on_security_exist() -> None:
+    rows = re.findall(r"^\|(?! *(?:test|-)).*\|([^|]*)\|$", (ROOT / "docs" / "security.md").read_text("utf-8"), re.M)
+    named = [re.findall(r"`([\w.]+)`", row) for row in rows if row.strip() not in ("test", "---")]
+    assert len(named) > 25
+    assert all(named)
+    python = {
+        name
+        for path in ROOT.glob("tests/*/test_*.py")
+        for name in re.findall(r"^def (test_\w+)", path.read_text("utf-8"), re.M)
+    }
+    cpp = {
+        f"{suite}.{name}"
+        for path in ROOT.glob("tests/cpp/*/*_test.cc")
+        for suite, name in re.findall(r"^TEST(?:_[FP])?\((\w+), (\w+)\)", path.read_text("utf-8"), re.M)
+    }
+    assert {name for names in named for name in names} - python - cpp == set()
+
+
 def test_functions_that_a_page_follows_are_where_it_says() -> None:
     page = ROOT / "docs" / "follow_an_allreduce.md"
     named = re.findall(r"\[`([\w:]+)`\]\(([^)]+)\)", page.read_text(encoding="utf-8"))

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import ciranda
+from ciranda._hidden import shown
 from ciranda.doctor import Finding, bundle, settings, versions, versions_here, write_bundle
 
 FINDINGS = [Finding("thing", "ok", "found"), Finding("other", "warn", "[red]not markup[/red]", "do this")]
@@ -111,7 +112,7 @@ def test_the_commit_of_an_installation_is_not_that_of_a_clone_around_it(
     ],
 )
 def test_secrets_are_hidden(name: str, value: str) -> None:
-    assert settings.shown(name, value) == "(hidden)"
+    assert shown(name, value) == "(hidden)"
     assert bundle.variables({name: value}) == {name: "(hidden)"}
 
 

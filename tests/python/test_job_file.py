@@ -86,8 +86,9 @@ def test_what_is_wrong_in_a_file_is_named(tmp_path: Path, text: str, said: str) 
     assert said in done.stderr
 
 
-def test_the_missing_command_is_told() -> None:
-    done = ciranda("run", "-np", "2")
+@pytest.mark.parametrize("command", [[], [""]])
+def test_the_missing_command_is_told(command: list[str]) -> None:
+    done = ciranda("run", "-np", "2", *command)
     assert done.returncode == 2
     assert "say what to run" in done.stderr
 

@@ -48,6 +48,12 @@ def test_what_is_no_answer(command: str, words: str, monkeypatch: pytest.MonkeyP
         HostScript(command).find()
 
 
+@pytest.mark.parametrize("slots", [0, -1])
+def test_hosts_without_slots_are_refused(slots: int) -> None:
+    with pytest.raises(HostsError, match=f"--slots-per-host {slots}: must be 1 or more"):
+        HostScript("echo a", slots)
+
+
 def test_what_a_script_leaves_behind_is_killed(tmp_path: Path) -> None:
     left = tmp_path / "left"
     HostScript(f"sleep 100 >/dev/null 2>&1 & echo $! > {left}").find()

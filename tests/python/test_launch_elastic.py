@@ -104,7 +104,8 @@ def test_a_rank_whose_agent_is_gone_says_so(lines: tuple[RankLine, Line]) -> Non
 def test_a_rank_that_says_no_words_is_heard_no_more(agents: RankLine, garbage: bytes) -> None:
     agents.theirs.send(garbage)
     assert agents.read() == []
-    assert agents.fd == -1
+    assert agents.is_over
+    agents.close()
     agents.send({"t": "invite"})
     assert not agents.has_outgoing
 

@@ -37,3 +37,11 @@ def test_nothing_is_left_of_a_rank_that_cannot_start(missing: str, monkeypatch: 
         RankProcess(0, [b"true"], {}, want_result=True)
     assert open_files() == before
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()).isdisjoint(END_SIGNALS)
+
+
+def test_a_command_without_a_name_says_so() -> None:
+    process = RankProcess(0, [b""], {}, want_result=False)
+    assert os.waitstatus_to_exitcode(os.waitpid(process.pid, 0)[1]) == 126
+    assert os.read(process.pipes["stderr"], 1000).startswith(b"ciranda: cannot run '': ")
+    for fd in process.pipes.values():
+        os.close(fd)

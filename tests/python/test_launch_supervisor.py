@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ciranda.launch.offers import NEVER, Cooldown
-from ciranda.launch.roster import NONE, Member, Roster, ordered
-from ciranda.launch.supervisor import (
+from ciranda.launch.elastic_events import (
     Action,
     Dismiss,
     End,
@@ -20,16 +18,17 @@ from ciranda.launch.supervisor import (
     HostLost,
     Invite,
     Kill,
-    Limits,
     Lost,
     Offered,
     Ready,
     Release,
     Returned,
     Start,
-    Supervisor,
     Tick,
 )
+from ciranda.launch.offers import NEVER, Cooldown
+from ciranda.launch.roster import NONE, Member, Roster, ordered
+from ciranda.launch.supervisor import Limits, Supervisor
 
 KILLED = "killed by SIGKILL (signal 9)"
 

@@ -37,8 +37,9 @@ def test_a_world_of_one() -> None:
         1,
     )
     hvd.init(comm=[0])
-    with pytest.raises(InvalidArgumentError, match="give a communicator of mpi4py, the list of all ranks, or None"):
-        hvd.init(comm=object())  # type: ignore[arg-type]
+    for comm in (object(), "world", [object()]):
+        with pytest.raises(InvalidArgumentError, match="give a communicator of mpi4py, the list of all ranks, or None"):
+            hvd.init(comm=comm)  # type: ignore[arg-type]
     hvd.shutdown()
     with pytest.raises(NotSupportedError, match=r"init\(comm=\[0, 1\]\): a world of 1 ranks cannot be joined by some"):
         hvd.init(comm=[0, 1])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
+import os
 import random
 import struct
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,9 @@ import pytest
 from ciranda import _core
 from ciranda.launch import record_file
 from ciranda.launch.clocks import N_EXCHANGES, HostClock
+from ciranda.launch.collecting import Collecting
 from ciranda.launch.errors import LaunchError, ProtocolError
+from ciranda.launch.hosts import Host, assign
 from ciranda.launch.matching import Call, Group, Sequence
 from ciranda.launch.record_file import RecordFile
 from ciranda.launch.timeline import RankRecords, Summary, about, write_timeline
@@ -109,10 +114,10 @@ def test_calls_among_some_ranks_do_not_pile_up() -> None:
     assert all(len(group.calls) == 2 for group in closed)
 
 
-def records(rank: int, *entries: tuple[int, ...], names: dict[int, bytes] | None = None) -> RankRecords:
+def records(rank: int, *entries: tuple[int, ...], names: dict[int, bytes] | None = None, size: int = 2) -> RankRecords:
     """What a rank has recorded."""
     file = RecordFile()
-    file.append(ENTRY.pack(record_file.MAGIC, record_file.VERSION, rank, 2, *[0] * 6))
+    file.append(ENTRY.pack(record_file.MAGIC, record_file.VERSION, rank, size, *[0] * 6))
     for number, name in (names or {0: b"x"}).items():
         for at in range(0, max(1, len(name)), 64):
             file.append(struct.pack("=QQ64s", record_file.NAME, number | len(name) << 32, name[at : at + 64]))
@@ -128,10 +133,10 @@ def a_call(
     return (first, name, process_set, 4, begin, begin, begin, agreed, agreed, done)
 
 
-def written(tmp_path: Path, *ranks: RankRecords) -> tuple[list[dict[str, Any]], Summary]:
+def written(tmp_path: Path, *ranks: RankRecords, is_elastic: bool = False) -> tuple[list[dict[str, Any]], Summary]:
     to = TraceFile(tmp_path / "t.json.gz")
     try:
-        summary = write_timeline(ranks, to, 0)
+        summary = write_timeline(ranks, to, 0, is_elastic)
         to.complete(about(summary, ranks, 0.0, "job", ["python"]))
     finally:
         to.close()
@@ -193,6 +198,43 @@ def test_a_second_world_of_a_process_has_other_names(tmp_path: Path) -> None:
     assert [call["name"] for call in of_kind(events, "call")] == ["allreduce one", "allreduce other"]
 
 
+def place(number: int, *worlds: RankRecords) -> RankRecords:
+    """The records of one place of an elastic job, in one world after the other."""
+    file = RecordFile()
+    for world in worlds:
+        file.drop_incomplete()
+        file.append(b"".join(world.file.pieces(1 << 20)))
+        world.file.close()
+    return RankRecords(number, "hostA", HostClock(), file)
+
+
+def test_ranks_of_an_elastic_job_that_change_their_numbers(tmp_path: Path) -> None:
+    """Rank 0 of three is killed, and leaves half a record; the others are 0 and 1 of two, then another comes as 2."""
+    first = [records(rank, a_call(1_000 + rank * 20_000, 60_000, 70_000), size=3) for rank in range(3)]
+    first[0].file.append(b"torn")
+    second = [records(rank, a_call(100_000 + rank * 20_000, 140_000, 150_000)) for rank in range(2)]
+    third = [records(rank, a_call(200_000 + rank * 20_000, 260_000, 270_000), size=3) for rank in range(3)]
+    places = (
+        place(0, first[0], third[2]),
+        place(1, first[1], second[0], third[0]),
+        place(2, first[2], second[1], third[1]),
+    )
+    events, summary = written(tmp_path, *places, is_elastic=True)
+    assert summary.n_calls == 8
+    names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert names == {0: "[0] (hostA)", 1: "[1] (hostA)", 2: "[2] (hostA)"}
+    worlds = [(event["pid"], event["name"]) for event in sorted(of_kind(events, "world"), key=lambda e: e["ts"])]
+    assert [name for at, name in worlds if at == 0] == ["rank 0 of 3", "rank 2 of 3"]
+    assert [name for at, name in worlds if at == 2] == ["rank 2 of 3", "rank 1 of 2", "rank 1 of 3"]
+    calls = sorted(of_kind(events, "call"), key=lambda call: call["ts"])
+    assert [(call["pid"], call["args"]["last"]) for call in calls] == [
+        *((at, 2) for at in (0, 1, 2)),
+        *((at, 1) for at in (1, 2)),
+        *((at, 2) for at in (1, 2, 0)),
+    ]
+    assert sum(event["name"] == "wait for rank 1" for event in events) == 1
+
+
 def test_what_is_lost_and_missing(tmp_path: Path) -> None:
     without = RankRecords(1, "hostA", HostClock(), RecordFile())
     torn = records(0, (record_file.LOST, 7, 5), (record_file.LOST, 8, 6))
@@ -222,3 +264,48 @@ def test_steps() -> None:
     for text in ("", "5", "5:5", "6:5", ":0", "a:b", "1:2:3", "-1:2", " 1:2"):
         with pytest.raises(LaunchError, match="must be as 10:20"):
             parse_steps(text)
+
+
+SLOTS = assign([Host("localhost", 2)])
+
+
+def test_records_that_find_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What came before is in the file, and what comes later is not taken for what is missing."""
+    collecting = Collecting(SLOTS, TraceFile(tmp_path / "t.json"))
+    whole = next(records(0, a_call(10, 20, 30), a_call(40, 50, 60)).file.pieces(1 << 20))
+    collecting.on_records(0, {"t": "records", "rank": 0, "raw": whole[: -ENTRY.size]})
+    with monkeypatch.context() as patch:
+        patch.setattr(RecordFile, "append", full)
+        collecting.on_records(0, {"t": "records", "rank": 0, "raw": whole[-ENTRY.size :]})
+    collecting.on_records(0, {"t": "records", "rank": 0, "raw": whole})
+    with pytest.raises(OSError, match=f"No space left on device: '{tempfile.gettempdir()}'"):
+        collecting.write("job", ["python"])
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    assert len(of_kind(events, "call")) == 1
+
+
+def full(file: RecordFile, data: bytes) -> None:
+    """What fails as on a full disk."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_records_in_many_pieces_need_no_more_files(tmp_path: Path) -> None:
+    collecting = Collecting(SLOTS, TraceFile(tmp_path / "t.json"))
+    piece = {"t": "records", "rank": 0, "raw": ENTRY.pack(record_file.LOST, *[0] * 9)}
+    collecting.on_records(0, piece)
+    before = os.listdir("/proc/self/fd")
+    for _ in range(10):
+        collecting.on_records(0, piece)
+    assert os.listdir("/proc/self/fd") == before
+    collecting.write("job", ["python"])
+
+
+def test_a_compressed_trace_on_a_full_disk() -> None:
+    """Whoever has learned of it from complete() is not told again by close()."""
+    trace = TraceFile(Path("/dev/full"))
+    trace._to = gzip.GzipFile("", "wb", 3, trace._file)  # type: ignore[assignment]  # as of a name with .gz
+    for _ in range(8192):
+        trace.put(json.dumps(os.urandom(64).hex()))
+    with pytest.raises(OSError, match="No space left"):
+        trace.complete({})
+    trace.close()

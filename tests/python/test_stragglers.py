@@ -75,3 +75,15 @@ def test_a_judgement_needs_steps_of_one_world() -> None:
     assert Stragglers().look({}) is None
     starting = {rank: {key: value for key, value in of.items() if key != "pid"} for rank, of in job.counters().items()}
     assert Stragglers().look(starting) is None
+
+
+def test_the_same_number_of_another_process_is_named_again() -> None:
+    """In an elastic job, whose ranks change their numbers."""
+    job, stragglers = Job(), Stragglers()
+    stragglers.look(job.counters())
+    for _ in range(2):
+        for _ in range(2):
+            said = told(stragglers, job.window(0, 0, 0.2, 0))
+        assert said.startswith("rank 2 (h) is a straggler")
+        job.pid += 1
+        assert told(stragglers, job.window(0, 0, 0.2, 0)) == ""

@@ -47,6 +47,13 @@ def test_another_world_begins_anew() -> None:
     assert rows(before, after)[0].steps_per_second == 5.0
 
 
+def test_waits_of_another_world_do_not_count() -> None:
+    """In an elastic job the same process goes on in the next world, where its counters begin at 0."""
+    before = {0: rank(0, 100.0, held_up_seconds={"1": 50.0}), 1: rank(1, 100.0)}
+    after = {0: rank(0, 1.0, held_up_seconds={"1": 0.5}), 1: rank(1, 1.0)}
+    assert [row.waited_for for row in rows(before, after)] == [0.0, 0.5]
+
+
 def test_ranks_that_start_and_that_have_ended() -> None:
     bare = {"rank": 0, "host": "h", "runs": True, "memory_bytes": 0, "cpu_seconds": 0.0, "warning": ""}
     dead = rank(1, 10.0, runs=False, memory_bytes=0)

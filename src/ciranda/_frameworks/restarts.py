@@ -17,6 +17,8 @@ def reset() -> None:
     """Leave the world, and form a new one of the same processes."""
     ended = _basics.world.engine
     _init.shutdown()
+    for forget in _basics.between_worlds:
+        forget()
     _init.init(num_lanes=None if ended is None else ended.num_lanes)
 
 

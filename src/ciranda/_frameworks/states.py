@@ -14,8 +14,8 @@ from ciranda.elastic import ObjectState
 class StateHandler:
     """Saves, restores and synchronizes one value of a state. A subclass has `save`, `restore` and `sync`.
 
-    What `save()` keeps are attributes, which it assigns anew and does not change in place: if a synchronization fails
-    halfway, they are set to what they were.
+    What `save()` keeps are attributes, which it assigns anew and does not change in place: if it fails, or a
+    synchronization fails halfway, they are set to what they were.
     """
 
     def __init__(self, value: Any) -> None:
@@ -35,6 +35,9 @@ class StateHandler:
 
     def reset(self) -> None:
         """Adapt the value to a new world, which may have other ranks. Not a collective."""
+
+    def keep(self) -> None:
+        """Let no later `save()` change what is saved now. For handlers that use the memory of older copies again."""
 
     def set_value(self, value: Any) -> None:
         """Replace the value, and save the new one."""
@@ -103,10 +106,15 @@ class HandledState(ObjectState):
         super().__setattr__(name, value)
 
     def save(self) -> None:
-        """Save all values."""
-        for handler in self._handlers.values():
-            handler.save()
-        super().save()
+        """Save all values; if that fails, what was saved before stays."""
+        before = self._attributes()
+        try:
+            for handler in self._handlers.values():
+                handler.save()
+            super().save()
+        except BaseException:
+            self._set_attributes(before)
+            raise
 
     def restore(self) -> None:
         """Go back to what was saved last."""
@@ -121,24 +129,30 @@ class HandledState(ObjectState):
 
     def saved(self) -> Any:
         """Return what all handlers have saved, and the saved objects."""
-        return {name: _attributes(handler) for name, handler in self._handlers.items()}, super().saved()
+        for handler in self._handlers.values():
+            handler.keep()
+        return self._attributes(), super().saved()
 
     def set_saved(self, saved: Any) -> None:
         """Have the handlers keep it again."""
         of_handlers, of_objects = saved
+        self._set_attributes(of_handlers)
+        super().set_saved(of_objects)
+
+    def _attributes(self) -> dict[str, dict[str, Any]]:
+        """What each handler has saved."""
+        handlers = self._handlers.items()
+        return {name: {key: each for key, each in vars(one).items() if key != "value"} for name, one in handlers}
+
+    def _set_attributes(self, of_handlers: dict[str, dict[str, Any]]) -> None:
         for name, attributes in of_handlers.items():
             vars(self._handlers[name]).update(attributes)
-        super().set_saved(of_objects)
 
     def sync(self) -> None:
         """Broadcast rank 0's values to every rank; of samplers, merge the progress of all ranks. A collective."""
         for name in sorted(self._handlers):
             self._handlers[name].sync()
         super().sync()
-
-
-def _attributes(handler: StateHandler) -> dict[str, Any]:
-    return {name: value for name, value in vars(handler).items() if name != "value"}
 
 
 def _handlers_for(

@@ -1,7 +1,7 @@
 """``ciranda doctor --bundle``: one file that a report of a bug has attached.
 
 It contains the findings, the versions, the installed packages, and the variables that launchers and libraries read.
-Values that may be secrets are hidden (`settings.shown()`). Host names, addresses and paths are in it: its owner looks
+Values that may be secrets are hidden (`shown()`). Host names, addresses and paths are in it: its owner looks
 at it before sending it.
 """
 
@@ -17,7 +17,7 @@ from typing import IO
 
 from rich.console import Console
 
-from ciranda.doctor import settings
+from ciranda._hidden import shown
 from ciranda.doctor.finding import Finding
 from ciranda.doctor.report import show, to_json
 from ciranda.doctor.versions import versions_here
@@ -49,7 +49,7 @@ def write(file: IO[bytes], findings: Sequence[Finding]) -> None:
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the settings that are given, and what else changes a job, without secrets."""
     return {
-        name: settings.shown(name, value)
+        name: shown(name, value)
         for name, value in sorted(environment.items())
         if name.startswith(("CIRANDA_", "HOROVOD_")) or name in _READ_BY_OTHERS
     }

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator
 
+from ciranda._hidden import shown
 from ciranda._misspelt import INTERNAL, unknown
 from ciranda.doctor.engine import run_python
 from ciranda.doctor.finding import Finding
@@ -26,13 +26,6 @@ print(json.dumps({"names": [row["name"] for row in rows], "horovod": [row["horov
 _SECONDS = 30
 #: How variables begin by which Horovod is built for GPUs.
 _FOR_BUILDS = ("HOROVOD_GPU_", "HOROVOD_CUDA_", "HOROVOD_NCCL_", "HOROVOD_ROCM_")
-_SECRET_NAME = re.compile(r"SECRET|TOKEN|PASSW|KEY|CREDENTIAL", re.I)
-_SECRET_VALUE = re.compile(r"[0-9A-Fa-f]{32}|\w+://[^/\s]*@")  # digits of a key; an address with a password
-
-
-def shown(name: str, value: str) -> str:
-    """Return the value of a variable as a report shows it: not if its name or its form is that of a secret."""
-    return "(hidden)" if _SECRET_NAME.search(name) or _SECRET_VALUE.search(value) else value
 
 
 def settings() -> Iterator[Finding]:

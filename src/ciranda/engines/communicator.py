@@ -6,9 +6,11 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from ciranda._core import KeyAgreement
 from ciranda.engines import rendezvous
 from ciranda.engines.identity import identity, is_told
 from ciranda.engines.loaded_mpi import Communicator, is_null
+from ciranda.engines.sealing import seal
 from ciranda.errors import InvalidArgumentError, NotSupportedError
 
 
@@ -50,6 +52,8 @@ def is_described(comm: Communicator, environ: Mapping[str, str]) -> bool:
 def by_communicator(comm: Communicator, local_rank: int | None = None) -> dict[str, str]:
     """Return the engine's settings, agreed on by the members of a communicator, all of which call this.
 
+    The secret is sealed for each: MPI sends between hosts what can be read there.
+
     Raises:
         InvalidArgumentError: rank 0 cannot host the rendezvous.
     """
@@ -57,12 +61,17 @@ def by_communicator(comm: Communicator, local_rank: int | None = None) -> dict[s
     if size == 1:
         return {"CIRANDA_ENGINE": "none"}
     answer: dict[str, Any] = {}
-    claims = comm.gather(rendezvous.claim(local_rank), root=0)
+    key = KeyAgreement()
+    claims = comm.gather({"key": key.public_key, **rendezvous.claim(local_rank)}, root=0)
     if rank == 0:
         try:
             answer = rendezvous.host(claims)
+            secret = bytes.fromhex(answer.pop("secret"))
+            sealed = [seal(secret, key, each["key"]) for each in claims]
+            answer |= {"key": key.public_key, "sealed": sealed}
         except InvalidArgumentError as error:
             answer = rendezvous.failure(error)
     answer = comm.bcast(answer, root=0)
     rendezvous.raise_failure(rank, size, answer)
-    return rendezvous.told(rank, size, answer)
+    secret = seal(answer["sealed"][rank], key, answer["key"])
+    return rendezvous.told(rank, size, {**answer, "secret": secret.hex()})

@@ -104,7 +104,7 @@ def _secret_of(path: Path) -> bytes:
 
 def _follow(pod: Pod, terms: Terms) -> int:
     try:
-        channel = dial((pod.launcher, pod.port), terms, pod.index, pod.start_timeout + _MARGIN_SECONDS, _say)
+        channel = dial([(pod.launcher, pod.port)], terms, pod.index, pod.start_timeout + _MARGIN_SECONDS, _say)
     except LaunchError as error:
         raise LaunchError(f"{pod.name(pod.index)}: {error}", LOST_A_HOST) from None
     try:

@@ -26,7 +26,7 @@ from contextlib import suppress
 
 from ciranda.launch import cores, environment, protocol, reserved_port, silence
 from ciranda.launch.errors import LaunchError, ProtocolError
-from ciranda.launch.exporter import Exporter, listen
+from ciranda.launch.exporter import Exporter, listen, make_folder
 from ciranda.launch.outbox import Outbox, received, widen
 from ciranda.launch.page import RankPage, use_of
 from ciranda.launch.processes import (
@@ -39,6 +39,7 @@ from ciranda.launch.processes import (
     become_subreaper,
     descendants,
     die_with_parent,
+    is_group_alive,
     kill_descendants,
     open_standard_streams,
     send_signal,
@@ -76,6 +77,7 @@ class Agent:
         self._store: TorchStore | None = None
         self._taker: StackTaker | None = None
         self._exporter: Exporter | None = None
+        self._listener: socket.socket | None = None  # the exporter's
         self._spec: protocol.Spec | None = None
         self._blobs: dict[str, SharedFile] = {}
         self._secret: SharedFile | None = None
@@ -83,9 +85,10 @@ class Agent:
         self._common: dict[bytes, bytes] = {}  # the variables that all ranks have
         self._cpus: dict[int, set[int]] = {}  # rank -> where it may run
         self._ended: list[tuple[RankProcess, int]] = []  # with their codes, and descendants that are still to be killed
-        self._pages: dict[int, RankPage] = {}  # by rank, also of those that have ended
+        self._pages: dict[int, RankPage] = {}  # by rank, also of those that have ended; an elastic job's by place
         self._records: dict[int, RecordFile] = {}  # likewise
         self._unsent: Iterator[Message] | None = None  # of the records, once the ranks have ended
+        self._spent: dict[int, dict[str, float]] = {}  # by rank, what those that have ended have used
         self._is_collected = False
         self._pipes: dict[int, tuple[int, str]] = {}  # fd -> rank, stream
         self._paused = False
@@ -93,6 +96,7 @@ class Agent:
         self._done = False
         self._end_reason: str | None = None
         self._kill_at = 0.0
+        self._well_ended: list[tuple[int, int]] = []  # ranks with their pids, of which something may still join
         self._asked: set[int] = set()  # the processes that have had SIGTERM
         self._give_up_at: float | None = None
         self._signalled = 0
@@ -106,7 +110,7 @@ class Agent:
         widen(self._outbox.fd)
         self._selector.register(self._inbox, selectors.EVENT_READ, self._on_inbox)
         self._selector.register(self._wake_read, selectors.EVENT_READ, self._on_wake)
-        self._outbox.send({"t": "hello", "version": protocol.VERSION, "pid": os.getpid(), "host": os.uname().nodename})
+        self._outbox.send(_hello())
         self._outbox.flush()
         self._regulate()
         while not self._finished():
@@ -119,6 +123,7 @@ class Agent:
             self._look_for_silence()
             children_left = self._reap()
             self._clear_up()
+            self._tell_of_absent()
             self._advance(children_left)
             self._outbox.flush()
             self._regulate()
@@ -254,9 +259,9 @@ class Agent:
             return
         self._enter(spec.cwd)
         try:
-            listener = listen(spec.metrics) if spec.metrics else None
+            self._listener = listen(spec.metrics) if spec.metrics else None
             if spec.metrics_dir:
-                os.makedirs(spec.metrics_dir, exist_ok=True)
+                make_folder(spec.metrics_dir)
         except (OSError, LaunchError) as error:
             self._fail("no metrics", f"metrics: {error}")
             return
@@ -284,20 +289,19 @@ class Agent:
             except OSError as error:
                 self._fail("no process", f"cannot start rank {rank}: {why_not_started(error)}")
                 return
-        self._export(spec, listener)
+        self._export(spec)
 
     def _start_rank(self, spec: protocol.Spec, rank: int, own: dict[bytes, bytes]) -> None:
         """Start a process; OSError if there is no file or process left."""
-        told = {**self._common, **own}
-        line: RankLine | None = None
-        if spec.is_elastic:
-            line = RankLine()
-        else:  # whose readers take a slot's rank for its number
-            page = self._pages[rank] = RankPage(rank)
-            told[b"CIRANDA_PAGE_FILE"] = page.path.encode()
+        if rank not in self._pages:
+            self._pages[rank] = RankPage(rank)
+        told = {**self._common, **own, b"CIRANDA_PAGE_FILE": self._pages[rank].path.encode()}
+        line = RankLine() if spec.is_elastic else None
         if spec.records:
-            records = self._records[rank] = RecordFile()
-            told[b"CIRANDA_RECORDS_FILE"] = records.path.encode()
+            if rank not in self._records:
+                self._records[rank] = RecordFile()
+            self._records[rank].drop_incomplete()
+            told[b"CIRANDA_RECORDS_FILE"] = self._records[rank].path.encode()
         try:
             process = RankProcess(rank, spec.argv, told, spec.want_results, self._cpus.get(rank, ()), line)
         except OSError:
@@ -317,8 +321,11 @@ class Agent:
 
     def _restart(self, rank: int, own: dict[bytes, bytes]) -> None:
         assert self._spec is not None
+        is_new = rank not in self._pages
         try:
             self._start_rank(self._spec, rank, own)
+            if is_new:
+                self._export(self._spec)
         except OSError as error:
             text = f"cannot start rank {rank} again: {why_not_started(error)}"
             self._outbox.send({"t": "note", "text": text, "warning": True})
@@ -326,25 +333,29 @@ class Agent:
 
     def _on_line(self, process: RankProcess, line: RankLine) -> None:
         """The rank has said something, has closed its end, or reads what it is told."""
-        fd = line.fd
         line.flush()
         for word in line.read():
             self._outbox.send({"t": "word", "rank": process.rank, "word": word})
-        if line.fd < 0:
-            self._selector.unregister(fd)
+        if line.is_over:
+            # In this order: a child that has inherited the descriptor would keep it registered under its number.
+            self._selector.unregister(line.fd)
+            line.close()
 
-    def _export(self, spec: protocol.Spec, listener: socket.socket | None) -> None:
-        """Start what shows the ranks to Prometheus, if it is asked for."""
-        if listener is None and not spec.metrics_dir:
+    def _export(self, spec: protocol.Spec) -> None:
+        """Start what shows the ranks to Prometheus, if it is asked for; another if there are more pages to inherit."""
+        if self._listener is None and not spec.metrics_dir:
             return
-        pids = {process.rank: process.pid for process in self._ranks.values()}
+        if self._exporter is not None:
+            send_signal(self._exporter.pid, signal.SIGKILL)  # it must not remove the file, which the next one writes
+        pids = None if spec.is_elastic else {process.rank: process.pid for process in self._ranks.values()}
         labels = {"job": spec.job, "host": spec.host}
         try:
-            self._exporter = Exporter(self._pages, pids, labels, listener, spec.metrics_dir)
+            self._exporter = Exporter(self._pages, pids, labels, self._listener, spec.metrics_dir)
         except OSError as error:
             self._fail("no metrics", f"cannot start a process for metrics: {why_not_started(error)}")
-        if listener is not None:
-            listener.close()
+        if self._listener is not None and not spec.is_elastic:
+            self._listener.close()
+            self._listener = None
 
     def _obstacle(self, spec: protocol.Spec) -> tuple[str, str] | None:
         """What keeps the ranks from being started, or from being ended later: in short, and in words."""
@@ -463,7 +474,7 @@ class Agent:
         for rank, page in self._pages.items():
             counters = page.counters()
             pid = counters.get("pid", pids[rank]) if rank in pids else 0
-            told = {**counters, **use_of(pid), "runs": rank in pids}
+            told = {**counters, **use_of(pid), **self._spent.get(rank, {}), "runs": rank in pids}
             self._outbox.send({"t": "counters", "rank": rank, "counters": told})
         self._outbox.send({"t": "counters_end"})
 
@@ -472,7 +483,7 @@ class Agent:
         is_any_gone = False
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 return False
             if pid == 0:
@@ -490,6 +501,10 @@ class Agent:
             if process is not None:
                 self._drain([fd for fd in process.pipes.values() if fd in self._pipes])
                 code = os.waitstatus_to_exitcode(status)
+                self._spent[process.rank] = {
+                    "cpu_seconds": usage.ru_utime + usage.ru_stime,
+                    "peak_memory_bytes": usage.ru_maxrss << 10,
+                }
                 if process.line is not None:
                     self._close_line(process, process.line)
                 if self._spec is not None and self._spec.is_elastic and self._end_reason is None:
@@ -508,6 +523,20 @@ class Agent:
     def _report_exit(self, process: RankProcess, code: int) -> None:
         ended = self._end_reason is not None
         self._outbox.send({"t": "exit", "rank": process.rank, "code": code, "ended": ended})
+        if code == 0 and process.line is None:
+            self._well_ended.append((process.rank, process.pid))
+
+    def _tell_of_absent(self) -> None:
+        """Tell the launcher which ranks have ended with 0, were in no world, and have left no process that may join."""
+        if self._end_reason is not None:
+            self._well_ended.clear()
+        still: list[tuple[int, int]] = []
+        for rank, pid in self._well_ended:
+            if is_group_alive(pid):
+                still.append((rank, pid))
+            elif not self._pages[rank].counters():
+                self._outbox.send({"t": "absent", "rank": rank})
+        self._well_ended = still
 
     def _clear_up(self) -> None:
         """Kill what ended ranks have left in their sessions; report those of which nothing is left."""
@@ -522,6 +551,7 @@ class Agent:
             if left and self._end_reason is None:
                 still.append((process, code))
             else:
+                self._pages[process.rank].clear()
                 self._report_exit(process, code)
         self._ended = still
 
@@ -564,10 +594,11 @@ class Agent:
             return
         if self._store is not None and self._started and not self._ranks:
             self._store.kill()
-        if self._exporter is not None and not self._ranks:
+        may_start = self._end_reason is None and self._spec is not None and self._spec.is_elastic
+        if self._exporter is not None and not self._ranks and not may_start:
             self._exporter.end()
         if self._end_reason is None:
-            if not self._started or self._ranks or (self._spec is not None and self._spec.is_elastic):
+            if not self._started or self._ranks or may_start:
                 return
             if children_left:
                 self._end("finished")
@@ -577,6 +608,7 @@ class Agent:
                 self._close_pipe(fd)
             if not self._has_sent_records():
                 return
+            self._send_counters()  # the last ones
             self._outbox.send({"t": "done", "reason": self._end_reason or "finished"})
             self._done = True
         elif time.monotonic() >= self._kill_at:
@@ -638,6 +670,19 @@ class Agent:
             else:
                 self._selector.register(fd, selectors.EVENT_READ, lambda fd=fd: self._on_output(fd))
         self._paused = pause
+
+
+def _hello() -> Message:
+    system = os.uname()
+    return {
+        "t": "hello",
+        "version": protocol.VERSION,
+        "pid": os.getpid(),
+        "host": system.nodename,
+        "system": f"{system.sysname} {system.release} {system.machine}",
+        "python": sys.version.split()[0],
+        "cores": len(os.sched_getaffinity(0)),
+    }
 
 
 def _guard(worker: int) -> int:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ciranda.launch.discovery import Discovery
 from ciranda.launch.elastic import ElasticJob
+from ciranda.launch.elastic_events import End
 from ciranda.launch.errors import LaunchError
 from ciranda.launch.failure import RankFailure
 from ciranda.launch.job import Job
@@ -17,7 +19,6 @@ from ciranda.launch.late_hosts import LateHosts
 from ciranda.launch.link import Link
 from ciranda.launch.orders import OwnVariables
 from ciranda.launch.protocol import Message, word_of
-from ciranda.launch.supervisor import End
 from ciranda.launch.worlds import NewStore, Worlds
 
 
@@ -54,6 +55,12 @@ class Changing:
         self._late = LateHosts(job.start_timeout_seconds, launching.order)
         self._discovery: Discovery | None = None
         self._survived: dict[int, RankFailure] = {}  # the last one of each slot that did not end the job
+
+    def by_rank(self, counters: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The counters of the last world's ranks, in their order, from those of places."""
+        of_slot = {each["rank"]: each for each in counters}
+        ranks = enumerate(self.slots_by_rank)
+        return [{**of_slot[slot], "rank": rank} for rank, slot in ranks if slot in of_slot]
 
     def begin(self) -> None:
         """The ranks of the first world are started: ask for other hosts, if they are to be discovered."""

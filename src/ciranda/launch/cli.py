@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 import ciranda
-from ciranda.launch import control, kubernetes_cli, slurm_cli
+from ciranda.launch import control, kubernetes_cli, report_cli, slurm_cli
 from ciranda.launch.api import RunOptions, chosen_hosts
 from ciranda.launch.api import run as launch_function
 from ciranda.launch.discovery import HostScript
@@ -176,7 +176,8 @@ def _run(
     output_dir: Annotated[
         Path | None,
         typer.Option("--output-dir", metavar="DIR",
-                     help="Also write each rank's output to DIR/rank.N/stdout and stderr.", rich_help_panel=_OUTPUT),
+                     help="Also write each rank's output to DIR/rank.N/stdout and stderr, and what "
+                          "[bold]ciranda report[/bold] needs.", rich_help_panel=_OUTPUT),
     ] = None,
     output_max_bytes: Annotated[
         str | None,
@@ -233,7 +234,8 @@ def _run(
     timeline_steps: Annotated[
         str | None,
         typer.Option("--timeline-steps", metavar="FROM:UNTIL", show_default="all",
-                     help="Only those between so many steps and so many; 10:20 are ten.", rich_help_panel=_OUTPUT),
+                     help="Only those between so many steps and so many; 10:20 are ten. Without --timeline, for the "
+                          "report on --output-dir.", rich_help_panel=_OUTPUT),
     ] = None,
     ssh_port: Annotated[
         int | None, typer.Option("--ssh-port", "-p", min=1, max=65535, metavar="PORT",
@@ -362,20 +364,20 @@ def _run(
         shown = {**context.params, **chosen, "env": [f"{name}={value}" for name, value in variables.items()]}
         print(to_toml(context.command.params, shown))
         raise typer.Exit
-    if not command:
+    if not command or not command[0]:  # the latter of a variable that is not set
         raise typer.BadParameter("say what to run: ciranda run -np 2 python train.py", ctx=context)
     going_on: ElasticJob | None = None
     n_slots = num_proc
     if elastic and jax_native:
         raise LaunchError("--jax-native does not go with --elastic: jax.distributed cannot change its processes", 2)
-    if elastic and (metrics is not None or metrics_dir is not None):
-        raise LaunchError("--metrics and --metrics-dir do not go with --elastic: they count the ranks of one world", 2)
-    if elastic and timeline is not None:
-        raise LaunchError("--timeline does not go with --elastic: it shows the ranks of one world", 2)
     if output_max_bytes is not None and output_dir is None:
         raise LaunchError("--output-max-bytes is for --output-dir: add it", exit_code=2)
+    is_recorded = timeline is not None or timeline_steps is not None
     if timeline_steps is not None and timeline is None:
-        raise LaunchError("--timeline-steps is for --timeline: add it", exit_code=2)
+        if elastic:
+            raise LaunchError("--timeline-steps of an elastic job is for --timeline: add it", exit_code=2)
+        if output_dir is None:
+            raise LaunchError("--timeline-steps is for --timeline or --output-dir: add one", exit_code=2)
     bounds = (min_np, max_np, reset_limit, elastic_timeout, stall_shutdown_seconds, cooldown_of(cooldown))
     if elastic and host_discovery_script is not None:
         if hosts is not None or hostfile is not None or per_host is not None:
@@ -425,7 +427,7 @@ def _run(
         elastic=going_on,
         metrics=metrics or "",
         metrics_dir=str(metrics_dir or ""),
-        recorded_steps=parse_steps(timeline_steps or ":") if timeline is not None else None,
+        recorded_steps=parse_steps(timeline_steps or ":") if is_recorded else None,
         straggler_share=straggler_share,
     )
     max_bytes = parse_max_bytes(output_max_bytes) if output_max_bytes is not None else None
@@ -544,6 +546,9 @@ def _top_of(
         print(top.once(look, seconds, as_json))
     else:
         top.live(look, seconds, f"ciranda job {job or ''}".rstrip())
+
+
+app.command("report")(report_cli.report)
 
 
 @app.command("doctor")

@@ -35,6 +35,11 @@ class HostClock:
         self.bound_ns = 0
 
     @property
+    def readings(self) -> list[Reading]:
+        """What counts of each burst, in the order of time."""
+        return list(self._readings)
+
+    @property
     def is_compared(self) -> bool:
         """Whether exchanges have told of it."""
         return bool(self._readings)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ciranda.launch import protocol
-from ciranda.launch.clocks import HostClock
+from ciranda.launch.clocks import HostClock, Reading
 from ciranda.launch.errors import ProtocolError
 from ciranda.launch.hosts import Slot
 from ciranda.launch.link import Link
@@ -20,25 +21,32 @@ COMPARE_SECONDS = 10.0  # between two comparisons of the clocks
 
 
 class Collecting:
-    """For the timeline of one job: compares the clocks of hosts, takes records, and merges them at the end.
+    """For the records of one job: compares the clocks of hosts, takes records, and at the end merges or keeps them.
 
     Attributes:
         deadline: when to call compare() again.
     """
 
-    def __init__(self, slots: Sequence[Slot], to: TraceFile) -> None:
-        self._to = to
+    def __init__(self, slots: Sequence[Slot], is_elastic: bool) -> None:
+        """``is_elastic``: whether a slot's number is that of a place, where one process follows another."""
+        self._is_elastic = is_elastic
         self._host_of = {slot.rank: slot.host for slot in slots}
         self._files: dict[int, RecordFile] = {}
+        self._failure: OSError | None = None  # why records could not be kept
         self._clocks: dict[str, HostClock] = {}
         self._then: dict[str, Callable[[], None]] = {}  # by host, for the end of a burst that is under way
         self._began = time.monotonic_ns()
         self._began_at = time.time()
         self.deadline: float | None = None
 
+    def add(self, rank: int, host: str) -> None:
+        """There is another place."""
+        self._host_of[rank] = host
+
     def begin(self, link: Link, is_here: bool, then: Callable[[], None]) -> None:
         """Compare the clock of a host with the launcher's, unless it is the same; then call ``then``."""
         self._clocks[link.host] = HostClock()
+        self._then.pop(link.host, None)  # what an agent that was lost has not answered
         if is_here or set(self._host_of.values()) == {link.host}:
             then()
             return
@@ -81,30 +89,60 @@ class Collecting:
             link.send({"t": "clock", "asked": time.monotonic_ns()})
 
     def on_records(self, rank: int, message: Message) -> None:
-        """Take a piece of what a rank has recorded; ProtocolError if there is none."""
-        self._files.setdefault(rank, RecordFile()).append(protocol.raw_of(message))
+        """Take a piece of what a rank has recorded; ProtocolError if there is none.
+
+        From the first that cannot be kept on, none is: the job goes on, and write() raises.
+        """
+        data = protocol.raw_of(message)
+        if self._failure is not None:
+            return
+        try:
+            self._file_of(rank).append(data)
+        except OSError as error:
+            self._failure = OSError(error.errno, error.strerror, error.filename or tempfile.gettempdir())
+
+    def _file_of(self, rank: int) -> RecordFile:
+        if rank not in self._files:
+            self._files[rank] = RecordFile()
+        return self._files[rank]
 
     def on_end(self, link: Link) -> None:
         """All records of a host have come: compare its clock for the last time, then let its agent end."""
+        for rank, file in self._files.items():
+            if self._host_of[rank] == link.host:
+                file.drop_incomplete()  # another agent of this host may have more
         if self._is_compared(link):
             self._compare(link, lambda: link.send({"t": "collected"}))
         else:
             link.send({"t": "collected"})
 
-    def write(self, job: str, command: Sequence[str]) -> Summary:
-        """Write the timeline; OSError or ProtocolError if that fails."""
+    def write(self, to: TraceFile, job: str, command: Sequence[str]) -> Summary:
+        """Write the timeline of the records that were kept; OSError or ProtocolError if any were not, or it fails."""
         clock = HostClock()
         ranks = [
-            RankRecords(rank, host, self._clocks.get(host, clock), self._files.get(rank) or RecordFile())
+            RankRecords(rank, host, self._clocks.get(host, clock), self._file_of(rank))
             for rank, host in sorted(self._host_of.items())
         ]
-        try:
-            summary = write_timeline(ranks, self._to, self._began)
-            self._to.complete(about(summary, ranks, self._began_at, job, command))
-        finally:
-            for records in ranks:
-                records.file.close()
+        summary = write_timeline(ranks, to, self._began, self._is_elastic)
+        to.complete(about(summary, ranks, self._began_at, job, command))
+        if self._failure is not None:
+            raise self._failure
         return summary
+
+    def records(self) -> Iterator[tuple[int, bytes]]:
+        """What has come of each rank, in pieces."""
+        for rank, file in sorted(self._files.items()):
+            for piece in file.pieces(protocol.CHUNK_BYTES):
+                yield rank, piece
+
+    def clocks(self) -> dict[str, list[Reading]]:
+        """By host, what is known of its clock; nothing of one that is the launcher's."""
+        return {host: clock.readings for host, clock in self._clocks.items() if clock.is_compared}
+
+    def close(self) -> None:
+        """Remove the records. Idempotent."""
+        while self._files:
+            self._files.popitem()[1].close()
 
 
 def told(summary: Summary, steps: tuple[int, int], path: Path) -> list[str]:

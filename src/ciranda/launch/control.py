@@ -144,7 +144,7 @@ def ask(job: str | None, question: str) -> dict[str, Any]:
     """What the launcher of a job answers. ``job``: the beginning of its identifier; None for the only one.
 
     Raises:
-        LaunchError: there is no such job, or more than one; or it does not answer, or refuses to.
+        LaunchError: there is no such job, or more than one; or it does not answer.
     """
     found = [name for name, _ in jobs() if name.startswith(job or "")]
     if len(found) != 1:
@@ -155,8 +155,6 @@ def ask(job: str | None, question: str) -> dict[str, Any]:
         answer = _ask(folder() / f"{found[0]}{_END}", question)
     except (OSError, ValueError) as error:
         raise LaunchError(f"job {found[0]} does not answer: {error}") from None
-    if "refused" in answer:
-        raise LaunchError(f"job {found[0]}: {answer['refused']}", exit_code=2)
     return answer
 
 

@@ -13,15 +13,21 @@ ANSWER_SECONDS = 5.0  # for all agents
 
 
 class CounterReports(Reports[dict[str, Any]]):
-    """What `ciranda.launch.page.read_page` says of each rank, also of one that has ended, beside host and memory."""
+    """What `ciranda.launch.page.read_page` says of each rank, also of one that has ended, beside host and memory.
+
+    Attributes:
+        last: by rank, what has come last, also without a question.
+    """
 
     def __init__(self, host_of: Mapping[int, str]) -> None:
         super().__init__("counters", ANSWER_SECONDS)
         self._host_of = host_of
+        self.last: dict[int, dict[str, Any]] = {}
 
     def take(self, rank: int, message: Message, warning: str) -> None:
         """Take one rank's, and the last warning of its engine; ProtocolError if they are none."""
         counters = message.get("counters")
         if not isinstance(counters, dict):
             raise ProtocolError("counters: they must be an object")
-        self.add(rank, {**counters, "rank": rank, "host": self._host_of[rank], "warning": warning})
+        self.last[rank] = {**counters, "rank": rank, "host": self._host_of[rank], "warning": warning}
+        self.add(rank, self.last[rank])

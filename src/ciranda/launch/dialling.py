@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ciranda.launch import protocol
 from ciranda.launch.channel import Channel
@@ -22,24 +22,37 @@ class _NotYetError(Exception):
     """This attempt has failed, for a reason that may pass."""
 
 
-def dial(address: tuple[str, int], terms: Terms, index: int, seconds: float, say: Callable[[str], None]) -> Channel:
-    """Connect to the launcher at ``address``, again and again, and return the connection once this agent is admitted.
+def dial(
+    addresses: Sequence[tuple[str, int]], terms: Terms, index: int, seconds: float, say: Callable[[str], None]
+) -> Channel:
+    """Connect to the launcher at one of ``addresses``, again and again, until this agent is admitted.
 
     ``say`` is told why it does not work yet, once for each reason.
+
+    Returns:
+        The connection.
 
     Raises:
         LaunchError: it has not been admitted within ``seconds``.
     """
     deadline = time.monotonic() + seconds
-    sleep, reason = _FIRST_SLEEP_SECONDS, ""
+    sleep = _FIRST_SLEEP_SECONDS
+    reasons: dict[tuple[str, int], str] = {}
     while True:
-        try:
-            return _try(address, terms, index, deadline)
-        except (OSError, ProtocolError, _NotYetError) as error:
-            if reason != (reason := getattr(error, "strerror", None) or str(error) or "it has ended"):
-                say(f"waiting for {address[0]}, port {address[1]}: {reason}")
+        for address in addresses:
+            try:
+                return _try(address, terms, index, deadline)
+            except (OSError, ProtocolError, _NotYetError) as error:
+                reason = getattr(error, "strerror", None) or str(error) or "it has ended"
+                if reasons.get(address) != reason:
+                    say(f"waiting for {address[0]}, port {address[1]}: {reason}")
+                reasons[address] = reason
         if time.monotonic() + sleep >= deadline:
-            raise LaunchError(f"{address[0]}, port {address[1]}, gave no answer within {seconds:g} s: {reason}")
+            told = "; ".join(
+                f"{host}, port {port}, gave no answer within {seconds:g} s: {reason}"
+                for (host, port), reason in reasons.items()
+            )
+            raise LaunchError(told)
         time.sleep(sleep)
         sleep = min(1.5 * sleep, _LONGEST_SLEEP_SECONDS)
 

@@ -39,6 +39,9 @@ class HostScript:
     """
 
     def __init__(self, command: str, default_slots: int | None = None) -> None:
+        """HostsError if ``default_slots`` is no number of slots."""
+        if default_slots is not None and default_slots < 1:
+            raise HostsError(f"--slots-per-host {default_slots}: must be 1 or more")
         self._command = command
         self._default_slots = default_slots
         self._pid: int | None = None  # of the session that runs

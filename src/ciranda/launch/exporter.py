@@ -1,7 +1,8 @@
 """The process that shows a host's ranks to Prometheus: over HTTP, in a file for node_exporter, or both.
 
 It is a child of the agent, forked once all ranks run, which reads their pages as the agent does: neither a rank nor the
-agent waits for who asks. The series of a rank end with it. Standard library only.
+agent waits for who asks. The series of a rank end with it. In an elastic job processes follow one another at a page,
+and it is the page that says which rank, of which process, it is of. Standard library only.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -51,6 +53,16 @@ def listen(address: str) -> socket.socket:
     return listener
 
 
+def make_folder(path: str) -> None:
+    """Make the folder for `Exporter`'s file, unless it is there; LaunchError if nothing can be written to it."""
+    try:
+        os.makedirs(path, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path, buffering=0) as probe:
+            probe.write(b"\n")
+    except OSError as error:
+        raise LaunchError(f"cannot write to {path}: {error.strerror}") from None
+
+
 class Exporter:
     """The running process, a child of the agent, which reaps it.
 
@@ -61,7 +73,7 @@ class Exporter:
     def __init__(
         self,
         pages: Mapping[int, RankPage],
-        pids: Mapping[int, int],
+        pids: Mapping[int, int] | None,
         labels: Mapping[str, str],
         listener: socket.socket | None,
         folder: str,
@@ -69,7 +81,7 @@ class Exporter:
         """Start it; OSError if there is no process left.
 
         Args:
-            pages, pids: of each rank that runs.
+            pages, pids: of each rank that runs; an elastic job has pages by place, and no processes that stay.
             labels: on every series.
             listener: from `listen`; None for no HTTP.
             folder: where to write the file; empty for none.
@@ -81,7 +93,10 @@ class Exporter:
             self.pid = os.fork()
             if self.pid == 0:
                 try:
-                    _become_exporter(_Ranks(pages, pids, labels), listener, self._file, agent)
+                    shown = _PresentRanks(pages) if pids is None else _Ranks(pages, pids)
+                    _become_exporter(
+                        lambda: open_metrics.to_text(shown.counters(), labels), listener, self._file, agent
+                    )
                 finally:
                     os._exit(0)
         finally:
@@ -98,14 +113,16 @@ class Exporter:
 
 
 class _Ranks:
-    def __init__(self, pages: Mapping[int, RankPage], pids: Mapping[int, int], labels: Mapping[str, str]) -> None:
+    """Those of a job whose processes stay."""
+
+    def __init__(self, pages: Mapping[int, RankPage], pids: Mapping[int, int]) -> None:
         self._pages = pages
         self._pids = pids
-        self._labels = labels
         self._began = {rank: _start_of(pid) for rank, pid in pids.items()}
 
-    def text(self) -> str:
-        return open_metrics.to_text([self._of(rank) for rank in sorted(self._pids) if self._runs(rank)], self._labels)
+    def counters(self) -> list[dict[str, Any]]:
+        """Of each rank that runs."""
+        return [self._of(rank) for rank in sorted(self._pids) if self._runs(rank)]
 
     def _runs(self, rank: int) -> bool:
         return _start_of(self._pids[rank]) == self._began[rank] != ""
@@ -113,6 +130,25 @@ class _Ranks:
     def _of(self, rank: int) -> dict[str, Any]:
         counters = self._pages[rank].counters()
         return {**counters, **use_of(counters.get("pid", self._pids[rank])), "rank": rank, "up": 1}
+
+
+class _PresentRanks:
+    """Those of an elastic job that have joined a world. While the next is formed, two pages may be of one number."""
+
+    def __init__(self, pages: Mapping[int, RankPage]) -> None:
+        self._pages = pages
+
+    def counters(self) -> list[dict[str, Any]]:
+        """Of each rank, in the youngest of its worlds."""
+        found: dict[int, dict[str, Any]] = {}
+        for counters in sorted(filter(None, map(RankPage.counters, self._pages.values())), key=_age):
+            if counters["rank"] not in found and _start_of(counters["pid"]):
+                found[counters["rank"]] = {**counters, **use_of(counters["pid"]), "up": 1}
+        return [found[rank] for rank in sorted(found)]
+
+
+def _age(counters: Mapping[str, Any]) -> float:
+    return float(counters["seconds"])
 
 
 def _start_of(pid: int) -> str:
@@ -125,7 +161,7 @@ def _start_of(pid: int) -> str:
     return "" if fields[0] in "ZX" else fields[19]
 
 
-def _become_exporter(ranks: _Ranks, listener: socket.socket | None, file: _File | None, agent: int) -> None:
+def _become_exporter(text: Callable[[], str], listener: socket.socket | None, file: _File | None, agent: int) -> None:
     for number in (signal.SIGCHLD, *END_SIGNALS):
         signal.signal(number, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
@@ -136,7 +172,7 @@ def _become_exporter(ranks: _Ranks, listener: socket.socket | None, file: _File 
         os.open(os.devnull, os.O_RDWR)
     try:
         die_with_parent(signal.SIGTERM, agent)
-        _serve(ranks, listener, file)
+        _serve(text, listener, file)
     except SystemExit:
         pass
     finally:
@@ -148,12 +184,12 @@ def _leave(_number: int, _frame: object) -> None:
     raise SystemExit
 
 
-def _serve(ranks: _Ranks, listener: socket.socket | None, file: _File | None) -> None:
-    server = _server(listener, ranks.text) if listener is not None else None
+def _serve(text: Callable[[], str], listener: socket.socket | None, file: _File | None) -> None:
+    server = _server(listener, text) if listener is not None else None
     due = time.monotonic()
     while True:
         if file is not None and time.monotonic() >= due:
-            file.write(ranks.text())
+            file.write(text())
             due = time.monotonic() + WRITE_SECONDS
         patience = max(0.0, due - time.monotonic()) if file is not None else None
         if server is None:

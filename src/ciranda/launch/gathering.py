@@ -10,8 +10,9 @@ import os
 import selectors
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 from ciranda.launch.channel import Channel
 from ciranda.launch.handshake import NONCE_BYTES, AcceptingHandshake, State, Terms
@@ -42,18 +43,27 @@ def _listen(port: int, address: str) -> socket.socket:
 
 
 class Gathering:
-    """Owns the port and the connections until all have come. One thread.
+    """Owns the ports and the connections until all have come. One thread.
 
     Attributes:
-        port: where it listens.
+        ends: the addresses and ports where it listens; ``port`` is the first one's.
     """
 
-    def __init__(self, port: int, terms: Terms, address: str = "") -> None:
-        """Listen at ``port``, or any if 0, on ``address``, or all; OSError if it is taken."""
+    def __init__(self, port: int, terms: Terms, addresses: Sequence[str] = ("",)) -> None:
+        """Listen at ``port``, or any if 0, on each of ``addresses``, "" for all; OSError if it is taken."""
         self._terms = terms
-        self._listener = _listen(port, address)
-        self._listener.setblocking(False)
-        self.port: int = self._listener.getsockname()[1]
+        self._listeners: list[socket.socket] = []
+        try:
+            for address in addresses:
+                self._listeners.append(_listen(port, address))
+        except OSError:
+            self._close_listeners()
+            raise
+        for listener in self._listeners:
+            listener.setblocking(False)
+        ports = [int(listener.getsockname()[1]) for listener in self._listeners]
+        self.ends = list(zip(addresses, ports, strict=True))
+        self.port = ports[0]
         self._guests: list[_Guest] = []
         self._channels: dict[int, Channel] = {}
 
@@ -84,15 +94,20 @@ class Gathering:
 
     def close(self) -> None:
         """Stop listening, and end all connections that are still its own."""
-        self._listener.close()
+        self._close_listeners()
         for guest in self._guests:
             guest.socket.close()
         for index in list(self._channels):
             self._leave(index)
 
+    def _close_listeners(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+
     def _turn(self, timeout: float) -> None:
         with selectors.DefaultSelector() as selector:
-            selector.register(self._listener, selectors.EVENT_READ, self._accept)
+            for listener in self._listeners:
+                selector.register(listener, selectors.EVENT_READ, partial(self._accept, listener))
             for guest in self._guests:
                 selector.register(guest.socket, selectors.EVENT_READ, lambda guest=guest: self._hear(guest))
             for index, channel in self._channels.items():  # silent until admitted: it has gone
@@ -100,9 +115,9 @@ class Gathering:
             for key, _ in selector.select(max(0.0, timeout)):
                 key.data()
 
-    def _accept(self) -> None:
+    def _accept(self, listener: socket.socket) -> None:
         with suppress(OSError):
-            connection, _ = self._listener.accept()
+            connection, _ = listener.accept()
             connection.setblocking(False)
             self._guests.append(_Guest(connection, self._terms))
             if len(self._guests) > _MOST_GUESTS:

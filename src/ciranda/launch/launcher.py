@@ -14,9 +14,10 @@ import selectors
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import asdict, replace
 from functools import cache
+from typing import Any
 
 from ciranda._misspelt import TOLD, misspelt
 from ciranda.launch import environment, protocol, reserved_port, silence, ssh
@@ -26,16 +27,18 @@ from ciranda.launch.collecting import Collecting, told
 from ciranda.launch.control import Control
 from ciranda.launch.counter_reports import CounterReports
 from ciranda.launch.elastic import ElasticJob
+from ciranda.launch.elastic_events import End
 from ciranda.launch.environment import Meeting
 from ciranda.launch.errors import LaunchError, ProtocolError
 from ciranda.launch.failure import TAIL_BYTES, RankFailure, culprit, last_words, report
 from ciranda.launch.held import Held
 from ciranda.launch.hosts import Slot, by_host
 from ciranda.launch.job import Job, Outcome, Show
+from ciranda.launch.job_log import JobLog
 from ciranda.launch.link import AgentLink, Link
 from ciranda.launch.orders import OwnVariables, orders
 from ciranda.launch.output import Screen
-from ciranda.launch.output_dir import STACKS, STALL, OutputDir
+from ciranda.launch.output_dir import RECORDS, STACKS, STALL, OutputDir
 from ciranda.launch.processes import PASSED_ON
 from ciranda.launch.protocol import Message
 from ciranda.launch.rates import by_rank
@@ -46,8 +49,9 @@ from ciranda.launch.stack_reports import RankStack, StackReports
 from ciranda.launch.stall_file import stall_of
 from ciranda.launch.store import Store, StoreFactory
 from ciranda.launch.stragglers import Stragglers
-from ciranda.launch.supervisor import End
+from ciranda.launch.trace_writer import TraceFile
 from ciranda.launch.waits import StallWarnings, awaited
+from ciranda.launch.withdrawal import Rendezvous
 from ciranda.launch.worlds import NewStore
 
 MAX_QUEUED_BYTES = 4 << 20  # above this, nothing more is read from the agents until the screen has taken some
@@ -91,6 +95,9 @@ def launch_by(reach: Reach, job: Job, show: Show, store_factory: StoreFactory = 
         else:
             store, run.common_env["CIRANDA_STORE"] = new_store([slot.host for slot in job.slots])
             stack.callback(store.close)
+            address = addresses_for(tuple(dict.fromkeys(remote)))[0]
+            secret = bytes.fromhex(job.secret)
+            run.rendezvous = Rendezvous(address, store.port, job.job_id, len(job.slots), secret)
         run.connect(groups, set(remote), reach)
         run.tell_of_misspelt_names()
         where = run.common_env["CIRANDA_STORE"]
@@ -116,6 +123,7 @@ class _Run:
         self._reach: Reach = SshOptions()
         self._told: dict[str, str] = {}  # the variables that all ranks get
         self.common_env: dict[str, str] = {}
+        self.rendezvous: Rendezvous | None = None  # of all ranks, unless the job is elastic
         self._tails = {slot.rank: bytearray() for slot in job.slots}
         self._held = {slot.rank: Held() for slot in job.slots}
         self._host_of = {slot.rank: slot.host for slot in job.slots}
@@ -125,8 +133,10 @@ class _Run:
         self._stragglers = Stragglers(job.straggler_share)
         self._next_look: float | None = None  # for stragglers
         self._collecting: Collecting | None = None  # for a timeline
-        if show.timeline is not None:
-            self._collecting = Collecting(job.slots, show.timeline)
+        if job.recorded_steps is not None:
+            self._collecting = Collecting(job.slots, job.elastic is not None)
+        self._log = JobLog(show.output_dir.directory if show.output_dir is not None else None)
+        self._log.write_job(job)
         self._is_hurried = False
         self._waited_for: list[RankStack] = []  # when their stacks were last taken since others waited for them
         self._waited_at = 0.0
@@ -187,6 +197,8 @@ class _Run:
         self._tails[rank], self._held[rank], self._warnings[rank] = bytearray(), Held(), StallWarnings()
         if self._output_dir is not None:
             self._output_dir.add(rank)
+        if self._collecting is not None:
+            self._collecting.add(rank, host)
 
     def _end_as(self, end: End, failure: RankFailure | None) -> None:
         """End an elastic job, as its supervisor says."""
@@ -212,8 +224,10 @@ class _Run:
 
     def _start_ranks(self, meeting: Meeting) -> None:
         self._started = True
-        if self._job.straggler_share > 0 and len(self._job.slots) > 1 and self._changing is None:
+        if self._job.straggler_share > 0 and len(self._job.slots) > 1:
             self._next_look = time.monotonic() + LOOK_SECONDS
+        if self._changing is None:
+            self._log.begin_looks()
         self._deadline = None
         self.note(f"torch's store, if rank 0 makes one, is at {meeting.address}, port {meeting.port}")
         of_job = environment.of_job(self._job.job_id, meeting, self._job.slots)
@@ -251,6 +265,7 @@ class _Run:
             link.close()
         self._write_timeline()
         self._finish()
+        self._log.write_end(self._outcome, [counters for _, counters in sorted(self._counters.last.items())])
         return self._outcome
 
     def _goes_on(self) -> bool:
@@ -269,6 +284,8 @@ class _Run:
             if self._control is not None:
                 self._control.watch(selector)
             deadlines = [self._deadline, self._stacks.deadline, self._counters.deadline, self._next_look]
+            if not self._ending:
+                deadlines.append(self._log.deadline)
             if self._collecting is not None:
                 deadlines.append(self._collecting.deadline)
             deadlines += [held.deadline for held in self._held.values()]
@@ -296,6 +313,8 @@ class _Run:
             self._collecting.compare(self._links)
         if self._next_look is not None and time.monotonic() >= self._next_look:
             self._look_for_stragglers()
+        if not self._ending and self._log.is_due():
+            self._counters.ask(self._links, self._log.write_look)
         self._check_output()
         if self._deadline is not None and time.monotonic() >= self._deadline:
             self._on_deadline()
@@ -368,6 +387,8 @@ class _Run:
             pieces.append(protocol.raw_of(message))
         elif kind == "exit":
             self._on_exit(link, self._rank_of(link, message), message)
+        elif kind == "absent":
+            self._on_absent(link.host, self._rank_of(link, message))
         elif kind == "word":
             if self._going_on is not None:
                 self._going_on.on_word(self._rank_of(link, message), message)
@@ -417,15 +438,23 @@ class _Run:
             )
         link.greeted = True
         self.note(f"{link.host}: agent is process {message.get('pid')} on {message.get('host')}")
+        about = {name: message.get(name) for name in ("system", "python", "cores")}
+        self._log.write("host", host=link.host, node=message.get("host"), **about)
         if self._started:
-            if self._going_on is not None:
-                self._going_on.on_hello(link)
+            if self._collecting is not None:
+                self._collecting.begin(link, link.host not in self._remote, lambda: self._on_late_hello(link))
+            else:
+                self._on_late_hello(link)
             return
         if link is self._links[0] and not self._ending:
             self._reserve_port()
         if self._collecting is not None:
             self._collecting.begin(link, link.host not in self._remote, self._start_if_ready)
         self._start_if_ready()
+
+    def _on_late_hello(self, link: Link) -> None:
+        if self._going_on is not None:
+            self._going_on.on_hello(link)
 
     def _on_reserved(self, link: Link, message: Message) -> None:
         if link is not self._links[0] or self._meeting is not None:
@@ -484,6 +513,8 @@ class _Run:
     def _on_where(self, ranks: set[int], stacks: Sequence[RankStack]) -> None:
         self._waited_for = [stack for stack in stacks if stack.rank in ranks]
         self._waited_at = time.monotonic()
+        for stack in self._waited_for:
+            self._log.write("stall", rank=stack.rank, host=stack.host, where=stack.where)
         if self._output_dir is not None:
             self._counters.ask(self._links, lambda counters: self._keep_stalls(ranks, stacks, counters))
         if self._failures:
@@ -495,23 +526,27 @@ class _Run:
     def _look_for_stragglers(self) -> None:
         self._next_look = None
         if not self._ending:
-            self._counters.ask(self._links, self._on_counters)
+            self._count(self._on_counters)
 
-    def _on_counters(self, counters: Sequence[dict[str, object]]) -> None:
+    def _count(self, then: Callable[[list[dict[str, Any]]], None]) -> None:
+        """Call ``then`` with the counters of all ranks, once the agents have answered."""
+        in_order = list if self._changing is None else self._changing.by_rank
+        self._counters.ask(self._links, lambda found: then(in_order(found)))
+
+    def _on_counters(self, counters: list[dict[str, Any]]) -> None:
         self._next_look = time.monotonic() + LOOK_SECONDS
         straggler = self._stragglers.look(by_rank({"counters": counters}))
         if straggler is not None and not self._ending:
             self._say(f"ciranda: warning: {straggler}")
+            self._log.write("straggler", rank=straggler.row.rank, text=str(straggler))
 
     def open_control(self) -> None:
         """Let the user ask about the job from other terminals."""
         answers = {
             "jobs": lambda put: put(self._description()),
-            "counters": lambda put: self._counters.ask(self._links, lambda found: put({"counters": [*found]})),
+            "counters": lambda put: self._count(lambda counters: put({"counters": counters})),
             "stacks": lambda put: self._stacks.ask(self._links, lambda stacks: put({"stacks": [*map(asdict, stacks)]})),
         }
-        if self._changing is not None:
-            answers["counters"] = lambda put: put({"refused": "the ranks of an elastic job are not counted"})
         self._control = Control(self._job.job_id, answers)
 
     def _description(self) -> dict[str, object]:
@@ -584,6 +619,7 @@ class _Run:
         link.running.discard(rank)
         code = protocol.int_of(message, "code", -64, 255)
         is_failure = code != 0 and message.get("ended") is not True
+        self._log.write("exit", rank=rank, host=link.host, code=code, asked=message.get("ended") is True)
         if self._going_on is not None:
             self._on_exit_of_elastic(self._going_on, RankFailure(rank, link.host, code, bytes(self._tails[rank])))
             return
@@ -606,6 +642,21 @@ class _Run:
                 self._deadline = time.monotonic() + BLAME_SECONDS
         else:
             self._end()
+
+    def _on_absent(self, host: str, rank: int) -> None:
+        """A rank has ended well, and was in no world: have those fail that wait for it in init(), if any ever do."""
+        if self.rendezvous is None or self._ending or not any(link.running for link in self._links):
+            return
+        try:
+            self.rendezvous.withdraw(
+                rank,
+                f"its process on {host} has ended with exit status 0 before init(): all ranks must call init(), or "
+                "none; see that the script does not end early on some, or start fewer ranks",
+            )
+        except (OSError, ProtocolError) as error:
+            self.note(f"rank {rank} was in no world, which the others cannot be told: {error}")
+        else:
+            self.rendezvous = None  # one is enough to fail all others
 
     def _on_exit_of_elastic(self, changing: Changing, failure: RankFailure) -> None:
         rank = failure.rank
@@ -690,17 +741,26 @@ class _Run:
             )
 
     def _write_timeline(self) -> None:
-        """Merge what the ranks have recorded, also those of a job that has failed."""
-        if self._collecting is None or self._show.timeline is None:
+        """Keep and merge what the ranks have recorded, also those of a job that has failed."""
+        if self._collecting is None:
             return
+        with closing(self._collecting):
+            if self._changing is None:  # at a place of an elastic job, one process follows another
+                for rank, piece in self._collecting.records():
+                    self._keep(rank, RECORDS, piece)
+            self._log.write("records", clocks=self._collecting.clocks())
+            if self._show.timeline is not None:
+                self._merge(self._collecting, self._show.timeline)
+
+    def _merge(self, collecting: Collecting, to: TraceFile) -> None:
         try:
-            summary = self._collecting.write(self._job.job_id, self._job.argv)
+            summary = collecting.write(to, self._job.job_id, self._job.argv)
         except (OSError, ProtocolError) as error:
             self._say(f"ciranda: warning: the timeline is incomplete: {error}")
             if self._outcome.exit_code == 0:
                 self._outcome.exit_code = 1
             return
-        for text in told(summary, self._job.recorded_steps or (0, 0), self._show.timeline.path):
+        for text in told(summary, self._job.recorded_steps or (0, 0), to.path):
             self._say(f"ciranda: {text}")
 
     def _finish(self) -> None:

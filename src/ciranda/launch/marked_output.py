@@ -14,7 +14,18 @@ from contextlib import suppress
 from ciranda.launch.writer import Writer
 
 _MOST_BYTES = 16 << 20  # while nobody takes it
+_MARK = re.compile(rb"ciranda-mark-[0-9a-f]{16}\n")
 _ONLY_PREFIX = re.compile(rb"(\[[0-9]+\]<std(out|err)>:)?")
+
+
+def new_mark() -> str:
+    """A line that nobody else writes."""
+    return f"ciranda-mark-{os.urandom(8).hex()}"
+
+
+def unmarked(output: bytes) -> bytes:
+    """What a rank wrote, without the marks of its calls."""
+    return b"".join(_MARK.sub(b"\n", line) for line in output.splitlines(keepends=True) if not _MARK.fullmatch(line))
 
 
 class MarkedOutput(Writer):

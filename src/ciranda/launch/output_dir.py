@@ -1,7 +1,8 @@
 """``--output-dir``: every rank's output, byte for byte, in DIR/rank.N/stdout and DIR/rank.N/stderr.
 
 DIR/rank.N/stacks.txt has the rank's stacks of each time that they were taken, DIR/rank.N/stall.json what it did when
-others last waited for some rank; there are none before.
+others last waited for some rank; there are none before. DIR/rank.N/records has its calls, where they are recorded, once
+the job has ended. Beside them is the job's log (`job_log.py`).
 """
 
 from __future__ import annotations
@@ -15,10 +16,15 @@ from ciranda.launch.rotated_file import RotatedFile
 STREAMS = ("stdout", "stderr")
 STACKS = "stacks.txt"
 STALL = "stall.json"
+RECORDS = "records"
 
 
 class OutputDir:
-    """Owns the open files. N has as many digits as the highest rank, so that names sort."""
+    """Owns the open files. N has as many digits as the highest rank, so that names sort.
+
+    Attributes:
+        directory: DIR.
+    """
 
     def __init__(self, directory: Path, size: int, max_bytes: int | None = None) -> None:
         """Create the folders and empty files; LaunchError where that is impossible.
@@ -27,7 +33,7 @@ class OutputDir:
         """
         self._files: dict[tuple[int, str], RotatedFile] = {}
         self._folders: dict[int, Path] = {}
-        self._directory = directory
+        self.directory = directory
         self._width = len(str(size - 1))
         self._max_bytes = max_bytes
         for rank in range(size):
@@ -37,24 +43,24 @@ class OutputDir:
         """Create a rank's folder and empty files, if it has none; LaunchError where that is impossible."""
         if rank in self._folders:
             return
-        folder = self._directory / f"rank.{rank:0{self._width}d}"
+        folder = self.directory / f"rank.{rank:0{self._width}d}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._folders[rank] = folder
-            for name in (STACKS, f"{STACKS}.1", STALL):
+            for name in (STACKS, f"{STACKS}.1", STALL, RECORDS):
                 (folder / name).unlink(missing_ok=True)
             for stream in STREAMS:
                 self._files[rank, stream] = RotatedFile(folder / stream, self._max_bytes)
         except OSError as error:
             self.close()
-            raise LaunchError(f"--output-dir {self._directory}: {error.strerror} ({error.filename})") from None
+            raise LaunchError(f"--output-dir {self.directory}: {error.strerror} ({error.filename})") from None
 
     def write(self, rank: int, name: str, data: bytes) -> None:
         """Append at once; LaunchError when the disk will not take it."""
         path = self._folders[rank] / name
         try:
             if (rank, name) not in self._files:
-                self._files[rank, name] = RotatedFile(path, self._max_bytes)
+                self._files[rank, name] = RotatedFile(path, None if name == RECORDS else self._max_bytes)
             self._files[rank, name].write(data)
         except OSError as error:
             raise LaunchError(f"--output-dir: cannot write {path}: {error.strerror}") from None

@@ -61,11 +61,15 @@ Read = Callable[[int, int], bytes]
 
 
 class RankPage(SharedFile):
-    """The file in memory for one rank's page: as long as the agent lives, and of a size that nobody can change."""
+    """The file in memory for the page of one place's rank: as long as the agent lives, and of a size that is fixed."""
 
     def __init__(self, rank: int) -> None:
         super().__init__(f"ciranda-page-{rank}")
         self.fix_size(N_BYTES)
+
+    def clear(self) -> None:
+        """Forget a process that has ended: it is refused until another has joined a world. REQUIRES: nobody writes."""
+        os.pwrite(self._fd, bytes(N_BYTES), 0)
 
     def counters(self) -> dict[str, Any]:
         """As `read_page`."""
@@ -76,10 +80,10 @@ def read_page(read: Read) -> dict[str, Any]:
     """What the counters of a page say, in plain values for JSON; nothing if it is refused.
 
     Returns:
-        ``seconds`` is the age of the world, and ``waited_seconds`` the part of it in which a call waited for other
-        ranks, also one that does so now, as ``waiting`` do. ``own_waits_seconds`` and ``held_up_seconds``, by rank, say
-        for whom: the former what this rank has waited itself, the latter the longest wait of any rank in calls that
-        this one coordinated.
+        ``seconds`` is the age of the world, ``last_step_seconds`` its age at the end of the last step, 0 before; and
+        ``waited_seconds`` the part of it in which a call waited for other ranks, also one that does so now, as
+        ``waiting`` do. ``own_waits_seconds`` and ``held_up_seconds``, by rank, say for whom: the former what this rank
+        has waited itself, the latter the longest wait of any rank in calls that this one coordinated.
     """
     for _ in range(_TRIES):
         raw = read(8 * _N_HEAD, 0)
@@ -140,6 +144,7 @@ def _values(head: Sequence[int], own_waits: Sequence[int], held_up: Sequence[int
         "size": _one(head, "size"),
         "seconds": _seconds(now - _one(head, "began_ns")),
         "steps": _one(head, "steps"),
+        "last_step_seconds": _seconds(max(0, _one(head, "last_step_ns") - _one(head, "began_ns"))),
         "waiting": _one(head, "n_waiting"),
         "waited_seconds": _seconds(waited),
         "stalls": _one(head, "stalls"),

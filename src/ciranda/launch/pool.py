@@ -11,26 +11,29 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from ciranda._loopback import loopback_address
 from ciranda.launch import pool_rank, protocol
-from ciranda.launch.api import RunOptions, job_of
+from ciranda.launch import store as stores
+from ciranda.launch.api import RunOptions, chosen_hosts, job_of
 from ciranda.launch.channel import Channel
 from ciranda.launch.errors import LaunchError
-from ciranda.launch.failure import RankFailure, culprit
+from ciranda.launch.failure import RankFailure, culprit, report
 from ciranda.launch.gathering import Gathering
 from ciranda.launch.handshake import Terms
-from ciranda.launch.hosts import Host, assign, checked_size
+from ciranda.launch.hosts import assign, by_host
 from ciranda.launch.job import Job, Outcome, Show
 from ciranda.launch.launcher import launch
 from ciranda.launch.link import DialledLink
-from ciranda.launch.marked_output import MarkedOutput
+from ciranda.launch.marked_output import MarkedOutput, new_mark, unmarked
 from ciranda.launch.output import ScreenStyle
 from ciranda.launch.processes import open_standard_streams
 from ciranda.launch.protocol import Message
+from ciranda.launch.reach import reach_for
 from ciranda.launch.ssh import SshOptions
 
 Result = TypeVar("Result")
@@ -54,34 +57,51 @@ class _Call:
 
 
 class Pool:
-    """``np`` ranks on this machine, which run functions one after another. For the thread that has made it.
+    """``np`` ranks on this machine, which run functions one after another, also those of several threads.
 
+    For the process that has made it; one that is forked needs a pool of its own.
     ``with Pool(np=4) as pool: pool.run(function)``; or call close(). They also end with this process.
+
+    With ``hosts`` or a ``hostfile`` they are there instead; in an allocation of Slurm, on its nodes.
     """
 
-    def __init__(self, np: int, options: RunOptions | None = None) -> None:
+    def __init__(
+        self,
+        np: int | None = None,
+        hosts: str | None = None,
+        hostfile: str | Path | None = None,
+        options: RunOptions | None = None,
+    ) -> None:
         """Start the ranks, and wait until all are there.
 
+        Args:
+            np, hosts, hostfile: as in `run`.
+            options: as in `run`, but without effect of ``output_dir``, and no ``elastic``.
+
         Raises:
-            HostsError: ``np`` is not a possible number.
-            LaunchError: they cannot be started.
+            HostsError: the hosts or ``np`` are invalid.
+            LaunchError: a host cannot be used, or the ranks cannot be started.
         """
         open_standard_streams()
         options = options or RunOptions()
-        slots = assign([Host("localhost", checked_size(np))])
-        self._np = np
+        if options.elastic is not None:
+            raise LaunchError("a pool cannot be elastic: leave out elastic=", exit_code=2)
+        slots = assign(chosen_hosts(np, hosts, hostfile), np)
+        self._hosts = [slot.host for slot in slots]
+        self._np = len(slots)
         self._output = MarkedOutput()
         self._outcome: Outcome | LaunchError | None = None
         self._channels: list[Channel] = []
         self._links: list[DialledLink] = []
+        self._owner = os.getpid()
+        self._in_use = threading.RLock()  # while a call is under way
         self._number = 0
         self._is_dirty = False  # a call has failed: the ranks must meet anew
         self._epoch = 0
         self._is_closed = False
-        job = job_of(options, [options.python, "-m", pool_rank.__name__], slots)
-        address = loopback_address()
-        gathering = Gathering(0, Terms(bytes.fromhex(job.secret), job.job_id, np + 1), address)
-        job.env = {**job.env, pool_rank.ADDRESS: f"{address} {gathering.port}"}
+        job = job_of(options, [options.ssh.remote_python or options.python, "-m", pool_rank.__name__], slots)
+        gathering = _gathering_of(job, options.ssh)
+        job.env = {**job.env, pool_rank.ADDRESS: ",".join(f"{address} {port}" for address, port in gathering.ends)}
         self._thread = threading.Thread(target=self._launch, args=(job, options), daemon=True, name="ciranda pool")
         self._thread.start()
         atexit.register(self.close)
@@ -114,16 +134,24 @@ class Pool:
 
         Raises:
             LaunchError: the function raised on a rank, whose traceback is the message: the pool can be used on. Or a
-                rank has ended: the pool is closed.
+                rank has ended: the pool is closed. Or another thread has closed it.
             KeyboardInterrupt: after Ctrl-C. The function was interrupted on all ranks, and the pool can be used on.
         """
+        if os.getpid() != self._owner:
+            raise LaunchError("the pool belongs to the process that has made it: make another one here")
+        with self._in_use:
+            if self._is_closed:
+                raise LaunchError("the pool is closed")
+            return self._run(func, args, kwargs)
+
+    def _run(
+        self, func: Callable[..., Result], args: Sequence[object], kwargs: Mapping[str, object] | None
+    ) -> list[Result]:
         import cloudpickle
 
-        if self._is_closed:
-            raise LaunchError("the pool is closed")
         payload = cloudpickle.dumps((func, tuple(args), dict(kwargs or {})))
         self._number += 1
-        mark = f"ciranda-{os.urandom(8).hex()}"
+        mark = new_mark()
         self._output.expect(mark)
         asked = {"t": "call", "number": self._number, "mark": mark, "anew": self._is_dirty, "epoch": self._epoch}
         for link in self._links:
@@ -133,7 +161,7 @@ class Pool:
         self._finish(call)
         raised = [rank for rank, state in sorted(call.states.items()) if state == "raised"]
         if raised:
-            failure = culprit([RankFailure(rank, "this machine", 1, bytes(call.pieces[rank])) for rank in raised])
+            failure = culprit([RankFailure(rank, self._hosts[rank], 1, bytes(call.pieces[rank])) for rank in raised])
             words = failure.stderr_tail.decode("utf-8", "replace").rstrip()
             raise LaunchError(f"rank {failure.rank} raised:\n{words}", 1, failure)
         if "interrupted" in call.states.values():
@@ -142,26 +170,28 @@ class Pool:
         return [cloudpickle.loads(bytes(pieces)) for pieces in call.pieces]
 
     def close(self) -> None:
-        """End the ranks. Idempotent."""
-        if self._is_closed:
+        """End the ranks, also those that run a function for another thread. Idempotent."""
+        if self._is_closed or os.getpid() != self._owner:
             return
         self._is_closed = True
         atexit.unregister(self.close)
         for link in self._links:
-            link.kill()
-            link.close()
-        for channel in self._channels:
-            channel.socket.close()
-        self._thread.join(_END_SECONDS)
-        self._show()
-        self._output.close()
+            link.kill()  # upon which a call that is under way fails
+        with self._in_use:
+            for link in self._links:
+                link.close()
+            for channel in self._channels:
+                channel.socket.close()
+            self._thread.join(_END_SECONDS)
+            self._show()
+            self._output.close()
 
     # -- the job, in a thread ----------------------------------------------------------------------------------------
 
     def _launch(self, job: Job, options: RunOptions) -> None:
         show = Show(ScreenStyle(prefix=options.prefix), None, options.verbose, report=False, writer=self._output)
         try:
-            self._outcome = launch(job, SshOptions(), show, options.store_factory)
+            self._outcome = launch(job, options.ssh, show, options.store_factory)
         except LaunchError as error:
             self._outcome = error
         self._output.put([])  # wakes who waits
@@ -172,7 +202,11 @@ class Pool:
         if isinstance(outcome, LaunchError):
             raise outcome
         if outcome is not None:
-            raise LaunchError(outcome.message or otherwise, outcome.exit_code or 1, outcome.failure)
+            failure, message = outcome.failure, outcome.message or otherwise
+            if failure is not None:
+                clean = replace(failure, stderr_tail=unmarked(failure.stderr_tail))
+                failure, message = clean, message.replace(report(failure), report(clean))
+            raise LaunchError(message, outcome.exit_code or 1, failure)
 
     # -- a call ------------------------------------------------------------------------------------------------------
 
@@ -236,6 +270,9 @@ class Pool:
                     selector.register(link.out_fd, selectors.EVENT_READ, partial(self._hear, call, rank, link))
             for key, _ in selector.select(_AGAIN_SECONDS):
                 key.data()
+        if self._outcome is not None and not self._is_closed:  # of a host that is cut off nothing else is heard
+            self.close()
+            self._require_job()
 
     def _hear(self, call: _Call, rank: int, link: DialledLink) -> None:
         for message in link.read_messages():
@@ -247,6 +284,8 @@ class Pool:
                 if call.states[rank] == "raised" and call.interrupt_at is None:
                     call.interrupt_at = time.monotonic() + _BLAME_SECONDS
         if link.out_fd not in link.open_fds:
+            if self._is_closed:
+                raise LaunchError("the pool was closed by another thread")
             self.close()
             self._require_job(f"rank {rank} has ended: the function must return, not exit")
 
@@ -256,6 +295,26 @@ class Pool:
             stream.write(data.decode("utf-8", "replace"))
         sys.stdout.flush()
         sys.stderr.flush()
+
+
+def _gathering_of(job: Job, ssh: SshOptions) -> Gathering:
+    """Listen for the ranks of a job, where their hosts can reach this process.
+
+    Raises:
+        LaunchError: no address faces a host, or no port is free.
+    """
+    hosts = list(by_host(job.slots))
+    reach = reach_for(hosts, ssh)
+    remote = [host for host in hosts if not reach.is_here(host)]
+    addresses = stores.bind_addresses(remote, reach, job.network_interface)
+    terms = Terms(bytes.fromhex(job.secret), job.job_id, len(job.slots) + 1)
+    failure: OSError | None = None
+    for port in stores.parse_port_range(job.port_range) if job.port_range else range(1):
+        try:
+            return Gathering(port, terms, addresses)
+        except OSError as error:
+            failure = error
+    raise LaunchError(f"the pool cannot listen on {', '.join(addresses)}: {failure}")
 
 
 def _pieces(payload: bytes, call: Message) -> Iterator[Message]:

@@ -12,6 +12,7 @@ import queue
 import signal
 import sys
 import threading
+import traceback
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from ciranda.launch.handshake import Terms
 from ciranda.launch.kept_globals import KeptGlobals
 from ciranda.launch.protocol import Message
 
-#: Host and port of the pool, with a space between.
+#: Addresses and ports of the pool, with a space between; several by comma.
 ADDRESS = "CIRANDA_POOL"
 
 _CONNECT_SECONDS = 60.0
@@ -56,6 +57,15 @@ class _Rank:
             raise KeyboardInterrupt
 
     def _read(self) -> None:
+        """Take what the pool sends; when that ends, also in an error, so does this process."""
+        try:
+            self._take_messages()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+
+    def _take_messages(self) -> None:
         reader, pieces = protocol.MessageReader(), bytearray()
         while data := self._receive():
             for message in reader.feed(self._channel.opener.open(data)):
@@ -66,7 +76,6 @@ class _Rank:
                     pieces.clear()
                 elif message["t"] == "interrupt" and message["number"] == self._running:
                     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-        os._exit(0)
 
     def _receive(self) -> bytes:
         try:
@@ -113,11 +122,12 @@ class _Rank:
 
 def main() -> None:
     """Run in a rank."""
-    host, port = os.environ[ADDRESS].split(" ")
+    ends = [each.split(" ") for each in os.environ[ADDRESS].split(",")]
     secret = bytes.fromhex(Path(os.environ["CIRANDA_SECRET_FILE"]).read_text(encoding="ascii"))
     rank, size = (int(os.environ[f"CIRANDA_{name}"]) for name in ("RANK", "SIZE"))
     terms = Terms(secret, os.environ["CIRANDA_JOB"], size + 1)
-    channel = dial((host, int(port)), terms, rank + 1, _CONNECT_SECONDS, lambda _: None)
+    addresses = [(host, int(port)) for host, port in ends]
+    channel = dial(addresses, terms, rank + 1, _CONNECT_SECONDS, lambda _: None)
     _Rank(channel).serve()
 
 

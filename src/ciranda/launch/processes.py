@@ -123,6 +123,17 @@ def session_id(pid: int) -> int:
         return -1
 
 
+def is_group_alive(leader: int) -> bool:
+    """Whether the process group that a process has led has members, of which some may be unreaped."""
+    try:
+        os.killpg(leader, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # they are another user's
+        pass
+    return True
+
+
 def why_not_started(error: OSError) -> str:
     """Why the system starts no process, with the way out where it is known."""
     if error.errno == errno.EAGAIN:

@@ -6,13 +6,13 @@ To the agent:    ``reserve`` (rank 0's host only), ``spec``, ``blob`` (a piece o
                  and ``kill`` (one rank), ``word`` (for one rank).
 From the agent:  ``hello``, ``reserved`` (the answer), ``started``, ``data`` (a piece of a rank's output), ``result`` (a
                  piece of what its function returned), ``stacks`` (one rank's), ``stacks_end`` (there are no more),
-                 likewise ``counters`` and ``counters_end``, ``clock`` (the answer), ``records`` (a piece of one
-                 rank's, after the last rank's end) and ``records_end``, ``exit``, ``note``, ``fatal``, ``done``; of an
-                 elastic job also ``word`` (of one rank).
+                 likewise ``counters`` and ``counters_end``, also before ``done``, ``clock`` (the answer), ``records``
+                 (a piece of one rank's, after the last rank's end) and ``records_end``, ``exit``, ``note``, ``fatal``,
+                 ``done``; of an elastic job also ``word`` (of one rank).
 
 Either side sends ``beat`` where the other is on another host: it means nothing, but is to be acknowledged (silence.py).
 An agent that has connected by TCP also hears ``admitted``, before all else, and at the end ``verdict``, the job's exit
-code (gathering.py, relay.py).
+code (gathering.py, relay.py). Of a rank that has ended with 0, and was in no world, its agent also says ``absent``.
 
 Arguments, environment and paths are bytes to the system; here they are text in UTF-8 with surrogate escapes, which JSON
 carries as ``\\udcXX``, so that every byte survives. Output travels as base64; arguments and results of functions, which

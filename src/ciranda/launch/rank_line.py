@@ -20,6 +20,7 @@ class RankLine:
     Attributes:
         fd: this end; -1 once it is closed.
         theirs: the rank's end.
+        is_over: whether the rank has closed its end, or has sent what is no word: this one is to be closed.
     """
 
     def __init__(self) -> None:
@@ -27,6 +28,7 @@ class RankLine:
         ours, self.theirs = socket.socketpair()
         ours.setblocking(False)
         self.fd = ours.detach()
+        self.is_over = False
         self._lines = protocol.LineReader(MAX_WORD_BYTES)
         self._outbox = Outbox(self.fd)
 
@@ -45,7 +47,7 @@ class RankLine:
         self._outbox.flush()
 
     def read(self) -> list[Message]:
-        """What the rank has said; it is closed when the rank has closed it, or sends what is no word."""
+        """What the rank has said."""
         data = received(self.fd)
         if data is None:
             return []
@@ -53,8 +55,7 @@ class RankLine:
             words = [protocol.decode(line) for line in self._lines.feed(data)]
         except ProtocolError:
             words, data = [], b""
-        if not data:
-            self.close()
+        self.is_over = not data
         return words
 
     def close(self) -> None:

@@ -109,6 +109,8 @@ def _become(
         _fail(b"cannot run %s: no such program (is it on the PATH of this host?)" % argv[0], NOT_FOUND)
     except OSError as error:
         _fail(b"cannot run %s: %s" % (argv[0], (error.strerror or str(error)).encode()), NOT_EXECUTABLE)
+    except ValueError as error:  # an empty name
+        _fail(b"cannot run '%s': %s" % (argv[0], str(error).encode()), NOT_EXECUTABLE)
 
 
 def _fail(text: bytes, code: int) -> None:

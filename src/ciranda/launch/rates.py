@@ -47,9 +47,7 @@ def rows(before: Counters, after: Counters) -> list[Row]:
     held_up = _held_up(before, after)
     found = []
     for rank, now in sorted(after.items()):
-        earlier = before.get(rank, {})
-        if earlier.get("pid") != now.get("pid") or earlier.get("seconds", 0.0) > now.get("seconds", 0.0):
-            earlier = {}  # another world, which has begun meanwhile
+        earlier = _earlier(before, rank, now)
         seconds = now.get("seconds", 0.0) - earlier.get("seconds", 0.0)
         found.append(
             Row(
@@ -69,12 +67,19 @@ def rows(before: Counters, after: Counters) -> list[Row]:
     return found
 
 
+def _earlier(before: Counters, rank: int, now: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The counters of a rank before; nothing if it is of another world, which has begun meanwhile."""
+    earlier = before.get(rank, {})
+    is_same = earlier.get("pid") == now.get("pid") and earlier.get("seconds", 0.0) <= now.get("seconds", 0.0)
+    return earlier if is_same else {}
+
+
 def _held_up(before: Counters, after: Counters) -> dict[int, float]:
     """For how long others have waited for each rank: calls by the log, and the longest wait in direct rounds."""
     logged: dict[int, float] = {}
     direct: dict[int, float] = {}
     for rank, now in after.items():
-        earlier = before.get(rank, {}) if before.get(rank, {}).get("pid") == now.get("pid") else {}
+        earlier = _earlier(before, rank, now)
         for last, seconds in now.get("held_up_seconds", {}).items():
             more = seconds - earlier.get("held_up_seconds", {}).get(last, 0.0)
             logged[int(last)] = logged.get(int(last), 0.0) + more

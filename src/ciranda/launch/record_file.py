@@ -59,6 +59,12 @@ class RecordFile:
         while view:
             view = view[os.write(self._fd, view) :]
 
+    def drop_incomplete(self) -> None:
+        """Leave out what a killed rank has left incomplete at the end, so that another may go on there."""
+        n_bytes = os.fstat(self._fd).st_size // N_BYTES * N_BYTES
+        os.ftruncate(self._fd, n_bytes)
+        os.lseek(self._fd, n_bytes, os.SEEK_SET)  # append() writes there
+
     def close(self) -> None:
         """Remove it."""
         os.close(self._fd)

@@ -42,6 +42,8 @@ class Stragglers:
     def look(self, now: Counters) -> Straggler | None:
         """The rank to warn of, unless it was the last one too; ``now`` are the counters of all ranks."""
         if not _is_same_world(self._before, now):
+            if _has_changed(self._before, now):
+                self._worst = self._told = None
             self._before = now
             return None
         n_steps = min(now[rank]["steps"] - self._before[rank]["steps"] for rank in now)
@@ -60,6 +62,11 @@ class Stragglers:
             return None
         self._told = worst
         return None if worst is None else Straggler(first, n_steps)
+
+
+def _has_changed(before: Counters, now: Counters) -> bool:
+    """Whether a rank is another process than it was."""
+    return any(before.get(rank, each).get("pid") != each.get("pid") for rank, each in now.items())
 
 
 def _is_same_world(before: Counters, now: Counters) -> bool:

@@ -2,7 +2,7 @@
 
 Each rank is a process of the trace. A lane has a track, and more where its calls overlap; a call is a span, in which
 others say whom it waited for, and when its data moved. An arrow leads from the arrival of the last rank to each that
-waited for it.
+waited for it. Of an elastic job each place is a process, in which spans say which rank it had.
 
 A million calls must take seconds, so what many calls have in common is made to text once.
 """
@@ -27,6 +27,7 @@ LEAST_WAIT_NS = 10_000  # shorter waits have no arrow, nor has what is within th
 _BRIEF_NS = 1_000  # a shorter queue is not drawn
 _STEADY_NS = 10_000_000  # so long the clocks of two hosts keep their distance
 _STEPS_TRACK = 0
+_NEVER = 1 << 63
 _DIRECT = PATHS.index("direct")
 _ALREADY_NAMED = ("join", "add_process_set", "remove_process_set", "add_lane")  # by what their calls are called
 
@@ -38,7 +39,7 @@ _MOVE = f'{{"name":"move",{_STAGE}'
 
 @dataclass
 class RankRecords:
-    """What one rank has recorded."""
+    """What one rank has recorded; of an elastic job, the processes of one place, one after the other."""
 
     rank: int
     host: str
@@ -65,14 +66,14 @@ class Summary:
     lost: dict[int, int] = field(default_factory=dict)
 
 
-def write_timeline(ranks: Sequence[RankRecords], to: TraceFile, began_ns: int) -> Summary:
+def write_timeline(ranks: Sequence[RankRecords], to: TraceFile, began_ns: int, is_elastic: bool = False) -> Summary:
     """Write the trace of these ranks, but for its end. Times count from ``began_ns`` of the launcher's clock.
 
     Raises:
         ProtocolError: a rank's engine is of another version.
         OSError: the file cannot be written.
     """
-    return _Merger(ranks, to, began_ns).run()
+    return _Merger(ranks, to, began_ns, is_elastic).run()
 
 
 def about(
@@ -96,13 +97,13 @@ def about(
 
 
 class _Name:
-    """One name on one lane of a process set: its collectives."""
+    """One name on one lane of a process set, in worlds of one size: its collectives."""
 
-    __slots__ = ("args", "collectives", "head", "is_worlds")
+    __slots__ = ("args", "collectives", "head", "n_members")
 
-    def __init__(self, collective: int, name: str, process_set: int, lane: int) -> None:
+    def __init__(self, collective: int, name: str, process_set: int, lane: int, size: int) -> None:
         self.collectives = Collectives()
-        self.is_worlds = process_set == 0
+        self.n_members = 0 if process_set else size  # 0: unknown
         kind = _at(COLLECTIVES, collective)
         shown = name if kind in _ALREADY_NAMED else f"{kind} {name}"
         self.head = f'{{"name":{json.dumps(shown)},"cat":"call","ph":"X",'
@@ -126,9 +127,10 @@ class _Name:
 class _Row:
     """What is the same for many calls of one rank: their name, what they say, and where they are drawn."""
 
-    __slots__ = ("args", "is_direct", "name", "where")
+    __slots__ = ("args", "is_direct", "name", "rank", "where")
 
-    def __init__(self, name: _Name, args: str, is_direct: bool, where: str) -> None:
+    def __init__(self, rank: int, name: _Name, args: str, is_direct: bool, where: str) -> None:
+        self.rank = rank
         self.name = name
         self.args = args
         self.is_direct = is_direct
@@ -167,23 +169,22 @@ class _Tracks:
 
 
 class _Merger:
-    def __init__(self, ranks: Sequence[RankRecords], to: TraceFile, began_ns: int) -> None:
+    def __init__(self, ranks: Sequence[RankRecords], to: TraceFile, began_ns: int, is_elastic: bool) -> None:
         self._ranks = ranks
         self._to = to
         self._began = began_ns
-        self._names: dict[tuple[int, str, int, int], _Name] = {}
+        self._is_elastic = is_elastic
+        self._names: dict[tuple[int, str, int, int, int], _Name] = {}
         self._summary = Summary(bound_ns=_bound(ranks), n_ranks=len(ranks))
         self._least_wait = max(LEAST_WAIT_NS, self._summary.bound_ns)
         self._n_arrows = 0
-        self._wait_for = [f'{{"name":"wait for rank {records.rank}",{_STAGE}' for records in ranks]
 
     def run(self) -> Summary:
         bound = self._summary.bound_ns
-        n_ranks = len(self._ranks)
         put_group = self._put_group
-        for _, _, call in merge(*map(self._calls, range(n_ranks))):
+        for _, _, call in merge(*map(self._calls, range(len(self._ranks)))):
             name = call.row.name
-            for group in name.collectives.add(call, bound, n_ranks if name.is_worlds else 0):
+            for group in name.collectives.add(call, bound, name.n_members):
                 put_group(group)
         for name in self._names.values():
             for group in name.collectives.rest():
@@ -196,9 +197,12 @@ class _Merger:
     def _calls(self, index: int) -> Iterator[tuple[int, int, Call]]:
         """The calls of one rank, in the order of their ends; all else that it says is written."""
         records = self._ranks[index]
-        rank, began, convert = records.rank, self._began, records.clock.launchers
-        tracks = _Tracks(rank, self._to)
+        place, began, convert = records.rank, self._began, records.clock.launchers
+        rank, size, world_began = place, len(self._ranks), _NEVER
+        tracks = _Tracks(place, self._to)
         self._name_process(records)
+        if self._is_elastic:
+            tracks.name(_STEPS_TRACK, "worlds, steps")
         names = Names()
         rows: dict[tuple[int, int, int, int, int], _Row] = {}
         last_step: tuple[int, int] | None = None
@@ -230,6 +234,8 @@ class _Merger:
                     ready = begin if ready < begin else agreed
                 if done > latest:
                     latest = done
+                if begin < world_began:
+                    world_began = begin
                 lane = number_and_lane >> 32
                 for track in tracks.of(process_set, lane):
                     if track[0] <= begin:
@@ -241,35 +247,41 @@ class _Merger:
                 key = (first, number_and_lane, process_set, n_bytes, number)
                 row = rows.get(key)
                 if row is None:
-                    name = self._name_of(first >> 8 & 0xFF, names.of(number_and_lane & 0xFFFFFFFF), process_set, lane)
-                    where = f'"pid":{rank},"tid":{number},"ts":'
-                    row = rows[key] = _Row(name, name.args_of(first, n_bytes), first >> 16 & 0xFF == _DIRECT, where)
+                    text = names.of(number_and_lane & 0xFFFFFFFF)
+                    name = self._name_of(first >> 8 & 0xFF, text, process_set, lane, size)
+                    where, is_direct = f'"pid":{place},"tid":{number},"ts":', first >> 16 & 0xFF == _DIRECT
+                    row = rows[key] = _Row(rank, name, name.args_of(first, n_bytes), is_direct, where)
                 is_ok = not first >> 24 & 0xFF
                 yield latest, index, Call(done, index, begin, ready, agreed, started, is_ok, row)
             elif kind == record_file.NAME:
                 names.take(words, raw)
             elif kind == record_file.STEP:
                 step = (words[1], convert(words[2]) - began)
-                if last_step is None:
-                    tracks.name(_STEPS_TRACK, "steps")
-                else:
-                    self._put_step(rank, last_step, step)
+                if last_step is not None:
+                    self._put_step(place, last_step, step)
                     self._summary.n_steps = max(self._summary.n_steps, step[0])
+                elif not self._is_elastic:
+                    tracks.name(_STEPS_TRACK, "steps")
                 last_step = step
+                latest = max(latest, step[1])
+                world_began = min(world_began, step[1])
             elif kind == record_file.LOST:
-                self._put_lost(rank, words[1], convert(words[2]) - began)
+                self._put_lost(place, words[1], convert(words[2]) - began)
             elif kind == record_file.BEGIN:  # of a world of this process; it may have had others
                 record_file.check(words)
+                self._put_world(place, rank, size, world_began, latest)
+                rank, size, world_began = words[2], words[3], _NEVER
                 has_begun = True
                 names = Names()
                 rows.clear()
                 last_step = None
+        self._put_world(place, rank, size, world_began, latest)
         self._summary.n_calls += n_calls
         if not has_begun:
-            self._summary.missing.append(rank)
+            self._summary.missing.append(place)
 
-    def _name_of(self, collective: int, name: str, process_set: int, lane: int) -> _Name:
-        key = (collective, name, process_set, lane)
+    def _name_of(self, collective: int, name: str, process_set: int, lane: int, size: int) -> _Name:
+        key = (collective, name, process_set, lane, size)
         if key not in self._names:
             self._names[key] = _Name(*key)
         return self._names[key]
@@ -277,10 +289,19 @@ class _Merger:
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def _name_process(self, records: RankRecords) -> None:
-        name = json.dumps(f"rank {records.rank} ({records.host})")
+        number = f"[{records.rank}]" if self._is_elastic else f"rank {records.rank}"  # as before a line of output
+        name = json.dumps(f"{number} ({records.host})")
         head = f'"ph":"M","pid":{records.rank}'
         self._to.put(f'{{"name":"process_name",{head},"args":{{"name":{name}}}}}')
         self._to.put(f'{{"name":"process_sort_index",{head},"args":{{"sort_index":{records.rank}}}}}')
+
+    def _put_world(self, place: int, rank: int, size: int, begin: int, end: int) -> None:
+        """Of an elastic job, write the span of a world, unless nothing was recorded in it."""
+        if self._is_elastic and begin != _NEVER:
+            self._to.put(
+                f'{{"name":"rank {rank} of {size}","cat":"world","ph":"X","pid":{place},"tid":{_STEPS_TRACK},'
+                f'"ts":{begin / 1000:.3f},"dur":{(end - begin) / 1000:.3f}}}'
+            )
 
     def _put_step(self, rank: int, begin: tuple[int, int], end: tuple[int, int]) -> None:
         self._to.put(
@@ -299,18 +320,19 @@ class _Merger:
         calls, last = group.calls, group.last
         n_calls = len(calls)
         # Of a collective that failed on some rank, or of which records are missing, the last to come may be another.
-        is_whole = n_calls == len(self._ranks) if last.row.name.is_worlds else n_calls > 1
+        is_whole = n_calls == (last.row.name.n_members or n_calls)
         if not (is_whole and n_calls > 1 and group.all_ok):
             for call in calls:
                 self._put_call(call, _NEGOTIATE, "")
             return
-        said = f',"last":{self._ranks[last.rank].rank}'
+        said = f',"last":{last.row.rank}'
+        wait_for = f'{{"name":"wait for rank {last.row.rank}",{_STAGE}'
         for call in calls:
             waited = last.arrived - call.arrived
             if waited < self._least_wait:
                 self._put_call(call, _NEGOTIATE, said)
             else:
-                self._put_call(call, self._wait_for[last.rank], f'{said},"waited_us":{waited / 1000:.3f}')
+                self._put_call(call, wait_for, f'{said},"waited_us":{waited / 1000:.3f}')
                 self._put_arrow(last, call)
 
     def _put_call(self, call: Call, wait: str, said: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -45,10 +46,16 @@ class TraceFile:
         """Write what the whole trace has to say, and close the file."""
         self._flush()
         self._to.write(f'\n], "otherData": {json.dumps(about)}}}\n'.encode("ascii"))
-        self.close()
+        self._close()
 
     def close(self) -> None:
-        """Close the file, complete or not."""
-        if self._to is not self._file:
-            self._to.close()
-        self._file.close()
+        """Close the file, if complete() has not. What then cannot be written is of no use: it does not raise."""
+        with suppress(OSError):
+            self._close()
+
+    def _close(self) -> None:
+        try:
+            if self._to is not self._file:
+                self._to.close()
+        finally:
+            self._file.close()

@@ -10,12 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ciranda.launch import environment, protocol
 from ciranda.launch.elastic import ElasticJob
-from ciranda.launch.errors import LaunchError
-from ciranda.launch.hosts import Host, Slot, positions
-from ciranda.launch.protocol import Message
-from ciranda.launch.roster import NONE, Roster
-from ciranda.launch.store import Store
-from ciranda.launch.supervisor import (
+from ciranda.launch.elastic_events import (
     Action,
     Dismiss,
     End,
@@ -32,9 +27,14 @@ from ciranda.launch.supervisor import (
     Release,
     Returned,
     Start,
-    Supervisor,
     Tick,
 )
+from ciranda.launch.errors import LaunchError
+from ciranda.launch.hosts import Host, Slot, positions
+from ciranda.launch.protocol import Message
+from ciranda.launch.roster import NONE, Roster
+from ciranda.launch.store import Store
+from ciranda.launch.supervisor import Supervisor
 
 MAX_COMMITS = 1 << 62
 

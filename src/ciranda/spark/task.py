@@ -112,7 +112,7 @@ def _follow(context: Any, wanted: Wanted, told: Told, rank: int) -> None:
     (where,) = [json.loads(text) for text in context.allGather("") if text]
     terms = Terms(bytes.fromhex(where["secret"]), where["job"], len(told.slots))
     address = (_host_of_task(context, told.tasks[0]), int(where["port"]))
-    channel = dial(address, terms, rank, wanted.start_timeout, _say)
+    channel = dial([address], terms, rank, wanted.start_timeout, _say)
     try:
         launcher = told.slots[0].host
         code = Relay(told.slots[rank].host, channel, terms.secret, ScreenStyle(prefix=True), launcher).run()

@@ -537,16 +537,17 @@ TEST(DevicesTest, AResultWithoutMemoryFailsAlone) {
 // If the program went on, its next call would meet the one that other ranks have made.
 TEST(DevicesTest, ACallThatCannotBeOrderedBreaksTheWorldAndNamesTheRank) {
   World world(2, on(Homes::kPaged));
-  std::barrier is_over(2);
+  std::barrier both(2);
   world.run([&](Engine& engine) {
     DeviceTensor tensor({1});
+    both.arrive_and_wait();  // the device of both is the one that fails
     if (engine.rank() == 1) {
       const Faulty faulty(Fault::kRecord);
       const auto operation = submit_request(engine, tensor.sum("x"));
       EXPECT_TRUE(operation->is_refused());
       EXPECT_EQ(operation->status().message(), "allreduce 'x': the device records no event");
     }
-    is_over.arrive_and_wait();
+    both.arrive_and_wait();
     const Status status = make(engine, tensor.sum("x"));
     EXPECT_TRUE(status.message().starts_with("rank 1 (host ")) << status.message();
     EXPECT_TRUE(status.message().ends_with("): allreduce 'x': the device records no event")) << status.message();

@@ -2,6 +2,9 @@
 
 A group ends when it is destroyed or dropped, with the default group, or with the world. Its rank then leaves the set,
 and the engine frees the set's memory on all of its ranks.
+
+In an elastic job each world has a store of its own, and processes that have been in none of those before: there groups
+are numbered anew.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from ciranda import _basics, _core
+from ciranda import _basics, _core, _line
 
 _REMOVE = _core.COLLECTIVES["remove_process_set"]
 
@@ -24,6 +27,11 @@ class _Formed:
 
 _formed = _Formed()
 _n_alike: Counter[str] = Counter()  # of all worlds, since the store of a launcher lasts longer
+
+
+def era() -> object:
+    """Return what stands for the present world, and for no other."""
+    return _formed.era
 
 
 def next_number() -> int:
@@ -58,6 +66,8 @@ def _leave(process_set: int, era: object) -> None:
 
 def _forget() -> None:
     _formed.era, _formed.n_numbered = object(), 0
+    if _line.line() is not None:
+        _n_alike.clear()
 
 
 _basics.at_end.append(_forget)

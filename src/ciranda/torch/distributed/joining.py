@@ -1,8 +1,8 @@
 """Joining the world through torch's store, under launchers that set torch's variables.
 
 Every rank puts a claim into the store: its host. Rank 0 waits for all claims, hosts Ciranda's rendezvous, and puts an
-answer for each rank into the store: the address, the job's secret, and the rank's position among the hosts; or the
-reason of a failure.
+answer for each rank into the store: the address, where the job's secret is (secret.py), and the rank's position among
+the hosts; or the reason of a failure. Others may have written what is read there: it sets nothing else.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import secrets
 import socket
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import timedelta
 from typing import Any
 
@@ -22,15 +22,18 @@ from torch.distributed.rendezvous import rendezvous
 
 from ciranda import _core
 from ciranda._loopback import loopback_address
-from ciranda.engines.local_ranks import Claim, host_id, local_ranks
+from ciranda.engines.local_ranks import Claim, LocalRanks, host_id, local_ranks
 from ciranda.errors import InvalidArgumentError, TimeoutError
-from ciranda.launch.shared_file import SharedFile, secret_file
 from ciranda.launch.store import candidates
+from ciranda.torch.distributed import secret
 
 # Its own annotations leave much of it out.
 dist: Any = torch.distributed
 Store = Any
 Told = dict[str, str]
+
+#: What an answer sets.
+_TOLD = ("store", "job", *(field.name for field in fields(LocalRanks)))
 
 _ANSWER_SECONDS = 10  # for rank 0 to host the rendezvous, once all have come
 
@@ -40,7 +43,6 @@ class _Met:
 
     who: tuple[int, int] | None = None  # the rank and size that `told` is for
     told: Told | None = None
-    secret: SharedFile | None = None
     server: _core.StoreServer | None = None  # on rank 0
     store: Store | None = None  # torch's, which rank 0 may host
     n_failures: int = 0
@@ -84,6 +86,7 @@ def meet(store: Store, rank: int, size: int, limit: timedelta) -> Told:
 
     Raises:
         TimeoutError: a rank did not use the store within `limit`; all other ranks get an error that names it.
+        InvalidArgumentError: there is no safe way for the job's secret.
     """
     if _met.told is not None and _met.who == (rank, size):
         return _met.told
@@ -91,12 +94,12 @@ def meet(store: Store, rank: int, size: int, limit: timedelta) -> Told:
     seat = _Seat(dist.PrefixStore(f"{restart}/{_met.n_failures}", store), rank, size, limit)
     try:
         answer = _claim_and_wait(seat)
-    except TimeoutError:
+    except (InvalidArgumentError, TimeoutError):
         _met.n_failures += 1
         raise
-    _met.secret = secret_file(answer.pop("secret"))
-    told = {f"CIRANDA_{name.upper()}": str(value) for name, value in answer.items()}
-    told |= {"CIRANDA_RANK": str(rank), "CIRANDA_SIZE": str(size), "CIRANDA_SECRET_FILE": _met.secret.path}
+    told = {f"CIRANDA_{name.upper()}": str(answer[name]) for name in _TOLD}
+    told |= {"CIRANDA_RANK": str(rank), "CIRANDA_SIZE": str(size)}
+    told["CIRANDA_SECRET_FILE"] = secret.accept(answer, os.environ)
     _met.who, _met.told = (rank, size), told
     return told
 
@@ -111,7 +114,7 @@ def start_timeout() -> timedelta:
 
 def _claim_and_wait(seat: _Seat) -> dict[str, Any]:
     """Put this rank's claim into the store and return rank 0's answer to it."""
-    mine = {**asdict(_own_claim()), "sees": _seen_address(_host_of(seat.store))}
+    mine = {**asdict(_own_claim()), "sees": _seen_address(_host_of(seat.store)), **secret.claim(os.environ)}
     seat.store.set(f"claim/{seat.rank}", json.dumps(mine))
     if seat.rank == 0:
         _answer_all(seat)
@@ -119,7 +122,7 @@ def _claim_and_wait(seat: _Seat) -> dict[str, Any]:
     _wait(seat, [seat.rank], "answer", seat.limit + timedelta(seconds=_ANSWER_SECONDS))
     answer: dict[str, Any] = json.loads(seat.store.get(f"answer/{seat.rank}"))
     if "error" in answer:
-        raise TimeoutError(answer["error"])
+        raise (TimeoutError if answer.get("is_timeout") else InvalidArgumentError)(answer["error"])
     return answer
 
 
@@ -127,25 +130,27 @@ def _answer_all(seat: _Seat) -> None:
     try:
         _wait(seat, range(seat.size), "claim", seat.limit)
         claims = [json.loads(seat.store.get(f"claim/{rank}")) for rank in range(seat.size)]
-        answers = _answers(claims)
+        answers = _answers(claims, _name_of(seat.store))
     except Exception as error:
+        why = json.dumps({"error": f"{error}", "is_timeout": isinstance(error, TimeoutError)})
         for rank in range(seat.size):
-            seat.store.set(f"answer/{rank}", json.dumps({"error": f"{error}"}))
+            seat.store.set(f"answer/{rank}", why)
         raise
     for rank, answer in enumerate(answers):
         seat.store.set(f"answer/{rank}", json.dumps(answer))
 
 
-def _answers(claims: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Host the rendezvous, and return the answer for each rank."""
-    secret, job = secrets.token_hex(32), secrets.token_hex(8)
+def _answers(claims: Sequence[dict[str, Any]], store: str) -> list[dict[str, Any]]:
+    """Host the rendezvous, and return the answer for each rank. `store`: what torch's is called."""
+    job = secrets.token_hex(8)
+    digits, where = secret.offer(claims, store, os.environ)
     address = _address_for_all(claims)
     try:
-        server = _core.StoreServer([address], 0, secret, len(claims), job)
+        server = _core.StoreServer([address], 0, digits, len(claims), job)
     except (OSError, RuntimeError, ValueError):  # it is not this host's own, as behind a translation of addresses
-        server = _core.StoreServer(["0.0.0.0"], 0, secret, len(claims), job)
+        server = _core.StoreServer(["0.0.0.0"], 0, digits, len(claims), job)
     _met.server = server
-    common = {"store": candidates([address], server.port), "job": job, "secret": secret}
+    common = {"store": candidates([address], server.port), "job": job, **where}
     numbered = local_ranks([Claim(claim["host"], claim["local_rank"]) for claim in claims])
     return [{**common, **asdict(numbers)} for numbers in numbered]
 
@@ -184,11 +189,22 @@ def _own_claim() -> Claim:
     return Claim(host_id(), local_rank)
 
 
-def _host_of(store: Store) -> str:
-    """The name of the host where torch's store is, which is rank 0's."""
+def _underlying(store: Store) -> Store:
     while hasattr(store, "underlying_store"):
         store = store.underlying_store
-    return str(getattr(store, "host", "") or os.environ.get("MASTER_ADDR") or socket.gethostname())
+    return store
+
+
+def _host_of(store: Store) -> str:
+    """The name of the host where torch's store is, which is rank 0's."""
+    host = getattr(_underlying(store), "host", "")
+    return str(host or os.environ.get("MASTER_ADDR") or socket.gethostname())
+
+
+def _name_of(store: Store) -> str:
+    """What torch's store is called in messages."""
+    port = getattr(_underlying(store), "port", None)
+    return "torch's store" if port is None else f"torch's store at {_host_of(store)}, port {port}"
 
 
 def _seen_address(name: str) -> str:

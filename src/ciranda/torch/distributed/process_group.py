@@ -35,7 +35,7 @@ from ciranda._ops import (
     submit_transfer,
     terms_of,
 )
-from ciranda.errors import InvalidArgumentError, NotSupportedError
+from ciranda.errors import InvalidArgumentError, NotInitializedError, NotSupportedError
 from ciranda.torch.distributed import formed_sets, sparse
 from ciranda.torch.distributed.any_source import AnySourceWork
 from ciranda.torch.distributed.offers import Offers
@@ -133,6 +133,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
         self._timeout = timeout
         self._offers = None if store is None else Offers(store, rank, len(ranks))
         self._leave = formed_sets.leaver(self, process_set)
+        self._era = formed_sets.era()
 
     # --- who it is
 
@@ -192,6 +193,15 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
         if self._set == 0:
             shutdown_world()
 
+    def _require_world(self) -> None:
+        """Raise NotInitializedError if the group's world has ended, even if this process is in another by now."""
+        if self._era is not formed_sets.era():
+            raise NotInitializedError(
+                f"this process group of {self.size()} ranks has ended with the world in which it was formed: call "
+                "torch.distributed.destroy_process_group() if it is still there, then init_process_group() again, and "
+                "wrap models anew"
+            )
+
     # --- how it submits
 
     def _submit(
@@ -206,6 +216,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
         is_early: bool = False,
     ) -> _core.Operation:
         """Submit a call. `is_early`: who calls waits soon."""
+        self._require_world()
         waits_at_once = not getattr(opts, "asyncOp", True)
         how = _core.EARLY if is_early else _core.AWAITED if waits_at_once else 0
         terms = terms_of(collective, op, root)
@@ -451,6 +462,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
     # --- between two ranks
 
     def _transfer(self, tensors: list[Tensor], peer: int, sender: int, tag: int) -> Work:
+        self._require_world()
         (tensor,) = tensors
         work = contiguous(tensor.detach())
         name = f"tag {tag}" if self._set == 0 else f"tag {tag} of group {self._set}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import itertools
 import os
@@ -13,7 +14,7 @@ from urllib.parse import parse_qsl, urlparse
 import torch.distributed
 from torch.distributed.constants import default_pg_timeout
 
-from ciranda import _basics, _init
+from ciranda import _basics, _init, _line
 from ciranda._loopback import loopback_address
 from ciranda.errors import InvalidArgumentError
 from ciranda.torch.distributed import formed_sets
@@ -48,13 +49,16 @@ def answer_for_the_environment() -> None:
     """Under `ciranda run`, find the store of `init_process_group()` where the launcher hosts it, or in the world.
 
     torch's own lookup, by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, is unchanged if RANK is set and the launcher
-    hosts none, or has started other ranks than these.
+    hosts none, or has started other ranks than these. In an elastic job rank 0 of each world hosts the store of that
+    world, whose processes have not met equally often.
     """
     handlers = importlib.import_module("torch.distributed.rendezvous")._rendezvous_handlers
     of_torch: Callable[..., Iterator[tuple[Store, int, int]]] = handlers["env"]
 
     def handler(url: str, timeout: timedelta, **options: Any) -> Iterator[tuple[Store, int, int]]:
-        if "CIRANDA_TORCH_STORE" in os.environ and _is_of_all_ranks(url):
+        if _line.line() is not None:
+            yield _store_of_world(timeout), _basics.rank(), _basics.size()
+        elif "CIRANDA_TORCH_STORE" in os.environ and _is_of_all_ranks(url):
             yield _store_of_launcher(timeout), int(os.environ["CIRANDA_RANK"]), int(os.environ["CIRANDA_SIZE"])
         elif "RANK" in os.environ or "CIRANDA_RANK" not in os.environ:
             yield from of_torch(url, timeout=timeout, **options)
@@ -85,6 +89,7 @@ def _store_of_launcher(timeout: timedelta) -> Store:
 def _store_of_world(timeout: timedelta) -> Store:
     """Torch's store, which rank 0 of the world hosts at the address by which its peers know it."""
     _init.init()
+    _basics.engine()  # there is none in an elastic job before training: this says so
     timeout = max(timeout, start_timeout())  # of groups whose collectives may take less
     if _basics.rank() == 0:
         return _host_store(timeout)
@@ -92,7 +97,10 @@ def _store_of_world(timeout: timedelta) -> Store:
     if port is None:
         raise RuntimeError(f"init_process_group(): rank 0 could not host torch's store: {error}")
     host = _basics.engine().peer(0)["address"].rpartition(":")[0].strip("[]")
-    return dist.TCPStore(host or loopback_address(), port, None, is_master=False, timeout=timeout)
+    # It listens there already, unless rank 0 has died since: torch would try until the end of the groups' own timeout.
+    store = dist.TCPStore(host or loopback_address(), port, None, is_master=False, timeout=start_timeout())
+    store.set_timeout(timeout)
+    return store
 
 
 def _host_store(timeout: timedelta) -> Store:
@@ -125,3 +133,17 @@ def _check_default_group(rank: int, size: int) -> None:
             f"init_process_group(): this process is rank {rank} of {size}, but it is in a world already, as rank "
             f"{world[0]} of {world[1]}: call init_process_group() before ciranda.init(), or ciranda.shutdown() first"
         )
+
+
+def _end_groups() -> None:
+    """End the groups of an elastic training's last world, and free the wrappers of models that use them.
+
+    DistributedDataParallel is in cycles of references. One that lives has its hooks in the parameters, where those of
+    the next would be the second.
+    """
+    if dist.is_initialized() and isinstance(dist.group.WORLD, ProcessGroup):
+        dist.destroy_process_group()
+    gc.collect()
+
+
+_basics.between_worlds.append(_end_groups)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import sys
 import threading
@@ -69,6 +70,21 @@ def late(timeout: timedelta) -> Exception:
         "not called it, or is slow. It continues, and uses its tensors: do not touch them"
     )
     return error
+
+
+def _set_exception(future: Any, error: Exception) -> None:
+    """Complete a future with a failure, as its set_exception() does, but have each value() raise a copy.
+
+    The future must not hold an error that is raised: its traceback refers to all frames of the stack, among them those
+    of a cut backward pass, whose model's wrapper holds the future. The cycle goes through objects of C++, so the
+    collector would not find it, and the wrapper would never be freed.
+    """
+    future._set_unwrap_func(_raise_copy)
+    future.set_result(copy.copy(error))
+
+
+def _raise_copy(error: Exception) -> None:
+    raise copy.copy(error)
 
 
 class Work(dist._Work):  # type: ignore[misc, unused-ignore]
@@ -218,6 +234,6 @@ class Work(dist._Work):  # type: ignore[misc, unused-ignore]
     def _settle(self, error: Exception | None) -> None:
         assert self._completion is not None
         if error is not None:
-            self._completion.set_exception(error)  # type: ignore[arg-type]
+            _set_exception(self._completion, error)
         else:
             self._completion.set_result(self._result)

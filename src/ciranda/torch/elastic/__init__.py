@@ -21,6 +21,7 @@ from typing import TypeVar
 from ciranda._frameworks import restarts
 from ciranda.torch.elastic.sampler import ElasticSampler
 from ciranda.torch.elastic.state import TorchState
+from ciranda.torch.failures import as_ciranda_error
 
 __all__ = ["ElasticSampler", "TorchState", "run"]
 
@@ -33,4 +34,4 @@ def run(func: Callable[..., Result]) -> Callable[..., Result]:
     Before each call all ranks receive rank 0's state. Between calls, all ranks restore their last `state.commit()` and
     form a new world, of the same processes. See `ciranda.elastic`.
     """
-    return restarts.run(func)
+    return restarts.run(func, as_ciranda_error)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
 
-from ciranda._frameworks.states import HandledState, SamplerStateHandler, StateDictHandler, StateHandler
+from ciranda._frameworks.states import HandledState, SamplerStateHandler, StateHandler
 from ciranda.torch.elastic.sampler import ElasticSampler
+from ciranda.torch.elastic.snapshots import Snapshot, taken
 from ciranda.torch.functions import broadcast_optimizer_state, broadcast_parameters
 
 __all__ = [
@@ -21,7 +23,31 @@ __all__ = [
 ]
 
 
-class ModelStateHandler(StateDictHandler):
+class _SnapshotHandler(StateHandler):
+    """For objects with a state_dict() of tensors: two snapshots, each written over the one before the last."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(value)
+        self._last = Snapshot()
+        self._spare: Snapshot | None = None
+        self._is_kept = False
+        self.save()
+
+    def save(self) -> None:
+        snapshot = taken(self.value.state_dict(), over=self._spare)
+        self._last, self._spare = snapshot, None if self._is_kept else self._last
+        self._is_kept = False
+
+    def restore(self) -> None:
+        # A copy, since an optimizer takes the tensors themselves.
+        self.value.load_state_dict(copy.deepcopy(self._last.content))
+
+    def keep(self) -> None:
+        """Let no later `save()` overwrite what is saved now."""
+        self._is_kept = True
+
+
+class ModelStateHandler(_SnapshotHandler):
     """For `torch.nn.Module`."""
 
     def __init__(self, model: torch.nn.Module) -> None:
@@ -33,7 +59,7 @@ class ModelStateHandler(StateDictHandler):
         self.save()
 
 
-class OptimizerStateHandler(StateDictHandler):
+class OptimizerStateHandler(_SnapshotHandler):
     """For `torch.optim.Optimizer`."""
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:

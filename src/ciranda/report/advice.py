@@ -1,0 +1,114 @@
+"""What to try to make a job faster, from its facts, in the order of what it may gain. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+_LEAST = 0.03  # of a step: less is not worth advice
+_BUSY = 0.8  # of a core
+_SMALL_BYTES = 64 << 10
+
+
+def advice_of(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Advice with the share of the job's time that it may gain, the most first; what failed comes before all."""
+    found = [*_failures(facts), *sorted(_gains(facts), key=lambda each: -each["gain"])]
+    return [each for each in found if each["gain"] is None or each["gain"] >= _LEAST]
+
+
+def is_notable(event: Mapping[str, Any]) -> bool:
+    """Whether an event is more than the end of a rank that succeeded, or was asked to end."""
+    return event["kind"] != "exit" or (event["code"] != 0 and not event["asked"])
+
+
+def _failures(facts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    end = facts["end"]
+    if end["failed"]:
+        failed = end["failed"]
+        yield _advice(None, f"Rank {failed['rank']} ({failed['host']}) failed first: {failed['how']}. The end of its "
+                            f"output is in {_folder(facts, failed['rank'])}/stderr.")  # fmt: skip
+    elif end["how"] == "failed":
+        yield _advice(None, f"The job failed: {end['message'] or 'exit code ' + str(end['exit_code'])}")
+    stuck = [event for event in facts["events"] if event["kind"] == "stall"]
+    if stuck:
+        last = stuck[-1]
+        stacks = f"{_folder(facts, last['rank'])}/stacks.txt"
+        who = f"rank {last['rank']} ({last['host']})"
+        yield _advice(None, f"Others waited long for {who}: {last['where']}. Its stacks are in {stacks}.")
+
+
+def _folder(facts: Mapping[str, Any], rank: int) -> str:
+    """As `ciranda.launch.output_dir` names it."""
+    highest = max(max(host["ranks"]) for host in facts["job"]["hosts"])
+    return f"rank.{rank:0{len(str(highest))}d}"
+
+
+def _gains(facts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    ranks = [rank for rank in facts["ranks"] if rank["seconds"] > 0]
+    if len(ranks) < 2:
+        return
+    most_waited = max(rank["waited_seconds"] / rank["seconds"] for rank in ranks)
+    held_up = {rank: min(share, most_waited) for rank, share in _held_up(facts, ranks).items()}
+    yield from _of_waiting(ranks, held_up, most_waited)
+    yield from _of_moving(ranks)
+    yield from _of_agreeing(facts)
+
+
+def _held_up(facts: Mapping[str, Any], ranks: Sequence[Mapping[str, Any]]) -> dict[int, float]:
+    """For each rank the share of the time in which others waited for it; in recorded steps, if there are some."""
+    recorded = facts["recorded"]
+    if recorded and recorded["steps"]:
+        return {rank["rank"]: rank["held_up_seconds"] / rank["seconds"] for rank in recorded["ranks"]}
+    seconds = max(rank["seconds"] for rank in ranks)
+    return {rank["rank"]: rank["waited_for_seconds"] / seconds for rank in ranks}
+
+
+def _of_waiting(
+    ranks: Sequence[Mapping[str, Any]], held_up: Mapping[int, float], most_waited: float
+) -> Iterator[dict[str, Any]]:
+    """What the ranks would not wait if one came no later than others do, and the rest; no more than one waits."""
+    *_, second, worst = sorted(ranks, key=lambda rank: held_up.get(rank["rank"], 0.0))
+    excess = held_up.get(worst["rank"], 0.0) - held_up.get(second["rank"], 0.0)
+    cpu = worst["cpu_seconds"] / worst["seconds"]
+    who = f"rank {worst['rank']} ({worst['host']})"
+    if cpu >= _BUSY:
+        remedy = (
+            f"it computes ({cpu:.0%} of a core). Give it as much work as the others, and cores of its own "
+            "(--bind-to core), or look at what else runs on its host"
+        )
+    else:
+        remedy = (
+            f"it sleeps, waits for input, or lacks a core ({cpu:.0%} of one): see where it stands with 'ciranda "
+            "stacks', load its data ahead, by more workers, and look at what else runs on its host"
+        )
+    yield _advice(excess, f"The others wait for {who}; {remedy}.")
+    in_turn = (
+        "The ranks wait for each other in turn: their work differs from step to step. Even it out (batches of like "
+        "length), or let ranks go on alone for some steps (ciranda.torch's local SGD)."
+    )
+    yield _advice(min(sum(held_up.values()), most_waited) - excess, in_turn)
+
+
+def _of_moving(ranks: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    share = sum(rank["moved_seconds"] for rank in ranks) / sum(rank["seconds"] for rank in ranks)
+    yield _advice(share / 2, "Data moves for long. Send half of it (Compression.fp16, or bfloat16 between hosts), or "
+                             "less often (backward_passes_per_step); 'ciranda tune' measures this machine, so that the "
+                             "algorithms suit it.")  # fmt: skip
+
+
+def _of_agreeing(facts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Known where calls were recorded."""
+    recorded = facts["recorded"]
+    if not recorded:
+        return
+    share = sum(rank["agreed_seconds"] for rank in recorded["ranks"]) / sum(
+        rank["seconds"] for rank in recorded["ranks"]
+    )
+    small = sum(row["calls"] for row in recorded["sizes"] if row["bytes_from"] < _SMALL_BYTES)
+    if small:
+        yield _advice(share, f"The ranks agree on many calls, {small} of less than 64 KiB. Group them "
+                             "(grouped_allreduce), or hand over several before waiting (allreduce_async).")  # fmt: skip
+
+
+def _advice(gain: float | None, text: str) -> dict[str, Any]:
+    return {"gain": gain, "text": text}

@@ -1,0 +1,117 @@
+"""`ciranda.launch.Pool` over several hosts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import netns
+import pytest
+from launch_support import TAG, Running, until
+
+pytestmark = [pytest.mark.multiprocess, pytest.mark.netns, pytest.mark.ssh]
+
+# Runs on hostA, which starts one rank itself.
+SEVERAL_CALLS = """
+import os, socket, sys
+import numpy
+from ciranda.launch import LaunchError, Pool
+from ciranda.launch.api import RunOptions
+from ciranda.launch.ssh import SshOptions
+
+def where():
+    import ciranda
+    ciranda.init()
+    total = ciranda.allreduce(float(ciranda.rank()), op=ciranda.Sum, name="total")
+    print("said on", socket.gethostname())
+    return socket.gethostname(), ciranda.local_rank(), ciranda.cross_rank(), total, os.getpid()
+
+def fail_on_2():
+    import ciranda
+    if ciranda.rank() == 2:
+        raise ValueError("no such batch")
+    ciranda.barrier()
+
+with Pool(hosts="hostA:1,hostB:2", options=RunOptions(ssh=SshOptions(config_file=sys.argv[1]))) as pool:
+    first = pool.run(where)
+    assert [each[:4] for each in first] == [("hostA", 0, 0, 3.0), ("hostB", 0, 1, 3.0), ("hostB", 1, 0, 3.0)], first
+    assert pool.run(where) == first
+    large = numpy.arange(1 << 20)
+    for copy in pool.run(lambda array: array + 1, (large,)):
+        assert (copy == large + 1).all()
+    try:
+        pool.run(fail_on_2)
+    except LaunchError as error:
+        assert "rank 2 raised" in str(error) and "no such batch" in str(error), error
+        assert error.failure.host == "hostB"
+    assert [each[3] for each in pool.run(where)] == [3.0] * 3
+"""
+
+# Runs on hostA, and has its ranks on others.
+WORKS = """
+import sys, time
+from ciranda.launch import LaunchError, Pool
+from ciranda.launch.api import RunOptions
+from ciranda.launch.ssh import SshOptions
+
+def work():
+    print("up", flush=True)
+    time.sleep(600)
+
+pool = Pool(np=2, hosts=sys.argv[2], options=RunOptions(ssh=SshOptions(config_file=sys.argv[1])))
+try:
+    pool.run(work)
+except LaunchError as error:
+    print(f"the call failed: {error}", flush=True)
+"""
+
+
+def start(hosts: netns.Hosts, code: str, out: Path, *names: str) -> Running:
+    tag = uuid.uuid4().hex
+    command = [*hosts[0].enter, sys.executable, "-c", code, str(hosts.ssh_config), *names]
+    with open(out, "wb") as file:
+        process = subprocess.Popen(command, env={**os.environ, TAG: tag}, stdout=file, stderr=subprocess.STDOUT)
+    return Running(process, tag)  # type: ignore[arg-type]
+
+
+def test_ranks_of_several_hosts_stay_between_calls(hosts: netns.Hosts, tmp_path: Path) -> None:
+    running = start(hosts, SEVERAL_CALLS, tmp_path / "out")
+    try:
+        code = running.process.wait(60)
+        out = (tmp_path / "out").read_text(encoding="utf-8")
+        assert code == 0, out
+        said = [f"[{rank}]<stdout>:said on {host}" for rank, host in enumerate(("hostA", "hostB", "hostB"))]
+        assert sorted(line for line in out.splitlines() if "said on" in line) == sorted(3 * said), out
+        running.assert_nothing_left()
+    finally:
+        running.close()
+
+
+def test_a_host_that_is_cut_off_closes_the_pool(hosts: netns.Hosts, tmp_path: Path) -> None:
+    """Also if no rank is elsewhere: then no connection ends."""
+    running = start(hosts, WORKS, tmp_path / "out", "hostC:2")
+    try:
+        until(lambda: (tmp_path / "out").read_bytes().count(b"up") == 2, 60, "the start")
+        with hosts.cut(2):
+            until(lambda: running.process.poll() is not None, 15, "the end of the call")  # long before keep-alive's
+            until(lambda: not running.processes(), 30, "the end of the ranks on the host that is cut off")
+        out = (tmp_path / "out").read_text(encoding="utf-8")
+        assert running.process.returncode == 0, out
+        assert "the call failed: the agent on hostC was lost" in out
+    finally:
+        running.close()
+
+
+def test_nothing_is_left_on_any_host_of_a_pool_whose_process_is_killed(hosts: netns.Hosts, tmp_path: Path) -> None:
+    running = start(hosts, WORKS, tmp_path / "out", "hostB:1,hostC:1")
+    try:
+        until(lambda: (tmp_path / "out").read_bytes().count(b"up") == 2, 60, "the start")
+        running.process.kill()
+        assert running.process.wait(10) == -signal.SIGKILL
+        running.assert_nothing_left(10)
+    finally:
+        running.close()

@@ -1,0 +1,338 @@
+"""What `ciranda report` makes of what a job has left, where the job is made up."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Sequence
+from html import escape
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ciranda.launch import record_file
+from ciranda.launch.errors import LaunchError
+from ciranda.launch.job_log import NAME
+from ciranda.launch.page import COLLECTIVES, PATHS
+from ciranda.report import comparison_of, comparison_page, facts_of, page_of, read, units
+from ciranda.report.advice import advice_of
+from ciranda.report.svg import Part, bars
+
+HOSTILE = "</title><script>alert('\"&')</script>"
+ENTRY = struct.Struct("=10Q")
+MS = 1_000_000
+PLAN = PATHS.index("plan")
+
+TAGS = {
+    "b", "body", "circle", "code", "div", "h1", "h2", "h3", "head", "header", "html", "i", "li", "line", "main", "meta",
+    "ol", "p", "polyline", "pre", "rect", "section", "span", "style", "svg", "table", "tbody", "td", "text", "th",
+    "thead", "title", "tr",
+}  # fmt: skip
+
+Line = dict[str, Any]
+
+
+def a_job(hosts: dict[str, list[int]], **fields: Any) -> Line:
+    about = {"job": "ab" * 8, "began": 1.8e9, "command": ["python", "train.py"], "elastic": False, "settings": {}}
+    return {"kind": "job", "at": 0.1, "format": 1, "hosts": hosts, "version": "1.0", **about, **fields}
+
+
+def counters(rank: int, **fields: Any) -> Line:
+    """A rank's that has counted nothing."""
+    empty: Line = {"own_waits_seconds": {}, "held_up_seconds": {}, "collectives": {}, "paths": {}}
+    zeros = dict.fromkeys(("seconds", "steps", "last_step_seconds", "waiting", "waited_seconds", "stalls"), 0)
+    used = {"memory_bytes": 1 << 20, "cpu_seconds": 0.5, "runs": True, "host": "a", "warning": ""}
+    return {"pid": 100 + rank, "rank": rank, "size": 2, **zeros, **empty, **used, **fields}
+
+
+def look(at: float, *ranks: Line) -> Line:
+    return {"kind": "counters", "at": at, "ranks": ranks}
+
+
+def an_end(at: float, **fields: Any) -> Line:
+    return {"kind": "end", "at": at, "exit_code": 0, "message": None, "interrupted_by": None, "failed": None, **fields}
+
+
+def left(folder: Path, *lines: Line, rest: str = "") -> dict[str, Any]:
+    """The facts of a job with this log."""
+    folder.mkdir(exist_ok=True)
+    (folder / NAME).write_text("".join(f"{json.dumps(line)}\n" for line in lines) + rest)
+    facts = facts_of(read(folder))
+    page_of(json.loads(json.dumps(facts)))  # they are plain values
+    return facts
+
+
+def tags_of(page: str) -> set[str]:
+    """The names of the tags that begin or end in a page."""
+    found = set()
+
+    class Tags(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: object) -> None:
+            found.add(tag)
+
+        def handle_endtag(self, tag: str) -> None:
+            found.add(tag)
+
+    Tags().feed(page)
+    return found
+
+
+def a_call(*at_ms: float, name: int = 0, n_bytes: int = 4096, path: int = PLAN, outcome: int = 0) -> tuple[int, ...]:
+    """Submitted, ready, agreed, done; it starts when it is agreed."""
+    submitted, ready, agreed, done = (round(each * MS) for each in at_ms)
+    first = record_file.CALL | COLLECTIVES.index("allreduce") << 8 | path << 16 | outcome << 24 | 12 << 32
+    return (first, name, 0, n_bytes, submitted, submitted, ready, agreed, agreed, done)
+
+
+def a_step(number: int, at_ms: float) -> tuple[int, ...]:
+    return (record_file.STEP, number, round(at_ms * MS))
+
+
+def record(folder: Path, rank: int, *entries: Sequence[int], names: Sequence[str] = ("grad",)) -> None:
+    """Write the records of a rank."""
+    data = ENTRY.pack(record_file.MAGIC, record_file.VERSION, *[0] * 8)
+    for number, name in enumerate(names):
+        raw = name.encode()
+        data += struct.pack("=2Q64s", record_file.NAME, number | len(raw) << 32, raw)
+    data += b"".join(ENTRY.pack(*entry, *[0] * (10 - len(entry))) for entry in entries)
+    (folder / f"rank.{rank}").mkdir(parents=True)
+    (folder / f"rank.{rank}" / "records").write_bytes(data + b"torn")
+
+
+# -- the log ----------------------------------------------------------------------------------------------------------
+
+
+def test_where_the_time_goes_by_the_counters(tmp_path: Path) -> None:
+    moves = {"allreduce": {"calls": 10, "failed": 1, "bytes": 4000, "agree_seconds": 4.0, "move_seconds": 1.0}}
+    told = {"seconds": 12.0, "steps": 100, "last_step_seconds": 10.0, "collectives": moves}
+    facts = left(
+        tmp_path,
+        a_job({"a": [0, 1]}),
+        look(1.0, counters(0), counters(1)),
+        look(2.0, counters(0, seconds=1.0, steps=10, held_up_seconds={"1": 0.5}), counters(1, seconds=1.0, steps=10)),
+        look(12.0, counters(0, **told, waited_seconds=6.0, held_up_seconds={"1": 6.0}, cpu_seconds=9.9, runs=False,
+                            memory_bytes=0, peak_memory_bytes=7 << 20), counters(1, **told, runs=False)),
+        an_end(12.5),
+    )  # fmt: skip
+    first, second = facts["ranks"]
+    assert (first["computed_seconds"], first["waited_seconds"], first["moved_seconds"]) == (3.0, 6.0, 1.0)
+    assert (second["computed_seconds"], second["waited_for_seconds"]) == (9.0, 6.0)
+    assert (first["peak_memory_bytes"], second["peak_memory_bytes"]) == (7 << 20, 1 << 20)
+    assert (facts["end"]["how"], facts["job"]["seconds"]) == ("succeeded", 12.5)
+    (interval,) = facts["intervals"]  # that to the last look is no time in which the ranks ran
+    assert [rank["waited_for"] for rank in interval["ranks"]] == [0.0, 0.5]
+    assert facts["collectives"] == [
+        {"collective": "allreduce", "calls": 20, "failed": 2, "bytes": 8000, "agree_seconds": 8.0, "move_seconds": 2.0}
+    ]
+    (waiting, moving) = facts["advice"]
+    assert waiting["gain"] == 0.6
+    assert "The others wait for rank 1 (a); it sleeps" in waiting["text"]
+    assert moving["gain"] == 0.05
+
+
+def test_a_log_that_ends_before_the_job(tmp_path: Path) -> None:
+    facts = left(tmp_path, a_job({"a": [0]}), look(1.0, counters(0)), rest='{"kind": "counters", "at')
+    assert facts["end"]["how"] == "unknown"
+    assert "its launcher was killed, or the job goes on" in page_of(facts)
+
+
+def test_a_job_that_was_not_counted(tmp_path: Path) -> None:
+    """As an elastic one, or one whose ranks never came."""
+    facts = left(tmp_path, a_job({"a": [0, 1]}), an_end(1.0, exit_code=1, message="no answer from b"))
+    assert facts["ranks"] == facts["intervals"] == []
+    assert [each["text"] for each in facts["advice"]] == ["The job failed: no answer from b"]
+    assert "were not counted" in page_of(facts)
+
+
+def test_stalls_come_first(tmp_path: Path) -> None:
+    stall = {"kind": "stall", "at": 3.0, "rank": 1, "host": "a", "where": "load_batch, data.py:4"}
+    facts = left(tmp_path, a_job({"a": list(range(11))}), look(1.0, counters(0), counters(1)), stall, an_end(9.0))
+    assert facts["advice"][0]["text"] == (
+        "Others waited long for rank 1 (a): load_batch, data.py:4. Its stacks are in rank.01/stacks.txt."
+    )
+
+
+@pytest.mark.parametrize("text", ["", '{"kind": "job", "at": 0, "format": 99, "hosts": {}}\n', "[]\nnull\n7\n"])
+def test_what_is_no_log(tmp_path: Path, text: str) -> None:
+    (tmp_path / NAME).write_text(text)
+    with pytest.raises(LaunchError, match="no log of a job of format 1"):
+        read(tmp_path)
+
+
+# -- the records ------------------------------------------------------------------------------------------------------
+
+
+def test_where_the_time_goes_by_the_records(tmp_path: Path) -> None:
+    """Rank 1 comes 40 ms late to the first call of each step; the second overlaps the first, and adds 5 ms."""
+    for rank, late in enumerate((0, 40)):
+        entries = [a_step(1, 0)]
+        for step in range(1, 4):
+            begin = (step - 1) * 100
+            entries += [
+                a_call(begin + 10 + late, begin + 10 + late, begin + 52, begin + 60),
+                a_call(begin + 55, begin + 55, begin + 56, begin + 65, name=1, n_bytes=100),
+                a_step(step + 1, begin + 100),
+            ]
+        record(tmp_path, rank, *entries, names=("grad", "b"))
+    told = [counters(0, seconds=0.4, waited_seconds=0.16), counters(1, seconds=0.4)]
+    facts = left(tmp_path, a_job({"a": [0, 1]}), look(1.0, *told), an_end(9.0))
+    recorded = facts["recorded"]
+    assert (recorded["first_step"], recorded["steps"], recorded["median_step_seconds"]) == (2, 3, 0.1)
+    first, second = recorded["ranks"]
+    names = ("computed_seconds", "waited_seconds", "agreed_seconds", "moved_seconds")
+    assert [round(first[name], 9) for name in names] == [0.135, 0.120, 0.006, 0.039]
+    assert [round(second[name], 9) for name in names] == [0.255, 0.0, 0.006, 0.039]
+    assert first["waited_for"] == {"1": pytest.approx(0.12)}
+    assert second["median_held_up_seconds"] == pytest.approx(0.04)
+    assert recorded["waited_for_seconds"] == [[0.0] * 3, [pytest.approx(0.04)] * 3]
+    small, large = recorded["sizes"]
+    assert (small["bytes_from"], small["calls"], small["bytes"]) == (64, 6, 600)
+    assert small["bytes_per_second"] == pytest.approx(100 / 0.009)
+    assert large["bytes_per_second"] == pytest.approx(4096 / 0.008)
+    assert [tensor["name"] for tensor in recorded["tensors"]] == ["grad", "b"]
+    assert facts["advice"][0]["gain"] == pytest.approx(0.4)
+    assert "The others wait for rank 1 (a)" in facts["advice"][0]["text"]
+
+
+def test_the_bandwidth_of_what_moves_together(tmp_path: Path) -> None:
+    """Fused tensors have one time, which counts once."""
+    record(tmp_path, 0, *(a_call(0, 0, 10, 20, name=name) for name in range(4)), names=("a", "b", "c", "d"))
+    (size,) = left(tmp_path, a_job({"a": [0]}), an_end(1.0))["recorded"]["sizes"]
+    assert size["bytes_per_second"] == pytest.approx(4 * 4096 / 0.01)
+    assert size["median_move_seconds"] == pytest.approx(0.01)
+
+
+def test_a_rank_that_lacks_calls(tmp_path: Path) -> None:
+    """The others are found, and nobody is blamed for what is missing, or failed."""
+    mine = [a_call(at, at, at + 50, at + 60) for at in (0, 100, 200, 300)]
+    theirs = [a_call(at + 30, at + 30, at + 50, at + 60) for at in (0, 200)]
+    record(tmp_path, 0, *mine)
+    record(tmp_path, 1, *theirs, a_call(330, 330, 350, 360, outcome=3))
+    facts = left(tmp_path, a_job({"a": [0, 1]}), an_end(9.0))
+    assert facts["recorded"]["steps"] == 0
+    assert facts["recorded"]["ranks"][0]["waited_for"] == {"1": pytest.approx(0.06)}
+
+
+def test_hosts_whose_clocks_differ(tmp_path: Path) -> None:
+    """Host b is a day ahead, and gains 1 ms between two comparisons 100 ms apart."""
+    day = 86_400_000
+    clocks = {"b": [[day * MS, day * MS, 1000], [(day + 101) * MS, (day + 1) * MS, 1000]]}
+    record(tmp_path, 0, a_call(10, 10, 50, 60))
+    record(tmp_path, 1, a_call(day + 40.4, day + 40.4, day + 50.5, day + 60.6))
+    about = a_job({"a": [0], "b": [1]})
+    facts = left(tmp_path, about, {"kind": "records", "at": 8.0, "clocks": clocks}, an_end(9.0))
+    assert facts["recorded"]["clock_bound_seconds"] == 1e-6
+    assert facts["recorded"]["ranks"][0]["waited_for"] == {"1": pytest.approx(0.03, abs=2e-3)}
+
+
+def test_a_direct_round_does_not_wait(tmp_path: Path) -> None:
+    for rank in range(2):
+        record(tmp_path, rank, a_call(rank, rank, 0, 5, path=PATHS.index("direct")))
+    facts = left(tmp_path, a_job({"a": [0, 1]}), an_end(9.0))
+    assert [rank["waited_seconds"] + rank["agreed_seconds"] for rank in facts["recorded"]["ranks"]] == [0, 0]
+    assert facts["recorded"]["ranks"][0]["moved_seconds"] == pytest.approx(0.005)
+
+
+def test_records_of_another_version(tmp_path: Path) -> None:
+    record(tmp_path, 0, a_call(0, 0, 1, 2))
+    path = tmp_path / "rank.0" / "records"
+    path.write_bytes(ENTRY.pack(record_file.MAGIC, record_file.VERSION + 1, *[0] * 8) + path.read_bytes()[80:])
+    with pytest.raises(LaunchError, match="same ciranda on every host"):
+        left(tmp_path, a_job({"a": [0]}), an_end(1.0))
+
+
+# -- the page ---------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_hostile_is_in_the_page(tmp_path: Path) -> None:
+    for rank, late in enumerate((0, 40)):
+        entries = [a_step(1, 0)]
+        for at in (100, 200):
+            entries += [a_call(at + late, at + late, at + 42, at + 50), a_step(1 + at // 100, at + 60)]
+        record(tmp_path, rank, *entries, names=(HOSTILE[:60],))
+    about = a_job({HOSTILE: [0, 1]}, command=[HOSTILE, "\udcff"], settings={"CIRANDA_X": HOSTILE}, version=HOSTILE)
+    of_host = {"kind": "host", "at": 0.2, "host": HOSTILE, "node": HOSTILE, "system": HOSTILE, "python": HOSTILE,
+               "cores": 2}  # fmt: skip
+    stall = {"kind": "stall", "at": 3.0, "rank": 0, "host": HOSTILE, "where": HOSTILE}
+    straggler = {"kind": "straggler", "at": 3.0, "rank": 0, "text": HOSTILE}
+    failed = {"rank": 0, "host": HOSTILE, "how": HOSTILE}
+    ranks = look(1.0, *(counters(rank, host=HOSTILE, warning=HOSTILE, seconds=1.0) for rank in range(2)))
+    end = an_end(9.0, exit_code=1, message=HOSTILE, failed=failed)
+    facts = left(tmp_path, about, of_host, ranks, stall, straggler, end)
+    other = facts | {"job": facts["job"] | {"id": HOSTILE, "command": []}}
+    for page in (page_of(facts), page_of(other), comparison_page(comparison_of(facts, other))):
+        page.encode("utf-8")
+        assert tags_of(page) <= TAGS
+        assert "content=\"default-src 'none'; style-src 'unsafe-inline'\"" in page
+    assert "Who was waited for, and when" in page_of(facts)
+    assert page_of(facts).count(escape(HOSTILE)) > 8
+
+
+def test_a_page_on_many_ranks_is_small(tmp_path: Path) -> None:
+    n_ranks = 300
+    looks = [
+        look(n + 1.0, *(counters(rank, seconds=n, steps=n, last_step_seconds=n,
+                                 held_up_seconds={str(n % n_ranks): n} if rank == 0 else {})
+                        for rank in range(n_ranks)))
+        for n in range(150)
+    ]  # fmt: skip
+    page = page_of(left(tmp_path, a_job({"a": list(range(n_ranks))}), *looks, an_end(200.0)))
+    assert "Of 300 ranks, the 64 that others wait for most." in page
+    assert len(page) < 2_000_000
+
+
+def test_two_jobs_are_compared(tmp_path: Path) -> None:
+    def job(name: str, **settings: str) -> dict[str, Any]:
+        seconds = 10.0 if name == "one" else 5.0
+        told = {"seconds": seconds, "steps": 100, "last_step_seconds": seconds, "waited_seconds": 1.0}
+        about = a_job({"a": [0, 1]}, settings=settings)
+        return left(tmp_path / name, about, look(9.0, counters(0, **told), counters(1, **told)), an_end(9.0))
+
+    found = comparison_of(job("one", CIRANDA_X="1"), job("two", CIRANDA_X="2", CIRANDA_Y="3"))
+    figures = {figure["name"]: figure for figure in found["figures"]}
+    assert (figures["a step"]["first"], figures["a step"]["second"], figures["a step"]["change"]) == (0.1, 0.05, 0.5)
+    assert figures["waiting for others, in a step"]["change"] == 1.0
+    assert found["differences"] == [
+        {"name": "CIRANDA_X", "first": "1", "second": "2"},
+        {"name": "CIRANDA_Y", "first": "", "second": "3"},
+    ]
+    assert '<td class="number better">0.50x</td>' in comparison_page(found)
+
+
+def test_the_limit_that_was_measured(tmp_path: Path) -> None:
+    """A byte of an allreduce of two ranks takes 1.5 copies and a reduction in memory, or the link and a reduction."""
+    record(tmp_path, 0, a_call(0, 0, 1, 2))
+    costs = {"copy_fs": 60_000, "reduce_fs": 10_000, "link_fs": 790_000}
+    page = page_of(left(tmp_path, a_job({"a": [0]}, costs=costs), look(1.0, counters(0)), an_end(1.0)))
+    assert "can reach 10.0 GB/s in shared memory and 1.25 GB/s between hosts" in page
+    assert "ciranda tune&#x27; before the job" not in page
+
+
+def test_little_advice_is_none() -> None:
+    end = {"how": "succeeded", "failed": None, "exit_code": 0, "message": None}
+    rank = {"host": "a", "seconds": 1.0, "waited_seconds": 0.0, "moved_seconds": 0.0, "cpu_seconds": 1.0}
+    ranks = [{**rank, "rank": n, "waited_for_seconds": 0.0} for n in range(2)]
+    assert advice_of({"end": end, "events": [], "ranks": ranks, "recorded": None}) == []
+
+
+def test_a_bar_is_as_long_as_its_value() -> None:
+    drawn = bars([("a", [Part("wait", 5.0, "five"), Part("move", 5.0, "")])], units.seconds)
+    assert drawn.count('width="385.00"') == 2, "half of what there is for ten seconds"
+    assert "<title>five</title>" in drawn
+    assert ">10.0 s<" in drawn
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (2e-7, "0.20 us"), (0.0512, "51.2 ms"), (1.5, "1.50 s"), (119, "119 s"), (200, "3 min 20 s"),
+     (7300, "2 h 1 min"), (90_000, "1 d 1 h")],
+)  # fmt: skip
+def test_times(value: float, text: str) -> None:
+    assert units.seconds(value) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(0, "0 B"), (999, "999 B"), (1048576, "1.05 MB"), (2e15, "2000 TB")])
+def test_bytes(value: float, text: str) -> None:
+    assert units.n_bytes(value) == text
