@@ -10,11 +10,11 @@
 namespace ciranda {
 namespace {
 
-constexpr std::size_t kLeastBytes = 4;
-constexpr std::size_t kMostBytes = std::size_t{64} << 20U;
+constexpr std::size_t kSmallestBytes = 4;
+constexpr std::size_t kLargestBytes = std::size_t{64} << 20U;
 constexpr std::size_t kFactor = 4;
 
-std::string seconds_text(double seconds) {
+std::string taken_text(double seconds) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.3f s", seconds);
   return text.data();
@@ -54,7 +54,7 @@ std::string joined_text(const Mesh& mesh, const Config& config, std::uint64_t ep
   const PeerInfo& me = mesh.peer(mesh.rank());
   std::string text = "joined world " + std::to_string(epoch);
   if (!config.job.empty()) text += " of job " + config.job;
-  text += " in " + seconds_text(seconds) + ": rank " + std::to_string(mesh.rank()) + " of " +
+  text += " in " + taken_text(seconds) + ": rank " + std::to_string(mesh.rank()) + " of " +
           std::to_string(mesh.size()) + ", local rank " + std::to_string(config.local_rank) + " of " +
           std::to_string(config.local_size) + ", pid " + std::to_string(me.pid) + ", on " +
           counted(ranks_by_host(mesh).size(), "host");
@@ -76,10 +76,10 @@ std::vector<std::string> host_texts(const Mesh& mesh) {
 
 std::string ways_text(const std::function<std::string(std::size_t n_bytes)>& way_of) {
   std::string text = "an allreduce goes by ";
-  std::string way = way_of(kLeastBytes);
-  std::size_t last = kLeastBytes;
+  std::string way = way_of(kSmallestBytes);
+  std::size_t last = kSmallestBytes;
   bool has_others = false;
-  for (std::size_t n_bytes = kLeastBytes; n_bytes <= kMostBytes; n_bytes *= kFactor) {
+  for (std::size_t n_bytes = kSmallestBytes; n_bytes <= kLargestBytes; n_bytes *= kFactor) {
     std::string next = way_of(n_bytes);
     if (next != way) {
       has_others = true;
@@ -104,7 +104,7 @@ std::string left_text(const CounterPage& page, double seconds) {
     n_failed += each.failed.load(std::memory_order_relaxed);
     n_bytes += each.n_bytes.load(std::memory_order_relaxed);
   }
-  std::string text = "left the world after " + seconds_text(seconds) + ": " + counted(n_calls, "call");
+  std::string text = "left the world after " + taken_text(seconds) + ": " + counted(n_calls, "call");
   if (n_failed > 0) text += ", of which " + std::to_string(n_failed) + " failed";
   return text + ", " + size_text(n_bytes) + ", " + counted(page.steps.load(std::memory_order_relaxed), "step");
 }
