@@ -22,13 +22,17 @@ bool put(int fd, const std::string& line) {
 }  // namespace
 
 void Logger::write(LogLevel level, const std::string& text) const {
-  if (is_on(level))
-    write({level, rank_, place_->host, place_->n_steps.load(std::memory_order_relaxed), now_us(), text});
+  past(level, now_us(), place_->n_steps.load(std::memory_order_relaxed), text);
 }
 
-void Logger::trace(std::int64_t at_us, const std::string& text) const {
-  if (!is_on(LogLevel::kTrace)) return;
-  write({LogLevel::kTrace, rank_, place_->host, place_->n_steps.load(std::memory_order_relaxed), at_us, text});
+void Logger::write_later(LogLevel level, std::string text) const {
+  if (!place_->post) return write(level, text);
+  place_->post([self = *this, level, at_us = now_us(), n_steps = place_->n_steps.load(std::memory_order_relaxed),
+                text = std::move(text)] { self.past(level, at_us, n_steps, text); });
+}
+
+void Logger::past(LogLevel level, std::int64_t at_us, std::uint64_t n_steps, const std::string& text) const {
+  if (is_on(level)) write({level, rank_, place_->host, n_steps, at_us, text});
 }
 
 // That standard error fails cannot be reported anywhere.

@@ -2,7 +2,8 @@
 // one, else to standard error, where warnings and what is worse always go. Copyable: copies share the file and the
 // count of steps. Any thread.
 //
-// A message below the level costs a comparison: its text is not made.
+// A message below the level costs a comparison: its text is not made. To write one blocks while the file or the pipe
+// takes no more. A thread that others wait for, such as the holder of the progress lock, calls later().
 //
 // Called by base/, engine/, execute/ and observe/; capi/worlds.cc, through open_log.hpp.
 // Failure: a line that a file does not take goes to standard error.
@@ -10,6 +11,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -28,6 +30,7 @@ class Logger {
     std::string host;
     UniqueFd file;  // opened with O_APPEND; none: standard error
     std::atomic<std::uint64_t> n_steps{0};
+    std::function<void(std::function<void()>)> post;  // calls what it is given on another thread
   };
 
   // Short lines on standard error.
@@ -48,14 +51,24 @@ class Logger {
   void debug(const Make& make) const {
     if (is_on(LogLevel::kDebug)) write(LogLevel::kDebug, make());
   }
-  // Of what happened at this time, in microseconds since the epoch.
-  void trace(std::int64_t at_us, const std::string& text) const;
+  // The same, but another thread writes the line, with the time and the step of now.
+  template <typename Make>
+  void later(LogLevel level, const Make& make) const {
+    if (is_on(level)) write_later(level, make());
+  }
+  // What happened at this time, in microseconds since the epoch, when so many steps had ended.
+  void past(LogLevel level, std::int64_t at_us, std::uint64_t n_steps, const std::string& text) const;
+
+  // `post` runs what it is given on another thread, until it is replaced. Without one, later() writes itself.
+  // REQUIRES: no other thread uses this logger or a copy of it.
+  void set_post(std::function<void(std::function<void()>)> post) const { place_->post = std::move(post); }
 
   // A step of the training has ended.
   void count_step() const { place_->n_steps.fetch_add(1, std::memory_order_relaxed); }
 
  private:
   void write(LogLevel level, const std::string& text) const;
+  void write_later(LogLevel level, std::string text) const;
   void write(const LogLine& line) const;
 
   int rank_;

@@ -106,7 +106,7 @@ void ProgressLoop::handle_departures() {
   for (; n_departures_handled_ < departures.size(); ++n_departures_handled_) {
     world_.has_failed.store(true);
     const int rank = departures[n_departures_handled_].rank;
-    world_.logger.debug([&] { return mesh_.peer(rank).text() + " has left the world"; });
+    world_.logger.later(LogLevel::kDebug, [&] { return mesh_.peer(rank).text() + " has left the world"; });
     for (const auto& lane : lanes_.all()) lane->on_departure(departures[n_departures_handled_]);
   }
   for (const auto& lane : lanes_.all()) lane->fail_impossible();
@@ -178,7 +178,7 @@ void ProgressLoop::withdraw_standstill() {
 void ProgressLoop::break_world(Status why) {
   failure_ = std::move(why);
   const std::string& message = failure_->message();
-  world_.logger.debug([&] { return "the world has failed: " + message; });
+  world_.logger.later(LogLevel::kDebug, [&] { return "the world has failed: " + message; });
   keep_own_memory();
   world_.has_failed.store(true);
   lanes_.give_up(*failure_);

@@ -150,7 +150,7 @@ bool DataPlane::share_news() {
   if (sent_.empty()) return false;
   take(allgather_numbers(sent_, mesh_.size(), received_, [this] {
     for (const NativeBackend::Tuned& tuned : backends_.native().conclude(received_)) {
-      logger_.debug([&] { return text_of(tuned); });
+      logger_.later(LogLevel::kDebug, [&] { return text_of(tuned); });
     }
     return Result<Work>(Work{});
   }));
