@@ -309,6 +309,7 @@ std::unique_ptr<Recording> Engine::record() const { return std::make_unique<Reco
 void Engine::count_step() {
   parts_->world.counters.count_step();
   parts_->world.logger.count_step();
+  if (parts_->call_log) parts_->call_log->count_step();
   if (parts_->recorded_steps) parts_->recorded_steps->count_step();
 }
 const CounterPage& Engine::counter_page() const { return parts_->world.counters.page(); }
@@ -350,9 +351,10 @@ void Engine::Parts::leave() {
     const std::lock_guard lock(timeline_mutex);
     timeline.reset();
     if (recorded_steps) recorded_steps->end();
-    call_log.reset();
+    if (call_log) call_log->end();
     const std::chrono::duration<double> age = std::chrono::steady_clock::now() - begin;
-    world.logger.info([&] { return left_text(world.counters.page(), age.count()); });
+    // After the lines that wait already; finish() returns when all are written.
+    world.logger.later(LogLevel::kInfo, [&] { return left_text(world.counters.page(), age.count()); });
   }
   progress.callbacks().finish();
 }

@@ -18,6 +18,8 @@ constexpr std::size_t kMany = Recorder::kMostRecords / 16;
 constexpr std::size_t kMostAtOnce = Recorder::kMostRecords;
 // Bounds the memory where names are never used again.
 constexpr std::size_t kMostNames = 65536;
+// Bounds it where steps have no calls.
+constexpr std::size_t kMostSteps = 65536;
 
 std::string microseconds(std::int64_t ns) {
   std::array<char, 32> text{};
@@ -69,14 +71,23 @@ std::int64_t time_of_day(std::int64_t at_ns) {
 CallLog::CallLog(std::shared_ptr<Recorder> recorder, Logger logger)
     : logger_(std::move(logger)), recording_(std::move(recorder)), writer_([this] { run(); }) {}
 
-CallLog::~CallLog() {
+void CallLog::count_step() {
+  const std::lock_guard lock(mutex_);
+  steps_after_.push_back(monotonic_ns());
+  if (steps_after_.size() <= kMostSteps) return;
+  steps_after_.pop_front();
+  ++n_steps_;
+}
+
+void CallLog::end() {
   {
     const std::lock_guard lock(mutex_);
-    is_ending_ = true;
+    if (std::exchange(is_ending_, true)) return;
   }
   ends_.notify_one();
   writer_.join();
   write_new_records();
+  recording_.reset();
 }
 
 void CallLog::run() {
@@ -95,30 +106,40 @@ void CallLog::run() {
 std::size_t CallLog::write_new_records() {
   Record record;
   std::size_t n_written = 0;
-  for (; n_written < kMostAtOnce && recording_.read(record); ++n_written) write(record);
+  for (; n_written < kMostAtOnce && recording_->read(record); ++n_written) write(record);
   return n_written;
 }
 
 void CallLog::write(const Record& record) {
-  tell_other_way(record);
+  const std::int64_t at_ns = std::max(record[Stage::kSubmitted], record[Stage::kDone]);
+  const std::int64_t at_us = time_of_day(at_ns);
+  const std::uint64_t n_steps = n_steps_at(at_ns);
+  tell_other_way(record, at_us, n_steps);
   if (!logger_.is_on(LogLevel::kTrace)) return;
-  const std::int64_t at_us = time_of_day(std::max(record[Stage::kSubmitted], record[Stage::kDone]));
-  if (const std::uint64_t n_lost = recording_.n_lost(); n_lost > n_told_lost_) {
-    logger_.trace(at_us, std::to_string(n_lost - std::exchange(n_told_lost_, n_lost)) +
-                             " calls are missing here: they completed faster than they could be written");
+  if (const std::uint64_t n_lost = recording_->n_lost(); n_lost > n_told_lost_) {
+    logger_.past(LogLevel::kTrace, at_us, n_steps,
+                 std::to_string(n_lost - std::exchange(n_told_lost_, n_lost)) +
+                     " calls are missing here: they completed faster than they could be written");
   }
-  logger_.trace(at_us, text_of(record));
+  logger_.past(LogLevel::kTrace, at_us, n_steps, text_of(record));
 }
 
-void CallLog::tell_other_way(const Record& record) {
+void CallLog::tell_other_way(const Record& record, std::int64_t at_us, std::uint64_t n_steps) {
   const std::string_view way = way_of(record.path);
   if (way.empty()) return;
   if (ways_.size() >= kMostNames) ways_.clear();
-  std::string_view& known = ways_.try_emplace(call_of(record), way).first->second;
-  const std::string_view before = std::exchange(known, way);
+  const std::string call = call_of(record);
+  const std::string_view before = std::exchange(ways_.try_emplace(call, way).first->second, way);
   if (before == way) return;
-  logger_.debug(
-      [&] { return call_of(record) + " goes by " + std::string(way) + ", before by " + std::string(before); });
+  logger_.past(LogLevel::kDebug, at_us, n_steps,
+               call + " goes by " + std::string(way) + ", before by " + std::string(before));
+}
+
+// Records come in the order in which calls completed.
+std::uint64_t CallLog::n_steps_at(std::int64_t at_ns) {
+  const std::lock_guard lock(mutex_);
+  for (; !steps_after_.empty() && steps_after_.front() < at_ns; ++n_steps_) steps_after_.pop_front();
+  return n_steps_;
 }
 
 }  // namespace ciranda

@@ -3,8 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
+
+#include "observe/ticks.hpp"
 
 namespace ciranda {
 namespace {
@@ -15,6 +19,13 @@ Stages stages(Path path) {
   const auto now = ticks();
   for (const Stage stage : {Stage::kSubmitted, Stage::kAgreed, Stage::kDone}) noted.note(stage, now);
   return noted;
+}
+
+// The clocks of records and of steps may differ by less than this.
+void let_a_moment_pass() {
+  constexpr std::int64_t kMomentNs = 100'000;
+  for (const std::int64_t end = monotonic_ns() + kMomentNs; monotonic_ns() < end;) {
+  }
 }
 
 // What is written at this level of calls that take these paths.
@@ -61,6 +72,31 @@ TEST(CallLog, SaysWhatFailed) {
   EXPECT_EQ(::testing::internal::GetCapturedStderr(),
             "ciranda: trace: [rank 0] allreduce 'x' of lane 1: 0 bytes in 0.0 us, agreed after 0.0 us, failed: "
             "Mismatch\n");
+}
+
+TEST(CallLog, HasTheStepInWhichACallEnded) {
+  const auto recorder = std::make_shared<Recorder>();
+  const auto place = std::make_shared<Logger::Place>();
+  place->format = LogFormat::kJson;
+  ::testing::internal::CaptureStderr();
+  {
+    CallLog log(recorder, Logger(0, LogLevel::kTrace, place));
+    recorder->write({.name = "a"}, stages(Path::kPlan));
+    let_a_moment_pass();
+    log.count_step();
+    log.count_step();
+    let_a_moment_pass();
+    recorder->write({.name = "b"}, stages(Path::kPlan));
+    let_a_moment_pass();
+    log.count_step();
+    log.end();
+    recorder->write({.name = "c"}, stages(Path::kPlan));
+    log.count_step();
+  }
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(text.find(R"("step":0,"message":"allreduce 'a')"), std::string::npos) << text;
+  EXPECT_NE(text.find(R"("step":2,"message":"allreduce 'b')"), std::string::npos) << text;
+  EXPECT_EQ(text.find("'c'"), std::string::npos) << text;
 }
 
 TEST(CallLog, SaysHowManyAreMissing) {
