@@ -13,9 +13,11 @@ void LogListener::open(UniqueFd socket) {
   owner_.store(getpid());
 }
 
+// A child after fork() has the socket as well: closing it here alone would not end what the reader gets.
 void LogListener::close() {
   const std::lock_guard lock(mutex_);
   owner_.store(0);
+  if (socket_.valid()) ::shutdown(socket_.get(), SHUT_WR);
   socket_.reset();
 }
 

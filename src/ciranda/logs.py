@@ -8,6 +8,7 @@ import logging
 from datetime import datetime
 
 from ciranda import _core
+from ciranda._init import ending
 
 #: The level of single calls, below logging.DEBUG.
 TRACE = 5
@@ -36,8 +37,9 @@ def to_logging(logger: str | logging.Logger = "ciranda") -> None:
     `init()`. Each record has the attributes `rank`, `host` and `step`. Warnings and errors are written to standard
     error as well, where `ciranda run` reads them; other messages are not, unless the handlers cannot keep up.
 
-    No call waits for the handlers: they run on a thread of the engine, which is in Python for a message only. At the
-    end of the process, and in `stop()`, the messages of until then are delivered.
+    No call waits for the handlers: they run on a thread of the engine, which is in Python for a message only, and must
+    make no calls themselves. At the end of the process, and in `stop()`, the messages of until then are delivered. A
+    child of `os.fork()` has to call this itself.
 
     Args:
         logger: the logger, or its name.
@@ -50,6 +52,7 @@ def to_logging(logger: str | logging.Logger = "ciranda") -> None:
         logging.addLevelName(TRACE, "TRACE")
     _forwarding.watch = _core.LogWatch(lambda line: _give(target, line))
     atexit.register(stop)
+    ending.leave_first()  # so that the last messages are delivered, too
 
 
 def stop() -> None:

@@ -1,6 +1,7 @@
 #include <nanobind/nanobind.h>
 #include <pthread.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -34,9 +35,9 @@ struct Reader {
 };
 
 // The interpreter knows this thread during `take` only, so that it counts as one that makes no calls. Nothing here has
-// a destructor while the GIL is requested: an interpreter that ends may unwind the thread.
+// a destructor while the GIL is requested: an interpreter that ends may unwind the thread. Until it is closed it is not
+// detained, as its lines are those of the end, too.
 void give_with_gil(PyObject* take, const char* line, std::size_t n_bytes) {
-  if (is_detained()) return;
   const PyGILState_STATE state = PyGILState_Ensure();
   PyObject* const bytes = PyBytes_FromStringAndSize(line, static_cast<Py_ssize_t>(n_bytes));
   PyObject* const result = bytes == nullptr ? nullptr : PyObject_CallFunctionObjArgs(take, bytes, nullptr);
@@ -86,9 +87,10 @@ class LogWatch {
   LogWatch(const LogWatch&) = delete;
   LogWatch& operator=(const LogWatch&) = delete;
 
-  // Returns when the lines of until now have been given, unless it is called by their receiver.
+  // Returns when the lines of until now have been given, unless it is called by their receiver. A child after fork()
+  // has neither the thread nor a listener.
   void close() {
-    if (!std::exchange(is_open_, false)) return;
+    if (!std::exchange(is_open_, false) || owner_ != ::getpid()) return;
     log_listener().close();
     if (pthread_equal(thread_, pthread_self()) != 0) {
       pthread_detach(thread_);
@@ -114,6 +116,7 @@ class LogWatch {
   UniqueFd reader_end_;
   Reader* reader_ = nullptr;
   pthread_t thread_{};
+  const pid_t owner_ = ::getpid();
   bool is_open_ = false;
 };
 

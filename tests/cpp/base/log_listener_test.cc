@@ -2,6 +2,7 @@
 #include "base/log_listener.hpp"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -71,6 +72,20 @@ TEST_F(Listening, HearsNoChild) {
   int status = -1;
   EXPECT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
+}
+
+TEST_F(Listening, EndsForAllEvenIfAChildHasTheSocket) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::pause();
+    _exit(0);
+  }
+  logger_.info([] { return std::string("last"); });
+  log_listener().close();
+  EXPECT_NE(next().find(R"("message":"last"})"), std::string::npos);
+  EXPECT_EQ(next(), "") << "the end";
+  ::kill(child, SIGKILL);
+  EXPECT_EQ(::waitpid(child, nullptr, 0), child);
 }
 
 }  // namespace
