@@ -24,7 +24,7 @@ namespace nb = nanobind;
 namespace {
 
 // The name by which others find the thread: at most 15 bytes.
-constexpr const char* kThreadName = "ciranda-log";
+constexpr const char* kReaderName = "ciranda-log";
 // Of lines that the thread has not read yet.
 constexpr int kRoomBytes = 1 << 20;
 
@@ -48,10 +48,10 @@ void give_with_gil(PyObject* take, const char* line, std::size_t n_bytes) {
 }
 
 // Reads until the listener is closed.
-void* run(void* argument) {
+void* read_lines(void* argument) {
   const auto& reader = *static_cast<const Reader*>(argument);
   const OwnThread own;
-  pthread_setname_np(pthread_self(), kThreadName);
+  pthread_setname_np(pthread_self(), kReaderName);
   // Not on the stack of a thread that may be small.
   const auto line = std::make_unique<std::array<char, LogListener::kMostLineBytes>>();
   while (true) {
@@ -76,7 +76,7 @@ class LogWatch {
     ::setsockopt(writer_end.get(), SOL_SOCKET, SO_SNDBUF, &kRoomBytes, sizeof kRoomBytes);
     reader_ = new Reader{reader_end_.get(), nb::object(take).release().ptr()};
     const BlockSignals blocked;
-    if (pthread_create(&thread_, nullptr, &run, reader_) != 0) {
+    if (pthread_create(&thread_, nullptr, &read_lines, reader_) != 0) {
       release();
       raise_no_room();
     }
