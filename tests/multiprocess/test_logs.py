@@ -48,7 +48,7 @@ def test_info_says_what_the_world_is() -> None:
     done = run("--log-level", "info")
     first, *others = of_rank(0, done)
     pattern = (
-        r"info: joined world 1 of job [0-9a-f]+ in \d+\.\d{3} s: rank 0 of 2, local rank 0 of 2, pid \d+, on 1 host, "
+        r"info: joined world 0 of job [0-9a-f]+ in \d+\.\d{3} s: rank 0 of 2, local rank 0 of 2, pid \d+, on 1 host, "
         r"at [0-9.:\[\]]+; shared memory with rank 1"
     )
     assert re.fullmatch(pattern, first)
