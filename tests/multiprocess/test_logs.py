@@ -65,11 +65,15 @@ def test_nothing_is_said_below_the_level() -> None:
 
 
 def test_debug_says_what_changes_and_trace_says_each_call() -> None:
-    lines = of_rank(0, run("--env", "CIRANDA_LOG_LEVEL=trace"))
+    done = run("--env", "CIRANDA_LOG_LEVEL=trace")
+    lines = of_rank(0, done)
     assert any(line.startswith("debug: the cost model begins with ") for line in lines)
-    assert any(re.fullmatch(r"debug: rank 1 \(host localhost, pid \d+\) has left the world", line) for line in lines)
+    # The first to leave may end before it learns that the other has left.
+    left = r"debug: rank [01] \(host localhost, pid \d+\) has left the world"
+    assert any(re.fullmatch(left, line) for line in [*lines, *of_rank(1, done)])
     assert "trace: allreduce 'we\"ird" in lines, "a line end is kept"
-    done = run("--log-level", "debug", program=PROGRAM.replace("\\n", ""))
+    # Whether a repeated call takes a direct round depends on when the ranks come to it: not one of three need do so.
+    done = run("--log-level", "debug", program=PROGRAM.replace("\\n", "").replace("range(3)", "range(300)"))
     assert "debug: allreduce 'we\"ird' goes by a direct round in shared memory, before by the log" in of_rank(1, done)
 
 
