@@ -57,7 +57,7 @@ class Timed final : public RunningCollective {
 }  // namespace
 
 NativeBackend::Kind::Kind(std::size_t n_bytes, const Policy& policy)
-    : number(static_cast<std::uint32_t>(std::bit_width(n_bytes - 1)) * 4 + (policy.rounding.is_on() ? 2 : 0) +
+    : number(static_cast<std::uint32_t>(std::bit_width(n_bytes - 1)) * kPerSize + (policy.rounding.is_on() ? 2 : 0) +
              (policy.combines_in_parts ? 1 : 0)),
       middle_bytes(middle_of_class(n_bytes)),
       most_bytes(std::bit_ceil(n_bytes)) {}
@@ -146,6 +146,19 @@ std::unique_ptr<RunningCollective> NativeBackend::start(const Plan& plan) {
                                    const double ns = static_cast<double>(time.count()) * scale;
                                    autotuner_.took(sample, std::max(least_ns, static_cast<std::uint64_t>(ns)));
                                  });
+}
+
+std::vector<NativeBackend::Tuned> NativeBackend::conclude(std::span<const std::uint64_t> news_of_all) {
+  std::vector<Tuned> tuned;
+  for (const std::uint32_t number : autotuner_.conclude(news_of_all)) {
+    const Tried& tried = tried_.at(number);
+    const auto preferred = autotuner_.preferred(number);
+    const std::size_t way = preferred.value_or(tried.by_model);
+    Candidate chosen{tried.picks[way].row->name, tried.picks[way].segment_bytes, std::nullopt, std::nullopt, true};
+    if (const auto ns = autotuner_.took_ns(number, way)) chosen.taken_us = static_cast<double>(*ns) * 1e-3;
+    tuned.push_back({Kind::most_bytes_of(number), chosen, !preferred});
+  }
+  return tuned;
 }
 
 std::vector<Candidate> NativeBackend::candidates(Collective collective, std::size_t n_bytes) const {

@@ -47,7 +47,13 @@ class NativeBackend final : public Backend {
   // This rank's measurements, if a trial has ended; else empty. All ranks call news() at the same position in the log,
   // when all earlier plans are done. Then all call conclude() with the news of all ranks, concatenated in rank order.
   std::vector<std::uint64_t> news() const { return autotuner_.news(); }
-  void conclude(std::span<const std::uint64_t> news_of_all) { autotuner_.conclude(news_of_all); }
+  // The way that a trial has led to, for allreduces of more than half of `most_bytes`.
+  struct Tuned {
+    std::size_t most_bytes;
+    Candidate chosen;
+    bool is_by_model;  // the cost model's choice
+  };
+  std::vector<Tuned> conclude(std::span<const std::uint64_t> news_of_all);
 
   // All ways to execute a collective of n_bytes (of float32, if the type matters), with the chosen one marked.
   std::vector<Candidate> candidates(Collective collective, std::size_t n_bytes) const;
@@ -55,10 +61,12 @@ class NativeBackend final : public Backend {
  private:
   // A class of calls that are measured together: sizes above a power of two, up to the next. REQUIRES: n_bytes > 0.
   struct Kind {
+    static constexpr std::uint32_t kPerSize = 4;  // numbers of kinds of the same size
     std::uint32_t number;
     std::size_t middle_bytes;
     std::size_t most_bytes;
     Kind(std::size_t n_bytes, const Policy& policy);
+    static std::size_t most_bytes_of(std::uint32_t number) { return std::size_t{1} << number / kPerSize; }
   };
   struct Tried {
     std::vector<Pick> picks;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace ciranda {
 namespace {
@@ -62,7 +63,7 @@ std::vector<std::uint64_t> OnlineAutotuner::news() const {
   return all;
 }
 
-void OnlineAutotuner::conclude(std::span<const std::uint64_t> news_of_all) {
+std::vector<std::uint32_t> OnlineAutotuner::conclude(std::span<const std::uint64_t> news_of_all) {
   std::size_t n_of_a_rank = 0;
   for (const std::uint32_t number : over_) n_of_a_rank += states_.at(number).samples.size();
   std::size_t offset = 0;
@@ -76,7 +77,7 @@ void OnlineAutotuner::conclude(std::span<const std::uint64_t> news_of_all) {
     offset += state.samples.size();
     state.choose();
   }
-  over_.clear();
+  return std::exchange(over_, {});
 }
 
 void OnlineAutotuner::State::choose() {

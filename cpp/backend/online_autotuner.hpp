@@ -55,8 +55,8 @@ class OnlineAutotuner {
   // The times of the trials that have ended; empty if none has. REQUIRES, also for conclude(): all timed calls are
   // done, and all ranks are at this position in the log.
   std::vector<std::uint64_t> news() const;
-  // `news_of_all`: the news of all ranks, concatenated.
-  void conclude(std::span<const std::uint64_t> news_of_all);
+  // `news_of_all`: the news of all ranks, concatenated. Returns the classes whose trial has ended.
+  std::vector<std::uint32_t> conclude(std::span<const std::uint64_t> news_of_all);
 
   // The time of a way in its last trial; none if it had no trial.
   std::optional<std::uint64_t> took_ns(std::uint32_t of_class, std::size_t way) const;

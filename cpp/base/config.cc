@@ -7,7 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "base/log.hpp"
+#include "base/log_level.hpp"
+#include "base/log_line.hpp"
 #include "base/parse_number.hpp"
 #include "base/port_range.hpp"
 #include "base/staging_choice.hpp"
@@ -173,6 +174,12 @@ constexpr std::array kSettings{
             "the ranks might still make other calls. The lowest rank's value counts."),
     word("LOG_LEVEL", "HOROVOD_LOG_LEVEL", &Config::log_level, kLogLevels,
          "Least severe messages to show: trace, debug, info, warning, error or fatal."),
+    word("LOG_FORMAT", "", &Config::log_format, kLogFormats,
+         "How messages are written, with time (UTC), level, rank, host and step: json, an object a line, or text. "
+         "Empty: text in a file, and on standard error short lines with level and rank."),
+    text("LOG_FILE", "", &Config::log_file,
+         "File to which each rank appends its messages; %r in the name is the rank, %h the host, and without %r the "
+         "rank is put at the end. Warnings and errors are on standard error as well. Empty: standard error."),
     text("TIMELINE", "HOROVOD_TIMELINE", &Config::timeline,
          "File to which rank 0 writes a timeline of its collectives; empty or DYNAMIC for none."),
     boolean("TIMELINE_MARK_CYCLES", "HOROVOD_TIMELINE_MARK_CYCLES", &Config::timeline_mark_cycles,

@@ -73,6 +73,8 @@ struct Config {
   double stall_shutdown_seconds = 600;
   bool fail_other_orders = false;
   std::string log_level = "warning";
+  std::string log_format;  // empty: short lines on standard error, text in a file
+  std::string log_file;
   // Not used by the engine.
   bool check_parameters = true;
   std::string timeline;

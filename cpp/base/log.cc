@@ -2,23 +2,46 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <cctype>
+#include <chrono>
+
+#include "base/log_listener.hpp"
 
 namespace ciranda {
-LogLevel log_level_from(std::string_view name) {
-  std::string lower(name);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
-  const auto found = std::find(kLogLevels.begin(), kLogLevels.end(), lower);
-  return found == kLogLevels.end() ? LogLevel::kWarning : static_cast<LogLevel>(found - kLogLevels.begin());
+namespace {
+
+std::int64_t now_us() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
 }
 
+// One write, so that lines of several ranks do not mix.
+bool put(int fd, const std::string& line) {
+  return ::write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size());
+}
+
+}  // namespace
+
 void Logger::write(LogLevel level, const std::string& text) const {
-  if (level < level_) return;
-  const std::string line = "ciranda: " + std::string(kLogLevels[static_cast<std::size_t>(level)]) + ": [rank " +
-                           std::to_string(rank_) + "] " + text + "\n";
-  // One write, so that lines of several ranks do not mix. A failure cannot be reported anywhere.
-  [[maybe_unused]] const auto n_written = ::write(STDERR_FILENO, line.data(), line.size());
+  past(level, now_us(), place_->n_steps.load(std::memory_order_relaxed), text);
+}
+
+void Logger::write_later(LogLevel level, std::string text) const {
+  if (!place_->post) return write(level, text);
+  place_->post([self = *this, level, at_us = now_us(), n_steps = place_->n_steps.load(std::memory_order_relaxed),
+                text = std::move(text)] { self.past(level, at_us, n_steps, text); });
+}
+
+void Logger::past(LogLevel level, std::int64_t at_us, std::uint64_t n_steps, const std::string& text) const {
+  if (is_on(level)) write({level, rank_, place_->host, n_steps, at_us, text});
+}
+
+// That standard error fails cannot be reported anywhere.
+void Logger::write(const LogLine& line) const {
+  const int file = place_->file.get();
+  bool is_kept = log_listener().is_open() && log_listener().take(format_line(line, LogFormat::kJson));
+  if (file >= 0 && put(file, format_line(line, place_->format))) is_kept = true;
+  if (is_kept && line.level < LogLevel::kWarning) return;
+  put(STDERR_FILENO, format_line(line, file >= 0 ? LogFormat::kShort : place_->format));
 }
 
 }  // namespace ciranda

@@ -1,5 +1,5 @@
 // UniqueFd: owns a file descriptor and closes it at the end of its life. Moves, never copies; empty is -1.
-// Called by base/, capi/, membership/, observe/ and transport/; one thread at a time.
+// Called by base/, bindings/, capi/, membership/, observe/ and transport/; one thread at a time.
 #pragma once
 
 #include <unistd.h>

@@ -6,8 +6,8 @@
 // demand, end after an idle time, and block all signals. Callbacks start in the order in which they were posted, and
 // may run concurrently.
 //
-// Called by Engine, which posts, and ProgressThreads, which flushes; any thread, those of this object included. If the
-// system cannot create a thread, flush() runs the callbacks.
+// Called by Engine, which posts, and ProgressThreads, which posts lines of the log, and flushes; any thread, those of
+// this object included. If the system cannot create a thread, flush() runs the callbacks.
 #pragma once
 
 #include <chrono>

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/log.hpp"
+#include "base/open_log.hpp"
 #include "capi/callers.hpp"
 #include "engine/connect.hpp"
 
@@ -89,10 +89,10 @@ void tell_references_left(const ciranda_context& context) {
   while (n_references_left(context) > 0 && Clock::now() < give_up) std::this_thread::sleep_for(kBetweenLooks);
   const std::size_t n_forgotten = n_references_left(context);
   if (n_forgotten == 0) return;
-  const Logger logger(context.engine->rank(), log_level_from(context.config.log_level));
-  logger.warning("ciranda_shutdown: " + std::to_string(n_forgotten) +
-                 " more references to the context are held than there are users: every ciranda_current() and "
-                 "ciranda_context_retain() needs a ciranda_context_release(), else the engine's memory stays");
+  open_log_anyhow(context.config, context.engine->rank())
+      .warning("ciranda_shutdown: " + std::to_string(n_forgotten) +
+               " more references to the context are held than there are users: every ciranda_current() and "
+               "ciranda_context_retain() needs a ciranda_context_release(), else the engine's memory stays");
 }
 
 }  // namespace

@@ -14,7 +14,9 @@
 #include "engine/preparation.hpp"
 #include "engine/progress_threads.hpp"
 #include "engine/world_parts.hpp"
+#include "engine/world_text.hpp"
 #include "execute/staged.hpp"
+#include "observe/call_log.hpp"
 #include "observe/recorded_steps.hpp"
 #include "observe/timeline.hpp"
 #include "observe/trace_format.hpp"
@@ -72,6 +74,10 @@ struct Engine::Parts {
         world{*mesh, config, *recorder, backends},
         progress(world, std::move(may_others_call)) {
     if (!config.records_file.empty()) recorded_steps.emplace(steps_of(config), recorder, world.logger);
+    if (world.logger.is_on(LogLevel::kDebug)) {
+      const BlockSignals blocked;  // inherited by its thread
+      call_log.emplace(recorder, world.logger);
+    }
   }
   ~Parts() {
     leave();  // even if another thread is in leave() already
@@ -83,6 +89,7 @@ struct Engine::Parts {
   void advise(const Staged& staged);
   void leave();
 
+  const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
   const std::unique_ptr<Mesh> mesh;
   const std::shared_ptr<Recorder> recorder;
   WorldParts world;
@@ -91,6 +98,7 @@ struct Engine::Parts {
   std::unique_ptr<Timeline> timeline;           // rank 0's
   std::optional<std::string> timeline_path;     // on all ranks, so that all refuse another
   std::optional<RecordedSteps> recorded_steps;  // for the launcher's timeline of all ranks
+  std::optional<CallLog> call_log;              // if the level is debug or trace
   ProgressThreads progress;
 };
 
@@ -116,7 +124,9 @@ std::vector<int> Engine::ranks_of(std::uint32_t process_set) const {
   return ranks ? *ranks : std::vector<int>{};
 }
 Result<std::uint32_t> Engine::form_set(std::vector<int> ranks, std::uint32_t nth) {
-  return parts_->world.sets.form(rank(), std::move(ranks), nth);
+  const Result<std::uint32_t> id = parts_->world.sets.form(rank(), std::move(ranks), nth);
+  if (id.ok()) parts_->world.logger.info([&] { return set_text(id.value(), ranks_of(id.value())); });
+  return id;
 }
 std::uint32_t Engine::pair_with(int peer) const {
   const bool is_other = peer >= 0 && peer < size() && peer != rank() && size() <= kMaxPairRank;
@@ -298,6 +308,8 @@ std::unique_ptr<Recording> Engine::record() const { return std::make_unique<Reco
 
 void Engine::count_step() {
   parts_->world.counters.count_step();
+  parts_->world.logger.count_step();
+  if (parts_->call_log) parts_->call_log->count_step();
   if (parts_->recorded_steps) parts_->recorded_steps->count_step();
 }
 const CounterPage& Engine::counter_page() const { return parts_->world.counters.page(); }
@@ -339,6 +351,10 @@ void Engine::Parts::leave() {
     const std::lock_guard lock(timeline_mutex);
     timeline.reset();
     if (recorded_steps) recorded_steps->end();
+    if (call_log) call_log->end();
+    const std::chrono::duration<double> age = std::chrono::steady_clock::now() - begin;
+    // After the lines that wait already; finish() returns when all are written.
+    world.logger.later(LogLevel::kInfo, [&] { return left_text(world.counters.page(), age.count()); });
   }
   progress.callbacks().finish();
 }

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include "engine/world_text.hpp"
+
 namespace ciranda {
 namespace {
 
@@ -128,6 +130,7 @@ Status Lanes::add_set(const Request& request, std::int64_t& result) {
   const std::uint32_t id = world_.sets.add(ranks);
   result = id;
   if (has(ranks, world_.mesh.rank())) make_first(id, ranks);
+  world_.logger.later(LogLevel::kInfo, [&] { return set_text(id, ranks); });
   return Status::ok_status();
 }
 
@@ -135,6 +138,7 @@ Status Lanes::remove_set(const Request& request, std::int64_t& result) {
   const auto id = static_cast<std::uint32_t>(request.signature.arguments.front());
   result = id;
   if (!world_.sets.remove(id)) return Status::invalid_argument("there is no process set " + std::to_string(id) + ".");
+  world_.logger.later(LogLevel::kInfo, [&] { return "process set " + std::to_string(id) + " was removed"; });
   for (const auto& lane : lanes_) {
     if (lane->id() != 0 && set_of(lane->id()) == id) {
       lane->end(Status::aborted("process set " + std::to_string(id) + " was removed before this was done."));

@@ -105,6 +105,8 @@ void ProgressLoop::handle_departures() {
   const std::vector<Departure>& departures = world_.control.departures();
   for (; n_departures_handled_ < departures.size(); ++n_departures_handled_) {
     world_.has_failed.store(true);
+    const int rank = departures[n_departures_handled_].rank;
+    world_.logger.later(LogLevel::kDebug, [&] { return mesh_.peer(rank).text() + " has left the world"; });
     for (const auto& lane : lanes_.all()) lane->on_departure(departures[n_departures_handled_]);
   }
   for (const auto& lane : lanes_.all()) lane->fail_impossible();
@@ -175,6 +177,8 @@ void ProgressLoop::withdraw_standstill() {
 
 void ProgressLoop::break_world(Status why) {
   failure_ = std::move(why);
+  const std::string& message = failure_->message();
+  world_.logger.later(LogLevel::kDebug, [&] { return "the world has failed: " + message; });
   keep_own_memory();
   world_.has_failed.store(true);
   lanes_.give_up(*failure_);

@@ -36,6 +36,7 @@ ProgressThreads::ProgressThreads(WorldParts& world, MayOthersCall may_others_cal
       loop_(world),
       sharing_(mesh_.rank()),
       may_others_call_(std::move(may_others_call)) {
+  world.logger.set_post([this](CallbackThreads::Callback write) { callbacks_.post(std::move(write)); });
   const BlockSignals blocked;  // inherited by the thread
   mesh_.arm();
   background_ = std::thread([this] { run_background(); });

@@ -14,6 +14,7 @@
 #include "backend/registry.hpp"
 #include "base/config.hpp"
 #include "base/log.hpp"
+#include "base/open_log.hpp"
 #include "base/thread_annotations.hpp"
 #include "call/output_memory.hpp"
 #include "engine/control_plane.hpp"
@@ -33,7 +34,7 @@ struct WorldParts {
   const std::span<const BackendRow> backends;
 
   Counters counters{config.page_file, mesh.rank(), mesh.size()};
-  const Logger logger{mesh.rank(), log_level_from(config.log_level)};
+  const Logger logger = open_log_anyhow(config, mesh.rank());
   Names names{};
   ProcessSets sets{mesh.size()};
   const OutputMemory output_memory{};

@@ -1,15 +1,33 @@
 #include "execute/data_plane.hpp"
 
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "base/size_text.hpp"
 #include "execute/allgather_numbers.hpp"
 #include "execute/collectives/functions.hpp"
 
 namespace ciranda {
+namespace {
+
+std::string text_of(const NativeBackend::Tuned& tuned) {
+  const Candidate& chosen = tuned.chosen;
+  std::string text = "allreduces of " + size_text(tuned.most_bytes / 2) + " to " + size_text(tuned.most_bytes) +
+                     " were tried, and go by " + std::string(chosen.name);
+  if (chosen.segment_bytes > 0) text += " in segments of " + size_text(chosen.segment_bytes);
+  if (chosen.taken_us) text += ", which took " + std::to_string(static_cast<std::int64_t>(*chosen.taken_us)) + " us";
+  return text + (tuned.is_by_model ? ", as expected" : "");
+}
+
+}  // namespace
 
 DataPlane::DataPlane(Mesh& mesh, InFlight& in_flight, Backends backends, std::size_t slot_bytes, const Logger& logger)
-    : mesh_(mesh), in_flight_(in_flight), backends_(std::move(backends)), consistency_(in_flight, mesh) {
+    : mesh_(mesh),
+      in_flight_(in_flight),
+      logger_(logger),
+      backends_(std::move(backends)),
+      consistency_(in_flight, mesh) {
   if (mesh.arena() != nullptr || mesh.size() == 1 || slot_bytes == 0) return;
   arena_.emplace(mesh, slot_bytes, logger);
   is_arena_settled_ = false;
@@ -131,7 +149,9 @@ bool DataPlane::share_news() {
   sent_ = backends_.native().news();
   if (sent_.empty()) return false;
   take(allgather_numbers(sent_, mesh_.size(), received_, [this] {
-    backends_.native().conclude(received_);
+    for (const NativeBackend::Tuned& tuned : backends_.native().conclude(received_)) {
+      logger_.later(LogLevel::kDebug, [&] { return text_of(tuned); });
+    }
     return Result<Work>(Work{});
   }));
   return true;

@@ -27,6 +27,7 @@ class DataPlane {
  public:
   // The references outlive this. If the mesh has no arena but its ranks share memory, they create one with slots of
   // `slot_bytes` when there is data to move; none if `slot_bytes` is 0, which must then be so on all ranks of the mesh.
+  // The logger outlives this.
   DataPlane(Mesh& mesh, InFlight& in_flight, Backends backends, std::size_t slot_bytes, const Logger& logger);
 
   // Adds the next entry of the log. An empty entry only takes its position in the order.
@@ -86,6 +87,7 @@ class DataPlane {
 
   Mesh& mesh_;
   InFlight& in_flight_;
+  const Logger& logger_;
   std::optional<LaneArena> arena_;
   Backends backends_;
   Consistency consistency_;

@@ -234,6 +234,7 @@ Status Joining::read_endpoints(const std::vector<Blob>& blobs) {
   connecting.credentials = {options_.secret, options_.job, options_.epoch};
   connecting.rank = options_.rank;
   connecting.limit = limit_;
+  connecting.on_retry = options_.tell;
   connecting.on_refused = [this](const std::string& what) { warn("refused: " + what); };
   const Endpoint mine = describe_myself();
   for (int rank = 0; rank < options_.size; ++rank) {

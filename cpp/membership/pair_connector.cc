@@ -122,13 +122,14 @@ Status PairConnector::settle(const Key& key, Attempt& attempt, Clock::time_point
     attempt.connection.reset();
     return {};
   }
-  attempt.last_reason = connection.reason();
+  const bool is_other = std::exchange(attempt.last_reason, connection.reason()) != connection.reason();
   const bool nobody = connection.nobody_listens();
   const bool for_good = connection.for_good();
   attempt.connection.reset();
   attempt.next_try = now + kBetweenTries;
   const std::string failure = peer(key.peer).name + " cannot be reached: " + attempt.last_reason;
   if (for_good) return Status::invalid_argument(failure);
+  if (is_other && options_.on_retry) options_.on_retry(failure + "; it is tried again");
   if (!nobody) {
     attempt.first_refused = {};
     return {};

@@ -41,6 +41,7 @@ struct PairConnectorOptions {
   WaitLimit limit;
   std::chrono::milliseconds handshake_limit = kHandshakeLimit;
   std::function<void(const std::string&)> on_refused;
+  std::function<void(const std::string&)> on_retry;  // another reason why a connection must be tried again
 };
 
 class PairConnector {

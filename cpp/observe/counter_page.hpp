@@ -5,7 +5,8 @@
 // Every field is a word of 64 bits. Counters only grow, from 0 at the time `began_ns`. A change of the layout needs
 // another kPageVersion; readers refuse versions that they do not know.
 //
-// Used by Counters, which alone writes, PageMemory, Engine and bindings/python/tables.cc; a plain layout.
+// Used by Counters, which alone writes, PageMemory, Engine, world_text.hpp and bindings/python/tables.cc; a plain
+// layout.
 #pragma once
 
 #include <array>

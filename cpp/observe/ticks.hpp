@@ -2,8 +2,8 @@
 // is unknown: TickClock converts it to nanoseconds.
 //
 // It is the processor's counter (10 ns a read) if that runs at a constant rate and never stops, as it always does on
-// ARM, else the system's monotonic clock. Called by Stages, Recorder, Recording, Counters, Timeline, InFlight, Lane,
-// RoundsInMemory and RoundsByMessages; any thread.
+// ARM, else the system's monotonic clock. Called by Stages, Recorder, Recording, CallLog, Counters, Timeline, InFlight,
+// Lane, RoundsInMemory and RoundsByMessages; any thread.
 #pragma once
 
 #include <chrono>

@@ -14,9 +14,6 @@
 
 namespace ciranda {
 
-// Appends any bytes as a JSON string. Bytes that are not valid UTF-8 become U+FFFD.
-void append_json_string(std::string_view text, std::string& to);
-
 class TraceFormat final : public RecordFormat {
  public:
   // `marks_cycles`: also adds an event CYCLE_START at the time of agreement, once for all calls agreed on together.

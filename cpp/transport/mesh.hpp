@@ -5,7 +5,7 @@
 //
 // Called by ProgressThreads, ProgressLoop, ControlPlane, LaneLog, RoundsByMessages, Engine, Lanes, Wake, LaneMux,
 // LaneMesh and is_oversubscribed(), held by WorldParts; through LaneMesh by execute/, backend/, collective/ and the
-// parts of Lane; by device_advice(); made by membership/; implemented by SocketMesh.
+// parts of Lane; by device_advice() and world_text.hpp; made by membership/; implemented by SocketMesh.
 //
 // Threads: one (the holder of the progress lock), except
 // - rank(), size(), peer(), arena(), kick(): any;

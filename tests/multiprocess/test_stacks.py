@@ -164,6 +164,12 @@ def test_a_stopped_rank(tmp_path: Path) -> None:
         assert line_about_rank_1(process).startswith("stopped by a signal")
 
 
+def test_warnings_in_json_are_understood(tmp_path: Path) -> None:
+    with job(tmp_path, "lock", "--log-format", "json") as process:
+        assert line_about_rank_1(process) == f"load_batch, data.py:{LINE_OF['lock']}"
+        assert "'second' has waited" in stall_of_rank(tmp_path, 0)["warning"]
+
+
 def test_behind_a_shell(tmp_path: Path) -> None:
     with job(tmp_path, "lock", "sh", "-c", '"$0" "$@"; exit $?') as process:
         assert line_about_rank_1(process) == f"load_batch, data.py:{LINE_OF['lock']}"

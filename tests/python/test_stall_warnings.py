@@ -13,9 +13,18 @@ WARNING = (
 )
 
 
+TEXT = b"2026-11-29T07:30:18.123456Z " + WARNING.replace(b"[rank 0]", b"[rank 0 hostB step 12]")
+JSON = (
+    b'{"time":"2026-11-29T07:30:18.123456Z","level":"warning","rank":0,"host":"hostB","step":12,"message":"'
+    + WARNING.partition(b"] ")[2].rstrip()
+    + b'"}\n'
+)
+
+
 @pytest.mark.parametrize("size", [1, 7, 64, 4096])
-def test_warnings_in_pieces(size: int) -> None:
-    data = b"50 %|###  |\r" + WARNING + b"text of the rank 5 (host c)\n" + WARNING.replace(b"rank 3", b"rank 4")
+@pytest.mark.parametrize("warning", [WARNING, TEXT, JSON])
+def test_warnings_in_pieces(warning: bytes, size: int) -> None:
+    data = b"50 %|###  |\r" + warning + b"text of the rank 5 (host c)\n" + warning.replace(b"rank 3", b"rank 4")
     warnings = StallWarnings()
     found = [warnings.feed(data[start : start + size]) for start in range(0, len(data), size)]
     assert set().union(*found) == {1, 3, 4}

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from ciranda.launch.stalled_calls import MissingRank, StalledCall, StalledCalls
 from ciranda.launch.waits import StallWarnings
 
 FIRST = (
-    "ciranda: warning: [rank 0] 'gr''ad' has waited 2.0 s for rank 1 (host a), which last submitted 'lo, ss' 2.5 s "
+    "'gr''ad' has waited 2.0 s for rank 1 (host a), which last submitted 'lo, ss' 2.5 s "
     "ago, rank 3, which has submitted nothing yet, and 4 more. Ranks that submitted it: 0, 2, and 7 more. All ranks "
     "must make the same calls; 9 s"
 )
-AGAIN = (
-    "ciranda: warning: [rank 0] 'gr''ad' still waits, after 4.0 s, for rank 3 (host b), which last submitted 'x' 0.1 s "
-    "ago."
-)
+AGAIN = "'gr''ad' still waits, after 4.0 s, for rank 3 (host b), which last submitted 'x' 0.1 s ago."
 MISSING = (MissingRank(1, "a", "lo, ss", 2.5), MissingRank(3, "", None, None))
 
 
@@ -43,7 +42,7 @@ def test_a_call_that_is_not_warned_of_again_is_done(at: float, n_calls: int) -> 
 
 def test_other_warnings_are_about_no_call() -> None:
     calls = StalledCalls()
-    calls.take("ciranda: warning: [rank 1] rank 0 (host a), the coordinator, has not answered for 9 s: it is", 0.0)
+    calls.take("rank 0 (host a), the coordinator, has not answered for 9 s: it is", 0.0)
     calls.take("I say that 'x' has waited 2.0 s for rank 1, which has submitted nothing yet", 0.0)
     assert calls.at(0.0) == []
 
@@ -57,7 +56,14 @@ def test_there_is_an_end_to_what_is_kept() -> None:
     assert [call.name for call in calls.at(10.0)] == ["gr''ad"]
 
 
-def test_the_launcher_finds_them_in_the_output() -> None:
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"50%\rciranda: warning: [rank 0] {FIRST}",
+        json.dumps({"level": "warning", "rank": 0, "message": FIRST}, separators=(",", ":")),
+    ],
+)
+def test_the_launcher_finds_them_in_the_output(line: str) -> None:
     warnings = StallWarnings()
-    warnings.feed(b"50%\r" + FIRST.encode() + b"\n" + AGAIN.encode()[:20])
+    warnings.feed(line.encode() + b"\nciranda: warning: [rank 0] " + AGAIN.encode()[:20])
     assert [call.name for call in warnings.calls.at(0.0)] == ["gr''ad"]

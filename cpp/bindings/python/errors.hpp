@@ -1,6 +1,6 @@
 // Converts the engine's Status to the exception classes of ciranda.errors. All functions but the last need the GIL.
-// Called by CallBuilder, EngineHandle, LineProbe, OperationHandle, Session, stack_watch.cc, store_server.cc, tables.cc
-// and TensorReader.
+// Called by CallBuilder, EngineHandle, LineProbe, log_watch.cc, OperationHandle, Session, stack_watch.cc,
+// store_server.cc, tables.cc and TensorReader.
 #pragma once
 
 #include <string>

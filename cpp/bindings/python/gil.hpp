@@ -4,8 +4,8 @@
 // unwound, and a C++ destructor on the way calls abort(). Therefore the thread that ends the interpreter first calls
 // detain_other_threads(), which waits for the threads that are taking the GIL back here.
 //
-// Called by callers.hpp, EngineHandle, errors.hpp, LineProbe, module.cc, OperationHandle, QueueHandle, Session,
-// stack_watch.cc and store_server.cc; any thread, with the GIL.
+// Called by callers.hpp, EngineHandle, errors.hpp, LineProbe, log_watch.cc, module.cc, OperationHandle, QueueHandle,
+// Session, stack_watch.cc and store_server.cc; any thread, with the GIL.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -25,4 +25,5 @@ NB_MODULE(_core, m) {
   ciranda::python::bind_line_probe(m);
   ciranda::python::bind_key_agreement(m);
   ciranda::python::bind_stack_watch(m);
+  ciranda::python::bind_log_watch(m);
 }

@@ -58,6 +58,24 @@ class Binding(str, Enum):
     CORE = "core"
 
 
+class LogLevel(str, Enum):
+    """What ``--log-level`` may be."""
+
+    TRACE = "trace"
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+    FATAL = "fatal"
+
+
+class LogFormat(str, Enum):
+    """What ``--log-format`` may be."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
 _HOSTS = "Hosts"
 _OUTPUT = "Output"
 _SSH = "Reaching other hosts"
@@ -181,6 +199,20 @@ def _run(
                            rich_help_panel=_OUTPUT),
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Say what is done.", rich_help_panel=_OUTPUT)] = False,
+    log_level: Annotated[
+        LogLevel | None, typer.Option("--log-level", show_default="warning", case_sensitive=False,
+                                      help="The least severe messages of the engine.", rich_help_panel=_OUTPUT),
+    ] = None,
+    log_format: Annotated[
+        LogFormat | None, typer.Option("--log-format", show_default="short lines", case_sensitive=False,
+                                       help="How they are written.", rich_help_panel=_OUTPUT),
+    ] = None,
+    log_file: Annotated[
+        str | None,
+        typer.Option("--log-file", metavar="FILE", show_default="standard error",
+                     help="Where each rank writes them; %r in the name is the rank, %h the host.",
+                     rich_help_panel=_OUTPUT),
+    ] = None,
     metrics: Annotated[
         str | None,
         typer.Option("--metrics", metavar="[ADDR:]PORT",
@@ -375,6 +407,9 @@ def _run(
         "CIRANDA_START_TIMEOUT": start_timeout,
         "CIRANDA_INTERFACE": network_interface,
         "CIRANDA_PORT_RANGE": port_range,
+        "CIRANDA_LOG_LEVEL": log_level and log_level.value,
+        "CIRANDA_LOG_FORMAT": log_format and log_format.value,
+        "CIRANDA_LOG_FILE": log_file,
         "CIRANDA_STALL_WARNING_SECONDS": stall_warning_seconds,
         "CIRANDA_STALL_SHUTDOWN_SECONDS": stall_shutdown_seconds,
     }

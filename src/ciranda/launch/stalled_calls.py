@@ -9,7 +9,7 @@ from typing import NamedTuple
 # What cpp/agree/negotiation.cc writes: at the first warning with the ranks that have submitted the call, and later,
 # whenever its waiting time has doubled, without.
 _CALL = re.compile(
-    r"\] '(?P<name>.+?)' (?:has waited (?P<first>[\d.]+) s|still waits, after (?P<again>[\d.]+) s,) for (?P<rest>.*)"
+    r"'(?P<name>.+?)' (?:has waited (?P<first>[\d.]+) s|still waits, after (?P<again>[\d.]+) s,) for (?P<rest>.*)"
 )
 _SUBMITTED = ". Ranks that submitted it: "
 _MISSING = re.compile(
@@ -57,8 +57,8 @@ class StalledCalls:
         self._calls: dict[str, tuple[float, StalledCall]] = {}  # by name, with the time of the last warning
 
     def take(self, warning: str, now: float) -> None:
-        """Take a warning, which ends its line; one about something else changes nothing."""
-        found = _CALL.search(warning)
+        """Take the text of a warning; one about something else changes nothing."""
+        found = _CALL.match(warning)
         if found is None:
             return
         missing, _, submitted = found["rest"].partition(_SUBMITTED)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 
 from ciranda.launch.stalled_calls import StalledCalls
 
-# The beginning of what cpp/base/log.cc writes; the phrases are those of cpp/agree/negotiation.cc and of cpp/engine's
-# stall_detector.cc and liveness_probe.cc, in warnings and, at the limit, in TimeoutError.
-_MARK = b"ciranda: warning: [rank "
+# What cpp/base/log_line.cc writes before a warning, in each of its forms. The phrases are those of
+# cpp/agree/negotiation.cc and of cpp/engine's stall_detector.cc and liveness_probe.cc: in warnings and, at the limit,
+# in TimeoutError.
+_MARK = re.compile(rb'ciranda: warning: \[rank |"level":"warning","rank":')
+_MOST_MARK_BYTES = 32
+_MESSAGE = b',"message":'
 _WAITS = re.compile(
-    rb"(?:ciranda: warning: \[rank \d+\] |TimeoutError: |HorovodInternalError: )"
+    rb'(?:ciranda: warning: \[rank \d+[^\]]*\] |"level":"warning","rank":|TimeoutError: |HorovodInternalError: )'
     rb".*(?: has waited | still waits, after | has not moved for | has not answered for )"
 )
 _RANK = re.compile(rb"\brank (\d+) \(")
@@ -36,15 +40,25 @@ class StallWarnings:
     def feed(self, data: bytes) -> set[int]:
         """The ranks that are waited for, of all warnings that this piece completes."""
         complete, _, rest = (self._rest + data).rpartition(b"\n")
-        begins = rest.rfind(_MARK)
-        self._rest = rest[begins:][:_MOST_KEPT] if begins >= 0 else rest[1 - len(_MARK) :]
-        if _MARK not in complete:
+        begins = [mark.start() for mark in _MARK.finditer(rest)]
+        self._rest = rest[begins[-1] :][:_MOST_KEPT] if begins else rest[-_MOST_MARK_BYTES:]
+        lines = [line for line in complete.split(b"\n") if _MARK.search(line)] if _MARK.search(complete) else []
+        if not lines:
             return set()
-        lines = [line for line in complete.split(b"\n") if _MARK in line]
-        for line in lines:
-            self.calls.take(line.decode("utf-8", "replace"), time.monotonic())
-        self.last = lines[-1].partition(_MARK)[2].partition(b"] ")[2].decode("utf-8", "replace")[:_MOST_SHOWN]
+        texts = [_text_of(line) for line in lines]
+        for text in texts:
+            self.calls.take(text, time.monotonic())
+        self.last = texts[-1][:_MOST_SHOWN]
         return awaited(b"\n".join(lines))
+
+
+def _text_of(line: bytes) -> str:
+    """The text of a warning, without what stands before it."""
+    in_json = line.partition(_MESSAGE)[2]
+    try:
+        return str(json.loads(in_json.rstrip()[:-1]))
+    except ValueError:
+        return line.partition(b"ciranda: warning: [rank ")[2].partition(b"] ")[2].decode("utf-8", "replace")
 
 
 def awaited(text: bytes) -> set[int]:

@@ -339,7 +339,12 @@ TEST(NativeBackendTest, ADoublingTakesItsRoundsHoweverLateTheLastRankComes) {
       for (const std::uint64_t ns : each->news()) news.push_back(ns);
     }
     for (const auto& each : backends) {
-      if (!news.empty()) each->conclude(news);
+      if (news.empty()) continue;
+      const auto tuned = each->conclude(news);
+      ASSERT_EQ(tuned.size(), 1U);
+      EXPECT_EQ(tuned.front().most_bytes, sizeof(float));
+      EXPECT_TRUE(tuned.front().chosen.taken_us);
+      EXPECT_NE(tuned.front().chosen.name, "direct doubling");
     }
   }
   int n_doublings = 0;

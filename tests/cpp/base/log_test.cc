@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
 namespace ciranda {
 namespace {
 
@@ -28,6 +33,20 @@ TEST(Logger, WritesItsLevelAndAbove) {
   logger.error("broken");
   EXPECT_EQ(::testing::internal::GetCapturedStderr(),
             "ciranda: warning: [rank 3] careful\nciranda: error: [rank 3] broken\n");
+}
+
+TEST(Logger, LeavesLinesToAnotherThread) {
+  const Logger logger(3, LogLevel::kInfo);
+  std::vector<std::function<void()>> posted;
+  logger.set_post([&](std::function<void()> write) { posted.push_back(std::move(write)); });
+  ::testing::internal::CaptureStderr();
+  logger.later(LogLevel::kDebug, [] { return std::string("below"); });
+  logger.later(LogLevel::kInfo, [] { return std::string("set"); });
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  ASSERT_EQ(posted.size(), 1U);
+  ::testing::internal::CaptureStderr();
+  posted.front()();
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "ciranda: info: [rank 3] set\n");
 }
 
 }  // namespace

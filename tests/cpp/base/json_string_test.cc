@@ -1,10 +1,10 @@
 // Any bytes become a string of JSON.
+#include "base/json_string.hpp"
+
 #include <gtest/gtest.h>
 
 #include <string>
 #include <string_view>
-
-#include "observe/trace_format.hpp"
 
 namespace ciranda {
 namespace {
@@ -15,14 +15,14 @@ std::string json(std::string_view text) {
   return to.substr(1);
 }
 
-TEST(JsonText, IsQuotedAndEscaped) {
+TEST(JsonString, IsQuotedAndEscaped) {
   EXPECT_EQ(json(""), R"("")");
   EXPECT_EQ(json("a.b [0, 1]"), R"("a.b [0, 1]")");
   EXPECT_EQ(json("\"\\\n\x01\x7f"), "\"\\\"\\\\\\u000a\\u0001\x7f\"");
   EXPECT_EQ(json(std::string_view("\0", 1)), R"("\u0000")");
 }
 
-TEST(JsonText, KeepsCharactersAndReplacesWhatIsNone) {
+TEST(JsonString, KeepsCharactersAndReplacesWhatIsNone) {
   EXPECT_EQ(json("\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80"), "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\"");
   for (const char* const none : {"\x80", "\xc0", "\xc3", "\xff"}) EXPECT_EQ(json(none), R"("\ufffd")") << none;
   EXPECT_EQ(json("a\xc3(b"), R"("a\ufffd(b")");

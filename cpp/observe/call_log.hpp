@@ -1,0 +1,57 @@
+// CallLog: writes to the log what this rank's calls do, on a thread of its own: at the level trace each call, at debug
+// that the ranks agree on the calls of a name in another way than before. The recorder is on meanwhile.
+//
+// Calls never wait for it: if they complete faster than they can be written, some are left out, and the log says how
+// many. A line has the time and the step of the call's end. Called by Engine, any thread; signals are blocked while
+// this is created.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <unordered_map>
+
+#include "base/log.hpp"
+#include "observe/recording.hpp"
+
+namespace ciranda {
+
+class CallLog {
+ public:
+  CallLog(std::shared_ptr<Recorder> recorder, Logger logger);
+  ~CallLog() { end(); }
+  CallLog(const CallLog&) = delete;
+  CallLog& operator=(const CallLog&) = delete;
+
+  // A step of the training has ended.
+  void count_step();
+  // Writes what was recorded until now, and records no longer. Does nothing when called again.
+  void end();
+
+ private:
+  void run();
+  std::size_t write_new_records();
+  void write(const Record& record);
+  void tell_other_way(const Record& record, std::int64_t at_us, std::uint64_t n_steps);
+  std::uint64_t n_steps_at(std::int64_t at_ns);
+
+  const Logger logger_;
+  std::optional<Recording> recording_;
+  std::uint64_t n_told_lost_ = 0;
+  std::unordered_map<std::string, std::string_view> ways_;  // by call and lane
+  std::mutex mutex_;                                        // guards the members below, except writer_
+  std::condition_variable ends_;
+  bool is_ending_ = false;
+  std::uint64_t n_steps_ = 0;             // that had ended before the last record
+  std::deque<std::int64_t> steps_after_;  // when later steps ended, by the records' clock
+  std::thread writer_;
+};
+
+}  // namespace ciranda
