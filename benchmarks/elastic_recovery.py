@@ -49,7 +49,16 @@ def elastic(n_ranks: int, n_kills: int, megabytes: float) -> Rows:
 
 
 def torchrun(n_ranks: int, n_kills: int) -> Rows:
-    launch = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--nproc-per-node", str(n_ranks)]
+    launch = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        str(n_ranks),
+    ]
     return run([*launch, "--max-restarts", str(n_kills)], n_ranks, n_kills, 0)
 
 
@@ -113,7 +122,6 @@ def main() -> None:
         show(f"stand still for {args.megabytes:g} MB of a newcomer", standing_still(rows, args.ranks))
     if not args.no_torchrun:
         rows = torchrun(args.ranks, args.kills)
-        show("torchrun: noticed", since_kill(rows, "noticed", survivors))
         show("torchrun: next step", since_kill(rows, "step", args.ranks, 1))
 
 

@@ -95,20 +95,18 @@ def torchrun() -> None:
     import torch
     import torch.distributed as dist
 
-    dist.init_process_group("gloo")
+    turn = len(list(FOLDER.glob("kill-*")))
+    # Not at the agent's store: gloo finds the addresses of processes there that have ended.
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    dist.init_process_group("gloo", f"file://{FOLDER}/store-{turn}", rank=rank, world_size=size)
     saved = FOLDER / "checkpoint"
-    turn = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
     done = torch.load(saved) if saved.exists() else 0
     gradient = torch.ones(1 << 10)
     for step in range(done, (ROUNDS + 1) * STEPS):
         if step == (turn + 1) * STEPS and turn < ROUNDS and dist.get_rank() == turn % dist.get_world_size():
             die_once(turn)
         time.sleep(STEP_SECONDS)
-        try:
-            dist.all_reduce(gradient)
-        except RuntimeError:
-            note("noticed", turn=turn)
-            raise
+        dist.all_reduce(gradient)
         if dist.get_rank() == 0:
             torch.save(step + 1, saved)
         dist.barrier()
