@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import elastic_jobs
 import netns
 import psutil
 import pytest
@@ -254,6 +255,12 @@ def test_process_sets_keep_their_living_members(tmp_path: Path) -> None:
         "size 3 rank 2: [1, 2, 2, None] [None, None, None, None]",
         "size 3 rank 2: [1, 2, 3, 4] [None, 5.0, 3.0, None]",
     ]
+
+
+def test_digits_through_two_kills_and_a_join(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("sklearn")
+    elastic_jobs.check(Path(__file__).with_name("elastic_digits_rank.py"), tmp_path)
 
 
 def test_a_script_for_horovod_goes_on_without_rank_0_and_then_without_another(tmp_path: Path) -> None:
