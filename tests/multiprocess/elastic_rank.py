@@ -121,6 +121,9 @@ def step_of(state: Any) -> None:
     size = int(os.environ.get("SIZE", "4"))
     mine = np.full(size, float(state.step + 1))
     before, state.total = state.total, -1.0  # a step that is cut off leaves the state in between
+    if "PENDING" in os.environ and f"{SLOT}:idle:{state.step}" in FAULTS and IS_FIRST_LIFE:
+        while len(list(FOLDER.glob(f"pending-{state.step}-*"))) < hvd.size() - 1:
+            time.sleep(0.01)  # until no other is still in the commit before, which would fail there
     maybe("idle", state.step)
     if f"{SLOT}:allreduce:{state.step}" in FAULTS:
         hvd.allreduce_async(mine, op=hvd.Average, name="gradient")
@@ -128,6 +131,7 @@ def step_of(state: Any) -> None:
     maybe("stop", state.step)
     maybe("pause", state.step)
     pending = hvd.allreduce_async(mine, op=hvd.Average, name="pending") if "PENDING" in os.environ else None
+    (FOLDER / f"pending-{state.step}-{SLOT}").touch()
     try:
         agreed = hvd.allreduce(mine, op=hvd.Average, name="gradient")
     except RanksLostError as error:
