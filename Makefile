@@ -326,7 +326,7 @@ engines: $(ENGINES_VENV)/.installed  ## have Ray and Spark start ranks (minutes;
 # .venv. The newest of all others share an environment, and so meet in one process, but for those of ALONE; the oldest of
 # each has one of its own. To add a framework: tests/frameworks/on_NAME.py; what pip is to install, and what is imported
 # at once, here; its name in NEWEST, if .venv has it not, and in OLDEST.
-PACKAGES_newest := '$(TORCH)' tensorflow-cpu jax keras optax hypothesis
+PACKAGES_newest := '$(TORCH)' tensorflow-cpu jax keras optax scikit-learn hypothesis
 IMPORTED_newest := jax, keras, optax, tensorflow, torch
 PACKAGES_mxnet := 'mxnet==1.9.1' 'numpy==1.23.5' 'scipy==1.10.1' 'setuptools==68.*' 'scikit-learn==1.3.2' hypothesis
 IMPORTED_mxnet := mxnet
@@ -336,8 +336,8 @@ PACKAGES_paddle-3.0 := 'paddlepaddle==3.0.0' 'protobuf<7' hypothesis setuptools
 PACKAGES_numpy-oldest := 'numpy==1.23.5'
 PACKAGES_torch-oldest := 'torch==2.1.2' 'numpy==1.26.4'
 PACKAGES_jax-oldest := 'jax==0.5.3' 'jaxlib==0.5.3' 'optax==0.2.4' 'flax==0.10.4' scikit-learn hypothesis
-PACKAGES_tensorflow-oldest := 'tensorflow-cpu==2.15.1' 'numpy<2' hypothesis
-PACKAGES_keras-3.5 := 'tensorflow-cpu==2.16.1' 'keras==3.5.0' 'numpy<2' setuptools hypothesis
+PACKAGES_tensorflow-oldest := 'tensorflow-cpu==2.15.1' 'numpy<2' scikit-learn hypothesis
+PACKAGES_keras-3.5 := 'tensorflow-cpu==2.16.1' 'keras==3.5.0' 'numpy<2' scikit-learn setuptools hypothesis
 IN_VENV := c native numpy torch
 NEWEST := jax tensorflow
 ALONE := mxnet paddle

@@ -120,6 +120,7 @@ class Training:
             if isinstance(error, MismatchError) and roster.newcomers and is_old:
                 raise AbortedError(f"a process that was to join has another state: {error}") from error
             raise
+        self._state.release_saved()
 
     def _return(self) -> Roster | None:
         """Wait for the others to return; a roster if one of them was lost, for which training must be called again."""

@@ -127,6 +127,9 @@ class State:
     def set_saved(self, saved: Any) -> None:
         """Keep again what `saved()` has returned."""
 
+    def release_saved(self) -> None:
+        """What `saved()` has returned last is not needed any more."""
+
 
 class ObjectState(State):
     """A state of Python objects: `ObjectState(bcast, rank, epoch=0)` has an attribute `epoch`.

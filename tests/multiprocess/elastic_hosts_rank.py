@@ -3,8 +3,9 @@
 python elastic_hosts_rank.py FOLDER STEP=HOSTS>SIZE ...
 
 At each of the steps FOLDER/hosts becomes HOSTS ("a:2,b:1"; "-" removes the file), and training waits, committing, until
-the world has SIZE ranks. Without ">SIZE" rank 0 waits until the script was asked twice more, and nobody commits. Each
-rank that ends prints its size, its steps and whether its process was there at the start.
+the world has SIZE ranks. Without ">SIZE" rank 0 waits until the script was asked twice more, and nobody commits. With
+"await HOST" for HOSTS the script's later answers begin, and training waits, committing, until a rank is on HOST. Each
+rank that ends prints its size, its steps and its host.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import ciranda as hvd
-from ciranda._frameworks.objects import broadcast_object
+from ciranda._frameworks.objects import allgather_object, broadcast_object
 from ciranda.elastic import ObjectState, run_fn
 
 FOLDER = Path(sys.argv[1])
@@ -48,6 +49,10 @@ def follow(plan: str, state: Any) -> None:
         if hvd.rank() == hvd.size() - 1 and not (FOLDER / "killed").exists():
             (FOLDER / "killed").touch()
             os.kill(os.getpid(), signal.SIGKILL)
+    elif hosts.startswith("await "):
+        (FOLDER / "begun").touch()
+        while hosts.removeprefix("await ") not in allgather_object(os.environ["CIRANDA_HOST"]):
+            state.commit()
     elif hvd.rank() == 0:
         set_hosts(hosts)
         if not size:

@@ -12,12 +12,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 import ciranda as hvd
 from ciranda import _core
@@ -58,9 +60,16 @@ def maybe(place: str, step: int | None = None) -> None:
             raise ValueError(f"slot {SLOT} cannot go on")
         if place == "leave":
             sys.exit(0)
-        if place == "agent":
-            os.kill(os.getppid(), signal.SIGKILL)
-        os.kill(os.getpid(), signal.SIGSTOP if place == "stop" else signal.SIGKILL)
+        if place == "leave_forming":
+            os._exit(0)
+        if place == "pause":
+            subprocess.Popen(["sh", "-c", f"sleep 1; kill -CONT {os.getpid()}"])
+        worker = os.getppid()
+        if place in ("guardian", "agent_and_guardian"):
+            os.kill(psutil.Process(worker).ppid(), signal.SIGKILL)
+        if place in ("agent", "agent_and_guardian"):
+            os.kill(worker, signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGSTOP if place in ("stop", "pause") else signal.SIGKILL)
 
 
 class State(ObjectState):
@@ -88,11 +97,14 @@ def connect_with_faults(epoch: int, *args: Any) -> Any:
     maybe("forming")
     if epoch > 0:
         maybe("forming_again")
+        maybe("leave_forming")
     return connect(epoch, *args)
 
 
 _core.connect = connect_with_faults
 maybe("before_init")
+while "LATE" in os.environ and not IS_FIRST_LIFE and not (FOLDER / "half").exists():
+    time.sleep(0.01)  # as long as its imports take
 hvd.init()
 note("start")
 
@@ -109,12 +121,17 @@ def step_of(state: Any) -> None:
     size = int(os.environ.get("SIZE", "4"))
     mine = np.full(size, float(state.step + 1))
     before, state.total = state.total, -1.0  # a step that is cut off leaves the state in between
+    if "PENDING" in os.environ and f"{SLOT}:idle:{state.step}" in FAULTS and IS_FIRST_LIFE:
+        while len(list(FOLDER.glob(f"pending-{state.step}-*"))) < hvd.size() - 1:
+            time.sleep(0.01)  # until no other is still in the commit before, which would fail there
     maybe("idle", state.step)
     if f"{SLOT}:allreduce:{state.step}" in FAULTS:
         hvd.allreduce_async(mine, op=hvd.Average, name="gradient")
     maybe("allreduce", state.step)
     maybe("stop", state.step)
+    maybe("pause", state.step)
     pending = hvd.allreduce_async(mine, op=hvd.Average, name="pending") if "PENDING" in os.environ else None
+    (FOLDER / f"pending-{state.step}-{SLOT}").touch()
     try:
         agreed = hvd.allreduce(mine, op=hvd.Average, name="gradient")
     except RanksLostError as error:
@@ -132,12 +149,15 @@ def train(state: Any) -> str:
     note("train", step=state.step, total=state.total)
     assert len(set(allgather_object((state.step, state.total)))) == 1, "the ranks differ after their synchronization"
     while state.step < STEPS:
+        if state.step == STEPS // 2:
+            (FOLDER / "half").touch()
         while state.step == STEPS // 2 and hvd.size() < FULL_SIZE:
             state.commit()  # until all are back
         maybe("raise_always")
         maybe("raise", state.step)
         maybe("leave", state.step)
-        maybe("agent", state.step)
+        for place in ("agent", "guardian", "agent_and_guardian"):
+            maybe(place, state.step)
         step_of(state)
         note("step", step=state.step, total=state.total)
         state.commit()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,7 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import elastic_jobs
 import netns
+import psutil
 import pytest
 
 pytestmark = pytest.mark.multiprocess
@@ -91,10 +95,11 @@ def expected_total(steps: int) -> float:
     return total
 
 
-def check(account: Account, n_ranks: int, n_lost: int) -> None:
-    """The job has ended well, with all ranks; who was not killed has stayed; each committed step counts once."""
+def check(account: Account, n_ranks: int, n_killed: int, n_ended: int = 0) -> None:
+    """The job has ended well, with all ranks; who was not lost has stayed; each committed step counts once."""
+    n_lost = n_killed + n_ended
     assert account.exit_code == 0
-    assert len(re.findall("has failed: killed by SIGKILL|is killed: it has not left", account.err)) == n_lost
+    assert len(re.findall("has failed: killed by SIGKILL|is killed: it has not left", account.err)) == n_killed
     ended = account.of("end")
     assert sorted(row["rank"] for row in ended) == list(range(n_ranks))
     assert {(row["step"], row["total"]) for row in ended} == {(STEPS, expected_total(STEPS))}
@@ -188,6 +193,32 @@ def test_a_stopped_rank_is_killed_and_replaced(tmp_path: Path) -> None:
     assert "[1] on localhost is killed: it has not left the world" in account.err
 
 
+def test_a_rank_that_is_stopped_for_a_moment_is_waited_for(tmp_path: Path) -> None:
+    account = run(tmp_path, "1:pause:3", options=("--min-np", "2"))
+    check(account, 3, 0)
+    assert (tmp_path / "fault-1:pause:3").exists()
+    assert "world 1" not in account.err
+
+
+def test_nobody_waits_for_the_imports_of_the_next_process(tmp_path: Path) -> None:
+    """It is not ready before the others have come further."""
+    check(run(tmp_path, "1:idle:2", options=("--min-np", "2"), LATE="1"), 3, 1)
+
+
+def test_an_exception_on_one_is_shown_and_the_others_go_on(tmp_path: Path) -> None:
+    account = run(tmp_path, "1:raise:3", options=("--min-np", "2"))
+    check(account, 3, 0, n_ended=1)
+    assert "ValueError: slot 1 cannot go on" in account.err
+    assert "[1] on localhost has failed: exit code 1" in account.err
+
+
+def test_who_leaves_while_a_world_is_formed_is_missed_at_once(tmp_path: Path) -> None:
+    """With exit code 0, and without having met anybody there."""
+    account = run(tmp_path, "1:idle:3", "0:leave_forming", options=("--min-np", "1"), CIRANDA_START_TIMEOUT="3600")
+    check(account, 3, 1, n_ended=1)
+    assert "[0] was lost: exit code 0" in account.err
+
+
 def test_leaving_early_is_a_failure(tmp_path: Path) -> None:
     account = run(tmp_path, "1:leave:3", options=("--min-np", "2"))
     assert account.exit_code == 0
@@ -224,6 +255,12 @@ def test_process_sets_keep_their_living_members(tmp_path: Path) -> None:
         "size 3 rank 2: [1, 2, 2, None] [None, None, None, None]",
         "size 3 rank 2: [1, 2, 3, 4] [None, 5.0, 3.0, None]",
     ]
+
+
+def test_digits_through_two_kills_and_a_join(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("sklearn")
+    elastic_jobs.check(Path(__file__).with_name("elastic_digits_rank.py"), tmp_path)
 
 
 def test_a_script_for_horovod_goes_on_without_rank_0_and_then_without_another(tmp_path: Path) -> None:
@@ -279,7 +316,36 @@ def test_a_lost_agent_takes_its_host_away(hosts: netns.Hosts, tmp_path: Path, sl
     assert {(row["step"], row["total"]) for row in ended} == {(STEPS, expected_total(STEPS))}
 
 
-def test_the_only_lost_agent_ends_the_job(tmp_path: Path) -> None:
-    account = run(tmp_path, "0:agent:3", options=("--min-np", "1"))
+@pytest.mark.parametrize(
+    ("what", "exit_code", "why"),
+    [
+        ("agent", 1, "the job ends: no host is left"),
+        ("agent_and_guardian", 1, "the job ends: no host is left"),
+        ("guardian", 128 + signal.SIGTERM, "the job ends: no rank is left that has the state"),  # the agent ends them
+    ],
+)
+def test_the_only_lost_agent_ends_the_job(tmp_path: Path, what: str, exit_code: int, why: str) -> None:
+    account = run(tmp_path, f"0:{what}:3", options=("--min-np", "1"))
+    assert account.exit_code == exit_code
+    assert f"ciranda: {why}" in account.err
+    ranks = [psutil.Process(pid) for pid in account.pids("start") if psutil.pid_exists(pid)]
+    _, alive = psutil.wait_procs([each for each in ranks if each.status() != psutil.STATUS_ZOMBIE], timeout=20)
+    assert alive == [], "a rank has outlived its agent"
+
+
+def test_ports_that_are_used_up_end_the_job(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as once:
+        port = once.getsockname()[1]
+    account = run(tmp_path, options=("--port-range", str(port)))
     assert account.exit_code == 1
-    assert account.err.rstrip().endswith("ciranda: the job ends: no host is left")
+    assert account.err.rstrip().endswith(
+        f"all ports of the range {port}-{port} are in use on 127.0.0.1: give a wider range, or none for any port"
+    )
+
+
+IN_FULL_MEMORY = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=64k tmpfs /dev/shm && exec "$@"', "sh"]
+
+
+@pytest.mark.netns
+def test_ranks_go_on_without_room_in_shared_memory(tmp_path: Path) -> None:
+    check(run(tmp_path, "1:idle:3", options=("--min-np", "2"), through=IN_FULL_MEMORY), 3, 1)

@@ -25,15 +25,29 @@ def script(folder: Path, hosts: str) -> str:
     return f"printf . >> {folder}/asked; cat {folder}/hosts"
 
 
+def script_by_turns(folder: Path, *answers: str) -> str:
+    """What prints the first answer until FOLDER/begun exists, then one after the other, then the last for ever."""
+    for number, hosts in enumerate(answers):
+        (folder / f"answer-{number}").write_text(hosts.replace(",", "\n") + "\n")
+    turns = folder / "turns"
+    turns.touch()
+    last = len(answers) - 1
+    return (
+        f"n=$(wc -c < {turns}); if [ -f {folder}/begun ] && [ $n -lt {last} ]; then printf . >> {turns}; fi; "
+        f"cat {folder}/answer-$(wc -c < {turns})"
+    )
+
+
 def run(
     folder: Path,
     hosts: str,
     *plan: str,
+    later: Sequence[str] = (),
     options: Sequence[str] = (),
     command: Sequence[str] = CIRANDA,
     through: Sequence[str] = (),
 ) -> subprocess.CompletedProcess[str]:
-    discovery = ["--host-discovery-script", script(folder, hosts)]
+    discovery = ["--host-discovery-script", script_by_turns(folder, hosts, *later) if later else script(folder, hosts)]
     words = [*through, sys.executable, "-m", *command, *discovery, *options, sys.executable, str(RANK), str(folder)]
     done = subprocess.run(
         [*words, *plan],
@@ -74,6 +88,24 @@ def test_a_change_that_ends_where_it_began_interrupts_nobody(tmp_path: Path) -> 
     assert ends(done) == ["2 5 127.0.0.2", "2 5 localhost"]
     assert "ciranda: hosts: localhost:1\n" in done.stderr
     assert "world 1" not in done.stderr
+
+
+def test_a_host_leaves_below_the_least_and_another_comes(tmp_path: Path) -> None:
+    """Horovod's ranks wait for each other then: some to synchronize, others not."""
+    later = ["localhost:1"] * 3 + ["localhost:1,127.0.0.3:1"]
+    options = ("--min-np", "2")
+    done = run(tmp_path, "localhost:1,127.0.0.2:1", "2=await 127.0.0.3", later=later, options=options)
+    assert ends(done) == ["2 5 127.0.0.3", "2 5 localhost"]
+    assert "has failed" not in done.stderr
+    assert done.stderr.count("leaves: its slot is not offered any more") == 1
+
+
+def test_a_host_that_comes_and_goes_at_each_question_stops_nobody(tmp_path: Path) -> None:
+    later = ["localhost:1", "localhost:1,127.0.0.2:1"] * 3 + ["localhost:1,127.0.0.2:1,127.0.0.3:1"]
+    options = ("--min-np", "1", "--max-np", "3")
+    done = run(tmp_path, "localhost:1,127.0.0.2:1", "2=await 127.0.0.3>3", later=later, options=options)
+    assert ends(done) == ["3 5 127.0.0.2", "3 5 127.0.0.3", "3 5 localhost"]
+    assert "has failed" not in done.stderr
 
 
 def test_who_has_no_answer_keeps_the_last_one_and_warns_once(tmp_path: Path) -> None:

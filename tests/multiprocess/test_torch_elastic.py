@@ -349,6 +349,47 @@ def test_ddp_goes_on_in_the_next_world(worlds: Any, options: dict[str, Any], reg
         assert are_gone == [True, True], "the first world's wrapper is still there"
 
 
+def _train_by_kept_wrappers(failing: int | None) -> torch.Tensor:
+    """As above, but each wrapper is kept, as by a script that notes it for later."""
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    import ciranda.torch.distributed  # noqa: F401
+
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    kept: list[Any] = []
+    failures = [] if failing is None else [failing]
+
+    @hvd.elastic.run
+    def train(state: Any) -> None:
+        dist.init_process_group("ciranda")
+        kept.append(DistributedDataParallel(model, bucket_cap_mb=0.0001))
+        while state.step < STEPS:
+            if state.step in failures and hvd.rank() == hvd.size() - 1:
+                failures.clear()
+                raise hvd.HorovodInternalError("something has gone wrong on this rank")
+            optimizer.zero_grad()
+            loss_of(kept[-1], state.step, Share(hvd.rank(), hvd.size())).backward()
+            optimizer.step()
+            state.step += 1
+            state.commit()
+        for wrapper in kept[:-1]:
+            with pytest.raises(NotInitializedError, match="wrap the model again"):
+                loss_of(wrapper, 0, Share())
+        dist.destroy_process_group()
+
+    train(hvd.elastic.TorchState(model, optimizer, step=0))
+    return flat(model)
+
+
+def test_a_wrapper_that_is_kept_does_not_disturb_the_next(worlds: Any) -> None:
+    world = worlds.of(2)
+    expected, _ = world.run(_train_by_kept_wrappers, None)
+    for parameters in world.run(_train_by_kept_wrappers, 3, timeout=60):
+        assert torch.equal(parameters, expected)
+
+
 def _check_groups_end() -> None:
     import torch.distributed as dist
 

@@ -206,3 +206,20 @@ def test_what_a_synchronization_may_go_back_to_is_not_overwritten() -> None:
     state.set_saved(saved)
     state.restore()
     assert_same(model.state_dict(), expected)
+
+
+def test_what_a_synchronization_has_not_gone_back_to_is_used_again() -> None:
+    model, optimizer, state = training()
+    step(model, optimizer)
+    state.save()
+    handler = state._handlers["model"]
+    addresses = set()
+    for snapshot in (handler._last, handler._spare):
+        addresses.update(each.data_ptr() for buffers in snapshot.buffers.values() for each in buffers)
+    state.saved()
+    state.save()  # as sync() does
+    state.release_saved()
+    for _ in range(2):
+        state.save()
+        used = {each.data_ptr() for buffers in handler._last.buffers.values() for each in buffers}
+        assert used <= addresses, "other memory was allocated"

@@ -39,6 +39,9 @@ class StateHandler:
     def keep(self) -> None:
         """Let no later `save()` change what is saved now. For handlers that use the memory of older copies again."""
 
+    def release(self) -> None:
+        """Let later saves change again what `keep()` has protected."""
+
     def set_value(self, value: Any) -> None:
         """Replace the value, and save the new one."""
         self.value = value
@@ -138,6 +141,11 @@ class HandledState(ObjectState):
         of_handlers, of_objects = saved
         self._set_attributes(of_handlers)
         super().set_saved(of_objects)
+
+    def release_saved(self) -> None:
+        """Let the handlers use its memory again."""
+        for handler in self._handlers.values():
+            handler.release()
 
     def _attributes(self) -> dict[str, dict[str, Any]]:
         """What each handler has saved."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import mxnet as mx
 from mxnet.gluon import ParameterDict, Trainer
 
+from ciranda import _basics
 from ciranda._frameworks import restarts
 from ciranda._frameworks.objects import broadcast_object
 from ciranda._frameworks.sampler import ElasticIndices
 from ciranda._frameworks.states import HandledState, SamplerStateHandler, StateHandler
+from ciranda.errors import HorovodInternalError
 from ciranda.mxnet.failures import as_ciranda_error
 from ciranda.mxnet.parameters import broadcast_parameters, without_broadcast
 
@@ -116,3 +119,12 @@ class MXNetState(HandledState):
     def __init__(self, params: ParameterDict | None = None, trainer: Trainer | None = None, **kwargs: Any) -> None:
         given = {"params": params, "trainer": trainer}
         super().__init__(_REGISTRY, {name: value for name, value in given.items() if value is not None}, kwargs)
+
+
+def _forget_failures() -> None:
+    """Let no operation of a world that has ended raise its error in the next, which would end that too."""
+    with suppress(HorovodInternalError):
+        mx.nd.waitall()  # raises one error, and forgets all
+
+
+_basics.between_worlds.append(_forget_failures)

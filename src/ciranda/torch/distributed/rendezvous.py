@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import importlib
 import itertools
 import os
@@ -18,6 +17,7 @@ from ciranda import _basics, _init, _line
 from ciranda._loopback import loopback_address
 from ciranda.errors import InvalidArgumentError
 from ciranda.torch.distributed import formed_sets
+from ciranda.torch.distributed.ended_wrappers import detach_wrappers
 from ciranda.torch.distributed.joining import meet, start_timeout
 from ciranda.torch.distributed.process_group import ProcessGroup
 from ciranda.torch.functions import broadcast_object
@@ -136,14 +136,11 @@ def _check_default_group(rank: int, size: int) -> None:
 
 
 def _end_groups() -> None:
-    """End the groups of an elastic training's last world, and free the wrappers of models that use them.
-
-    DistributedDataParallel is in cycles of references. One that lives has its hooks in the parameters, where those of
-    the next would be the second.
-    """
+    """End the groups of an elastic training's last world, and the wrappers of models that use them."""
     if dist.is_initialized() and isinstance(dist.group.WORLD, ProcessGroup):
         dist.destroy_process_group()
-    gc.collect()
+    if not dist.is_initialized():
+        detach_wrappers()
 
 
 _basics.between_worlds.append(_end_groups)

@@ -30,13 +30,12 @@ class _SnapshotHandler(StateHandler):
         super().__init__(value)
         self._last = Snapshot()
         self._spare: Snapshot | None = None
-        self._is_kept = False
+        self._kept: Snapshot | None = None
         self.save()
 
     def save(self) -> None:
         snapshot = taken(self.value.state_dict(), over=self._spare)
-        self._last, self._spare = snapshot, None if self._is_kept else self._last
-        self._is_kept = False
+        self._last, self._spare = snapshot, None if self._last is self._kept else self._last
 
     def restore(self) -> None:
         # A copy, since an optimizer takes the tensors themselves.
@@ -44,7 +43,13 @@ class _SnapshotHandler(StateHandler):
 
     def keep(self) -> None:
         """Let no later `save()` overwrite what is saved now."""
-        self._is_kept = True
+        self._kept = self._last
+
+    def release(self) -> None:
+        """Let later saves overwrite what was kept, in its turn."""
+        if self._spare is None and self._kept is not self._last:
+            self._spare = self._kept
+        self._kept = None
 
 
 class ModelStateHandler(_SnapshotHandler):
