@@ -124,7 +124,8 @@ def _intervals(job: LeftJob) -> list[Facts]:
     """What happened between two looks, where all ranks ran. Seconds count from the start of the launcher."""
     found: list[Facts] = []
     for (since, before), (until, after) in pairwise(job.looks):
-        if until - since < 1e-3 or not all(_is_comparable(before.get(rank, {}), each) for rank, each in after.items()):
+        is_comparable = all(_is_comparable(before.get(rank, {}), each) for rank, each in after.items())
+        if until - since < 1e-3 or not after or not is_comparable:
             continue
         ranks = [
             {
