@@ -88,16 +88,13 @@ def a_rank_ends(how: str) -> None:
             "raises": lambda: sys.exit("an exception of rank 2"),
         }[how]()
         hvd.synchronize(handle)
-    begin = time.monotonic()
     try:
         hvd.allreduce_(mine, name="second")
     except CirandaError as error:
-        seconds = time.monotonic() - begin
         found(f"rank {hvd.rank()}: {type(error).__name__}: {error}")
         torch.cuda.synchronize()
         assert torch.equal(mine.cpu(), values()), "a tensor was written to after its call had failed"
         assert torch.equal((mine + 1).cpu(), values() + 1), "the GPU is of no use any more"
-        assert seconds < 20, seconds
         leave_at_once()
     raise AssertionError("the call succeeded")
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-import time
 from pathlib import Path
 
 import numpy as np
 from programs import FOLDER
+from ranks import wait_until
 
 import ciranda
 
-THROW, TAKE_LONG, WAIT_FOR_ANOTHER, LEAVE, EXIT = range(5)
+THROW, WAIT_FOR_RELEASE, WAIT_FOR_ANOTHER, LEAVE, EXIT = range(5)
 
 
 @functools.cache
@@ -29,10 +29,7 @@ def _submit(what: int, name: str) -> None:
 
 
 def _until_ended() -> None:
-    deadline = time.monotonic() + 5
-    while _library().rough_live() > 0:
-        assert time.monotonic() < deadline, "a callback has not returned"
-        time.sleep(0.001)
+    wait_until(lambda: _library().rough_live() == 0)  # its callbacks have returned
 
 
 def _sum(name: str) -> None:
@@ -50,16 +47,14 @@ def throws() -> int:
     return int(_library().rough_thrown() - before)
 
 
-def takes_long() -> float:
-    """Return how long other tensors take while a callback does, on rank 0 only."""
+def takes_long() -> None:
+    """On rank 0 a callback takes as long as 20 calls of other tensors, which must not wait for it."""
     _sum("other")
-    _submit(TAKE_LONG if ciranda.rank() == 0 else THROW, "takes long")
-    began = time.monotonic()
+    _submit(WAIT_FOR_RELEASE if ciranda.rank() == 0 else THROW, "takes long")
     for _ in range(20):
         _sum("other")
-    took = time.monotonic() - began
+    _library().rough_release()
     _until_ended()
-    return took
 
 
 def waits_for_another() -> int:
@@ -71,18 +66,17 @@ def waits_for_another() -> int:
     return int(_library().rough_thrown() - before)
 
 
-def leaves() -> float:
-    """All leave the world in a callback of rank 0. Returns when this rank had."""
+def leaves() -> None:
+    """All leave the world in a callback of rank 0."""
     _submit(LEAVE if ciranda.rank() == 0 else WAIT_FOR_ANOTHER, "leaves")
     _until_ended()
-    return time.monotonic()
 
 
-def exits(who: int) -> tuple[str, float]:
-    """One process ends in its callback. Returns what the others' next call fails with, and when."""
+def exits(who: int) -> str:
+    """One process ends in its callback. Returns what the others' next call fails with."""
     _submit(EXIT if ciranda.rank() == who else THROW, "exits")
     try:
         while True:
             _sum("later")
     except ciranda.errors.CirandaError as error:
-        return f"{type(error).__name__}: {error}", time.monotonic()
+        return f"{type(error).__name__}: {error}"

@@ -66,15 +66,13 @@ def test_a_rank_that_is_killed_fails_the_calls_of_all_frameworks(environment: di
     with Ranks(3, env=environment) as ranks:
         ranks.run(conformance.all_work, FRAMEWORKS)
         for rank in range(3):
-            ranks.start(rank, conformance.all_fail_in_time, FRAMEWORKS, victim)
+            ranks.start(rank, conformance.all_fail, FRAMEWORKS, victim)
         ranks.outcome(victim)
         time.sleep(0.5)  # the others wait by then, or soon: either must end
         ranks.signal(victim, signal.SIGKILL)
-        killed_at = time.monotonic()
         for rank in (0, 2):
-            ended = ranks.outcome(rank, 20)
+            ended = ranks.outcome(rank)
             assert ended.error is None, ended.traceback
             for name in FRAMEWORKS:
-                when, kind, message = ended.value[name]
+                kind, message = ended.value[name]
                 assert (kind, f"rank {victim}" in message) == ("RanksLost", True), (name, kind, message)
-                assert when - killed_at < 2, name

@@ -15,7 +15,7 @@ def _worlds() -> Iterator[dict[int, Ranks]]:
     worlds: dict[int, Ranks] = {}
     yield worlds
     for world in worlds.values():
-        world.close(expect_clean=not world.is_broken, within=100)
+        world.close(expect_clean=not world.is_broken)
 
 
 def _world(worlds: dict[int, Ranks], n: int) -> Ranks:

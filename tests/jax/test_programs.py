@@ -10,7 +10,7 @@ import jax_ranks
 import jax_threads
 import jax_transformed
 import pytest
-from ranks import Ranks, assert_in_time
+from ranks import Ranks, wait_until
 
 pytestmark = pytest.mark.multiprocess
 
@@ -20,7 +20,7 @@ def test_every_collective(three_or_four: Ranks) -> None:
 
 
 def test_values_known_before(three_or_four: Ranks) -> None:
-    three_or_four.run(jax_ranks.values_known_while_a_program_is_made, timeout=150)
+    three_or_four.run(jax_ranks.values_known_while_a_program_is_made)
 
 
 def test_gradients(three_or_four: Ranks) -> None:
@@ -54,7 +54,7 @@ def test_donated_arguments(three: Ranks) -> None:
 
 @pytest.mark.parametrize(("n_calls", "width"), [pytest.param(64, 1024, marks=pytest.mark.slow), (100, 3)])
 def test_independent_calls_in_any_order(three_or_four: Ranks, n_calls: int, width: int) -> None:
-    three_or_four.run(jax_ranks.in_random_order, n_calls, width, 1, timeout=60)
+    three_or_four.run(jax_ranks.in_random_order, n_calls, width, 1)
 
 
 def test_wide_arrays_while_x64_is_off(three: Ranks) -> None:
@@ -90,18 +90,18 @@ def test_programs_outlive_worlds(three: Ranks) -> None:
 
 
 def test_what_follows_keeps_nobody_waiting(three: Ranks) -> None:
-    assert_in_time(lambda: float(max(three.run(jax_threads.long_code_behind_an_allreduce))), 0.5)
+    assert three.run(jax_threads.long_code_behind_an_allreduce) == [True] * 3
 
 
 def test_what_follows_may_communicate(three: Ranks) -> None:
-    three.run(jax_threads.callback_that_communicates, timeout=60)
+    three.run(jax_threads.callback_that_communicates)
 
 
 @pytest.mark.slow
 def test_programs_in_another_order_are_told_of() -> None:
     env = {"CIRANDA_STALL_WARNING_SECONDS": "1", "CIRANDA_STALL_SHUTDOWN_SECONDS": "3"}
     with Ranks(2, env=env) as ranks:
-        messages = ranks.run(jax_threads.programs_in_another_order, timeout=60)
+        messages = ranks.run(jax_threads.programs_in_another_order)
         for message, (mine, others, other) in zip(messages, (("f", "g", 1), ("g", "f", 0)), strict=True):
             assert message.startswith("DEADLINE_EXCEEDED: ciranda.jax: "), message
             assert f"'{mine}' has waited" in message, message
@@ -110,26 +110,20 @@ def test_programs_in_another_order_are_told_of() -> None:
 
 
 @pytest.mark.parametrize("victim", [1, pytest.param(0, marks=pytest.mark.slow)])
-def test_a_rank_is_killed_in_a_step(victim: int) -> None:
-    def until_all_others_know() -> float:
-        with Ranks(3) as ranks:
-            for rank in range(3):
-                ranks.start(rank, jax_threads.waits_for, victim)
-            ranks.outcome(victim)
-            time.sleep(0.5)  # the others wait by then, or soon: either must end
-            ranks.signal(victim, signal.SIGKILL)
-            killed_at = time.monotonic()
-            ended = [ranks.outcome(rank, 60) for rank in range(3) if rank != victim]
-        last = killed_at
-        for outcome in ended:
-            assert outcome.error is None, outcome.traceback
-            assert len(outcome.value) == 7
-            for way, (when, message) in outcome.value.items():
-                assert f"rank {victim}" in message, (way, message)
-                last = max(last, when)
-        return last - killed_at
-
-    assert_in_time(until_all_others_know, 2)
+def test_a_rank_is_killed_in_a_step(victim: int, tmp_path: Path) -> None:
+    with Ranks(3) as ranks:
+        for rank in range(3):
+            ranks.start(rank, jax_threads.waits_for, victim, tmp_path)
+        ranks.outcome(victim)
+        wait_until(lambda: len(list(tmp_path.iterdir())) == 3)
+        time.sleep(0.5)  # the others wait by then, or soon: either must end
+        ranks.signal(victim, signal.SIGKILL)
+        ended = [ranks.outcome(rank) for rank in range(3) if rank != victim]
+    for outcome in ended:
+        assert outcome.error is None, outcome.traceback
+        assert len(outcome.value) == 7
+        for way, message in outcome.value.items():
+            assert f"rank {victim}" in message, (way, message)
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +100,7 @@ def test_variables_of_later_are_zeros_again(two: Ranks) -> None:
 
 
 def test_a_killed_rank_is_named_to_the_others(three: Ranks) -> None:
-    def fit() -> tuple[str, float]:
+    def fit() -> str:
         import os
         import signal
 
@@ -114,11 +113,9 @@ def test_a_killed_rank_is_named_to_the_others(three: Ranks) -> None:
         x, y = data(48)
         model = make_model(0)
         model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse", **MODES[GRAPH])
-        fit.began = 0.0  # type: ignore[attr-defined]
 
         class Die(keras.callbacks.Callback):
             def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-                fit.began = time.monotonic()  # type: ignore[attr-defined]
                 if batch == 1 and hvd.rank() == 2:
                     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -129,7 +126,7 @@ def test_a_killed_rank_is_named_to_the_others(three: Ranks) -> None:
             model.get_weights()  # JAX tells of errors when a result is asked for
         except Exception as error:
             assert isinstance(as_ciranda_error(error), HorovodInternalError)  # noqa: PT017
-            return str(error), time.monotonic() - fit.began  # type: ignore[attr-defined]
+            return str(error)
         raise AssertionError("fit() went on without rank 2")
 
     for rank in range(3):
@@ -138,9 +135,7 @@ def test_a_killed_rank_is_named_to_the_others(three: Ranks) -> None:
     for rank in range(2):
         outcome = three.outcome(rank)
         assert outcome.error is None, outcome.traceback
-        message, seconds = outcome.value
-        assert "2" in message
-        assert seconds < 10
+        assert "2" in outcome.value
 
 
 def test_a_killed_rank_of_a_job_is_replaced(tmp_path: Path) -> None:

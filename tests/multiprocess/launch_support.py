@@ -10,9 +10,11 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 TAG = "CIRANDA_TEST_TAG"
+GUARD_SECONDS = 120.0  # against hanging; what is waited for comes much sooner, however busy the machine is
+PROMPT_SECONDS = 10.0  # for what a user is promised within two, on a machine that is not busy
 
 # The launcher with a store that nobody connects to: these tests are about processes, not about the engine.
 _MAIN = """
@@ -43,19 +45,13 @@ def python_rank(code: str) -> list[str]:
     return [sys.executable, "-S", "-c", code]
 
 
-def load() -> float:
-    """How many processes want to run on each core; at least 1."""
-    return max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0)))
-
-
-def until(condition: Callable[[], bool], seconds: float = 10.0, what: str = "the condition") -> float:
-    """Poll until ``condition`` holds; the seconds it took. Fails the test after ``seconds``, of a core of its own."""
-    start = time.monotonic()
+def until(condition: Callable[[], bool], seconds: float = GUARD_SECONDS, what: str = "the condition") -> None:
+    """Poll until ``condition`` holds. Fails the test after ``seconds``."""
+    deadline = time.monotonic() + seconds
     while not condition():
-        if time.monotonic() - start > seconds * load():
-            raise AssertionError(f"{what} did not hold within {seconds} s, at a load of {load():.1f} a core")
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what} did not hold within {seconds} s")
         time.sleep(0.005)
-    return time.monotonic() - start
 
 
 @dataclass
@@ -64,7 +60,6 @@ class Running:
 
     process: subprocess.Popen[bytes]
     tag: str
-    started_at: float = field(default_factory=time.monotonic)
 
     def processes(self) -> list[int]:
         """Those that live now, the launcher included."""
@@ -80,7 +75,7 @@ class Running:
                     pass
         return found
 
-    def wait(self, seconds: float = 20.0) -> tuple[int, bytes, bytes]:
+    def wait(self, seconds: float = GUARD_SECONDS) -> tuple[int, bytes, bytes]:
         """Exit code, stdout, stderr; the latter is also kept for the report of a test that fails."""
         out, err = self.process.communicate(timeout=seconds)
         sys.stderr.write((err or b"").decode(errors="replace"))
@@ -95,7 +90,7 @@ class Running:
         """The next lines, sorted, since ranks come in any order."""
         return sorted(self.read_line() for _ in range(count))
 
-    def assert_nothing_left(self, seconds: float = 2.0) -> None:
+    def assert_nothing_left(self, seconds: float = PROMPT_SECONDS) -> None:
         """Fails if a process of this job still lives after ``seconds``, and ends it."""
         try:
             until(lambda: not self.processes(), seconds, "the end of every process")

@@ -188,7 +188,7 @@ def _write_ssh_config(folder: Path, made: Sequence[Host]) -> Path:
     return config
 
 
-def _wait_for_ssh(log: Path, seconds: float = 10.0) -> None:
+def _wait_for_ssh(log: Path, seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while b"Server listening" not in log.read_bytes():
         if time.monotonic() > deadline:

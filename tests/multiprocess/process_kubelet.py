@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +116,7 @@ class Kubelet:
         assert pid is not None
         os.kill(pid, number)
 
-    def until_ended(self, *indices: int, seconds: float = 60) -> None:
+    def until_ended(self, *indices: int, seconds: float = 120) -> None:
         """Wait for pods, and keep their exit codes."""
         for index in indices:
             code = self._running[index].wait(seconds)
@@ -133,8 +133,10 @@ class Kubelet:
     def close(self) -> None:
         """End what is left."""
         for index, process in self._running.items():
-            if self.first_process(index) is not None:
-                self.kill(index)
+            pid = self.first_process(index)
+            if pid is not None:
+                with suppress(ProcessLookupError):  # it has ended since
+                    os.kill(pid, signal.SIGKILL)
             process.wait()
 
 

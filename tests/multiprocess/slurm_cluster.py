@@ -66,7 +66,7 @@ class Cluster:
             err += f"\n{command} did not end within {seconds} s"
         return process.returncode, out, err
 
-    def wait_until(self, command: Sequence[str], is_so: Callable[[str], bool], seconds: float = 60) -> None:
+    def wait_until(self, command: Sequence[str], is_so: Callable[[str], bool], seconds: float = 120) -> None:
         """Wait until the output of a command is as it should be."""
         deadline = time.monotonic() + seconds
         while not is_so((said := self.run(*command))[1]):
@@ -136,7 +136,7 @@ def _start_munge(stack: ExitStack, folder: Path) -> None:
     command = ["munged", "-F", "--force", f"--key-file={key}", f"--socket={socket}", f"--pid-file={folder}/munged.pid"]
     command += [f"--log-file={folder}/munged.log", f"--seed-file={folder}/munge.seed"]
     process = _start(stack, folder / "munged-out.log", command)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not socket.exists():
         assert process.poll() is None, (folder / "munged-out.log").read_text()
         assert time.monotonic() < deadline, "munged makes no socket"

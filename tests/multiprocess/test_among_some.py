@@ -134,15 +134,15 @@ def _are_alike(bits: list[bytes]) -> bool:
 
 @pytest.mark.parametrize("n_ranks", [2, 4])  # and three, on two hosts
 def test_without_a_rank_that_has_joined(worlds: Worlds, n_ranks: int) -> None:
-    assert _are_alike(worlds.of(n_ranks).run(_without_the_last, timeout=60))
+    assert _are_alike(worlds.of(n_ranks).run(_without_the_last))
 
 
 @pytest.mark.parametrize("ranks", [[2], [0, 3], [1, 2, 3]], ids=str)
 def test_in_a_process_set(worlds: Worlds, ranks: list[int]) -> None:
-    assert _are_alike(worlds.of(4).run(_in_a_set, ranks, timeout=60))
+    assert _are_alike(worlds.of(4).run(_in_a_set, ranks))
 
 
 def test_over_two_hosts() -> None:
     with Ranks(3, env_of=lambda rank: {"CIRANDA_HOST_ID": f"h{rank % 2}", "CIRANDA_HOST": f"h{rank % 2}"}) as world:
-        assert _are_alike(world.run(_without_the_last, timeout=60))
-        assert _are_alike(world.run(_in_a_set, [0, 1], timeout=60))
+        assert _are_alike(world.run(_without_the_last))
+        assert _are_alike(world.run(_in_a_set, [0, 1]))

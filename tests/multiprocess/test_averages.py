@@ -90,7 +90,7 @@ def test_of_three_ranks(world: str) -> None:
         return {"CIRANDA_HOST_ID": name, "CIRANDA_HOST": name} if world == "hosts" else {}
 
     with Ranks(3, env=WORLDS[world], env_of=host_of) as ranks:
-        ranks.run(_check_everything, timeout=60)
+        ranks.run(_check_everything)
 
 
 def _check_process_set() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import netns
 import pytest
+from launch_support import GUARD_SECONDS
 
 pytestmark = pytest.mark.multiprocess
 
@@ -43,7 +44,7 @@ GONE_BEFORE = (
 def run(arguments: Sequence[str], through: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
     """`ciranda run`, whose ranks wait for each other for minutes."""
     command = [*through, sys.executable, "-m", "ciranda.launch.cli", "run", "--start-timeout", "300", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=GUARD_SECONDS, check=False)
 
 
 def python(code: str, *arguments: object) -> list[str]:

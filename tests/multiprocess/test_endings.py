@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ranks import Ranks
+from ranks import Ranks, until_a_call_waits
 
 import ciranda as hvd
 
 pytestmark = pytest.mark.multiprocess
 
-_SECONDS = 20.0  # what takes less than two on an idle machine; without an end of its own it is minutes
+_SECONDS = 120.0  # what takes less than two on an idle machine; without an end of its own it is ten minutes
 
 
 def _reduce_for_ever() -> None:
@@ -55,7 +55,7 @@ def _wait_for_nobody() -> None:
 def _end(how: str) -> None:
     hvd.kept = threading.Thread(target=_wait_for_nobody)  # type: ignore[attr-defined]
     hvd.kept.start()  # type: ignore[attr-defined]
-    time.sleep(0.2)  # so that the thread is in the collective
+    until_a_call_waits()
     if how == "exit":
         sys.exit(3)
     raise BaseException("which ends the main thread")

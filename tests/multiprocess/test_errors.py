@@ -61,7 +61,7 @@ def _agree() -> None:
 def test_disagreement(worlds: Any, n_ranks: int, what: str) -> None:
     world = worlds.of(n_ranks)
     for _ in range(2):
-        errors = world.errors(_disagree, what, timeout=10)
+        errors = world.errors(_disagree, what)
         assert {type(error) for error in errors} == {MismatchError}
         assert all(isinstance(error, HorovodInternalError) for error in errors)
         messages = {str(error) for error in errors}
@@ -69,7 +69,7 @@ def test_disagreement(worlds: Any, n_ranks: int, what: str) -> None:
         message = messages.pop()
         for part in ["'t'", f"rank {n_ranks - 1}", *DISAGREEMENTS[what][1]]:
             assert part in message, message
-        world.run(_agree, timeout=10)
+        world.run(_agree)
 
 
 def _change_together() -> None:
@@ -105,13 +105,13 @@ def _twice(is_refused: Path) -> list[str]:
 @pytest.mark.parametrize("n_ranks", [2, 3])
 def test_duplicate_name(worlds: Any, n_ranks: int, tmp_path: Path) -> None:
     world = worlds.of(n_ranks)
-    results = world.run(_twice, tmp_path / "refused", timeout=10)
+    results = world.run(_twice, tmp_path / "refused")
     assert results[0], "a duplicate name passed unnoticed"
     for messages in results:
         for message in messages:
             assert "'twin'" in message
             assert "rank" in message
-    world.run(_agree, timeout=10)
+    world.run(_agree)
 
 
 def _impossible() -> None:
@@ -130,7 +130,7 @@ def _impossible() -> None:
 
 
 def test_impossible_calls_fail_at_once(world: Ranks) -> None:
-    world.run(_impossible, timeout=10)
+    world.run(_impossible)
 
 
 def _join_twice() -> None:
@@ -150,7 +150,7 @@ def _join_twice() -> None:
 
 
 def test_joining_twice_is_refused(world: Ranks) -> None:
-    world.run(_join_twice, timeout=10)
+    world.run(_join_twice)
 
 
 # What may go wrong in any call: the calls, given whether this rank is the one that errs.
@@ -194,8 +194,8 @@ def _make_mistakes(n_steps: int) -> list[int]:
 @pytest.mark.parametrize("n_ranks", [2, 4])
 def test_any_mix_of_mistakes_leaves_the_engine_usable(worlds: Any, n_ranks: int) -> None:
     world = worlds.of(n_ranks)
-    assert len({tuple(each) for each in world.run(_make_mistakes, 150, timeout=30)}) == 1
-    world.run(_agree, timeout=10)
+    assert len({tuple(each) for each in world.run(_make_mistakes, 150)}) == 1
+    world.run(_agree)
 
 
 def test_a_missing_rank_is_named_then_fails_the_call() -> None:
@@ -208,7 +208,7 @@ def test_a_missing_rank_is_named_then_fails_the_call() -> None:
 
     env = {"CIRANDA_STALL_WARNING_SECONDS": "0.5", "CIRANDA_STALL_SHUTDOWN_SECONDS": "1"}
     with Ranks(3, env=env) as ranks:
-        messages = ranks.run(one_missing, timeout=10)
+        messages = ranks.run(one_missing)
         warnings = ranks.stderr(0) + ranks.stderr(1) + ranks.stderr(2)
         for text in [warnings, messages[0], messages[2]]:
             assert "lonely" in text

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from ranks import Ranks, assert_in_time, cpu_seconds, wait_until
+from ranks import Ranks, cpu_seconds, until_a_call_waits, wait_until
 
 import ciranda as hvd
 from ciranda.errors import AbortedError, HorovodInternalError, RanksLostError
@@ -18,13 +17,13 @@ from ciranda.errors import AbortedError, HorovodInternalError, RanksLostError
 pytestmark = pytest.mark.multiprocess
 
 
-def _wait_for_the_lost(name: str, count: int = 1000) -> tuple[float, str]:
-    """Allreduce until it fails; return when it did, and how."""
+def _wait_for_the_lost(name: str, count: int = 1000) -> str:
+    """Allreduce until it fails; return how it did. Where nobody notices it does after ten minutes, of another error."""
     try:
         while True:
             hvd.allreduce(np.ones(count, np.float32), name=name)
     except RanksLostError as error:
-        return time.monotonic(), str(error)
+        return str(error)
 
 
 def _later_calls_fail_too() -> str:
@@ -39,34 +38,24 @@ def _later_calls_fail_too() -> str:
 @pytest.mark.parametrize("count", [10, 2_000_000])
 @pytest.mark.parametrize("victim", [0, 1, 2])
 def test_sigkill_of_a_rank(victim: int, count: int) -> None:
-    def until_all_others_know() -> float:
-        with Ranks(3) as ranks:
-            others = [rank for rank in range(3) if rank != victim]
-            for rank in range(3):
-                ranks.start(rank, _wait_for_the_lost, "busy", count)
-            # In the middle of it: some operations have gone well.
-            wait_until(lambda: cpu_seconds(ranks.processes[victim].pid) > 0.5)
-            ranks.signal(victim, signal.SIGKILL)
-            killed_at = time.monotonic()
-            failures = [ranks.outcome(rank, 60).value for rank in others]
-            later = ranks.run(_later_calls_fail_too, on=others, timeout=60)
-        assert all(f"rank {victim}" in message for message in [*later, *(text for _, text in failures)])
-        return max(failed_at for failed_at, _ in failures) - killed_at
-
-    assert_in_time(until_all_others_know, 0.2)
+    with Ranks(3) as ranks:
+        others = [rank for rank in range(3) if rank != victim]
+        for rank in range(3):
+            ranks.start(rank, _wait_for_the_lost, "busy", count)
+        # In the middle of it: some operations have gone well.
+        wait_until(lambda: cpu_seconds(ranks.processes[victim].pid) > 0.5)
+        ranks.signal(victim, signal.SIGKILL)
+        failures = [ranks.outcome(rank).value for rank in others]
+        later = ranks.run(_later_calls_fail_too, on=others)
+    assert all(f"rank {victim}" in message for message in [*later, *failures])
 
 
 def test_sigkill_of_a_rank_that_nobody_waits_for_yet() -> None:
-    def until_it_is_known() -> float:
-        with Ranks(2) as ranks:
-            ranks.signal(1, signal.SIGKILL)
-            ranks.processes[1].wait()
-            start = time.monotonic()
-            (outcome,) = ranks.outcomes(_wait_for_the_lost, "idle", on=[0], timeout=60)
-        assert "rank 1" in outcome.value[1]
-        return float(outcome.value[0] - start)
-
-    assert_in_time(until_it_is_known, 0.5)
+    with Ranks(2) as ranks:
+        ranks.signal(1, signal.SIGKILL)
+        ranks.processes[1].wait()
+        (outcome,) = ranks.outcomes(_wait_for_the_lost, "idle", on=[0])
+    assert "rank 1" in outcome.value
 
 
 def _fork_a_sleeper() -> int:
@@ -79,20 +68,14 @@ def _fork_a_sleeper() -> int:
 
 
 def test_sigkill_of_a_rank_with_forked_children() -> None:
-    def until_it_is_known() -> float:
-        with Ranks(2) as ranks:
-            (child,) = ranks.run(_fork_a_sleeper, on=[1])
-            try:
-                ranks.start(0, _wait_for_the_lost, "forked")
-                ranks.signal(1, signal.SIGKILL)
-                killed_at = time.monotonic()
-                failed_at, message = ranks.outcome(0, 20).value
-                assert "rank 1" in message
-                return float(failed_at - killed_at)
-            finally:
-                os.kill(child, signal.SIGKILL)
-
-    assert_in_time(until_it_is_known, 0.2)
+    with Ranks(2) as ranks:
+        (child,) = ranks.run(_fork_a_sleeper, on=[1])
+        try:
+            ranks.start(0, _wait_for_the_lost, "forked")
+            ranks.signal(1, signal.SIGKILL)
+            assert "rank 1" in ranks.outcome(0).value
+        finally:
+            os.kill(child, signal.SIGKILL)
 
 
 def test_sigstop_and_sigcont() -> None:
@@ -109,7 +92,7 @@ def test_sigstop_and_sigcont() -> None:
             wait_until(lambda: _state(ranks.processes[0].pid) == "S", must=False, seconds=1)
             ranks.signal(1, signal.SIGCONT)
             wait_until(lambda: _state(ranks.processes[1].pid) != "T")
-        assert [ranks.outcome(rank, 30).value for rank in range(2)] == [6000.0, 6000.0]
+        assert [ranks.outcome(rank).value for rank in range(2)] == [6000.0, 6000.0]
 
 
 _LARGE_STEPS = {
@@ -157,10 +140,10 @@ def _stop_one_in_the_middle() -> bool:
         wait_until(lambda: cpu_seconds(ranks.processes[2].pid) > busy_before + 0.3, seconds=60)
         ranks.signal(2, signal.SIGSTOP)
         for rank in range(2):
-            assert "rank 2" in ranks.outcome(rank, 60).value
+            assert "rank 2" in ranks.outcome(rank).value
         is_in_the_middle = all(ranks.run(_is_half_written, on=[0, 1]))
         ranks.signal(2, signal.SIGCONT)
-        ranks.outcome(2, 60)  # all that it was about to write is written
+        ranks.outcome(2)  # all that it was about to write is written
         assert ranks.run(_number_of_changes, on=[0, 1]) == [(0, 0), (0, 0)]
         return is_in_the_middle
 
@@ -187,29 +170,26 @@ def _wait_for_the_one_that_leaves() -> str:
 
 def test_clean_exit_of_one_rank_while_others_wait() -> None:
     with Ranks(3) as ranks:
-        messages = ranks.run(_wait_for_the_one_that_leaves, timeout=10)
+        messages = ranks.run(_wait_for_the_one_that_leaves)
         assert "rank 1" in messages[0]
         assert "rank 1" in messages[2]
 
 
-def _interrupted() -> float:
-    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
-    start = time.monotonic()
+def _interrupt_the_wait() -> None:
+    until_a_call_waits()
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def _interrupted() -> None:
+    threading.Thread(target=_interrupt_the_wait).start()
     with pytest.raises(KeyboardInterrupt):
         hvd.allreduce(np.ones(3), name="never")
-    took = time.monotonic() - start
     hvd.shutdown()
-    return took
 
 
 def test_ctrl_c_interrupts_a_wait() -> None:
-    def until_it_is_heeded() -> float:
-        with Ranks(2) as ranks:
-            (took,) = ranks.run(_interrupted, on=[0], timeout=20)
-        assert took > 0.15, "it came when nobody waited"
-        return float(took)
-
-    assert_in_time(until_it_is_heeded, 0.7)
+    with Ranks(2) as ranks:
+        ranks.run(_interrupted, on=[0])
 
 
 def _segments() -> set[str]:

@@ -44,7 +44,7 @@ def _while_one_has_joined() -> None:
 
 @pytest.mark.parametrize("n_ranks", [2, 3])
 def test_what_needs_all_ranks(worlds: Any, n_ranks: int) -> None:
-    worlds.of(n_ranks).run(_while_one_has_joined, timeout=30)
+    worlds.of(n_ranks).run(_while_one_has_joined)
 
 
 TWICE: dict[str, Callable[[str], Any]] = {
@@ -89,7 +89,7 @@ def _twice() -> None:
 
 def test_a_name_is_in_use_until_its_handle_was_waited_for(worlds: Any) -> None:
     """Also where the first use has long been done; and the first use goes on, on every rank."""
-    worlds.of(2).run(_twice, timeout=30)
+    worlds.of(2).run(_twice)
 
 
 def _drop_handles() -> None:
@@ -108,7 +108,7 @@ def _drop_handles() -> None:
 
 
 def test_handles_that_were_dropped_hold_no_name_for_good(worlds: Any) -> None:
-    worlds.of(2).run(_drop_handles, timeout=30)
+    worlds.of(2).run(_drop_handles)
 
 
 def _wrong_calls() -> None:
@@ -131,7 +131,7 @@ def _wrong_calls() -> None:
 
 
 def test_wrong_calls(worlds: Any) -> None:
-    worlds.of(2).run(_wrong_calls, timeout=30)
+    worlds.of(2).run(_wrong_calls)
 
 
 def _zeros() -> None:
@@ -149,7 +149,7 @@ def _zeros() -> None:
 
 
 def test_a_new_optimizer_gets_gradients_of_zeros(worlds: Any) -> None:
-    worlds.of(2).run(_zeros, timeout=30)
+    worlds.of(2).run(_zeros)
 
 
 def _scatter_by_adasum() -> None:

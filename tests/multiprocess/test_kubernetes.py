@@ -96,7 +96,7 @@ def test_a_training_has_the_bits_of_ciranda_run(hosts: netns.Hosts, out: Path) -
 def test_a_lost_pod_is_named_and_all_start_anew(hosts: netns.Hosts, out: Path) -> None:
     with job(hosts, out, "--hosts 3 --slots 1", TRAIN) as kubelet:
         kubelet.start(0, 1, 2)
-        until(lambda: files(out) == ["0", "1", "2"], 60, "the training")
+        until(lambda: files(out) == ["0", "1", "2"], what="the training")
         kubelet.kill(2)
         kubelet.until_ended(0, 1, 2)
         assert "ciranda: the agent on j-2 was lost, and with it ranks 2\n" in kubelet.log(0)
@@ -111,7 +111,7 @@ def test_a_lost_pod_is_named_and_all_start_anew(hosts: netns.Hosts, out: Path) -
 def test_a_host_that_is_gone_without_a_word_is_no_failure_of_the_script(hosts: netns.Hosts, out: Path) -> None:
     with job(hosts, out, "--hosts 2 --slots 1 --env CIRANDA_LINK_TIMEOUT=1", TRAIN) as kubelet:
         kubelet.start(0, 1)
-        until(lambda: files(out) == ["0", "1"], 60, "the training")
+        until(lambda: files(out) == ["0", "1"], what="the training")
         kubelet.connect(1, False)
         try:
             kubelet.until_ended(0)
@@ -126,7 +126,7 @@ def test_pods_that_are_cut_off_end_by_themselves(hosts: netns.Hosts, out: Path) 
     code = "import os, time; open(os.environ['OUT'] + '/' + os.environ['RANK'], 'w').close(); time.sleep(600)"
     with job(hosts, out, "--hosts 2 --slots 1 --env CIRANDA_LINK_TIMEOUT=1", code) as kubelet:
         kubelet.start(0, 1)
-        until(lambda: files(out) == ["0", "1"], 60, "the ranks")
+        until(lambda: files(out) == ["0", "1"], what="the ranks")
         with hosts.cut(1):
             kubelet.until_ended(0, 1)
         assert kubelet.codes == {0: [LOST_A_HOST], 1: [LOST_A_HOST]}
@@ -139,7 +139,7 @@ def test_pods_that_are_cut_off_end_by_themselves(hosts: netns.Hosts, out: Path) 
 def test_without_the_launcher_s_pod_the_others_end_and_may_start_anew(hosts: netns.Hosts, out: Path) -> None:
     with job(hosts, out, "--hosts 2 --slots 1", TRAIN) as kubelet:
         kubelet.start(0, 1)
-        until(lambda: files(out) == ["0", "1"], 60, "the training")
+        until(lambda: files(out) == ["0", "1"], what="the training")
         kubelet.kill(0)
         kubelet.until_ended(1)
         assert kubelet.codes[1] == [LOST_A_HOST], kubelet.log(1)
@@ -150,7 +150,7 @@ def test_a_late_pod_is_waited_for_and_named(hosts: netns.Hosts, out: Path) -> No
     (out / "GO").touch()
     with job(hosts, out, "--hosts 3 --slots 1", TRAIN) as kubelet:
         kubelet.start(0, 1)
-        until(lambda: "ciranda: waiting for j-2\n" in kubelet.log(0), 60, "the launcher's word")
+        until(lambda: "ciranda: waiting for j-2\n" in kubelet.log(0), what="the launcher's word")
         kubelet.start(2)
         kubelet.until_ended(0, 1, 2)
         assert [*kubelet.codes.values()] == [[0], [0], [0]], kubelet.log(0)
@@ -217,7 +217,7 @@ while True:
 def test_sigterm_to_a_pod_reaches_all_ranks_in_time(hosts: netns.Hosts, out: Path, index: int) -> None:
     with job(hosts, out, "--hosts 2 --slots 1 --grace 60", ON_SIGTERM) as kubelet:
         kubelet.start(0, 1)
-        until(lambda: files(out) == ["up0", "up1"], 60, "the start")
+        until(lambda: files(out) == ["up0", "up1"], what="the start")
         kubelet.terminate(index)
         kubelet.until_ended(0, 1)
         assert files(out) == ["ended0", "ended1", "up0", "up1"]
@@ -230,9 +230,9 @@ def test_sigterm_ends_a_pod_that_waits(hosts: netns.Hosts, out: Path, index: int
     with job(hosts, out, "--hosts 2 --slots 1", TRAIN) as kubelet:
         kubelet.start(index)
         if index == 0:
-            until(lambda: str(PORT) in listening(hosts[0].holder), 60, "its port")
+            until(lambda: str(PORT) in listening(hosts[0].holder), what="its port")
         else:
-            until(lambda: f"waiting for j-0.j, port {PORT}: " in kubelet.log(1), 60, "its word")
+            until(lambda: f"waiting for j-0.j, port {PORT}: " in kubelet.log(1), what="its word")
         kubelet.terminate(index)
         kubelet.until_ended(index)
         assert kubelet.codes[index] == [143]
@@ -284,10 +284,10 @@ def probe(hosts: netns.Hosts, kubelet: Kubelet) -> str:
 def test_a_stranger_gets_in_nowhere_and_the_secret_is_nowhere(hosts: netns.Hosts, out: Path) -> None:
     with job(hosts, out, "--hosts 3 --slots 1", TRAIN) as kubelet:
         kubelet.start(0, 1)
-        until(lambda: str(PORT) in listening(hosts[0].holder), 60, "the launcher's port")
+        until(lambda: str(PORT) in listening(hosts[0].holder), what="the launcher's port")
         assert probe(hosts, kubelet).split() == ["out"] * 10
         kubelet.start(2)
-        until(lambda: files(out) == ["0", "1", "2"], 60, "the training")
+        until(lambda: files(out) == ["0", "1", "2"], what="the training")
         for index in range(3):
             first = kubelet.first_process(index)
             assert first is not None
@@ -306,7 +306,7 @@ def test_another_secret_does_not_come_in(hosts: netns.Hosts, out: Path) -> None:
         kubelet.start(0)
         own, kubelet.secret = kubelet.secret, "0" * 64
         kubelet.start(1)
-        until(lambda: "what answers there has not the secret of this job" in kubelet.log(1), 60, "its word")
+        until(lambda: "what answers there has not the secret of this job" in kubelet.log(1), what="its word")
         kubelet.terminate(1)
         kubelet.until_ended(1)
         assert files(out) == []

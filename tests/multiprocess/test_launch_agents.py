@@ -12,15 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from launch_support import close_all, python_rank, run
+from launch_support import GUARD_SECONDS, close_all, python_rank, run
 
 from ciranda.launch import protocol, ssh
 from ciranda.launch.link import AgentLink
 from ciranda.launch.protocol import Message
 
 pytestmark = pytest.mark.multiprocess
-
-_SECONDS = 20.0  # for what takes a fraction of one
 
 _IGNORES_TERM = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True)\n"
 _ENDS_AT_TERM = (
@@ -45,14 +43,14 @@ class _Agent:
 
     def next(self, kind: str) -> Message:
         """Its next message of that kind; fails if it ends, or says none in time."""
-        deadline = time.monotonic() + _SECONDS
+        deadline = time.monotonic() + GUARD_SECONDS
         while True:
             while self._heard:
                 message = self._heard.pop(0)
                 if message["t"] == kind:
                     return message
             ready, _, _ = select.select([self.link.out_fd], [], [], max(0.0, deadline - time.monotonic()))
-            assert ready, f"no {kind!r} within {_SECONDS} s"
+            assert ready, f"no {kind!r} within {GUARD_SECONDS} s"
             self._heard = self.link.read_messages()
             assert self._heard or self.link.out_fd in self.link.open_fds, f"the agent ended without {kind!r}"
 

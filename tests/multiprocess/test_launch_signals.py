@@ -51,8 +51,9 @@ def _close_all() -> Iterator[None]:
     close_all()
 
 
-def start_ready(arguments: list[str], n_ranks: int = 2, **options: object) -> Running:
-    running = start(["run", "-np", str(n_ranks), *arguments], **options)  # type: ignore[arg-type]
+def start_ready(command: list[str], n_ranks: int = 2, **options: object) -> Running:
+    """Ranks that end by themselves: of the grace period they take a moment, or more of it on a busy machine."""
+    running = start(["run", "-np", str(n_ranks), "--grace", "60", *command], **options)  # type: ignore[arg-type]
     for _ in range(n_ranks):
         assert b"ready" in running.read_line()
     return running
@@ -130,7 +131,7 @@ def test_what_ended_the_job_is_said_last() -> None:
 )
 def test_a_rank_that_saves_before_it_ends_has_its_workers_until_then(command: list[str]) -> None:
     """And not longer: of the grace period it takes a moment."""
-    running = start_ready(["--grace", "60", *command])
+    running = start_ready(command)
     running.process.send_signal(signal.SIGTERM)
     exit_code, out, _ = running.wait()
     assert exit_code == 143

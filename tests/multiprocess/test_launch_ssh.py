@@ -11,7 +11,7 @@ from pathlib import Path
 
 import netns
 import pytest
-from launch_support import Running, children, close_all, command_of, load, python_rank, start, until
+from launch_support import GUARD_SECONDS, Running, children, close_all, command_of, python_rank, start, until
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.netns, pytest.mark.ssh]
 
@@ -129,7 +129,7 @@ def test_ctrl_c_ends_the_ranks_of_every_host(hosts: netns.Hosts) -> None:
     running = start_on(hosts, ["-H", "hostA:2,hostB:2,hostC:1", *python_rank(STUBBORN)])
     running.read_lines(5)
     running.process.send_signal(signal.SIGINT)
-    running.assert_nothing_left(2.0)
+    running.assert_nothing_left()
     assert running.wait()[0] == 130
 
 
@@ -142,7 +142,7 @@ def test_ctrl_c_on_a_terminal_lets_ranks_clean_up(hosts: netns.Hosts) -> None:
         "print('ready', flush=True)\n"
         "while True: signal.pause()\n"
     )
-    running = start_on(hosts, ["-H", "hostA:1,hostB:1", *python_rank(code)], start_new_session=True)
+    running = start_on(hosts, ["-H", "hostA:1,hostB:1", "--grace", "60", *python_rank(code)], start_new_session=True)
     running.read_lines(2)
     os.killpg(running.process.pid, signal.SIGINT)
     exit_code, out, _ = running.wait()
@@ -158,8 +158,8 @@ def test_nothing_outlives_a_death(hosts: netns.Hosts, whom: str) -> None:
     worker = parent_of(ranks[0])
     victim = {"launcher": running.process.pid, "ssh": ssh, "agent": worker, "guardian": parent_of(worker)}[whom]
     os.kill(victim, signal.SIGKILL)
-    running.assert_nothing_left(3.0)
-    until(lambda: not any(alive(rank) for rank in ranks), 3.0, "the end of the remote ranks")
+    running.assert_nothing_left()
+    until(lambda: not any(alive(rank) for rank in ranks), what="the end of the remote ranks")
     exit_code, _, err = running.wait()
     assert exit_code != 0
     if whom != "launcher":
@@ -265,7 +265,7 @@ def test_no_child_is_left_on_the_launchers_side(hosts: netns.Hosts) -> None:
 
 
 _RUNS_A_FUNCTION = """
-import sys, time
+import os, sys
 from ciranda.launch.api import RunOptions, run
 from ciranda.launch.ssh import SshOptions
 
@@ -277,14 +277,14 @@ class IdleStore:
 
 options = RunOptions(store_factory=IdleStore, ssh=SshOptions(config_file=sys.argv[1]))
 data = bytes(range(256)) * (20 << 12)
-start = time.monotonic()
 assert run(lambda data: data[::-1], (data,), hosts="hostA:1,hostB:1", options=options) == [data[::-1]] * 2
-print(time.monotonic() - start)
+print(sum(os.times()[:4]))
 """
 
 
-def test_large_results_of_other_hosts_travel_as_fast_as_ssh(hosts: netns.Hosts) -> None:
-    """20 MB there, and 20 back: less than a second. What copies what has come with each piece takes ten."""
+def test_large_results_of_other_hosts_cost_no_more_than_their_bytes(hosts: netns.Hosts) -> None:
+    """20 MB there, and 20 back: a second of a core. What copies what has come with each piece computes for ten."""
     command = [*hosts[0].enter, sys.executable, "-c", _RUNS_A_FUNCTION, str(hosts.ssh_config)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
-    assert float(done.stdout) < 5.0 * load()
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=GUARD_SECONDS)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) < 6

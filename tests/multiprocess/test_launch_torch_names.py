@@ -195,7 +195,7 @@ while rank == 0 and store.add("left", 0) < 3: pass
 def test_rank_0_is_reached_on_its_host_from_every_other(hosts: netns.Hosts, launcher: int, options: list[str]) -> None:
     words = ["run", "--ssh-config", str(hosts.ssh_config), "--no-prefix", "-H", "hostA:2,hostB:1", *options]
     running: Running = start([*words, sys.executable, "-c", MEET], through=hosts[launcher].enter, env=dict(os.environ))
-    exit_code, out, err = running.wait(60)
+    exit_code, out, err = running.wait()
     assert exit_code == 0, err
     where = hosts[0].address
     assert sorted(out.decode().splitlines()) == [f"{where} 0 0 2 0 2", f"{where} 1 1 2 0 2", f"{where} 2 0 1 1 2"]

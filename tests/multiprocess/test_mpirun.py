@@ -73,7 +73,7 @@ def run(mpi: Mpi, env: dict[str, str], np: int, *rank: str, **more: str) -> subp
 
 
 def wait_until(is_so: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not is_so():
         assert time.monotonic() < deadline, what
         time.sleep(0.02)

@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # those of Jupyter's own packages
 ]
 
-_SECONDS = 60
+_SECONDS = 120
 
 
 class Notebook:
@@ -61,7 +61,7 @@ def notebook() -> Iterator[Notebook]:
     made = Notebook()
     yield made
     made.close()
-    until(lambda: not made.processes(), 60, "the end of every process")
+    until(lambda: not made.processes(), what="the end of every process")
 
 
 def test_cells_share_a_pool(notebook: Notebook) -> None:
@@ -81,4 +81,4 @@ def test_cells_share_a_pool(notebook: Notebook) -> None:
 
     assert len(notebook.processes()) > 1
     notebook.manager.restart_kernel(now=True)
-    until(lambda: len(notebook.processes()) == 1, 60, "the end of the ranks")
+    until(lambda: len(notebook.processes()) == 1, what="the end of the ranks")

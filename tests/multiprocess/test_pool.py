@@ -9,19 +9,21 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import cloudpickle
 import pytest
-from launch_support import TAG, Running, until
+from launch_support import GUARD_SECONDS, TAG, Running, until
 
 import ciranda
 from ciranda.launch import HostsError, LaunchError, Pool
 from ciranda.launch.api import RunOptions
 from ciranda.launch.elastic import ElasticJob
 from ciranda.launch.gathering import Gathering
+from ciranda.launch.marked_output import MarkedOutput
 from ciranda.launch.supervisor import Limits
 
 pytestmark = pytest.mark.multiprocess
@@ -104,6 +106,22 @@ def test_output_is_the_call_s_own_and_complete(pool: Pool, capsys: pytest.Captur
         assert sorted(err.splitlines()) == [f"[{each}]<stderr>:a warning" for each in range(2)]
 
 
+def test_output_that_comes_slowly_is_waited_for(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """Line by line it comes until six seconds after the results, as on a machine that is busy."""
+    put = MarkedOutput.put
+
+    def put_late(self: MarkedOutput, writes: Iterable[tuple[int, bytes]]) -> None:
+        for fd, data in writes:
+            for line in data.splitlines(keepends=True):
+                time.sleep(1.5 if b"late" in line else 0)
+                put(self, [(fd, line)])
+
+    with Pool(np=1) as pool:
+        monkeypatch.setattr(MarkedOutput, "put", put_late)
+        pool.run(lambda: sys.stdout.write("late\n" * 4))
+        assert capsys.readouterr().out == "[0]<stdout>:late\n" * 4
+
+
 def test_a_function_that_raises_is_named_and_others_that_wait_for_it_fail(pool: Pool, tmp_path: Path) -> None:
     def work(path: str) -> None:
         ciranda.init()
@@ -172,7 +190,7 @@ def _never_ends(out: str) -> None:
 
 def test_ctrl_c_interrupts_all_ranks_and_the_pool_lives_on(pool: Pool, tmp_path: Path) -> None:
     def interrupt() -> None:
-        until(lambda: len(list(tmp_path.iterdir())) == 2, 60, "the start of the function")
+        until(lambda: len(list(tmp_path.iterdir())) == 2, what="the start of the function")
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
@@ -186,7 +204,7 @@ def test_it_can_be_used_from_another_thread(pool: Pool) -> None:
     results: list[object] = []
     thread = threading.Thread(target=lambda: results.append(pool.run(rank)))
     thread.start()
-    thread.join(60)
+    thread.join(GUARD_SECONDS)
     assert results == [[0, 1]]
 
 
@@ -204,10 +222,10 @@ def test_another_thread_closes_the_pool_of_a_call(tmp_path: Path) -> None:
     pool = Pool(np=2)
     with ThreadPoolExecutor(1) as threads:
         under_way = threads.submit(pool.run, _never_ends, (str(tmp_path),))
-        until(lambda: len(list(tmp_path.iterdir())) == 2, 60, "the start of the function")
+        until(lambda: len(list(tmp_path.iterdir())) == 2, what="the start of the function")
         pool.close()
         with pytest.raises(LaunchError, match="the pool was closed by another thread"):
-            under_way.result(60)
+            under_way.result(GUARD_SECONDS)
 
 
 def test_a_process_that_is_forked_leaves_the_pool_alone(pool: Pool) -> None:
@@ -224,17 +242,20 @@ def test_a_process_that_is_forked_leaves_the_pool_alone(pool: Pool) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_rank_that_is_killed_is_named_and_closes_the_pool(number: int) -> None:
-    def work(number: int) -> None:
+def test_a_rank_that_is_killed_is_named_and_closes_the_pool(number: int, tmp_path: Path) -> None:
+    def work(number: int, has_begun: str) -> None:
         ciranda.init()
         if ciranda.rank() == number:
+            while not os.path.exists(has_begun):  # or the other may raise in init(), before this one is missed
+                time.sleep(0.01)
             os.kill(os.getpid(), signal.SIGKILL)
+        open(has_begun, "w").close()
         time.sleep(600)
 
     with Pool(np=2) as pool:
         pool.run(lambda: sys.stderr.write("no end"))
         with pytest.raises(LaunchError) as caught:
-            pool.run(work, (number,))
+            pool.run(work, (number, str(tmp_path / "has begun")))
         said = f"ciranda: rank {number} on localhost failed first: killed by SIGKILL (signal 9); the end of its stderr:"
         assert str(caught.value) == f"{said}\nno end"
         assert caught.value.exit_code == 137
@@ -289,9 +310,9 @@ def test_nothing_is_left_of_a_pool_whose_process_ends(how: str, tmp_path: Path) 
     running = Running(process, tag)  # type: ignore[arg-type]
     try:
         if how != "end":
-            until(lambda: (tmp_path / "out").read_bytes().count(b"up") == 2, 60, "the start")
+            until(lambda: (tmp_path / "out").read_bytes().count(b"up") == 2, what="the start")
             process.kill()
-        assert process.wait(60) == (0 if how == "end" else -signal.SIGKILL)
+        assert process.wait(GUARD_SECONDS) == (0 if how == "end" else -signal.SIGKILL)
         running.assert_nothing_left()
     finally:
         running.close()

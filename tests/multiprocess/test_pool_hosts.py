@@ -11,7 +11,7 @@ from pathlib import Path
 
 import netns
 import pytest
-from launch_support import TAG, Running, until
+from launch_support import GUARD_SECONDS, TAG, Running, until
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.netns, pytest.mark.ssh]
 
@@ -81,7 +81,7 @@ def start(hosts: netns.Hosts, code: str, out: Path, *names: str) -> Running:
 def test_ranks_of_several_hosts_stay_between_calls(hosts: netns.Hosts, tmp_path: Path) -> None:
     running = start(hosts, SEVERAL_CALLS, tmp_path / "out")
     try:
-        code = running.process.wait(60)
+        code = running.process.wait(GUARD_SECONDS)
         out = (tmp_path / "out").read_text(encoding="utf-8")
         assert code == 0, out
         said = [f"[{rank}]<stdout>:said on {host}" for rank, host in enumerate(("hostA", "hostB", "hostB"))]
@@ -95,10 +95,10 @@ def test_a_host_that_is_cut_off_closes_the_pool(hosts: netns.Hosts, tmp_path: Pa
     """Also if no rank is elsewhere: then no connection ends."""
     running = start(hosts, WORKS, tmp_path / "out", "hostC:2")
     try:
-        until(lambda: (tmp_path / "out").read_bytes().count(b"up") == 2, 60, "the start")
+        until(lambda: (tmp_path / "out").read_bytes().count(b"up") == 2, what="the start")
         with hosts.cut(2):
-            until(lambda: running.process.poll() is not None, 15, "the end of the call")  # long before keep-alive's
-            until(lambda: not running.processes(), 30, "the end of the ranks on the host that is cut off")
+            until(lambda: running.process.poll() is not None, what="the end of the call")
+            until(lambda: not running.processes(), what="the end of the ranks on the host that is cut off")
         out = (tmp_path / "out").read_text(encoding="utf-8")
         assert running.process.returncode == 0, out
         assert "the call failed: the agent on hostC was lost" in out
@@ -109,9 +109,9 @@ def test_a_host_that_is_cut_off_closes_the_pool(hosts: netns.Hosts, tmp_path: Pa
 def test_nothing_is_left_on_any_host_of_a_pool_whose_process_is_killed(hosts: netns.Hosts, tmp_path: Path) -> None:
     running = start(hosts, WORKS, tmp_path / "out", "hostB:1,hostC:1")
     try:
-        until(lambda: (tmp_path / "out").read_bytes().count(b"up") == 2, 60, "the start")
+        until(lambda: (tmp_path / "out").read_bytes().count(b"up") == 2, what="the start")
         running.process.kill()
-        assert running.process.wait(10) == -signal.SIGKILL
-        running.assert_nothing_left(10)
+        assert running.process.wait(GUARD_SECONDS) == -signal.SIGKILL
+        running.assert_nothing_left(GUARD_SECONDS)
     finally:
         running.close()

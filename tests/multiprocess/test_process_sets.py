@@ -191,7 +191,7 @@ def _come_and_go_in_threads() -> None:
 
 
 def test_sets_come_and_go_in_several_threads(worlds: Worlds) -> None:
-    worlds.of(4).run(_come_and_go_in_threads, timeout=30)
+    worlds.of(4).run(_come_and_go_in_threads)
 
 
 def _check_pending_at_removal() -> str:
@@ -285,7 +285,7 @@ def _check_unnamed_after_join() -> None:
 
 
 def test_calls_without_names_belong_together_again_after_join(world: Ranks) -> None:
-    world.run(_check_unnamed_after_join, timeout=30)
+    world.run(_check_unnamed_after_join)
 
 
 # --- two ranks
@@ -364,7 +364,7 @@ def _check_lanes() -> None:
 
 def test_lanes_do_not_wait_for_each_other() -> None:
     with Ranks(3, {"CIRANDA_NUM_LANES": "2"}) as ranks:
-        ranks.run(_check_lanes, timeout=20)
+        ranks.run(_check_lanes)
 
 
 def _init_with_lanes() -> None:
@@ -387,7 +387,7 @@ def _init_with_lanes() -> None:
 
 def test_the_number_of_lanes_can_be_given_to_init() -> None:
     with Ranks(3, {"CIRANDA_NUM_LANES": "1"}, initialize=False) as ranks:
-        ranks.run(_init_with_lanes, timeout=30)
+        ranks.run(_init_with_lanes)
 
 
 def _init_with_other_lanes() -> str:
@@ -403,6 +403,6 @@ def _init_with_other_lanes() -> str:
 
 def test_ranks_that_give_other_numbers_of_lanes_are_told() -> None:
     with Ranks(2, {"CIRANDA_NUM_LANES": "2"}, initialize=False) as ranks:
-        texts = ranks.run(_init_with_other_lanes, timeout=30)
+        texts = ranks.run(_init_with_other_lanes)
     assert "CIRANDA_NUM_LANES, or num_lanes of init(), is 2 here but 3 on rank 1" in texts[0]
     assert "is 3 here but 2 on rank 0" in texts[1]

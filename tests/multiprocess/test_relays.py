@@ -60,7 +60,7 @@ def test_ranks_that_differ_about_relays_are_told() -> None:
         return {**_host_of(rank), **({"CIRANDA_RELAYS": "0"} if rank == RELAY else {})}
 
     with Ranks(4, env_of=env_of, initialize=False) as ranks:
-        texts = ranks.run(_join_the_world, timeout=20)
+        texts = ranks.run(_join_the_world)
     for rank, text in enumerate(texts):
         here, there, other = (0, 1, 0) if rank == RELAY else (1, 0, RELAY)
         assert f"CIRANDA_RELAYS is {here} here but {there} on rank {other}" in text
@@ -77,7 +77,7 @@ def test_sigkill_of_a_relay(victim: int) -> None:
         wait_until(lambda: _cpu_seconds(ranks, victim) > busy_from + 0.2)
         ranks.signal(victim, signal.SIGKILL)
         for rank in others:
-            kind, text = ranks.outcome(rank, 5).value
+            kind, text = ranks.outcome(rank).value
             assert kind == "RanksLostError"
             assert f"rank {victim}" in text
 
@@ -92,12 +92,12 @@ def _state(ranks: Ranks, rank: int) -> str:
 
 
 def test_a_relay_that_is_stopped_is_named_to_all() -> None:
-    with _world({"CIRANDA_STALL_WARNING_SECONDS": "0.2", "CIRANDA_STALL_SHUTDOWN_SECONDS": "1"}) as ranks:
+    with _world({"CIRANDA_STALL_WARNING_SECONDS": "1", "CIRANDA_STALL_SHUTDOWN_SECONDS": "5"}) as ranks:
         ranks.run(_steps, N_LEARNED)
         ranks.signal(RELAY, signal.SIGSTOP)
         wait_until(lambda: _state(ranks, RELAY) == "T")
         others = [0, 1, BEHIND_IT]
-        outcomes = ranks.outcomes(_error_of_steps, 1, on=others, timeout=10)
+        outcomes = ranks.outcomes(_error_of_steps, 1, on=others)
         for outcome in outcomes:
             kind, text = outcome.value
             assert kind == "TimeoutError"
@@ -117,7 +117,7 @@ def test_a_relay_that_is_stopped_for_a_while_goes_on() -> None:
             ranks.signal(RELAY, signal.SIGCONT)
             wait_until(lambda: _state(ranks, RELAY) != "T")
         for rank in range(4):
-            outcome = ranks.outcome(rank, 60)
+            outcome = ranks.outcome(rank)
             assert outcome.error is None, outcome.traceback
 
 
@@ -132,7 +132,7 @@ def _leave_early(leaving: int) -> tuple[str, str]:
 @pytest.mark.parametrize("leaving", [0, RELAY])
 def test_a_relay_that_leaves_is_named_to_all(leaving: int) -> None:
     with _world() as ranks:
-        for rank, (kind, text) in enumerate(ranks.run(_leave_early, leaving, timeout=20)):
+        for rank, (kind, text) in enumerate(ranks.run(_leave_early, leaving)):
             if rank != leaving:
                 assert kind == "AbortedError"
                 assert f"rank {leaving}" in text

@@ -51,7 +51,7 @@ while True:
     n_looks = open(log).read().count('"steps":') // ciranda.size() if ciranda.rank() == 0 else 0
     n_looks = int(ciranda.allreduce(np.array([n_looks]), op=ciranda.Sum, name=name)[0])
     if ciranda.rank() == 1:
-        time.sleep(0.01)
+        time.sleep(0.05)
         if n_looks >= 3:
             sys.exit("<b>no</b> more & more")
     ciranda.step()
@@ -181,7 +181,7 @@ def test_a_job_that_failed_and_hostile_names(tmp_path: Path) -> None:
     for interval in facts["intervals"]:
         assert all(rank["steps"] >= 0 for rank in interval["ranks"])
     held_up = {rank["rank"]: rank["waited_for_seconds"] / rank["steps"] for rank in facts["ranks"]}
-    assert held_up[1] >= 0.008
+    assert held_up[1] >= 0.005, "of 0.05, in part of which the other may have been late itself"
     (allreduce,) = facts["collectives"]
     assert allreduce["collective"] == "allreduce"
     assert allreduce["calls"] == sum(rank["calls"] for rank in facts["ranks"])

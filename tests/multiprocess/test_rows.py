@@ -307,7 +307,7 @@ def _check_in_place_in_a_set() -> None:
 
 
 def test_in_place_in_a_process_set(worlds: Any) -> None:
-    worlds.of(4).run(_check_in_place_in_a_set, timeout=30)
+    worlds.of(4).run(_check_in_place_in_a_set)
 
 
 # --- process sets

@@ -287,8 +287,10 @@ def test_a_rank_that_fails_on_another_node_is_reported(cluster: Cluster, env: di
 
 WAIT = """
 import os, time
-with open(os.environ["OUT"] + "/" + os.environ["RANK"], "w") as file:
+path = os.environ["OUT"] + "/" + os.environ["RANK"]
+with open(path + ".tmp", "w") as file:
     file.write(str(os.getpid()))
+os.rename(path + ".tmp", path)
 time.sleep(600)
 """
 
@@ -296,11 +298,10 @@ time.sleep(600)
 def test_scancel_ends_all_ranks(cluster: Cluster, env: dict[str, str]) -> None:
     process = cluster.start("salloc", "-N2", "-n2", "--ntasks-per-node=1", "--job-name=endless", *CIRANDA, "run",
                             sys.executable, "-c", WAIT, **env)  # fmt: skip
-    cluster.wait_until(["ls", env["OUT"]], lambda out: len(out.split()) == 2)
-    cluster.wait_until(["sh", "-c", f"cat {env['OUT']}/*"], lambda out: len(out) > 2)
+    cluster.wait_until(["ls", env["OUT"]], lambda out: out.split() == ["0", "1"])
     pids = [int(file.read_text()) for file in Path(env["OUT"]).iterdir()]
     assert cluster.run("scancel", "--name=endless")[0] == 0
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=120)
     assert process.returncode != 0
     cluster.wait_until(["sh", "-c", "; ".join(f"ls -d /proc/{pid}" for pid in pids) + "; true"], lambda out: not out)
     assert "secret" not in err
@@ -324,7 +325,7 @@ def test_a_signal_to_all_steps_reaches_every_rank(cluster: Cluster, env: dict[st
     process = cluster.start(*command, sys.executable, str(tmp_path / "on_signal.py"), **env)
     cluster.wait_until(["ls", env["OUT"]], lambda out: out.split() == ["up0", "up1"])
     assert cluster.run("scancel", "--signal=USR1", "--name=told")[0] == 0
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert sorted(each.name for each in Path(env["OUT"]).glob("got*")) == ["got0", "got1"]
 

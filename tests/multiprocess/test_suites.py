@@ -93,7 +93,7 @@ def _run_suite(body: Body, failing_rank: int, shuts_down: bool) -> list[str]:
 def test_tests_that_only_begin_with_init(body: Body, n_ranks: int, failing_rank: int) -> None:
     """Nothing tells the others of the failure; the next test is the first in which they hear of it, and the last."""
     with Ranks(n_ranks, env=STALL, initialize=False) as ranks:
-        for ended in ranks.run(_run_suite, body, failing_rank, False, timeout=60):
+        for ended in ranks.run(_run_suite, body, failing_rank, False):
             assert ended[FAILING] != "passed"
             assert ended[:FAILING] + ended[FAILING + 2 :] == ["passed"] * (N_TESTS - 2), ended
 
@@ -102,7 +102,7 @@ def test_tests_that_only_begin_with_init(body: Body, n_ranks: int, failing_rank:
 def test_tests_that_end_with_shutdown(failing_rank: int) -> None:
     with Ranks(3, initialize=False) as ranks:
         for body in BODIES:
-            for ended in ranks.run(_run_suite, body, failing_rank, True, timeout=60):
+            for ended in ranks.run(_run_suite, body, failing_rank, True):
                 assert ended[FAILING] != "passed"
                 assert ended[:FAILING] + ended[FAILING + 1 :] == ["passed"] * (N_TESTS - 1), ended
 
@@ -146,7 +146,7 @@ def _fail_in_step(n_parts: int) -> list[str]:
 
 def test_a_rank_that_is_slow_is_not_out_of_step() -> None:
     with Ranks(3) as ranks:
-        assert ranks.run(_fail_in_step, 4, timeout=60) == [["refused 4 times"]] * 3
+        assert ranks.run(_fail_in_step, 4) == [["refused 4 times"]] * 3
 
 
 def _init_in_vain() -> list[Any]:

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.multiprocess, pytest.mark.netns]
 STREAMS = [Stream(kind, sender) for kind in ("control", "data") for sender in range(2)]
 N_FLIPS = int(os.environ.get("FLIPS", "60"))  # of each program
 # Far below the stall limit of 600 s: whoever takes as long has waited.
-SECONDS = 60.0
+SECONDS = 120.0
 
 
 @pytest.fixture(autouse=True)

@@ -75,7 +75,7 @@ def test_after_failures_like_without(worlds: Any, n_ranks: int) -> None:
     """Step 3 fails on the last rank, before the first commit after it is reached; and step 4, right after one."""
     world = worlds.of(n_ranks)
     expected = world.run(_train, {}, 0)
-    results = world.run(_train, {3: "leave", 4: "leave"}, n_ranks - 1, timeout=60)
+    results = world.run(_train, {3: "leave", 4: "leave"}, n_ranks - 1)
     for (parameters, log), (reference, undisturbed) in zip(results, expected, strict=True):
         assert torch.equal(parameters, reference)
         assert torch.equal(parameters, results[0][0])
@@ -125,7 +125,7 @@ def test_other_hosts_interrupt_without_loss(worlds: Any, n_ranks: int) -> None:
     """Rank 0 is told at step 3; the commit after it tells everybody."""
     world = worlds.of(n_ranks)
     expected = world.run(_train, {}, 0)
-    for (parameters, log), (reference, _) in zip(world.run(_train, {3: "hosts"}, 0, timeout=60), expected, strict=True):
+    for (parameters, log), (reference, _) in zip(world.run(_train, {3: "hosts"}, 0), expected, strict=True):
         assert torch.equal(parameters, reference)
         assert (log["calls"], log["resets"], log["steps"]) == (2, 1, STEPS)
 
@@ -344,7 +344,7 @@ def _train_by_ddp(
 def test_ddp_goes_on_in_the_next_world(worlds: Any, options: dict[str, Any], register: Any) -> None:
     world = worlds.of(2)
     (expected, _), _ = world.run(_train_by_ddp, options, register, None)
-    for parameters, are_gone in world.run(_train_by_ddp, options, register, 3, timeout=60):
+    for parameters, are_gone in world.run(_train_by_ddp, options, register, 3):
         assert torch.equal(parameters, expected)
         assert are_gone == [True, True], "the first world's wrapper is still there"
 
@@ -416,4 +416,4 @@ def _check_groups_end() -> None:
 
 
 def test_groups_end_with_their_world(worlds: Any) -> None:
-    worlds.of(2).run(_check_groups_end, timeout=60)
+    worlds.of(2).run(_check_groups_end)

@@ -126,7 +126,7 @@ def _check(name: str) -> None:
 @pytest.mark.parametrize("n_ranks", [1, 2, 3])
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 def test_gradient(worlds: Any, n_ranks: int, name: str) -> None:
-    worlds.of(n_ranks).run(_check, name, timeout=30)
+    worlds.of(n_ranks).run(_check, name)
 
 
 #: Of a call named "x", and whether its gradient is made by several.

@@ -102,7 +102,7 @@ def _train_all(members: list[int]) -> list[torch.Tensor | None]:
 
 @pytest.mark.parametrize("n_ranks", [2, 3, 4])
 def test_every_combination(worlds: Any, n_ranks: int) -> None:
-    results = worlds.of(n_ranks).run(_train_all, MEMBERS[n_ranks], timeout=100)
+    results = worlds.of(n_ranks).run(_train_all, MEMBERS[n_ranks])
     expected = {passes: _alone(passes) for passes in (1, 2)}
     failures = []
     for combination, trained in zip(COMBINATIONS, zip(*results, strict=True), strict=True):

@@ -65,7 +65,7 @@ def _check_operations(members: list[int]) -> None:
 
 @pytest.mark.parametrize(("n_ranks", "members"), [(3, [0, 2]), (4, [1, 2, 3]), (4, [1, 3])])
 def test_operations(worlds: Any, n_ranks: int, members: list[int]) -> None:
-    worlds.of(n_ranks).run(_check_operations, members, timeout=60)
+    worlds.of(n_ranks).run(_check_operations, members)
 
 
 def _train_alone(members: int = 1, part: int = 0) -> torch.Tensor:
@@ -99,7 +99,7 @@ def _train_in_set(members: list[int]) -> torch.Tensor:
 @pytest.mark.parametrize(("n_ranks", "members"), [(3, [0, 2]), (4, [1, 2, 3])])
 def test_optimizers_in_sets(worlds: Any, n_ranks: int, members: list[int]) -> None:
     """The members do what one process does; so do the others, each for itself. fp32 to 1e-6 of the norm."""
-    results = worlds.of(n_ranks).run(_train_in_set, members, timeout=60)
+    results = worlds.of(n_ranks).run(_train_in_set, members)
     alone = _train_alone()
     assert_same([results[rank] for rank in members], alone, 1e-6)
     for rank in set(range(n_ranks)) - set(members):
@@ -139,7 +139,7 @@ def _joining_in_one_process(n_ranks: int) -> torch.Tensor:
 @pytest.mark.parametrize("n_ranks", [2, 3, 4])
 def test_uneven_batches_with_join(worlds: Any, n_ranks: int) -> None:
     """fp32, to 1e-6 of the norm."""
-    results = worlds.of(n_ranks).run(_train_with_joining, timeout=60)
+    results = worlds.of(n_ranks).run(_train_with_joining)
     assert_same(results, _joining_in_one_process(n_ranks), 1e-6)
 
 
@@ -161,4 +161,4 @@ def _messages() -> None:
 
 @pytest.mark.parametrize("n_ranks", [2, 3])
 def test_messages(worlds: Any, n_ranks: int) -> None:
-    worlds.of(n_ranks).run(_messages, timeout=30)
+    worlds.of(n_ranks).run(_messages)

@@ -82,8 +82,8 @@ def _check_errors() -> None:
 
 
 def test_in_a_process_set_and_errors(worlds: Any) -> None:
-    worlds.of(3).run(_check_in_a_set, timeout=30)
-    worlds.of(3).run(_check_errors, timeout=30)
+    worlds.of(3).run(_check_in_a_set)
+    worlds.of(3).run(_check_errors)
 
 
 def _check_without_elements() -> None:

@@ -163,7 +163,7 @@ def _wait_late() -> None:
 
 
 def test_who_waits_late_keeps_nobody_waiting(worlds: Any) -> None:
-    worlds.of(2).run(_wait_late, timeout=30)
+    worlds.of(2).run(_wait_late)
 
 
 def _travels(rows: int) -> int:
@@ -341,7 +341,7 @@ def _join_too_early(rows: int) -> None:
 
 @pytest.mark.parametrize("rows", [2, 200])  # gathered, and dense
 def test_joining_before_rows_have_come(worlds: Any, rows: int) -> None:
-    worlds.of(2).run(_join_too_early, rows, timeout=60)
+    worlds.of(2).run(_join_too_early, rows)
 
 
 def _train_embedding() -> None:

@@ -48,11 +48,10 @@ def test_gradients_as_horovods(two: Ranks) -> None:
 def test_a_rank_that_is_killed_between_start_and_sync(environment: dict[str, str]) -> None:
     with Ranks(3, env=environment) as ranks:
         ranks.start(2, operator_ranks.waits_for, 2, IS_OLD[0])
-        outcomes = ranks.outcomes(operator_ranks.waits_for, 2, IS_OLD[0], on=[0, 1], timeout=60)
+        outcomes = ranks.outcomes(operator_ranks.waits_for, 2, IS_OLD[0], on=[0, 1])
         ranks.is_broken = True
     for outcome in outcomes:
         assert outcome.error is None, outcome.traceback
-        waited, texts = outcome.value
-        assert waited < operator_ranks.SECONDS_TO_LIVE + 2
+        texts = outcome.value
         assert all("ciranda.paddle" in text for text in texts), texts
         assert "rank 2" in texts[0], texts

@@ -77,14 +77,14 @@ def test_annotations_are_the_frameworks() -> None:
 def test_no_framework_is_imported(module: str) -> None:
     heavy = "{'torch', 'tensorflow', 'jax', 'mxnet', 'paddle'}"
     code = f"import sys, {module}; found = {heavy} & set(sys.modules); sys.exit(str(found) if found else 0)"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=200)
 
 
 @pytest.mark.parametrize(
     "module", ["_collectives.rules", "_collectives.base", "_frameworks.compression", "numpy.arrays"]
 )
 def test_every_module_can_be_the_first_that_is_imported(module: str) -> None:
-    subprocess.run([sys.executable, "-c", f"import ciranda.{module}"], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", f"import ciranda.{module}"], check=True, timeout=200)
 
 
 @pytest.mark.usefixtures("alone")

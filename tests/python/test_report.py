@@ -105,6 +105,13 @@ def record(folder: Path, rank: int, *entries: Sequence[int], names: Sequence[str
 # -- the log ----------------------------------------------------------------------------------------------------------
 
 
+def test_looks_before_any_rank_has_come(tmp_path: Path) -> None:
+    """As on a machine so busy that ranks start for seconds."""
+    steps = [look(at, counters(0, steps=at)) for at in (3.0, 4.0)]
+    facts = left(tmp_path, a_job({"a": [0]}), look(1.0), look(2.0), *steps, an_end(9.0))
+    assert [(each["from"], each["until"]) for each in facts["intervals"]] == [(3.0, 4.0)]
+
+
 def test_where_the_time_goes_by_the_counters(tmp_path: Path) -> None:
     moves = {"allreduce": {"calls": 10, "failed": 1, "bytes": 4000, "agree_seconds": 4.0, "move_seconds": 1.0}}
     told = {"seconds": 12.0, "steps": 100, "last_step_seconds": 10.0, "collectives": moves}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import signal
 import time
+from pathlib import Path
 
 import pytest
 import slices_work
 import tf_work
-from ranks import Ranks
+from ranks import Ranks, wait_until
 
 pytestmark = pytest.mark.multiprocess
 
@@ -19,7 +20,7 @@ modes = pytest.mark.parametrize("mode", MODES)
 
 @pytest.mark.parametrize("kinds", [1, 5])
 def test_independent_calls_in_any_order_with_one_thread(world: Ranks, kinds: int) -> None:
-    world.run(tf_work.independent_calls, 100, kinds, timeout=60)
+    world.run(tf_work.independent_calls, 100, kinds)
 
 
 @pytest.mark.slow
@@ -27,7 +28,7 @@ def test_independent_calls_in_any_order_with_one_thread(world: Ranks, kinds: int
 def test_independent_calls_of_fewer_and_more_ranks(environment: dict[str, str], n_ranks: int) -> None:
     with Ranks(n_ranks, env=environment) as ranks:
         for kinds in (1, 5):
-            ranks.run(tf_work.independent_calls, 100, kinds, timeout=60)
+            ranks.run(tf_work.independent_calls, 100, kinds)
 
 
 def test_what_follows_may_wait_for_other_collectives(world: Ranks) -> None:
@@ -184,21 +185,20 @@ def test_nothing_grows_with_many_steps(world: Ranks, which: str) -> None:
     _check_growth(world, 10_000, which)
 
 
-def test_a_rank_that_is_killed_fails_the_steps_of_all_others(world: Ranks) -> None:
+def test_a_rank_that_is_killed_fails_the_steps_of_all_others(world: Ranks, tmp_path: Path) -> None:
     """The last of all: a world takes seconds to make."""
     victim = 1
     for rank in range(3):
-        world.start(rank, tf_work.step_until_lost, victim)
+        world.start(rank, tf_work.step_until_lost, victim, tmp_path)
     world.outcome(victim)
+    wait_until(lambda: len(list(tmp_path.iterdir())) == 3)  # all have made the steps that must not fail
     time.sleep(0.5)
     world.is_broken = True
     world.signal(victim, signal.SIGKILL)
-    killed_at = time.monotonic()
     for rank in (0, 2):
-        ended = world.outcome(rank, 20)
+        ended = world.outcome(rank)
         assert ended.error is None, ended.traceback
         for mode in MODES:
-            when, kind, message = ended.value[mode]
+            kind, message = ended.value[mode]
             assert (kind, f"rank {victim}" in message) == ("RanksLostError", True), (mode, message)
             assert message.startswith("InternalError" if mode == "xla" else "AbortedError"), (mode, message)
-            assert when - killed_at < 4, mode

@@ -40,7 +40,8 @@ Result = TypeVar("Result")
 
 _BLAME_SECONDS = 2.0  # for ranks to fail because another has, before they are interrupted
 _AGAIN_SECONDS = 0.5  # between interruptions of a rank that goes on
-_OUTPUT_SECONDS = 2.0  # to wait for output when all results are there
+_SILENCE_SECONDS = 5.0  # when all results are there: without output, of a rank that has closed its own
+_OUTPUT_SECONDS = 60.0  # then, of ranks that write on and on
 _STUBBORN_SECONDS = 10.0  # until a pool is closed whose ranks do not heed an interruption
 _END_SECONDS = 30.0
 
@@ -96,6 +97,7 @@ class Pool:
         self._owner = os.getpid()
         self._in_use = threading.RLock()  # while a call is under way
         self._number = 0
+        self._shown_at = 0.0  # when there was output last
         self._is_dirty = False  # a call has failed: the ranks must meet anew
         self._epoch = 0
         self._is_closed = False
@@ -251,9 +253,12 @@ class Pool:
     def _is_complete(self, call: _Call) -> bool:
         if len(call.states) < self._np:
             return False
+        if self._output.n_marks >= 2 * self._np:
+            return True
         now = time.monotonic()
         call.answered_at = call.answered_at or now
-        return self._output.n_marks >= 2 * self._np or now > call.answered_at + _OUTPUT_SECONDS
+        is_silent = now > max(call.answered_at, self._shown_at) + _SILENCE_SECONDS
+        return is_silent or now > call.answered_at + _OUTPUT_SECONDS
 
     def _send_interruption(self, call: _Call) -> None:
         for rank, link in enumerate(self._links):
@@ -290,7 +295,10 @@ class Pool:
             self._require_job(f"rank {rank} has ended: the function must return, not exit")
 
     def _show(self) -> None:
-        for fd, data in self._output.take():
+        shown = self._output.take()
+        if shown:
+            self._shown_at = time.monotonic()
+        for fd, data in shown:
             stream: Any = sys.stdout if fd == 1 else sys.stderr
             stream.write(data.decode("utf-8", "replace"))
         sys.stdout.flush()

@@ -347,7 +347,7 @@ TEST_P(FaultsTest, ShutdownTwiceAndAtOnceIsHarmless) {
 // Ranks 0 and 1 exchange rows, rank 2 only receives. Rank 0 has finished and leaves; then rank 1 leaves in the middle
 // of sending to rank 2, which hears of both at once and must not wait for the rest.
 TEST(LeaveTest, OfTwoLeaversTheOneThatHadDoneLessIsHeeded) {
-  const Watchdog watchdog("two leavers", std::chrono::seconds(20));
+  const Watchdog watchdog("two leavers");
   World world(3, small_options(Layout::kChannels, 3));
   std::latch others_have_submitted(2);
   std::latch rank_0_is_done(1);

@@ -180,7 +180,7 @@ TEST(RoundsByMessages, ADuplicateOfOneThatIsUnderWayFailsTheNextCallOfTheOthers)
 // it will do so no more, or others wait for it for ever.
 TEST(RoundsByMessages, EndWhereRanksDifferInTheirSettings) {
   for (const int prescribes : {1, 2}) {
-    const Watchdog watchdog("rank " + std::to_string(prescribes) + " differs", std::chrono::seconds(10));
+    const Watchdog watchdog("rank " + std::to_string(prescribes) + " differs");
     World world(3, [&](int rank) {
       WorldOptions options = apart();
       if (rank == prescribes) options.config.algorithm = "one-shot";  // what the others choose too

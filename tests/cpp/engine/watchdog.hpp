@@ -13,7 +13,7 @@ namespace ciranda::testing {
 
 class Watchdog {
  public:
-  explicit Watchdog(std::string what, std::chrono::seconds patience = std::chrono::seconds(60))
+  explicit Watchdog(std::string what, std::chrono::seconds patience = std::chrono::seconds(240))
       : thread_([this, what = std::move(what), patience] {
           std::unique_lock lock(mutex_);
           if (over_.wait_for(lock, patience, [this] { return is_over_; })) return;

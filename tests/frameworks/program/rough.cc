@@ -1,13 +1,12 @@
-// Callbacks that do what a framework may do in them, or a user's code behind a collective: throw, take long, wait for
-// other collectives, leave the world, end the process.
-#include <chrono>
+// Callbacks that do what a framework may do in them, or a user's code behind a collective: throw, wait for something
+// else, for other collectives, leave the world, end the process.
 #include <ciranda/native/call.hpp>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <semaphore>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <utility>
 
 CIRANDA_DEFINE_TABLE
@@ -16,7 +15,9 @@ namespace {
 
 namespace native = ciranda::native;
 
-enum What : std::int32_t { kThrow, kTakeLong, kWaitForAnother, kLeave, kExit };
+enum What : std::int32_t { kThrow, kWaitForRelease, kWaitForAnother, kLeave, kExit };
+
+std::counting_semaphore<> released(0);
 
 ciranda_request sum_of(const ciranda_tensor& tensor, const std::string& name) {
   ciranda_request request = CIRANDA_REQUEST_INIT;
@@ -37,7 +38,7 @@ struct Rough {
 
   void end(const native::Outcome&) {
     if (what == kThrow) throw std::runtime_error("rough: " + name);
-    if (what == kTakeLong) std::this_thread::sleep_for(std::chrono::seconds(1));
+    if (what == kWaitForRelease) released.acquire();
     if (what == kWaitForAnother) sum_again();
     if (what == kLeave) {
       ciranda_context* context = ciranda_current();  // a reference, which ciranda_shutdown() gives back
@@ -67,6 +68,8 @@ void rough_submit(std::int32_t what, const char* name) {
   const std::string kept = name;
   native::submit(std::move(rough), sum_of(tensor, kept));
 }
+
+void rough_release(void) { released.release(); }
 
 std::int64_t rough_live(void) { return native::live_calls(); }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 
 import jax
 import numpy as np
@@ -23,13 +22,11 @@ mesh = Mesh(np.array(jax.devices()), ("i",))
 N, RANK = jax.process_count(), jax.process_index()
 add = jax.jit(shard_map(lambda x: lax.psum(x, "i"), mesh=mesh, in_specs=P("i"), out_specs=P()))
 x = jax.make_array_from_callback((N, 100), NamedSharding(mesh, P("i")), lambda index: np.ones((1, 100), np.float32))
-began = time.monotonic()
 try:
     for step in range(1_000_000):
         if step == 10 and RANK == N - 1:
             os.kill(os.getpid(), signal.SIGKILL)
-        began = time.monotonic()
         add(x).block_until_ready()
 except (RuntimeError, ValueError) as error:
-    print(f"raised after {time.monotonic() - began:.1f} s: {error}", flush=True)
+    print(f"raised: {error}", flush=True)
     os._exit(3)
