@@ -11,6 +11,7 @@
 #include <mutex>
 #include <string_view>
 
+#include "base/exported.hpp"
 #include "base/unique_fd.hpp"
 
 namespace ciranda {
@@ -20,12 +21,12 @@ class LogListener {
   static constexpr std::size_t kMostLineBytes = std::size_t{64} << 10U;
 
   // `socket` keeps the bounds of messages (SOCK_SEQPACKET). The reader finds its end after close().
-  void open(UniqueFd socket);
-  void close();
+  CIRANDA_EXPORTED void open(UniqueFd socket);
+  CIRANDA_EXPORTED void close();
 
   // Whether the line was taken.
   bool take(std::string_view line);
-  bool is_open() const;
+  CIRANDA_EXPORTED bool is_open() const;
 
  private:
   std::atomic<pid_t> owner_{0};  // the process that has a listener
@@ -34,6 +35,6 @@ class LogListener {
 };
 
 // That of this process.
-LogListener& log_listener();
+CIRANDA_EXPORTED LogListener& log_listener();
 
 }  // namespace ciranda
