@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
-from website import c_header, check, gallery, links  # noqa: E402
+from website import c_header, check, gallery, links, versions  # noqa: E402
 
 PAGES = {"docs/guide/a.md": frozenset({"row"}), "docs/b.md": frozenset()}
 IN_REPOSITORY = links.in_repository("https://host/ciranda", "v1.2.3")
@@ -125,3 +125,31 @@ def test_what_is_wrong_with_a_site_is_told(page: str, complaint: str, tmp_path: 
     index.write_text(page, encoding="utf-8")
     (problem,) = check.problems(tmp_path)
     assert complaint in problem
+
+
+def site_of(folder: Path, version: str, *pages: str) -> Path:
+    site = folder / version
+    for page in (*pages, "_static/versions.js"):
+        (site / page).parent.mkdir(parents=True, exist_ok=True)
+        (site / page).write_text("")
+    return site
+
+
+def test_each_site_has_a_list_of_all_versions(tmp_path: Path) -> None:
+    old = site_of(tmp_path, "0.9.0", "index.html")
+    new = site_of(tmp_path, "0.10.0", "index.html", "docs/guide/a.html")
+    (site_of(tmp_path, "0.1.0", "index.html") / "_static" / "versions.js").unlink()
+    assert versions.assemble(tmp_path) == ["0.10.0", "0.9.0", "0.1.0"]
+    data = (new / versions.DATA).read_text()
+    assert data == (old / versions.DATA).read_text()
+    assert data.startswith('const cirandaVersions = {"0.10.0": ["docs/guide/a.html", "index.html"], "0.9.0": ["index.')
+    assert 'url=0.10.0/index.html"' in (tmp_path / "index.html").read_text()
+    assert check.problems(tmp_path)[1:] == []  # but that there is one inventory for each version
+
+
+@pytest.mark.parametrize("name", ["v0.1.0", "main", "0.2.0"])
+def test_what_is_not_the_site_of_a_version_is_named(tmp_path: Path, name: str) -> None:
+    site_of(tmp_path, "0.1.0", "index.html")
+    (tmp_path / name).mkdir()
+    with pytest.raises(SystemExit, match=name):
+        versions.assemble(tmp_path)

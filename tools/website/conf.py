@@ -31,6 +31,7 @@ smartquotes = False  # they make one dash of the two before an option
 html_theme = "furo"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_js_files = ["versions.js", "switcher.js"]
 html_title = f"Ciranda {version}"
 html_copy_source = False
 html_show_sourcelink = False
