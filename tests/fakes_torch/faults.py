@@ -280,10 +280,15 @@ def which_gpu(how: str = "") -> None:
     found("right")
 
 
+def run(each: str) -> None:
+    """A program, whose argument follows '='."""
+    name, _, argument = each.partition("=")
+    _NAME.append(each)
+    PROGRAMS[name](*filter(None, [argument]))
+
+
 if __name__ == "__main__":
-    for each in sys.argv[1:]:
-        name, _, argument = each.partition("=")
-        _NAME.append(each)
+    for asked in sys.argv[1:]:
         hvd.init()
-        PROGRAMS[name](*filter(None, [argument]))
+        run(asked)
         hvd.shutdown()

@@ -20,7 +20,7 @@ from ciranda.errors import RanksLostError
 
 # Those of its programs that need no simulated driver.
 sys.path.insert(0, str(Path(__file__).parents[1] / "fakes_torch"))
-from faults import PROGRAMS
+from faults import run as run_fault
 
 PARTS: dict[str, Callable[[bool], dict[str, Any]]] = {}
 _DTYPES = [torch.uint8, torch.int8, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32]
@@ -66,7 +66,7 @@ def doctor(_small: bool) -> dict[str, Any]:
 
 def _of_faults(name: str) -> Callable[[bool], dict[str, Any]]:
     def run(_small: bool) -> dict[str, Any]:
-        PROGRAMS[name]()
+        run_fault(name)
         return {"right": True}
 
     return run

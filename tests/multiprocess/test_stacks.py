@@ -82,8 +82,9 @@ def load_batch():
         time.sleep(0.01)
 
 def train(state):
+    is_whole = not os.path.exists("killed")  # alike on all ranks: none is killed before all have made the next call
     ciranda.allreduce(np.ones(1), name="first")
-    if not os.path.exists("killed"):
+    if is_whole:
         if ciranda.rank() == 0:
             open("killed", "x").close()
             os.kill(os.getpid(), signal.SIGKILL)
