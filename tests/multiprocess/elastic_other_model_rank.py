@@ -36,7 +36,7 @@ state = hvd.elastic.TorchState(model, step=0)
 try:
     train(state)
 except MismatchError as error:
-    if "shape [1, 4] on rank 0 but [1, 5] on rank 2" in str(error):
+    if "[1, 5] on rank 2" in str(error):  # beside the shape of whoever came first, or last
         REFUSED.touch()
     raise
 assert state.step > 5
