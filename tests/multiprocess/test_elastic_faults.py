@@ -317,16 +317,21 @@ def test_a_lost_agent_takes_its_host_away(hosts: netns.Hosts, tmp_path: Path, sl
 
 
 @pytest.mark.parametrize(
-    ("what", "exit_code", "why"),
+    ("what", "exit_codes", "why"),
     [
-        ("agent", 1, "the job ends: no host is left"),
-        ("agent_and_guardian", 1, "the job ends: no host is left"),
-        ("guardian", 128 + signal.SIGTERM, "the job ends: no rank is left that has the state"),  # the agent ends them
+        ("agent", {1}, "the job ends: no host is left"),
+        ("agent_and_guardian", {1}, "the job ends: no host is left"),
+        # The agent ends the ranks, and kills those that take long.
+        (
+            "guardian",
+            {128 + signal.SIGTERM, 128 + signal.SIGKILL},
+            "the job ends: no rank is left that has the state",
+        ),
     ],
 )
-def test_the_only_lost_agent_ends_the_job(tmp_path: Path, what: str, exit_code: int, why: str) -> None:
+def test_the_only_lost_agent_ends_the_job(tmp_path: Path, what: str, exit_codes: set[int], why: str) -> None:
     account = run(tmp_path, f"0:{what}:3", options=("--min-np", "1"))
-    assert account.exit_code == exit_code
+    assert account.exit_code in exit_codes
     assert f"ciranda: {why}" in account.err
     ranks = [psutil.Process(pid) for pid in account.pids("start") if psutil.pid_exists(pid)]
     _, alive = psutil.wait_procs([each for each in ranks if each.status() != psutil.STATUS_ZOMBIE], timeout=20)
