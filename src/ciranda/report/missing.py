@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ciranda.report import units
 from ciranda.report.job import LeftJob
 
 _MOST_NAMED = 16
@@ -31,6 +32,4 @@ def missing_of(job: LeftJob, facts: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _ranks(ranks: Sequence[int]) -> str:
-    named = ", ".join(map(str, sorted(ranks)[:_MOST_NAMED]))
-    more = f" and {len(ranks) - _MOST_NAMED} more" if len(ranks) > _MOST_NAMED else ""
-    return f"rank{'s' if len(ranks) > 1 else ''} {named}{more}"
+    return units.ranks(sorted(ranks)[:_MOST_NAMED], max(0, len(ranks) - _MOST_NAMED))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ciranda.report import units
 from ciranda.report.job import LeftJob
 
 _MOST_CALLS = 50
@@ -55,7 +56,7 @@ def first_difference(standstill: Facts) -> str:
     if not standstill["calls"]:
         return ""
     call = standstill["calls"][0]
-    made = _ranks(call["submitted_by"], call["n_more_submitted"])
+    made = units.ranks(call["submitted_by"], call["n_more_submitted"])
     has = "have" if len(call["submitted_by"]) + call["n_more_submitted"] > 1 else "has"
     sentences = [f"The first call that differs is '{call['name']}': {made} {has} made it"]
     waiting = {each["name"] for each in standstill["calls"]}
@@ -66,7 +67,7 @@ def first_difference(standstill: Facts) -> str:
         else:
             did = f"made '{last}' instead" if last in waiting else f"made '{last}' last"
         stood = f", and stood at {where}" if where else ""
-        sentences.append(f"{_ranks(ranks, 0)} {has} not: {they} {did}{stood}")
+        sentences.append(f"{units.ranks(ranks)} {has} not: {they} {did}{stood}")
     if call["n_more_missing"]:
         sentences.append(f"{call['n_more_missing']} more have not")
     return "; ".join(sentences) + "."
@@ -78,10 +79,3 @@ def _alike(missing: Iterable[Facts]) -> dict[tuple[str | None, str], list[int]]:
     for each in missing:
         found.setdefault((each["last"], each["where"]), []).append(each["rank"])
     return found
-
-
-def _ranks(ranks: Sequence[int], n_more: int) -> str:
-    if not ranks:
-        return f"{n_more} ranks"
-    more = f" and {n_more} more" if n_more else ""
-    return f"rank{'s' if len(ranks) + n_more > 1 else ''} {', '.join(map(str, ranks))}{more}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 _DAY, _HOUR, _MINUTE = 86400, 3600, 60
 
@@ -46,3 +48,11 @@ def share(value: float) -> str:
 def _three(value: float) -> str:
     """Three digits that count."""
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def ranks(named: Sequence[int], n_more: int = 0) -> str:
+    """``rank 2``; ``ranks 0, 2 and 3 more``; ``3 ranks`` if none of them is named."""
+    if not named:
+        return f"{n_more} ranks"
+    more = f" and {n_more} more" if n_more else ""
+    return f"rank{'s' if len(named) + n_more > 1 else ''} {', '.join(map(str, named))}{more}"
