@@ -64,12 +64,22 @@ def maybe(place: str, step: int | None = None) -> None:
             os._exit(0)
         if place == "pause":
             subprocess.Popen(["sh", "-c", f"sleep 1; kill -CONT {os.getpid()}"])
+        if place == "memory":
+            use_all_memory(Path(os.environ["MEMORY_GROUP"]))
         worker = os.getppid()
         if place in ("guardian", "agent_and_guardian"):
             os.kill(psutil.Process(worker).ppid(), signal.SIGKILL)
         if place in ("agent", "agent_and_guardian"):
             os.kill(worker, signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGSTOP if place in ("stop", "pause") else signal.SIGKILL)
+
+
+def use_all_memory(group: Path) -> None:
+    """Enter a control group, and write to more memory than it has."""
+    (group / "cgroup.procs").write_text(str(os.getpid()))
+    taken = []
+    while True:
+        taken.append(bytearray(b"x") * (8 << 20))
 
 
 class State(ObjectState):
@@ -156,12 +166,14 @@ def train(state: Any) -> str:
         maybe("raise_always")
         maybe("raise", state.step)
         maybe("leave", state.step)
-        for place in ("agent", "guardian", "agent_and_guardian"):
+        for place in ("agent", "guardian", "agent_and_guardian", "memory"):
             maybe(place, state.step)
         step_of(state)
         note("step", step=state.step, total=state.total)
         state.commit()
         note("commit", step=state.step, total=state.total)
+    if f"{SLOT}:further" in FAULTS:
+        hvd.allreduce(np.ones(1), name="a step more")
     if f"{SLOT}:save" in FAULTS:
         while len(list(FOLDER.glob("returned-*"))) < FULL_SIZE - 1:
             time.sleep(0.01)
