@@ -367,7 +367,10 @@ def small_group() -> Iterator[Path]:
 def test_a_rank_that_the_kernel_kills_for_want_of_memory_is_told_apart(tmp_path: Path, small_group: Path) -> None:
     account = run(tmp_path, "1:memory:3", options=("--min-np", "2"), MEMORY_GROUP=str(small_group))
     check(account, 3, 1)
-    assert "[1] was lost: killed by SIGKILL (signal 9): the kernel says that memory had run out" in account.err
+    assert (
+        "[1] was lost: killed by SIGKILL (signal 9); the kernel has killed a process of this host for want of memory"
+        in account.err
+    )
 
 
 def test_ports_that_are_used_up_end_the_job(tmp_path: Path) -> None:

@@ -147,7 +147,10 @@ def test_the_report_names_rank_host_and_code() -> None:
     assert rest[-1] == "ValueError: boo"
     assert "killed by SIGKILL (signal 9)" in report(RankFailure(0, "a", -9, b""))
     of_memory = RankFailure(0, "a", -9, b"", is_for_memory=True)
-    assert of_memory.how() == "killed by SIGKILL (signal 9): the kernel says that memory had run out"
+    assert (
+        of_memory.how()
+        == "killed by SIGKILL (signal 9); the kernel has killed a process of this host for want of memory"
+    )
     assert RankFailure(0, "a", -9, b"").exit_code == 137
     assert RankFailure(0, "a", 7, b"").exit_code == 7
 

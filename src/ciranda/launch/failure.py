@@ -43,7 +43,7 @@ class RankFailure:
     def how(self) -> str:
         """``exit code 3`` or ``killed by SIGKILL (signal 9)``."""
         if self.is_for_memory:
-            return "killed by SIGKILL (signal 9): the kernel says that memory had run out"
+            return "killed by SIGKILL (signal 9); the kernel has killed a process of this host for want of memory"
         if self.code >= 0:
             return f"exit code {self.code}"
         try:
