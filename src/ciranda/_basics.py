@@ -39,7 +39,7 @@ class World:
         told: settings that override the environment, derived from another launcher's variables; None without such.
         of_parent: in a forked child of a rank, that rank's numbers; None otherwise.
         awaited: under `ciranda run --elastic`, between init() and the first world, the numbers that this process would
-            have if it joined at once; None otherwise.
+            have if it joined at once, with all others that have been started; None otherwise.
         wanted, members: there, what the next world is to have; what identifies the processes of this one, by rank.
     """
 

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 _NONE = -1  # the commits of a process without a state of its own
 
 
-def is_any(flag: bool) -> bool:
+def is_any(flag: bool, name: str = "ciranda.elastic.news") -> bool:
     """Return whether any rank gives True. A collective."""
     import numpy as np  # states do without, unless they are synchronized
 
-    (flags,) = _basics.engine().run(terms_of(ALLGATHER), np.array([flag], np.uint8), None, "ciranda.elastic.news")
+    (flags,) = _basics.engine().run(terms_of(ALLGATHER), np.array([flag], np.uint8), None, name)
     return bool(flags.any())
 
 
@@ -43,7 +43,6 @@ class Training:
         self._line = line
         self._state = state
         self._converting = converting
-        self._has_entered = False
         self._has_state = False
         if line.is_released:
             raise InvalidArgumentError(
@@ -98,9 +97,9 @@ class Training:
         """Form the world, and get the state of its rank 0."""
         before = _basics.world.awaited
         _init.join(roster, lambda: self._line.is_lost(roster.epoch))
-        if self._has_entered or before != _basics.numbers_of(_basics.engine()):
+        # Of a later world all do, newcomers too: callbacks may have collectives.
+        if roster.epoch > 0 or before != _basics.numbers_of(_basics.engine()):
             self._state.on_reset()
-        self._has_entered = True
         if roster.needs_sync:
             self._sync(roster)
         self._state.n_commits = max(0, roster.commits)
@@ -123,8 +122,18 @@ class Training:
         self._state.release_saved()
 
     def _return(self) -> Roster | None:
-        """Wait for the others to return; a roster if one of them was lost, for which training must be called again."""
+        """Wait for the others to return; a roster if one of them was lost, for which training must be called again.
+
+        Raises:
+            MismatchError: on all ranks; some wait for calls of others, which have returned and make none.
+        """
         self._line.say(t="returned", commits=self._state.n_commits + 1)
+        try:
+            is_any(False, "ciranda.elastic.returned")  # the engine knows at once if all wait for each other
+        except MismatchError:
+            raise
+        except HorovodInternalError:
+            pass  # a rank was lost, or takes long: the launcher says when all have returned
         roster = self._next()
         if roster is not None:
             self._state.save()

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 
-from ciranda import _autotune_log, _carried_sets, _core, _line, _misspelt, _rejoining, _stacks, _taken
+from ciranda import _autotune_log, _carried_sets, _core, _line, _misspelt, _rejoining, _stacks, _taken, _timeline
 from ciranda._basics import Numbers, at_end, between_worlds, world
 from ciranda._ending import Ending
 from ciranda._line import Roster
@@ -39,7 +39,8 @@ def init(
     left, where its collectives fail with AbortedError.
 
     Under `ciranda run --elastic` it returns at once: the process joins a world in the function that `elastic.run`
-    wraps. Until then rank(), size() and so on are those that it would have if it joined at once.
+    wraps. Until then rank(), size() and so on are those that it would have if it joined at once, with all others that
+    have been started.
 
     If it fails, this process is in no world: the next call begins anew.
 
@@ -161,7 +162,8 @@ def join(roster: Roster, is_lost: Callable[[], bool]) -> None:
     wanted = world.wanted or _carried_sets.Wanted()
     if roster.epoch == 0:
         world.wanted = wanted = _carried_sets.with_members(wanted, roster.members)
-    connected = _core.connect(roster.epoch, wanted.num_lanes, roster.told, None, is_lost)
+    told = {**roster.told, **_timeline.of_world(roster.epoch)}
+    connected = _core.connect(roster.epoch, wanted.num_lanes, told, None, is_lost)
     world.engine, world.awaited, world.epoch = connected, None, roster.epoch + 1
     _taken.tell(connected)
     _carried_sets.make(wanted, roster.members)

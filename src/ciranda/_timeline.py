@@ -31,3 +31,12 @@ def start_timeline(file_path: str | os.PathLike[str], mark_cycles: bool = False)
 def stop_timeline() -> None:
     """End the timeline and complete its file. Does nothing without one. Raises NotInitializedError before init()."""
     _basics.engine().stop_timeline()
+
+
+def of_world(epoch: int) -> dict[str, str]:
+    """Return the setting by which a later world of an elastic job has a timeline of its own, beside the first one's."""
+    path = os.environ.get("CIRANDA_TIMELINE") or os.environ.get("HOROVOD_TIMELINE")
+    if epoch == 0 or not path or path == "DYNAMIC":
+        return {}
+    stem, suffix = os.path.splitext(path)
+    return {"CIRANDA_TIMELINE": f"{stem}.world-{epoch}{suffix}"}

@@ -4,8 +4,9 @@ python elastic_hosts_rank.py FOLDER STEP=HOSTS>SIZE ...
 
 At each of the steps FOLDER/hosts becomes HOSTS ("a:2,b:1"; "-" removes the file), and training waits, committing, until
 the world has SIZE ranks. Without ">SIZE" rank 0 waits until the script was asked twice more, and nobody commits. With
-"await HOST" for HOSTS the script's later answers begin, and training waits, committing, until a rank is on HOST. Each
-rank that ends prints its size, its steps and its host.
+"kill" for HOSTS the last rank is killed once, with "kill agent" its agent. With "await HOST" the script's later answers
+begin, and training waits, committing, until a rank is on HOST. Each rank that ends prints its size, its steps and its
+host.
 """
 
 from __future__ import annotations
@@ -45,10 +46,11 @@ def wait_for_questions(number: int) -> None:
 
 def follow(plan: str, state: Any) -> None:
     hosts, _, size = plan.partition(">")
-    if hosts == "kill":
+    if hosts in ("kill", "kill agent"):
         if hvd.rank() == hvd.size() - 1 and not (FOLDER / "killed").exists():
             (FOLDER / "killed").touch()
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid() if hosts == "kill" else os.getppid(), signal.SIGKILL)
+            signal.pause()
     elif hosts.startswith("await "):
         (FOLDER / "begun").touch()
         while hosts.removeprefix("await ") not in allgather_object(os.environ["CIRANDA_HOST"]):

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ FAULTS = sys.argv[3:]
 IS_FIRST_LIFE = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
 SLOT = os.environ["CIRANDA_RANK"]  # in its first life
 FULL_SIZE = int(os.environ["FULL_SIZE"])
+SIZE = int(os.environ.get("SIZE", "4"))
 
 
 def note(what: str, **more: Any) -> None:
@@ -64,12 +66,22 @@ def maybe(place: str, step: int | None = None) -> None:
             os._exit(0)
         if place == "pause":
             subprocess.Popen(["sh", "-c", f"sleep 1; kill -CONT {os.getpid()}"])
+        if place == "memory":
+            use_all_memory(Path(os.environ["MEMORY_GROUP"]))
         worker = os.getppid()
         if place in ("guardian", "agent_and_guardian"):
             os.kill(psutil.Process(worker).ppid(), signal.SIGKILL)
         if place in ("agent", "agent_and_guardian"):
             os.kill(worker, signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGSTOP if place in ("stop", "pause") else signal.SIGKILL)
+
+
+def use_all_memory(group: Path) -> None:
+    """Enter a control group, and write to more memory than it has."""
+    (group / "cgroup.procs").write_text(str(os.getpid()))
+    taken = []
+    while True:
+        taken.append(bytearray(b"x") * (8 << 20))
 
 
 class State(ObjectState):
@@ -117,23 +129,31 @@ def lost_with(handle: Any) -> dict[str, Any]:
     raise AssertionError("it came to an end without the lost rank")
 
 
+@cache
+def buffer() -> Any:
+    """Memory that the ranks of the first world share; they keep it, those that come later have their own."""
+    return hvd.empty(SIZE) if IS_FIRST_LIFE else np.zeros(SIZE)
+
+
 def step_of(state: Any) -> None:
-    size = int(os.environ.get("SIZE", "4"))
-    mine = np.full(size, float(state.step + 1))
+    mine = buffer() if "IN_PLACE" in os.environ else np.empty(SIZE)
+    mine[:] = state.step + 1
     before, state.total = state.total, -1.0  # a step that is cut off leaves the state in between
     if "PENDING" in os.environ and f"{SLOT}:idle:{state.step}" in FAULTS and IS_FIRST_LIFE:
         while len(list(FOLDER.glob(f"pending-{state.step}-*"))) < hvd.size() - 1:
             time.sleep(0.01)  # until no other is still in the commit before, which would fail there
     maybe("idle", state.step)
     if f"{SLOT}:allreduce:{state.step}" in FAULTS:
-        hvd.allreduce_async(mine, op=hvd.Average, name="gradient")
+        start = hvd.allreduce_async_ if "IN_PLACE" in os.environ else hvd.allreduce_async
+        start(mine, op=hvd.Average, name="gradient")
     maybe("allreduce", state.step)
     maybe("stop", state.step)
     maybe("pause", state.step)
     pending = hvd.allreduce_async(mine, op=hvd.Average, name="pending") if "PENDING" in os.environ else None
     (FOLDER / f"pending-{state.step}-{SLOT}").touch()
     try:
-        agreed = hvd.allreduce(mine, op=hvd.Average, name="gradient")
+        add = hvd.allreduce_ if "IN_PLACE" in os.environ else hvd.allreduce
+        agreed = add(mine, op=hvd.Average, name="gradient")
     except RanksLostError as error:
         note("lost", ranks=error.ranks, epoch=error.epoch, text=str(error))
         if pending is not None:
@@ -156,12 +176,14 @@ def train(state: Any) -> str:
         maybe("raise_always")
         maybe("raise", state.step)
         maybe("leave", state.step)
-        for place in ("agent", "guardian", "agent_and_guardian"):
+        for place in ("agent", "guardian", "agent_and_guardian", "memory"):
             maybe(place, state.step)
         step_of(state)
         note("step", step=state.step, total=state.total)
         state.commit()
         note("commit", step=state.step, total=state.total)
+    if f"{SLOT}:further" in FAULTS:
+        hvd.allreduce(np.ones(1), name="a step more")
     if f"{SLOT}:save" in FAULTS:
         while len(list(FOLDER.glob("returned-*"))) < FULL_SIZE - 1:
             time.sleep(0.01)

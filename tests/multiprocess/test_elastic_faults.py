@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -121,23 +121,28 @@ def test_one_is_killed(tmp_path: Path, slot: int, place: str) -> None:
     check(account, 3, len(faults))
 
 
-def test_one_is_killed_before_init(tmp_path: Path) -> None:
-    check(run(tmp_path, "1:before_init"), 3, 1)
+def test_two_are_killed_before_init(tmp_path: Path) -> None:
+    check(run(tmp_path, "0:before_init", "1:before_init"), 3, 2)
 
 
-@pytest.mark.parametrize("size", [1, 1 << 20])
-def test_one_is_killed_in_a_transfer(tmp_path: Path, size: int) -> None:
-    check(run(tmp_path, "1:allreduce:2", options=("--min-np", "2"), SIZE=str(size)), 3, 1)
+@pytest.mark.parametrize(("size", "where"), [(1, ""), (1 << 20, ""), (1 << 20, "IN_PLACE")])
+def test_one_is_killed_in_a_transfer(tmp_path: Path, size: int, where: str) -> None:
+    """In place: in memory that the ranks share, which the survivors keep."""
+    env = {"SIZE": str(size)} | ({where: "1"} if where else {})
+    check(run(tmp_path, "1:allreduce:2", options=("--min-np", "2"), **env), 3, 1)
 
 
 def test_all_that_is_pending_fails_by_one_error_with_the_lost_ranks(tmp_path: Path) -> None:
-    account = run(tmp_path, "1:idle:3", options=("--min-np", "2"), PENDING="1")
+    timeline = tmp_path / "timeline.json"
+    account = run(tmp_path, "1:idle:3", options=("--min-np", "2"), PENDING="1", CIRANDA_TIMELINE=str(timeline))
     check(account, 3, 1)
     lost = account.of("lost")
     assert len(lost) == 4
     for row in lost:
         assert (row["ranks"], row["epoch"]) == ([1], 0)
         assert "rank 1 (host localhost, pid" in row["text"]
+    for path in (timeline, tmp_path / "timeline.world-1.json"):
+        assert json.loads(path.read_text()), "each world has its timeline"
 
 
 def test_two_are_killed_at_once(tmp_path: Path) -> None:
@@ -185,6 +190,14 @@ def test_who_has_returned_waits_for_who_is_saving(tmp_path: Path) -> None:
     check(account, 3, 0)
     (saved,) = account.of("saved")
     assert all(row["at"] >= saved["at"] for row in account.of("end"))
+
+
+def test_who_makes_a_step_more_than_those_that_have_returned_is_told(tmp_path: Path) -> None:
+    account = run(tmp_path, "1:further", options=("--min-np", "1"))
+    assert account.exit_code == 1
+    error = account.err[account.err.rindex("MismatchError: ") :]
+    assert "'a step more'" in error
+    assert "'ciranda.elastic.returned'" in error
 
 
 def test_a_stopped_rank_is_killed_and_replaced(tmp_path: Path) -> None:
@@ -285,11 +298,12 @@ def test_ddp_goes_on_without_rank_1_and_then_without_rank_0(tmp_path: Path) -> N
 
 
 def test_a_newcomer_with_another_model_is_refused(tmp_path: Path) -> None:
+    """With parameters of another shape, another type, another name."""
     pytest.importorskip("torch")
     process = launch(["--min-np", "2", sys.executable, str(OTHER_MODEL_RANK), str(tmp_path)], 3)
     assert process.returncode == 0, process.stderr
     assert "MismatchError: Ranks disagree about 'broadcast_parameters.weight'" in process.stderr
-    assert "[1] on localhost has failed: exit code 1" in process.stderr
+    assert process.stderr.count("[1] on localhost has failed: exit code 1") >= 3
     assert "[0] on localhost has failed" not in process.stderr
 
 
@@ -336,6 +350,30 @@ def test_the_only_lost_agent_ends_the_job(tmp_path: Path, what: str, exit_codes:
     ranks = [psutil.Process(pid) for pid in account.pids("start") if psutil.pid_exists(pid)]
     _, alive = psutil.wait_procs([each for each in ranks if each.status() != psutil.STATUS_ZOMBIE], timeout=20)
     assert alive == [], "a rank has outlived its agent"
+
+
+@pytest.fixture
+def small_group() -> Iterator[Path]:
+    """A control group with little memory, of whichever version this machine has."""
+    groups = Path("/sys/fs/cgroup")
+    is_first_version = (groups / "memory").is_dir()
+    group = groups / ("memory" if is_first_version else "") / f"ciranda-{os.getpid()}"
+    group.mkdir()
+    try:
+        (group / ("memory.limit_in_bytes" if is_first_version else "memory.max")).write_text(str(64 << 20))
+        yield group
+    finally:
+        group.rmdir()
+
+
+@pytest.mark.netns  # needs root, as that does
+def test_a_rank_that_the_kernel_kills_for_want_of_memory_is_told_apart(tmp_path: Path, small_group: Path) -> None:
+    account = run(tmp_path, "1:memory:3", options=("--min-np", "2"), MEMORY_GROUP=str(small_group))
+    check(account, 3, 1)
+    assert (
+        "[1] was lost: killed by SIGKILL (signal 9); the kernel has killed a process of this host for want of memory"
+        in account.err
+    )
 
 
 def test_ports_that_are_used_up_end_the_job(tmp_path: Path) -> None:

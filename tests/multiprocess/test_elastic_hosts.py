@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 pytestmark = pytest.mark.multiprocess
 
 RANK = Path(__file__).with_name("elastic_hosts_rank.py")
+SAMPLES_RANK = Path(__file__).with_name("elastic_samples_rank.py")
 GUARD_SECONDS = 240.0
 CIRANDA = ("ciranda.launch.cli", "run", "--elastic", "--no-prefix")
 HOROVODRUN = ("horovod.runner",)
@@ -46,9 +48,10 @@ def run(
     options: Sequence[str] = (),
     command: Sequence[str] = CIRANDA,
     through: Sequence[str] = (),
+    rank: Path = RANK,
 ) -> subprocess.CompletedProcess[str]:
     discovery = ["--host-discovery-script", script_by_turns(folder, hosts, *later) if later else script(folder, hosts)]
-    words = [*through, sys.executable, "-m", *command, *discovery, *options, sys.executable, str(RANK), str(folder)]
+    words = [*through, sys.executable, "-m", *command, *discovery, *options, sys.executable, str(rank), str(folder)]
     done = subprocess.run(
         [*words, *plan],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -68,7 +71,8 @@ def ends(done: subprocess.CompletedProcess[str]) -> list[str]:
 
 
 def test_new_slots_and_hosts_join_and_leave_again(tmp_path: Path) -> None:
-    plan = ["1=localhost:2,127.0.0.2:2>3", "3=localhost:1>1"]
+    """Of a host that is printed twice, the last line counts."""
+    plan = ["1=localhost:1,127.0.0.2:2,localhost:2>3", "3=localhost:1>1"]
     done = run(tmp_path, "localhost:1", *plan, options=("--max-np", "3"))
     assert ends(done) == ["1 5 localhost"]
     assert "has failed" not in done.stderr
@@ -124,6 +128,21 @@ def test_a_lost_rank_is_replaced_on_another_host_if_its_own_is_left_alone(tmp_pa
     assert ends(done) == ["2 5 127.0.0.3", "2 5 localhost"]
 
 
+def test_each_sample_is_used_once_though_ranks_leave_and_join_and_die_within_epochs(tmp_path: Path) -> None:
+    done = run(tmp_path, "localhost:2,127.0.0.2:2", options=("--min-np", "2", "--max-np", "4"), rank=SAMPLES_RANK)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("leaves: its slot is not offered any more") == 2
+    assert done.stderr.count("has failed: killed by SIGKILL") == 1
+    (line,) = set(done.stdout.splitlines())
+    assert json.loads(line) == [[epoch, sample] for epoch in range(3) for sample in range(48)]
+
+
+def test_a_host_whose_agent_was_killed_comes_back_as_a_new_one(tmp_path: Path) -> None:
+    done = run(tmp_path, "localhost:1,127.0.0.2:1", "2=kill agent>2", options=("--min-np", "1"))
+    assert ends(done) == ["2 5 127.0.0.2", "2 5 localhost"]
+    assert "127.0.0.2 is lost: its agent" in done.stderr
+
+
 def test_horovodrun_uses_a_host_of_which_a_rank_has_failed_no_more(tmp_path: Path) -> None:
     options = ("-np", "2", "--min-np", "1")
     done = run(tmp_path, "localhost:1,127.0.0.2:1", "2=kill>1", "3=localhost:2>2", options=options, command=HOROVODRUN)
@@ -150,6 +169,7 @@ def test_a_host_comes_over_ssh_and_goes_again(hosts: netns.Hosts, tmp_path: Path
     ("command", "words"),
     [
         ("exit 3", "failed with exit code 3"),
+        ("./no-such-script", "failed with exit code 127"),
         ("echo localhost", "print host:slots, or give --slots"),
         ("echo localhost:none", "the slots must be a number"),
         ("true", "found 0 slots, but 2 are needed"),

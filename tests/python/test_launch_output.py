@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from ciranda.launch import protocol
 from ciranda.launch.agent import Agent
 from ciranda.launch.failure import TAIL_BYTES, RankFailure, culprit, last_words, report
 from ciranda.launch.held import Held
+from ciranda.launch.memory_kills import MemoryKills
 from ciranda.launch.output import MAX_PARTIAL_BYTES, STDERR, STDOUT, LineBuffer, Screen, ScreenStyle, fit
 
 CLEAR = b"\r\x1b[K"
@@ -144,8 +146,24 @@ def test_the_report_names_rank_host_and_code() -> None:
     assert rest[0] == "Traceback (most recent call last):"
     assert rest[-1] == "ValueError: boo"
     assert "killed by SIGKILL (signal 9)" in report(RankFailure(0, "a", -9, b""))
+    of_memory = RankFailure(0, "a", -9, b"", is_for_memory=True)
+    assert (
+        of_memory.how()
+        == "killed by SIGKILL (signal 9); the kernel has killed a process of this host for want of memory"
+    )
     assert RankFailure(0, "a", -9, b"").exit_code == 137
     assert RankFailure(0, "a", 7, b"").exit_code == 7
+
+
+def test_each_kill_for_want_of_memory_accounts_for_one_process(tmp_path: Path) -> None:
+    vmstat = tmp_path / "vmstat"
+    vmstat.write_text("pgfault 9\noom_kill 3\n")
+    kills = MemoryKills(str(vmstat))
+    assert not kills.took_one()
+    vmstat.write_text("pgfault 9\noom_kill 5\n")
+    assert [kills.took_one() for _ in range(3)] == [True, True, False]
+    vmstat.unlink()
+    assert not MemoryKills(str(vmstat)).took_one()
 
 
 def test_the_rank_to_blame_is_the_one_that_does_not_point_at_another() -> None:

@@ -103,6 +103,14 @@ def test_survivors_go_on_and_the_next_life_joins_at_a_commit(victim: int) -> Non
     assert roster.needs_sync
 
 
+def test_a_process_is_told_the_numbers_that_it_has_with_all_that_are_to_join() -> None:
+    job = Job()
+    job.running()
+    job.on(Exited(0, True, KILLED))
+    _, start = job.on(Exited(1, True, KILLED))
+    assert start == Start(1, 2, ("here",) * 3, 2), "slot 2 is a member, slot 0 is to be"
+
+
 def test_no_world_before_the_lost_is_gone() -> None:
     """The survivors know first; the agent has yet to reap."""
     job = Job()
@@ -309,7 +317,7 @@ def test_more_hosts_are_started_up_to_the_most_and_join_at_a_commit() -> None:
     job = Job(n_slots=2, start=2, most=4, hosts=["a", "a"])
     job.running()
     assert job.on(Offered((("a", 2), ("b", 1)))) == [Start(2, 1, ("a", "a", "b"), 2)]
-    assert job.on(Offered((("b", 3), ("a", 2)))) == [Start(3, 1, ("a", "a", "b"), 2)], "four are the most"
+    assert job.on(Offered((("b", 3), ("a", 2)))) == [Start(3, 1, ("a", "a", "b", "b"), 3)], "four are the most"
     assert job.on(Ready(3, NONE)) == [Invite((0, 1))]
     job.on(Ready(0, 3))
     roster = formed(job.on(Ready(1, 3)))

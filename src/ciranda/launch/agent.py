@@ -27,6 +27,7 @@ from contextlib import suppress
 from ciranda.launch import cores, environment, protocol, reserved_port, silence
 from ciranda.launch.errors import LaunchError, ProtocolError
 from ciranda.launch.exporter import Exporter, listen, make_folder
+from ciranda.launch.memory_kills import MemoryKills
 from ciranda.launch.outbox import Outbox, received, widen
 from ciranda.launch.page import RankPage, use_of
 from ciranda.launch.processes import (
@@ -96,6 +97,7 @@ class Agent:
         self._done = False
         self._end_reason: str | None = None
         self._kill_at = 0.0
+        self._memory_kills = MemoryKills()
         self._well_ended: list[tuple[int, int]] = []  # ranks with their pids, of which something may still join
         self._asked: set[int] = set()  # the processes that have had SIGTERM
         self._give_up_at: float | None = None
@@ -522,7 +524,10 @@ class Agent:
 
     def _report_exit(self, process: RankProcess, code: int) -> None:
         ended = self._end_reason is not None
-        self._outbox.send({"t": "exit", "rank": process.rank, "code": code, "ended": ended})
+        message: Message = {"t": "exit", "rank": process.rank, "code": code, "ended": ended}
+        if code == -signal.SIGKILL and self._memory_kills.took_one():
+            message["memory"] = True
+        self._outbox.send(message)
         if code == 0 and process.line is None:
             self._well_ended.append((process.rank, process.pid))
 

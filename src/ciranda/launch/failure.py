@@ -16,12 +16,18 @@ _SECONDHAND = (b"RanksLost", b"HorovodInternalError", b"AbortedError")
 
 @dataclass(frozen=True)
 class RankFailure:
-    """A rank that ended badly. ``code`` is its exit code, or minus the signal that killed it."""
+    """A rank that ended badly.
+
+    Attributes:
+        code: its exit code, or minus the signal that killed it.
+        is_for_memory: whether the kernel has counted a process of that host that it killed for want of memory.
+    """
 
     rank: int
     host: str
     code: int
     stderr_tail: bytes
+    is_for_memory: bool = False
 
     @property
     def exit_code(self) -> int:
@@ -36,6 +42,8 @@ class RankFailure:
 
     def how(self) -> str:
         """``exit code 3`` or ``killed by SIGKILL (signal 9)``."""
+        if self.is_for_memory:
+            return "killed by SIGKILL (signal 9); the kernel has killed a process of this host for want of memory"
         if self.code >= 0:
             return f"exit code {self.code}"
         try:
@@ -55,9 +63,9 @@ def report(failure: RankFailure) -> str:
     header = f"ciranda: rank {failure.rank} on {failure.host} failed first: {failure.how()}"
     words = last_words(failure.stderr_tail).decode("utf-8", "surrogateescape")
     if not words:
-        hint = (
-            " (SIGKILL often means that memory ran out: see the kernel log)" if failure.code == -signal.SIGKILL else ""
-        )
+        # Of the kernel's own kills how() says so; other programs, such as systemd-oomd, kill likewise.
+        is_unexplained = failure.code == -signal.SIGKILL and not failure.is_for_memory
+        hint = " (SIGKILL often means that memory ran out: see the system's log)" if is_unexplained else ""
         return f"{header}; it wrote nothing to stderr{hint}"
     return f"{header}; the end of its stderr:\n{words}"
 

@@ -582,15 +582,15 @@ class _Run:
         code = protocol.int_of(message, "code", -64, 255)
         is_failure = code != 0 and message.get("ended") is not True
         self._log.write("exit", rank=rank, host=link.host, code=code, asked=message.get("ended") is True)
+        failure = RankFailure(rank, link.host, code, bytes(self._tails[rank]), message.get("memory") is True)
         if self._going_on is not None:
-            self._on_exit_of_elastic(self._going_on, RankFailure(rank, link.host, code, bytes(self._tails[rank])))
+            self._on_exit_of_elastic(self._going_on, failure)
             return
         if not is_failure:
             self._put(rank, "stderr", self._held[rank].take())
         self._writer.put(self._screen.finish(rank))
         if not is_failure:
             return
-        failure = RankFailure(rank, link.host, code, bytes(self._tails[rank]))
         self._failures.append(failure)
         if self._ending:
             return

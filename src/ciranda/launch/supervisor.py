@@ -335,11 +335,13 @@ class Supervisor:
         return actions
 
     def _start(self, slot: _Slot) -> Start:
-        """Start it with the numbers that it would have if it joined now; at first, with all others."""
+        """Start it with the numbers that it would have if it joined with all that have been started, too."""
         if self.roster is None:
             present, new = [], [each.member for each in self._slots if each.at is _At.WAITING or each.at in _ALIVE]
         else:
-            present, new = [each.member for each in self._members()], [slot.member]
+            present = [each.member for each in self._members()]
+            others = [each.member for each in self._joining() if each is not slot]
+            new = [*others[: max(0, self._most() - len(present) - 1)], slot.member]
         order = ordered(present, new)
         rank = [each.key for each in order].index(slot.member.key)
         return Start(slot.index, slot.life, tuple(each.host for each in order), rank)
@@ -495,6 +497,10 @@ class Supervisor:
 
     def _at(self, state: _At) -> list[_Slot]:
         return [slot for slot in self._slots if slot.at is state]
+
+    def _joining(self) -> list[_Slot]:
+        """The processes that are in no world yet, and are to be."""
+        return [slot for slot in self._slots if slot.at in (_At.RUNNING, _At.READY) and not self._is_member(slot)]
 
     def _is_member(self, slot: _Slot) -> bool:
         return self.roster is not None and any(m.key == slot.member.key for m in self.roster.members)

@@ -20,7 +20,9 @@
 namespace ciranda::native {
 inline namespace CIRANDA_NATIVE_VERSION {
 
-inline constexpr const char* kNotInitialized = "Ciranda has not been initialized; call init() first.";
+inline constexpr const char* kNotInitialized =
+    "Ciranda has not been initialized; call init() first. Under --elastic call collectives in the function that "
+    "elastic.run wraps: there is no world before.";
 
 // Null, and false, if the process is in no world. Threads: any, one at a time.
 class Context {
