@@ -82,7 +82,7 @@ PURE_LAYERS := call agree fuse
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo demo-elastic test test-cpp test-python test-aarch64 check wheel wheel-as-built sdist site lint lint-cpp lint-python tidy format sanitize asan tsan \
-	tsan-threaded fuzz soak-wire guard gpu-check gpu-check-kit coverage package ecosystem engines mpi frameworks frameworks-all build built-for-tests built-for-sanitizers install deps clean
+	tsan-threaded fuzz soak-wire guard gpu-check gpu-check-kit coverage package package-pythons package-aarch64 site-look ecosystem engines mpi frameworks frameworks-all build built-for-tests built-for-sanitizers install deps clean
 # The stamps of one virtual environment must not be made at the same time.
 .NOTPARALLEL:
 
@@ -215,6 +215,9 @@ site: $(VENV)/.installed $(VENV)/.site-tools  ## build the documentation's site 
 	$(BIN)/python -m sphinx -q -W --keep-going -c tools/website build/site-source build/site
 	PYTHONPATH=tools $(BIN)/python -m website.check build/site
 
+site-look: site build/.deps-browser  ## open every page in Chromium, wide and on a phone; pictures in build/site-pictures
+	PYTHONPATH=tools $(BIN)/python -m website.look build/site build/site-pictures
+
 # --- using it ---------------------------------------------------------------------------------------------------
 
 demo: $(VENV)/.installed  ## train a model on two processes and prove the result
@@ -284,6 +287,24 @@ package: build wheel-as-built sdist $(VENV)/.installed-test  ## install the libr
 	tests/package/run.sh build/release build/package
 	tests/package/wheel.sh dist build/package
 	tests/package/sdist.sh dist/ciranda-*.tar.gz build/package
+
+# Those of 3.10 to 3.14 that the shell finds; or PYTHONS='/path/to/python3.10 ...'.
+PYTHONS ?= $(foreach minor,10 11 12 13 14,$(shell command -v python3.$(minor)))
+
+package-pythons: wheel-as-built  ## install the wheel with each of PYTHONS, and train on two ranks
+	for python in $(PYTHONS); do tests/package/two_ranks.sh $$python dist build/package/pythons || exit 1; done
+
+# Debian's packages for ARM, unpacked and not configured: enough for Python, and there in seconds.
+ARM_ROOT := build/root-aarch64
+$(ARM_ROOT)/.made: | build/.deps-root
+	rm -rf $(@D)
+	mmdebstrap --variant=extract --architectures=arm64 \
+	  --include=base-files,bash,coreutils,dash,openssh-client,python3-venv bookworm $(@D)
+	@touch $@
+
+package-aarch64: $(ARM_ROOT)/.made  ## install the wheel for ARM in a Debian for ARM, and train on two ranks, by an emulator (root; minutes)
+	$(MAKE) wheel-as-built ARCH=aarch64
+	tests/package/in_root.sh $(ARM_ROOT) dist
 
 # An environment of its own: these packages bring many others, of which no other test must know. torch comes first, so
 # that they do not bring another build of it.

@@ -2,7 +2,8 @@
 # Install the Debian packages that a group of commands needs, if any is missing: "build" is what `pip install .` needs,
 # "test" adds what the tests and checks need; "slurm", "mpi" and "monitoring" what tests under Slurm and Open MPI and with
 # Prometheus need, which are skipped without, "spark" what `make engines` needs, "aarch64" what a wheel for ARM needs on
-# another machine, and "emulated" what tests for ARM need there. Needs root only when something is missing.
+# another machine, "emulated" what tests for ARM need there, "root" what a Debian for ARM needs there, and "browser" what
+# looks at the site. Needs root only when something is missing.
 set -euo pipefail
 
 build_packages=(g++ libc6-dev libssl-dev make python3-venv python3-pip)
@@ -27,7 +28,9 @@ case "${1:-}" in
   monitoring) packages=(prometheus prometheus-node-exporter) ;;
   aarch64) packages=("${build_packages[@]}" "${aarch64_packages[@]}") ;;
   emulated) packages=("${build_packages[@]}" "${aarch64_packages[@]}" libgtest-dev qemu-user-static) ;;
-  *) echo "usage: $0 build|test|slurm|mpi|monitoring|spark|aarch64|emulated" >&2; exit 2 ;;
+  root) packages=(mmdebstrap qemu-user-static binfmt-support) ;;
+  browser) packages=(chromium fonts-dejavu-core) ;;
+  *) echo "usage: $0 build|test|slurm|mpi|monitoring|spark|aarch64|emulated|root|browser" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query > /dev/null; then

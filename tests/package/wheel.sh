@@ -42,6 +42,8 @@ for launcher in "ciranda run" horovodrun; do
   test "$(grep -c 'of 2, ciranda' ranks.log)" = 2
 done
 
+"$env/bin/ciranda" run -np 2 "$env/bin/python" "$root/examples/numpy_training.py"
+
 cmake -S "$root/examples" -B build -G Ninja \
   -Dciranda_DIR="$("$env/bin/python" -c 'import ciranda; print(ciranda.get_cmake_dir())')" > configure.log
 cmake --build build

@@ -55,7 +55,7 @@ def test_the_jobs_of_a_change_are_the_stages_of_ci() -> None:
 def test_workflows_make_what_there_is(workflow: Path) -> None:
     made = [name for line in commands(workflow) for name in re.findall(r"(?:^|&& )make (?:--\S+ )*([a-z][\w-]*)", line)]
     assert set(made) <= TARGETS
-    programs = [name for line in commands(workflow) for name in re.findall(r"python3? (\S+\.py)", line)]
+    programs = [name for line in commands(workflow) for name in re.findall(r"(?:python3? |^)(\S+\.(?:py|sh))", line)]
     assert [name for name in programs if not (ROOT / name).exists()] == []
 
 
@@ -118,6 +118,22 @@ def test_the_image_is_made_of_what_make_makes_and_runs_ranks_that_are_not_root()
     assert all(any(fnmatch(name, pattern) for pattern in patterns) for name in made)
     users = re.findall(r"^USER (\S+)", dockerfile, re.M)
     assert users == re.findall(r"useradd .*--uid (\d+)", dockerfile)
+
+
+def test_containers_build_by_switches_that_there_are_for_every_python_of_the_wheel() -> None:
+    project = pytest.importorskip("tomllib").loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    containers = project["tool"]["cibuildwheel"]
+    tried = read(".github/workflows/packages.yml")["jobs"]["try"]["strategy"]["matrix"]["python"]
+    minors = ",".join(version.partition(".")[2] for version in tried)
+    assert containers["build"] == f"cp3{{{minors}}}-manylinux_*"
+    switches = {name.removeprefix("cmake.define.") for name in containers["config-settings"]}
+    options = (ROOT / "cmake" / "CirandaOptions.cmake").read_text(encoding="utf-8")
+    declared = set(re.findall(r"\((CIRANDA_\w+)", options))
+    assert {name for name in switches if name.startswith("CIRANDA_")} <= declared
+    assert len(switches) > 2
+    programs = re.findall(r"\{project\}/(\S+)", " ".join(containers["test-command"]))
+    assert programs
+    assert all((ROOT / program).exists() for program in programs)
 
 
 def test_the_conda_recipe_has_the_version_and_the_requirements_of_the_wheel() -> None:
