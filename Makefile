@@ -335,7 +335,7 @@ ecosystem: $(ECOSYSTEM_VENV)/.installed  ## train with the latest Accelerate, Tr
 $(ENGINES_VENV)/.installed: $(BUILT)/.built $(HOROVOD) | build/.deps-spark
 	[ -d $(ENGINES_VENV) ] || $(PYTHON) -m venv $(ENGINES_VENV)
 	$(ENGINES_VENV)/bin/python -c 'import torch' 2> /dev/null || $(ENGINES_VENV)/bin/pip install --quiet '$(TORCH)'
-	$(ENGINES_VENV)/bin/pip install --quiet 'ray[train]==2.60.*' 'pyspark==4.3.*' scikit-learn $(BUILT)/ciranda-*.whl \
+	$(ENGINES_VENV)/bin/pip install --quiet 'ray[train]==2.60.*' 'pyspark==4.3.*' psutil scikit-learn $(BUILT)/ciranda-*.whl \
 	  'pytest>=8.0' 'pytest-timeout>=2.3,<2.5'
 	$(ENGINES_VENV)/bin/pip install --quiet --no-deps --force-reinstall $(BUILT)/ciranda-*.whl ./compat/horovod
 	@touch $@

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import importlib.metadata
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "multiprocess")]
+
+import netns
 
 PACKAGES = ("ray", "pyspark", "torch", "ciranda")
 
@@ -16,3 +23,12 @@ def pytest_report_header() -> str:
 def pytest_configure(config: pytest.Config) -> None:
     # What others' packages warn of as they are imported is theirs.
     config.addinivalue_line("filterwarnings", "default")
+
+
+@pytest.fixture(scope="module")
+def hosts() -> Iterator[netns.Hosts]:
+    """Three hosts, on which the tests start the engine's own processes; they end with these."""
+    if (why := netns.why_not()) is not None:
+        pytest.skip(f"NOT TESTED, several hosts: {why}")
+    with netns.hosts("host0", "host1", "host2") as made:
+        yield made

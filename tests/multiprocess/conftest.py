@@ -13,6 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import netns
+import slurm_cluster
 
 try:
     from ranks import Ranks
@@ -70,4 +71,13 @@ def hosts() -> Iterator[netns.Hosts]:
     if reason is not None:
         pytest.skip(f"SSH BETWEEN HOSTS IS NOT TESTED: {reason}")
     with netns.hosts("hostA", "hostB", "hostC") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[slurm_cluster.Cluster]:
+    """A Slurm of three nodes."""
+    if (why := slurm_cluster.why_not()) is not None:
+        pytest.skip(f"NOT TESTED, Slurm: {why}")
+    with slurm_cluster.cluster(3) as made:
         yield made

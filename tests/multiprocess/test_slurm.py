@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import slurm_cluster
 from mpis import HOW, MPIS
 from slurm_cluster import Cluster
 
@@ -27,14 +25,6 @@ with open(os.environ["OUT"] + f"/{rank}.{os.getpid()}", "w") as file:
 ciranda.shutdown()
 """
 CIRANDA = (sys.executable, "-m", "ciranda.launch.cli")
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    if (why := slurm_cluster.why_not()) is not None:
-        pytest.skip(f"NOT TESTED, Slurm: {why}")
-    with slurm_cluster.cluster(3) as made:
-        yield made
 
 
 @pytest.fixture

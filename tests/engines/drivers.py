@@ -1,0 +1,26 @@
+"""Programs on hosts that are network namespaces, as the drivers of Ray and Spark: waiting for what they do."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+
+
+def wait_until(is_so: Callable[[], bool], what: str, seconds: float = 120.0) -> None:
+    """Wait until it is so."""
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def end(process: subprocess.Popen[str], seconds: float = 240.0) -> tuple[int, str, str]:
+    """Wait for a driver: its exit code, output and errors."""
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+        err += f"\nit did not end within {seconds:g} s"
+    return process.returncode, out, err

@@ -1,0 +1,100 @@
+"""`ciranda.spark.run` on a master of Spark with workers on two other hosts, which are network namespaces."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import netns
+import psutil
+import pyspark
+import pytest
+from drivers import end, wait_until
+
+PORT = "7077"
+HOME = Path(pyspark.__file__).parent
+DRIVER = """
+import os, socket, sys
+from pathlib import Path
+import cloudpickle, numpy
+from pyspark.sql import SparkSession
+import ciranda
+from ciranda.launch import LaunchError
+from ciranda.spark import run
+
+def numbers():
+    ciranda.init()
+    total = float(ciranda.allreduce(1.0, op=ciranda.Sum, name="total"))
+    return (socket.gethostname(), ciranda.rank(), ciranda.local_rank(), ciranda.local_size(), ciranda.cross_rank(),
+            ciranda.cross_size(), total)
+
+def work(out):
+    ciranda.init()
+    ciranda.barrier()
+    Path(out, f"rank-{ciranda.rank()}").write_text(f"{socket.gethostname()} {os.getpid()}")
+    while True:
+        ciranda.allreduce(numpy.ones(3), name="step")
+
+master, own = sys.argv[1:3]
+options = {"spark.ui.enabled": "false", "spark.executor.memory": "512m", "spark.ui.showConsoleProgress": "false",
+           "spark.driver.host": own, "spark.driver.bindAddress": own, "spark.network.timeout": "300s",
+           "spark.executor.heartbeatInterval": "100s"}
+context = SparkSession.builder.master(master).config(map=options).getOrCreate().sparkContext
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(hosts: netns.Hosts, tmp_path_factory: pytest.TempPathFactory) -> netns.Hosts:
+    """Two cores on each of two hosts, beside the first, which has the master."""
+    folder = tmp_path_factory.mktemp("spark")
+    master = ["master.Master", "--host", hosts[0].address, "--port", PORT, "--webui-port", "0"]
+    commands = [master]
+    for host in hosts.hosts[1:]:
+        options = ["--host", host.address, "--cores", "2", "--memory", "1g", "--webui-port", "0", "--work-dir"]
+        commands.append(["worker.Worker", *options, f"{folder}/{host.name}", f"spark://{hosts[0].address}:{PORT}"])
+    for host, (what, *more) in zip(hosts.hosts, commands, strict=True):
+        env = {**os.environ, "SPARK_LOCAL_IP": host.address, "SPARK_HOME": str(HOME)}
+        command = [*host.enter, str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{what}", *more]
+        log = folder / f"{host.name}.log"
+        with open(log, "wb") as out:
+            subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+        said = "I have been elected leader" if host is hosts[0] else "Successfully registered with master"
+        wait_until(lambda log=log, said=said: said in log.read_text(), f"{what} on {host.name}: {log}")
+    return hosts  # with which all of it ends
+
+
+def start(cluster: netns.Hosts, code: str, *arguments: str) -> subprocess.Popen[str]:
+    own = cluster[0].address
+    env = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": own}
+    command = [*cluster[0].enter, sys.executable, "-c", DRIVER + code, f"spark://{own}:{PORT}", own, *arguments]
+    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_ranks_of_two_hosts_meet(cluster: netns.Hosts) -> None:
+    exit_code, out, err = end(start(cluster, "for each in run(numbers, np=4): print(*each)"))
+    assert exit_code == 0, err
+    lines = [line.split() for line in out.splitlines()]
+    assert sorted(line[0] for line in lines) == ["host1", "host1", "host2", "host2"]
+    assert [" ".join(line[1:]) for line in lines] == [f"{rank} {rank % 2} 2 {rank // 2} 2 4.0" for rank in range(4)]
+
+
+def test_a_host_that_loses_power_ends_the_ranks_of_all(cluster: netns.Hosts, tmp_path: Path) -> None:
+    """Long before Spark takes the executor for lost."""
+    code = """
+try:
+    run(work, (sys.argv[3],), np=4, env={"CIRANDA_LINK_TIMEOUT": "1"})
+except LaunchError as error:
+    print(error)
+"""
+    process = start(cluster, code, str(tmp_path))
+    wait_until(lambda: len([each for each in tmp_path.iterdir() if each.read_text()]) == 4, "the start")
+    ranks = [each.read_text().split() for each in tmp_path.iterdir()]
+    with cluster.cut(2):
+        wait_until(
+            lambda: not any(psutil.pid_exists(int(pid)) for host, pid in ranks if host == "host1"), "a rank is left"
+        )
+        exit_code, out, err = end(process)
+    assert exit_code == 0, err
+    assert "host2" in out, out

@@ -1,0 +1,332 @@
+"""What goes wrong in Slurm: nodes that are lost, jobs that are requeued, launchers that are killed, strangers."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from slurm_cluster import Cluster
+
+from ciranda.launch.processes import descendants
+
+pytestmark = pytest.mark.multiprocess
+
+CIRANDA = (sys.executable, "-m", "ciranda.launch.cli")
+TWO_NODES = ("-N2", "-n2", "--ntasks-per-node=1")
+
+# A rank that leaves its number and its job's secret, and goes on as its argument says.
+RANK = """
+import os, pathlib, sys, time, numpy, ciranda
+out, how = pathlib.Path(os.environ["OUT"]), sys.argv[1]
+if how == "idle" and os.environ["CIRANDA_RANK"]:
+    (out / f"{os.environ['CIRANDA_RANK']}.{os.getpid()}").touch()
+    time.sleep(600)
+ciranda.init()
+rank, size = ciranda.rank(), ciranda.size()
+total = ciranda.allreduce(numpy.full(3, rank + 1.0), op=ciranda.Sum, name="x")
+assert (total == size * (size + 1) / 2).all()
+(out / f"{rank}.{os.getpid()}").touch()
+while how == "works":
+    ciranda.allreduce(numpy.ones(3), name="step")
+if how == "until told":
+    from ciranda.engines import rendezvous
+    kept = rendezvous._kept.secret
+    (out / "secret").write_text(open(kept.path if kept else os.environ["CIRANDA_SECRET_FILE"]).read())
+    while not (out / "go").exists():
+        time.sleep(0.01)
+    ciranda.barrier()
+"""
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "said").mkdir()
+    (tmp_path / "rank.py").write_text(RANK)
+    return {
+        "OUT": str(tmp_path / "said"),
+        "RANK_PY": str(tmp_path / "rank.py"),
+        "PY": sys.executable,
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "CIRANDA_START_TIMEOUT": "60",
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def ranks(env: dict[str, str]) -> list[int]:
+    """The ranks that have been there, in order."""
+    return sorted(int(file.stem) for file in Path(env["OUT"]).iterdir() if file.suffix)
+
+
+def pids(env: dict[str, str]) -> list[int]:
+    return [int(file.suffix[1:]) for file in Path(env["OUT"]).iterdir() if file.suffix]
+
+
+def until(is_so: Callable[[], bool], what: str, seconds: float = 120.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def gone(processes: list[int]) -> bool:
+    return not any(os.path.exists(f"/proc/{pid}") for pid in processes)
+
+
+def ciranda_run(env: dict[str, str], how: str, *options: str) -> list[str]:
+    return [*CIRANDA, "run", *options, sys.executable, env["RANK_PY"], how]
+
+
+def until_idle(cluster: Cluster) -> None:
+    cluster.wait_until(["sinfo", "-h", "-t", "idle", "-o", "%D"], lambda out: out.strip() == "3")
+
+
+# --- nodes and processes that are lost ---
+
+
+@pytest.mark.parametrize("how", ["works", "idle"])
+def test_a_node_that_loses_power_ends_the_job_which_names_it(cluster: Cluster, env: dict[str, str], how: str) -> None:
+    """Ranks that make calls notice it; without, the job goes on until Slurm knows: then its step ends with code 0."""
+    told = ["salloc", *TWO_NODES, "--nodelist=node0,node1", "--no-kill", *ciranda_run(env, how)]
+    process = cluster.start(*told, **env, CIRANDA_LINK_TIMEOUT="1")
+    until(lambda: ranks(env) == [0, 1], "the start")
+    with cluster.hosts.cut(1):
+        if how == "idle":
+            cluster.run("scontrol", "update", "NodeName=node1", "State=DOWN", "Reason=power")
+        _, err = process.communicate(timeout=120)
+        cluster.run("scontrol", "update", "NodeName=node1", "State=DOWN", "Reason=power")
+    assert process.returncode == 1, err
+    why = {
+        "works": "RanksLostError: rank 1 (host node1, pid",
+        "idle": "ciranda: the agent on node1 was lost, and with it ranks 1\n",
+    }
+    assert why[how] in err
+    cluster.wait_until(["scontrol", "update", "NodeName=node1", "State=RESUME"], lambda _: True)
+    until_idle(cluster)
+    until(lambda: gone(pids(env)), "a rank is left")
+
+
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_a_rank_that_is_killed_is_reported(cluster: Cluster, env: dict[str, str], culprit: int) -> None:
+    code = (
+        "import os, signal, time; os.environ['RANK'] == os.environ['CULPRIT'] and os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    told = [*CIRANDA, "run", sys.executable, "-c", f"{code}; time.sleep(600)"]
+    exit_code, _, err = cluster.run("salloc", *TWO_NODES, *told, **env, CULPRIT=str(culprit))
+    assert exit_code == 137, err
+    assert re.search(rf"ciranda: rank {culprit} on node[0-2] failed first: killed by SIGKILL", err)
+
+
+def test_nothing_is_left_of_a_launcher_that_is_killed(cluster: Cluster, env: dict[str, str]) -> None:
+    process = cluster.start("salloc", *TWO_NODES, *ciranda_run(env, "idle"), **env)
+    until(lambda: ranks(env) == [0, 1], "the start")
+    (launcher,) = [pid for pid in descendants(process.pid) if "run" in command_of(pid) and "-m" in command_of(pid)]
+    os.kill(launcher, signal.SIGKILL)
+    process.communicate(timeout=120)
+    until(lambda: gone(pids(env)), "a rank is left")
+
+
+def command_of(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8").split("\0")
+    except OSError:
+        return []
+
+
+# --- several at once, and one after another ---
+
+
+def test_two_steps_of_one_allocation_are_two_worlds(cluster: Cluster, env: dict[str, str]) -> None:
+    """Also beside a `ciranda run` there."""
+    srun = 'srun --overlap -N2 -n2 "$PY" "$RANK_PY" once'
+    run = '"$PY" -m ciranda.launch.cli run -np 3 "$PY" "$RANK_PY" once'
+    both = f"{srun} & a=$!; {srun} & b=$!; {run} && wait $a && wait $b"
+    code, _, err = cluster.run("salloc", "-N2", "-n4", "--ntasks-per-node=2", "sh", "-c", both, **env)
+    assert code == 0, err
+    assert ranks(env) == [0, 0, 0, 1, 1, 1, 2]
+
+
+REQUEUED = """#!/bin/sh
+touch "$OUT/restarted$SLURM_RESTART_COUNT"
+exec srun "$PY" "$RANK_PY" "until told"
+"""
+
+
+def test_a_requeued_job_does_not_meet_what_it_was(cluster: Cluster, env: dict[str, str]) -> None:
+    """It has the same number, and the folder where its ranks meet."""
+    script, out = Path(env["OUT"]).parent / "job.sh", Path(env["OUT"])
+    script.write_text(REQUEUED)
+    options = [*TWO_NODES, "--requeue", "--open-mode=append", f"--output={script}.out", "--job-name=again"]
+    code, said, err = cluster.run("sbatch", "--parsable", *options, str(script), **env)
+    assert code == 0, err
+    until(lambda: ranks(env) == [0, 1], "the first start")
+    first = pids(env)
+    assert cluster.run("scontrol", "requeue", said.strip())[0] == 0
+    until(lambda: gone(first), "the first job's ranks are left")
+    while not (out / "restarted1").exists():  # Slurm itself would wait for two minutes
+        cluster.run("scontrol", "update", f"JobId={said.strip()}", "StartTime=now")
+    until(lambda: ranks(env) == [0, 0, 1, 1], "that they meet again")
+    (out / "go").touch()
+    cluster.wait_until(["squeue", "-h", "-n", "again"], lambda text: not text)
+    assert (out / "restarted1").exists()
+    assert "Error" not in Path(f"{script}.out").read_text().partition("CANCELLED")[2]
+
+
+ON_SIGNAL = """
+import os, signal
+def end(*_):
+    open(os.environ["OUT"] + "/saved" + os.environ["RANK"], "w").close()
+    os._exit(0)
+signal.signal(signal.SIGUSR1, end)
+open(f"{os.environ['OUT']}/{os.environ['RANK']}.{os.getpid()}", "w").close()
+while True:
+    signal.pause()
+"""
+
+
+def test_a_signal_to_the_batch_script_reaches_every_rank(cluster: Cluster, env: dict[str, str], tmp_path: Path) -> None:
+    """As before the time limit, by --signal=B:USR1@60."""
+    (tmp_path / "on_signal.py").write_text(ON_SIGNAL)
+    script = tmp_path / "job.sh"
+    command = [*CIRANDA, "slurm", "script", "--nodes=2", "--ntasks-per-node=1", f"--output={tmp_path}/out"]
+    printed = subprocess.run(
+        [*command, "--job-name=warned", sys.executable, str(tmp_path / "on_signal.py")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    script.write_text(printed.stdout)
+    process = cluster.start("sbatch", "--wait", str(script), **env)
+    until(lambda: ranks(env) == [0, 1], "the start")
+    assert cluster.run("scancel", "--batch", "--signal=USR1", "--name=warned")[0] == 0
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err + (tmp_path / "out").read_text()
+    assert sorted(each.name for each in Path(env["OUT"]).glob("saved*")) == ["saved0", "saved1"]
+
+
+# --- launchers within launchers, and numbers that cannot be ---
+
+
+def test_ciranda_run_within_a_step_is_a_job_of_its_own(cluster: Cluster, env: dict[str, str]) -> None:
+    code, _, err = cluster.run("srun", "-N2", "-n2", *ciranda_run(env, "once", "-np", "2"), **env)
+    assert code == 0, err
+    assert ranks(env) == [0, 0, 1, 1]
+
+
+def test_no_ranks_at_all_are_refused(cluster: Cluster, env: dict[str, str]) -> None:
+    code, _, err = cluster.run("salloc", *TWO_NODES, *ciranda_run(env, "once", "-np", "0"), **env)
+    assert code == 2, err
+    assert "-np 0" in err
+
+
+OTHER_VERSION = """
+from ciranda.launch import protocol
+protocol.VERSION += 1
+"""
+
+
+def test_a_ciranda_of_another_version_on_a_node_is_refused(
+    cluster: Cluster, env: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(OTHER_VERSION)
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path} exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    told = ciranda_run(env, "once", "--remote-python", str(python))
+    code, _, err = cluster.run("salloc", *TWO_NODES, *told, **env)
+    assert code == 1, err
+    assert "of the protocol" in err, err
+    assert ranks(env) == []
+
+
+# --- the secret ---
+
+STRANGER = """
+import os, socket, sys
+address, *ports = sys.argv[1:]
+for port in ports:
+    for noise in (b"GET / HTTP/1.0\\r\\n\\r\\n", b"CIRANDA\\x01" + bytes(72), os.urandom(4096)):
+        try:
+            with socket.create_connection((address, int(port)), 5) as connection:
+                connection.settimeout(0.3)
+                connection.sendall(noise)
+                connection.recv(4096)
+        except OSError:
+            pass
+"""
+
+
+def listening(holder: int) -> list[str]:
+    """The ports of Ciranda's processes in the network namespace of a process. srun and salloc have ports too."""
+    inodes = {}
+    for name in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{holder}/net/{name}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A":
+                inodes[f"socket:[{words[9]}]"] = str(int(words[1].rpartition(":")[2], 16))
+    found = set()
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit() and any("python" in word for word in command_of(int(process.name))[:1]):
+            found |= {inodes[target] for target in open_files(process) if target in inodes}
+    return sorted(found)
+
+
+def open_files(process: Path) -> list[str]:
+    try:
+        return [os.readlink(each) for each in (process / "fd").iterdir()]
+    except OSError:
+        return []
+
+
+# Rank 1 comes late.
+LATE = """
+while [ "${CIRANDA_RANK:-$SLURM_PROCID}" = 1 ] && [ ! -e "$OUT/late" ]; do sleep 0.05; done
+exec "$PY" "$RANK_PY" "until told"
+"""
+
+
+@pytest.mark.parametrize("by", [("srun",), (*CIRANDA, "run")])
+def test_strangers_do_no_harm_and_slurm_shows_no_secret(
+    cluster: Cluster, env: dict[str, str], by: tuple[str, ...]
+) -> None:
+    """One calls at every port of the first node while rank 0 waits for rank 1, and when they have met."""
+    out = Path(env["OUT"])
+    options = [*TWO_NODES, "--nodelist=node0,node1", "--job-name=seen"]
+    process = cluster.start("salloc", *options, *by, "sh", "-c", LATE, **env)
+    if by == ("srun",):
+        until(lambda: any(Path(env["XDG_CACHE_HOME"]).rglob("claim-0")), "rank 0")
+    n_seen = 0
+    for next_step in ("late", "go"):
+        if next_step == "go" or by != ("srun",):  # where rank 0 of a step waits, it listens nowhere
+            until(lambda: listening(cluster.hosts[0].holder) != [], "a port")
+        ports = listening(cluster.hosts[0].holder)
+        n_seen += len(ports)
+        cluster.run(sys.executable, "-c", STRANGER, cluster.hosts[0].address, *ports, host=2)
+        if next_step == "go":
+            secret = (out / "secret").read_text()
+            shown = [cluster.run("scontrol", "--details", "show", what)[1] for what in ("job", "step", "node")]
+            shown += [log.read_text(errors="replace") for log in cluster.folder.glob("*.log")]
+            shown += [shown_of(pid) for pid in Path("/proc").iterdir() if pid.name.isdigit()]
+        (out / next_step).touch()
+        if next_step == "late":
+            until(lambda: ranks(env) == [0, 1], "that they meet")
+    said, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert n_seen > 0
+    assert len(secret) == 64
+    assert "JobName=seen" in "".join(shown)
+    assert not [text[:200] for text in (*shown, said, err) if secret in text]
+
+
+def shown_of(process: Path) -> str:
+    """The arguments and the environment of a process."""
+    try:
+        return "".join((process / name).read_text(errors="replace") for name in ("cmdline", "environ"))
+    except OSError:
+        return ""
