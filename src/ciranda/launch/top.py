@@ -27,7 +27,7 @@ Look = Callable[[], Counters]
 
 # -- showing ----------------------------------------------------------------------------------------------------------
 
-_COLUMNS = (
+COLUMNS = (
     "rank",
     "host",
     "state",
@@ -40,10 +40,11 @@ _COLUMNS = (
     "memory",
     "last warning",
 )
-_LAST = len(_COLUMNS) - 1
+_LAST = len(COLUMNS) - 1
 _NAMES = (1, 2)  # columns that are no numbers
 _MOST_WARNINGS = 5  # below the live table
 _WARNING_WIDTH = 80
+MUCH = 0.1  # of the time: the rank that is waited for longest is marked if it is more
 _RANKS_PER_SECOND = 16  # that are looked at
 
 #: By the column: what rows are sorted by. Numbers come in falling order, but for the rank.
@@ -77,7 +78,8 @@ class View:
         return replace(self, sort=names[(names.index(self.sort) + 1) % len(names)])
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def cells(row: Row) -> tuple[str, ...]:
+    """A row as text, by COLUMNS."""
     return (
         str(row.rank),
         row.host,
@@ -95,8 +97,8 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 def to_text(found: Sequence[Row]) -> str:
     """A plain table."""
-    lines = [_COLUMNS, *map(_cells, found)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(_COLUMNS))]
+    lines = [COLUMNS, *map(cells, found)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(COLUMNS))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
     )
@@ -128,14 +130,14 @@ def screen_of(found: Sequence[Row], title: str, view: View) -> Screen:
     """The table, and the last warnings of some ranks below: in a column they would leave no room."""
     shown = view.of(found)
     worst = max((row.waited_for for row in found), default=0.0)
-    head, *texts = _aligned([row[:_LAST] for row in (_COLUMNS, *map(_cells, shown))])
+    head, *texts = _aligned([row[:_LAST] for row in (COLUMNS, *map(cells, shown))])
     warnings = [f"rank {row.rank}: {row.warning}" for row in shown if row.warning]
     return Screen(
         [
             (title, "italic"),
             (head, "bold"),
             *(
-                (text, "bold red" if row.waited_for == worst > 0.1 else "")
+                (text, "bold red" if row.waited_for == worst > MUCH else "")
                 for text, row in zip(texts, shown, strict=True)
             ),
             (f"q: leave   s: sort, now by {view.sort}", "dim"),
