@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ciranda import _core
+from ciranda._spans import profiler, step_ended
 from ciranda.errors import InvalidArgumentError, NotInitializedError
 
 if TYPE_CHECKING:
@@ -158,6 +159,8 @@ def step() -> None:
     """
     if world.engine is not None:
         world.engine.count_step()
+        if profiler.marks_steps:
+            step_ended(world.engine)
 
 
 def peers() -> list[_core.PeerRow]:

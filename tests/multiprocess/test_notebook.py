@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
+import tempfile
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -22,15 +24,16 @@ _SECONDS = 120
 class Notebook:
     """A kernel, and what its cells have printed."""
 
-    def __init__(self) -> None:
+    def __init__(self, runtime: str) -> None:
         jupyter_client = pytest.importorskip("jupyter_client", reason="NOT TESTED, notebooks: pip install ipykernel")
         if importlib.util.find_spec("ipykernel") is None:
             pytest.skip("NOT TESTED, notebooks: pip install ipykernel")
         self.tag = uuid.uuid4().hex
         self.manager = jupyter_client.KernelManager(kernel_name="python3")
-        self.manager.start_kernel(env={**os.environ, TAG: self.tag})
+        self.manager.start_kernel(env={**os.environ, TAG: self.tag, "XDG_RUNTIME_DIR": runtime})
         self.client = self.manager.blocking_client()
         self.client.start_channels()
+        self.shown: list[dict[str, str]] = []  # what a cell displays, and each update of it
         self.client.wait_for_ready(_SECONDS)
 
     def cell(self, code: str, interrupt_at: str = "") -> tuple[dict[str, str], str]:
@@ -38,6 +41,8 @@ class Notebook:
         said = {"stdout": "", "stderr": ""}
 
         def on_message(message: dict[str, Any]) -> None:
+            if message["msg_type"] in ("display_data", "update_display_data"):
+                self.shown.append(message["content"]["data"])
             if message["msg_type"] != "stream":
                 return
             content = message["content"]
@@ -58,10 +63,28 @@ class Notebook:
 
 @pytest.fixture
 def notebook() -> Iterator[Notebook]:
-    made = Notebook()
-    yield made
-    made.close()
+    with tempfile.TemporaryDirectory() as runtime:  # where others' jobs are not found
+        made = Notebook(runtime)
+        yield made
+        made.close()
     until(lambda: not made.processes(), what="the end of every process")
+
+
+def test_a_table_of_the_ranks_updates(notebook: Notebook) -> None:
+    said, error = notebook.cell(
+        "import time\nfrom ciranda.launch import Pool, show_top\npool = Pool(np=2)\n"
+        "pool.run(lambda: None)\nshown = show_top(interval=0.05)"
+    )
+    assert error == "", said
+    said, error = notebook.cell(
+        "def steps():\n    import ciranda\n    ciranda.init()\n    for _ in range(3):\n        ciranda.step()\n"
+        "pool.run(steps)\nn = shown.n_updates\nwhile shown.n_updates < n + 3:\n    time.sleep(0.01)\nshown.stop()"
+    )
+    assert error == "", said
+    assert {len(re.findall("<tr", data["text/html"])) for data in notebook.shown} == {3}, "a head and two ranks"
+    assert "starts" in notebook.shown[0]["text/plain"]
+    assert "runs" in notebook.shown[-1]["text/plain"]
+    assert len(notebook.shown) >= 4
 
 
 def test_cells_share_a_pool(notebook: Notebook) -> None:

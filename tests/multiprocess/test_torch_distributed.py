@@ -598,7 +598,7 @@ def _profiled() -> None:
             rows = json.loads(trace.read_text())["traceEvents"]
         (first, *_) = (row["args"] for row in rows if row["name"] == "ciranda:all_reduce submit")
         assert (first["Collective name"], first["dtype"], first["Group size"]) == ("all_reduce", "float32", n)
-        assert (first["Msg nelems"], first["Msg bytes"]) == (60, 240)
+        assert (first["In msg nelems"], first["Out msg nelems"], first["Msg bytes"]) == (60, 60, 240)
         assert first["Process Group Ranks"] == str(list(range(n)))
 
     _with_groups(body)

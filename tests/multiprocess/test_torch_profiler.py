@@ -55,10 +55,14 @@ def _show_calls() -> None:
         "reducescatter",
         "barrier",
     ]
-    shown = ("Collective name", "Name", "dtype", "Msg nelems", "Msg bytes")
+    shown = ("Collective name", "Name", "dtype", "In msg nelems", "Msg bytes")
     assert [rows[0]["args"][key] for key in shown] == ["allreduce", "sum", "float32", 60, 240]
     assert [rows[1]["args"][key] for key in shown] == ["allreduce", "in place", "float64", 3, 24]
     assert [rows[4]["args"][key] for key in shown] == ["allreduce", "several", "float32", 5, 20]
+    ranks = list(range(hvd.size()))
+    group = ("Group size", "Process Group Name", "Process Group Description", "Process Group Ranks", "Rank")
+    assert [rows[0]["args"][key] for key in group] == [len(ranks), "0", "all ranks", str(ranks), hvd.rank()]
+    assert rows[0]["args"]["Out msg nelems"] == 60
 
 
 def _show_steps() -> None:

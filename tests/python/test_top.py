@@ -90,8 +90,13 @@ def test_the_live_table_fits_into_80_characters() -> None:
     assert "node-12" in shown
     assert "34,816 MiB" in shown
     assert "sort, now by memory" in shown
-    assert f"rank 4: {warning}" in shown.replace(" \n", " ")
+    assert f"rank 4: {warning}" in shown.replace("\n", " ")
+    assert max(map(len, shown.splitlines())) <= 80
     assert shown.count("'grad'") == 5, "more would leave no room for ranks"
+
+
+def test_many_ranks_are_looked_at_less_often() -> None:
+    assert [top.seconds_for(n) for n in (1, 16, 64)] == [1, 1, 4]
 
 
 def test_chosen_ranks_by_a_column() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ciranda import _basics
 from ciranda._ops import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCE, terms_of
+from ciranda._spans import Recorded, profiler
 from ciranda.jax import arrays
 from ciranda.jax._primitive import Call, collective_p, size_p
 
@@ -22,7 +23,10 @@ def ranks_of(process_set: int) -> list[int]:
 def _run(*tensors: Any, call: Call) -> list[jax.Array]:
     work = [arrays.readable(tensor) for tensor in tensors]
     given = [arrays.new_like(each) for each in work] if call.collective in (ALLREDUCE, BROADCAST, REDUCE) else None
-    allocated = _basics.engine().run(
+    connected: Any = _basics.engine()
+    if profiler.switch._is_profiler_enabled:
+        connected = Recorded(connected, call.collective)
+    allocated = connected.run(
         terms_of(call.collective, call.op, call.root, call.prescale, call.postscale, call.divides_by_all),
         [arrays.for_engine(each) for each in work] if work else None,
         None if given is None else [arrays.for_engine(each) for each in given],

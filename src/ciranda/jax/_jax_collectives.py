@@ -11,6 +11,8 @@ import numpy as np
 from ciranda import _ops
 from ciranda._collectives import Adapter, CompressedCollectives
 from ciranda._collectives.names import OF_TREES
+from ciranda._frameworks import trace_me
+from ciranda._spans import recorded_in
 from ciranda.jax import arrays
 from ciranda.jax._primitive import Call, collective_p
 from ciranda.jax._tracing import Tracing
@@ -33,6 +35,8 @@ _ADAPTER: Adapter[ArrayLike, jax.Array, Splits] = Adapter(
     gradients=Tracing(),
 )
 collectives: CompressedCollectives[ArrayLike, jax.Array, Splits] = CompressedCollectives(_ADAPTER)
+
+recorded_in(trace_me.sink(jax.profiler.TraceAnnotation, jax.profiler.TraceAnnotation.is_enabled))
 
 
 def of_tree(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,6 +14,7 @@ import numpy as np
 from jax import experimental
 
 from ciranda import _core
+from ciranda._spans import Described, profiler
 from ciranda.errors import InvalidArgumentError
 from ciranda.jax._plugin import PLATFORM
 
@@ -95,7 +96,12 @@ def writable(tensor: jax.Array) -> jax.Array:
 
 def for_engine(array: jax.Array) -> _core.TensorDescription:
     """Return a description by address, which keeps the array alive."""
-    return _core.TensorDescription(array.unsafe_buffer_pointer(), array.shape, _NUMBER_OF[np.dtype(array.dtype)], array)
+    what = (array.unsafe_buffer_pointer(), array.shape, _NUMBER_OF[np.dtype(array.dtype)], array)
+    if not profiler.switch._is_profiler_enabled:
+        return _core.TensorDescription(*what)
+    description = Described(*what)
+    description.dtype, description.shape = array.dtype, array.shape
+    return description
 
 
 def on_device(memory: np.ndarray[Any, Any], device: Any = None) -> jax.Array:

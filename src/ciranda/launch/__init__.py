@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ciranda.launch.api import run
     from ciranda.launch.errors import HostsError, LaunchError
+    from ciranda.launch.notebook import show_top
     from ciranda.launch.pool import Pool
 
-__all__ = ["HostsError", "LaunchError", "Pool", "run"]
+__all__ = ["HostsError", "LaunchError", "Pool", "run", "show_top"]
 
 
 def __getattr__(name: str) -> object:
@@ -24,6 +25,10 @@ def __getattr__(name: str) -> object:
         from ciranda.launch import pool  # as above
 
         return pool.Pool
+    if name == "show_top":
+        from ciranda.launch import notebook  # as above
+
+        return notebook.show_top
     if name in ("HostsError", "LaunchError"):
         from ciranda.launch import errors  # as above
 

@@ -530,8 +530,15 @@ def _top_of(
     once: Annotated[bool, typer.Option("--once", help="Print one table, and leave.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print it once, as JSON.")] = False,
     seconds: Annotated[
-        float, typer.Option("--interval", min=0.1, metavar="SECONDS", help="The time that each table is about.")
-    ] = 1.0,
+        float | None,
+        typer.Option(
+            "--interval",
+            min=0.1,
+            metavar="SECONDS",
+            help="The time that each table is about.",
+            show_default="1; live, of more than 16 ranks, longer",
+        ),
+    ] = None,
     ranks: Annotated[
         str | None, typer.Option("--ranks", metavar="LIST", help="Show these alone, as 0,3-5.", show_default="all")
     ] = None,
@@ -553,7 +560,7 @@ def _top_of(
         return rates.by_rank(control.ask(job, "counters"))
 
     if once or as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        print(top.once(look, seconds, as_json, view))
+        print(top.once(look, seconds or 1.0, as_json, view))
     else:
         top.live(look, seconds, f"ciranda job {job or ''}".rstrip(), view)
 

@@ -7,6 +7,7 @@ the worst are named. No series is named after a tensor.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -83,21 +84,26 @@ _FAMILIES = [
 def to_text(ranks: Sequence[Counters], labels: Mapping[str, str]) -> str:
     """The counters of ranks, each as `read_page` gives them with its rank; ``labels`` are on every series."""
     lines: list[str] = []
+    begins = ["{" + _pairs({**labels, "rank": str(counters["rank"])}) for counters in ranks]
     for family, samples_of in _FAMILIES:
         lines.append(f"# TYPE {family.name} {family.kind}")
         if family.unit:
             lines.append(f"# UNIT {family.name} {family.unit}")
         lines.append(f"# HELP {family.name} {family.help}")
         name = family.name + ("_total" if family.kind == "counter" else "")
-        for counters in ranks:
-            for own, value in samples_of(counters):
-                lines.append(f"{name}{_labels({**labels, 'rank': str(counters['rank']), **own})} {value}")
+        for counters, begin in zip(ranks, begins, strict=True):
+            lines += [
+                f"{name}{begin},{_pairs(own)}}} {value}" if own else f"{name}{begin}}} {value}"
+                for own, value in samples_of(counters)
+            ]
     return "\n".join([*lines, "# EOF", ""])
 
 
-def _labels(labels: Mapping[str, str]) -> str:
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items()) + "}"
+def _pairs(labels: Mapping[str, str]) -> str:
+    return ",".join([_pair(name, value) for name, value in labels.items()])
 
 
-def _escaped(value: str) -> str:
-    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+@lru_cache(maxsize=8192)  # a host's ranks have a few hundred, in thousands of series
+def _pair(name: str, value: str) -> str:
+    escaped = value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+    return f'{name}="{escaped}"'

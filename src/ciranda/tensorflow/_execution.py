@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 from tensorflow.python.eager import context, execute
 from tensorflow.python.framework import op_def_library
+from tensorflow.python.profiler import trace
 
+from ciranda import _basics
+from ciranda._frameworks import trace_me
 from ciranda._ops import Divisor, divides_by_all
+from ciranda._spans import call_attributes, profiler, recorded_in, span
 from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet, global_process_set, id_of
 from ciranda.tensorflow import _plugin, _xla  # noqa: F401 (registers the ops)
@@ -80,9 +85,10 @@ def perform(
     attrs = tuple(part for pair in attributes.items() for part in pair)
     flat = [tensor for each in inputs.values() for tensor in each]
     if not is_building_graph():
-        outputs = execute.execute(
-            op_type.encode(), n_outputs, inputs=flat, attrs=attrs, ctx=context.context(), name=name
-        )
+        with _recorded(op_type, inputs, attributes) if profiler.switch._is_profiler_enabled else nullcontext():
+            outputs = execute.execute(
+                op_type.encode(), n_outputs, inputs=flat, attrs=attrs, ctx=context.context(), name=name
+            )
     else:
         # TensorFlow infers these from the inputs.
         told = {key: value for key, value in attributes.items() if key not in ("T", "N", "S")}
@@ -91,6 +97,13 @@ def perform(
     if outputs and execute.must_record_gradient():
         execute.record_gradient(op_type, flat, attrs, outputs)
     return list(outputs or [])
+
+
+def _recorded(op_type: str, inputs: dict[str, list[Tensor]], attributes: dict[str, Any]) -> AbstractContextManager[Any]:
+    """Return the span of an op that is executed at once."""
+    name = op_type.removeprefix("Ciranda").lower()
+    told = call_attributes(_basics.engine(), attributes.get("tensor_name"), attributes.get("process_set", 0))
+    return span(name, inputs.get("tensors"), told)
 
 
 def _numbers(call: Call) -> dict[str, Any]:
@@ -143,3 +156,6 @@ def as_node_name(name: str) -> str:
     """Return a name that TensorFlow accepts for a node."""
     accepted = _NOT_IN_NAMES_OF_NODES.sub("_", name).rstrip("/")
     return accepted if re.match(r"[A-Za-z0-9.]", accepted) else f".{accepted}"
+
+
+recorded_in(trace_me.sink(tf.profiler.experimental.Trace, trace.enabled))

@@ -24,6 +24,7 @@ from ciranda._frameworks.options import PREFIX, Options, positive
 from ciranda._ops import ALLREDUCE, Max
 from ciranda._spans import Recorded, profiler
 from ciranda.errors import InvalidArgumentError, MismatchError
+from ciranda.process_sets import id_of
 from ciranda.torch import ops
 from ciranda.torch.passes import Passes, error_of_early_zero_grad
 from ciranda.torch.scaled_step import OwnSteps
@@ -169,7 +170,7 @@ class AdasumOptimizer(OwnSteps):
         sent = [[contiguous(tensor) for tensor, _ in group] for group in compressed]
         connected: Any = engine()
         if profiler.switch._is_profiler_enabled:
-            connected = Recorded(connected, ALLREDUCE)
+            connected = Recorded(connected, ALLREDUCE, id_of(self._options.process_set))
         _core.wait_all(
             [
                 connected.submit_prepared(prepared, [for_engine(tensor) for tensor in group])

@@ -24,6 +24,7 @@ from ciranda._frameworks.naming import joined
 from ciranda._frameworks.options import PREFIX, Options
 from ciranda._ops import ALLREDUCE
 from ciranda._spans import Recorded, profiler
+from ciranda.process_sets import id_of
 from ciranda.torch.buckets import Bucket
 from ciranda.torch.passes import error_of_more_passes
 from ciranda.torch.presence import Kind, Presence, Told
@@ -291,7 +292,7 @@ class GradientGroup:
     def _submit(self, to_send: list[Tensor], told: list[_core.TensorDescription], is_last: bool) -> None:
         connected: Any = world.engine or engine()  # the second raises
         if profiler.switch._is_profiler_enabled:
-            connected = Recorded(connected, ALLREDUCE)
+            connected = Recorded(connected, ALLREDUCE, id_of(self._options.process_set))
         tensors = [*all_for_engine(to_send), *told]
         target = tensors[0] if len(tensors) == 1 else tensors
         self.operation = connected.submit_prepared(self._prepared, target, self._options.weight, is_last)

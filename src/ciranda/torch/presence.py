@@ -15,6 +15,7 @@ from ciranda._numbering import Era, era_of
 from ciranda._ops import ALLREDUCE, Average, Max, Sum
 from ciranda._spans import Recorded, profiler
 from ciranda.errors import MismatchError
+from ciranda.process_sets import id_of
 
 _FLOAT32 = _core.DATA_TYPES["float32"]
 
@@ -228,7 +229,7 @@ class Presence:
         mine = tell_usual(len(kinds), self.is_odd) if are_usual else self._told.tell(kinds, self.is_odd)
         connected: Any = world.engine or engine()
         if profiler.switch._is_profiler_enabled:
-            connected = Recorded(connected, ALLREDUCE)
+            connected = Recorded(connected, ALLREDUCE, id_of(self._options.process_set))
         self._operation = connected.submit_prepared(self._prepared, mine, None, True)
         self._has_told = True
 

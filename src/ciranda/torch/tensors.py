@@ -13,7 +13,7 @@ from ciranda import _core
 from ciranda._basics import engine
 from ciranda._collectives import Adapter, CompressedCollectives
 from ciranda._frameworks.parameters import Contents
-from ciranda._spans import recorded_in
+from ciranda._spans import Sink, recorded_in
 from ciranda.errors import InvalidArgumentError
 from ciranda.torch.autograd import Autograd
 from ciranda.torch.kinds import explain
@@ -261,4 +261,4 @@ ADAPTER: Adapter[torch.Tensor, torch.Tensor, Splits] = Adapter(
 )
 collectives = CompressedCollectives(ADAPTER)
 
-recorded_in(torch.autograd.profiler, make_span)
+recorded_in(Sink(torch.autograd.profiler, make_span))

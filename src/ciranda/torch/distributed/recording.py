@@ -69,7 +69,8 @@ def recorded(name: str) -> Callable[[Method], Method]:
             if not _profiler._is_profiler_enabled:
                 return method(group, *arguments, **named)
             span = Span(name)
-            with _submission(group, name, list(_tensors_in((*arguments, *named.values())))):
+            given = [found for each in (*arguments, *named.values()) if (found := list(_tensors_in((each,))))]
+            with _submission(group, name, given):
                 work = method(group, *arguments, **named)
             work.record(span)
             return work
@@ -88,14 +89,19 @@ def _tensors_in(values: Sequence[object]) -> Iterator[torch.Tensor]:
             yield from _tensors_in(value)
 
 
-def _submission(group: ProcessGroup, name: str, tensors: list[torch.Tensor]) -> AbstractContextManager[Any]:
-    """Record the submission, with the attributes that torch's record_param_comms has."""
+def _submission(group: ProcessGroup, name: str, given: list[list[torch.Tensor]]) -> AbstractContextManager[Any]:
+    """Record the submission, with the attributes that torch's record_param_comms has.
+
+    `given`: the tensors of each argument that has some; of two, c10d has the outputs first.
+    """
     if _record_with_shapes is None:
         return nullcontext()
+    tensors = [tensor for each in given for tensor in each]
     attributes = {
         "Collective name": name,
         "dtype": str(tensors[0].dtype).removeprefix("torch.") if tensors else "",
-        "Msg nelems": sum(tensor.numel() for tensor in tensors),
+        "In msg nelems": sum(tensor.numel() for each in given[-1:] for tensor in each),
+        "Out msg nelems": sum(tensor.numel() for each in given[:1] for tensor in each),
         "Msg bytes": sum(tensor.numel() * tensor.element_size() for tensor in tensors),
         "Group size": group.size(),
         "Process Group Name": group.group_name,
