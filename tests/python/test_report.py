@@ -140,6 +140,29 @@ def test_where_the_time_goes_by_the_counters(tmp_path: Path) -> None:
     assert moving["gain"] == 0.05
 
 
+def test_why_a_rank_is_slow(tmp_path: Path) -> None:
+    """Of its last process alone, between the looks at it while it ran."""
+    signs = dict.fromkeys(("stopped_looks", "slept_looks", "thread_looks", "input_looks", "core_wait_seconds",
+                           "disk_wait_seconds", "yielded", "preempted", "throttled_seconds", "disk_pressure_seconds",
+                           "memory_pressure_seconds"), 0)  # fmt: skip
+    told: Line = {"seconds": 10.0, "steps": 100, "held_up_seconds": {"1": 6.0}, "waited_seconds": 6.0}
+
+    def ranks(looks: int, cpu: float, throttled: float, **more: Any) -> list[Line]:
+        slow = {"looks": looks, "cpu_seconds": cpu, "throttled_seconds": throttled}
+        return [counters(0, **{**told, **more}), counters(1, **{**told, "held_up_seconds": {}, **signs, **slow})]
+
+    log = [a_job({"a": [0, 1]}), look(1.0, *ranks(1, 2.0, 100.0)), look(11.0, *ranks(2, 6.0, 106.0))]
+    ended = look(12.0, *[{**rank, "runs": False} for rank in ranks(2, 6.0, 106.0)])
+    del ended["ranks"][1]["looks"]
+    facts = left(tmp_path, *log, ended, an_end(12.0))
+    did = facts["ranks"][1]["doing"]
+    assert did["words"] == "was throttled by its cgroup's limit 60% of the time (40% of a core)"
+    assert did["throttled"] == pytest.approx(0.6)
+    assert facts["ranks"][0]["doing"] is None
+    assert "rank 1 (a); it was throttled" in facts["advice"][0]["text"]
+    assert "Raise the limit of its cgroup" in facts["advice"][0]["text"]
+
+
 def test_a_log_that_ends_before_the_job(tmp_path: Path) -> None:
     facts = left(tmp_path, a_job({"a": [0]}), look(1.0, counters(0)), rest='{"kind": "counters", "at')
     assert facts["end"]["how"] == "unknown"

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ciranda.launch.doing import Doing, between
+
 #: The counters of all ranks at one time, by rank.
 Counters = Mapping[int, Mapping[str, Any]]
 NO_RANKS: Counters = {}
@@ -20,6 +22,7 @@ class Row:
         waited: the share of the time in which it waited for other ranks.
         waited_for: the share of the time in which others waited for it, as the last to come.
         cpu: how many cores its process has kept busy.
+        doing: what it did beside its calls, as far as the system tells.
         memory_bytes: what its process uses.
         warning: its engine's last.
     """
@@ -33,6 +36,7 @@ class Row:
     waited: float
     waited_for: float
     cpu: float
+    doing: Doing
     memory_bytes: int
     warning: str
 
@@ -60,6 +64,7 @@ def rows(before: Counters, after: Counters) -> list[Row]:
                 waited=_share(now.get("waited_seconds", 0.0) - earlier.get("waited_seconds", 0.0), seconds),
                 waited_for=_share(held_up.get(rank, 0.0), seconds),
                 cpu=_rate(now["cpu_seconds"] - earlier.get("cpu_seconds", now["cpu_seconds"]), seconds),
+                doing=between(earlier, now, seconds),
                 memory_bytes=now["memory_bytes"],
                 warning=now["warning"],
             )

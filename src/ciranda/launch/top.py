@@ -20,6 +20,7 @@ from ciranda.launch.rates import NO_RANKS, Counters, Row, rows
 if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
+    from rich.text import Text
 
 #: Asks for the counters.
 Look = Callable[[], Counters]
@@ -41,6 +42,8 @@ _COLUMNS = (
 )
 _LAST = len(_COLUMNS) - 1
 _MOST_WARNINGS = 5  # below the live table
+_MOSTLY = 0.5  # of the time
+_MUCH = 0.1
 
 #: By the column: what rows are sorted by. Numbers come in falling order, but for the rank.
 SORTS: dict[str, Callable[[Row], float]] = {
@@ -77,7 +80,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     return (
         str(row.rank),
         row.host,
-        row.state,
+        _state(row),
         f"{row.steps_per_second:.1f}",
         f"{row.calls_per_second:,.0f}",
         f"{row.bytes_per_second / 1e9:.2f}",
@@ -87,6 +90,13 @@ def _cells(row: Row) -> tuple[str, ...]:
         f"{row.memory_bytes / (1 << 20):,.0f} MiB" if row.memory_bytes else "",
         row.warning,
     )
+
+
+def _state(row: Row) -> str:
+    """Of one that runs, what it does: for others it waits, or the system says it."""
+    if row.state != "runs" or not row.doing.is_known:
+        return row.state
+    return "waits" if row.waited >= _MOSTLY else row.doing.word
 
 
 def to_text(found: Sequence[Row]) -> str:
@@ -109,7 +119,16 @@ def screen_of(found: Sequence[Row], title: str, view: View) -> Group:
     from rich.text import Text
 
     warnings = [Text(f"rank {row.rank}: {row.warning}") for row in view.of(found) if row.warning]
-    return Group(_table(found, title, view), *warnings[:_MOST_WARNINGS])
+    return Group(_table(found, title, view), *_reasons(found), *warnings[:_MOST_WARNINGS])
+
+
+def _reasons(found: Sequence[Row]) -> Iterator[Text]:
+    """What the rank did for which the others wait most, if they wait for long."""
+    from rich.text import Text
+
+    worst = max(found, key=lambda row: row.waited_for, default=None)
+    if worst is not None and worst.waited_for > _MUCH and worst.doing.is_known:
+        yield Text(f"rank {worst.rank}, for which others wait: {worst.doing}", style="bold red")
 
 
 def _table(found: Sequence[Row], title: str, view: View) -> Table:
@@ -123,7 +142,7 @@ def _table(found: Sequence[Row], title: str, view: View) -> Table:
         table.add_column(name, justify="left" if i in (1, 2) else "right", no_wrap=True)
     worst = max((row.waited_for for row in found), default=0.0)
     for row in view.of(found):
-        is_worst = row.waited_for == worst > 0.1
+        is_worst = row.waited_for == worst > _MUCH
         table.add_row(*map(Text, _cells(row)[:_LAST]), style="bold red" if is_worst else "")
     return table
 

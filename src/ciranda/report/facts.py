@@ -7,9 +7,11 @@ docs/guide/observe.md has the fields.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
+from ciranda.launch.doing import Doing, between
 from ciranda.launch.rates import NO_RANKS, Row, rows
 from ciranda.report.advice import advice_of
 from ciranda.report.job import LeftJob
@@ -112,7 +114,22 @@ def _ranks(job: LeftJob, worlds: Sequence[World]) -> list[Facts]:
             found[rank] = _sum(found[rank], of_world) if rank in found else of_world
     for rank, facts in found.items():
         facts["cpu_seconds"] = sum(seconds for (of, _), seconds in cpu_seconds.items() if of == rank)
+        facts["doing"] = _doing(_did(job, rank))
     return [facts for _, facts in sorted(found.items())]
+
+
+def _did(job: LeftJob, rank: int) -> Doing:
+    """What the last process of a rank did between the first and the last look at it while it ran."""
+    seen = [(at, looked[rank]) for at, looked in job.looks if {"looks", "pid"} <= looked.get(rank, {}).keys()]
+    of_last = [(at, each) for at, each in seen if each["pid"] == seen[-1][1]["pid"]]
+    if len(of_last) < 2:
+        return Doing()
+    (since, first), (until, last) = of_last[0], of_last[-1]
+    return between(first, last, until - since)
+
+
+def _doing(did: Doing) -> Facts | None:
+    return {"words": str(did), "mostly": did.word, **asdict(did)} if did.is_known else None
 
 
 def _sum(first: Facts, second: Facts) -> Facts:
