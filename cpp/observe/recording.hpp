@@ -1,8 +1,7 @@
 // Recording: reads the records of a Recorder, which is on while a Recording exists. Each Recording reads all calls that
 // are recorded while it exists, and counts those that are overwritten before it reads them.
 //
-// Called by capi/recording.cc, CallLog, RecordingHandle, Timeline and RecordFormat; made by Engine; one thread at a
-// time.
+// Called by capi/recording.cc, RecordReader, RecordingHandle and RecordFormat; made by Engine; one thread at a time.
 #pragma once
 
 #include <array>
