@@ -47,6 +47,7 @@ std::string text_of(const Record& record) {
   std::string text = call_of(record) + ": " + std::to_string(record.n_bytes) + " bytes";
   if (record.dtype) text += " of " + std::string(to_string(*record.dtype));
   if (record.path != Path::kNone) text += " by " + std::string(to_string(record.path));
+  if (!record.algorithm.empty()) text += " (" + std::string(record.algorithm) + ")";
   text += " in " + microseconds(record[Stage::kDone] - record[Stage::kSubmitted]);
   if (const std::int64_t agreed = record[Stage::kAgreed]; agreed != 0 && record.path != Path::kDirect) {
     text += ", agreed after " + microseconds(agreed - record[Stage::kSubmitted]);

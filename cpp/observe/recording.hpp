@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/dtype.hpp"
 #include "base/exported.hpp"
@@ -23,6 +24,7 @@ struct Record {
   std::string name;
   Collective collective = Collective::kAllreduce;
   Path path = Path::kNone;
+  std::string_view algorithm = {};
   ErrorKind outcome = ErrorKind::kOk;
   std::uint32_t process_set = 0;
   std::uint32_t lane = 0;

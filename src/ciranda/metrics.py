@@ -20,7 +20,7 @@ __all__ = ["over_ranks", "snapshot"]
 
 
 def snapshot(prefix: str = "ciranda/") -> dict[str, float]:
-    """Return this rank's counters since it joined the world, by name; they only grow, but for the memory.
+    """Return this rank's counters since it joined the world, by name; they only grow, but for memory and queues.
 
     No rank is asked, and nothing waits. Names are those of `ciranda top --json` and of OpenMetrics, without tensors.
 
@@ -40,9 +40,11 @@ def snapshot(prefix: str = "ciranda/") -> dict[str, float]:
         "calls": sum(each["calls"] for each in collectives.values()),
         "bytes": sum(each["bytes"] for each in collectives.values()),
         **use_of(counters["pid"]),
+        **{f"links/{name}": value for name, value in counters["all_links"].items()},
+        **{f"memory/{name}_bytes": value for name, value in counters["memory_bytes_of"].items()},
     }
     for collective, values in collectives.items():
-        found.update({f"{collective}/{name}": value for name, value in values.items()})
+        found.update({f"{collective}/{name}": value for name, value in values.items() if name != "sizes"})
     return {prefix + name: value for name, value in found.items()}
 
 

@@ -49,6 +49,8 @@ def doing(**more: float) -> Doing:
         ),
         ({"disk_pressure_seconds": 4.0, "cpu_seconds": 2.0}, "disk", "waited for the disk 40% of the time (20% of a"),
         ({"disk_pressure_seconds": 4.0, "cpu_seconds": 9.0}, "computes", "computed (90% of a core)"),
+        ({"core_wait_seconds": 1.5, "slept_looks": 2}, "sleeps", "slept, waited for a core 15% of the time (0% of"),
+        ({"core_wait_seconds": 1.5, "waited_seconds": 8.0}, "no core", "waited for a core 15% of the time (0% of a"),
         ({"slept_looks": 3, "input_looks": 1}, "sleeps", "slept (0% of a core)"),
         ({"input_looks": 3}, "input", "waited for input (0% of a core)"),
         ({"thread_looks": 3}, "blocked", "waited for another of its threads (0% of a core)"),

@@ -18,6 +18,7 @@ class Doing:
     Attributes:
         is_known: whether the system has told more than ``cpu``.
         cpu: how many cores the process has kept busy.
+        waited: for other ranks.
         stopped: by a signal or a debugger, of the looks at it.
         throttled: its cgroup had used up its limit.
         lacked_core: its main thread could have run, but had no core.
@@ -28,6 +29,7 @@ class Doing:
 
     is_known: bool = False
     cpu: float = 0.0
+    waited: float = 0.0
     stopped: float = 0.0
     throttled: float = 0.0
     lacked_core: float = 0.0
@@ -42,17 +44,19 @@ class Doing:
     @property
     def word(self) -> str:
         """What it mostly did, for a table."""
-        hindrance = max(self._hindrances(), default=(0.0, "", ""))
-        if hindrance[0] >= max(_NOTABLE, min(1.0, self.cpu)):
-            return hindrance[1]
-        return "computes" if self.cpu >= _MOSTLY else self._idle()[0]
+        share, word, _ = max(self._hindrances(), default=(0.0, "", ""))
+        if share > 0 and share >= max(self.cpu, self._idle_share()):
+            return word
+        return "computes" if self.cpu >= self._idle_share() else self._idle()[0]
 
     def __str__(self) -> str:
         """``was throttled by its cgroup's limit 60% of the time (40% of a core)``."""
         said = [f"{text} {share:.0%} of the time" for share, _, text in sorted(self._hindrances(), reverse=True)]
         if self.cpu >= _BUSY:
             said.append("computed")
-        return f"{', '.join(said) or self._idle()[1]} ({self.cpu:.0%} of a core)"
+        if not said or self._idle_share() > _MOSTLY:
+            said.insert(0, self._idle()[1])
+        return f"{', '.join(said)} ({self.cpu:.0%} of a core)"
 
     def _hindrances(self) -> Iterator[tuple[float, str, str]]:
         """The share, a word and words for each that is notable."""
@@ -66,6 +70,10 @@ class Doing:
             (self.memory, "memory", "lacked memory"),
         ]
         return (each for each in found if each[0] >= _NOTABLE)
+
+    def _idle_share(self) -> float:
+        """Of the time without a core, and without a known reason."""
+        return max(0.0, 1.0 - self.cpu - self.waited - sum(share for share, _, _ in self._hindrances()))
 
     @property
     def is_preempted(self) -> bool:
@@ -106,6 +114,7 @@ def between(before: Mapping[str, Any], after: Mapping[str, Any], seconds: float)
     return Doing(
         is_known=True,
         cpu=cpu,
+        waited=share("waited"),
         stopped=of_looks("stopped"),
         throttled=share("throttled"),
         lacked_core=share("core_wait"),

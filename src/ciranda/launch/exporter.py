@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ciranda.launch import open_metrics
 from ciranda.launch.errors import LaunchError
 from ciranda.launch.page import RankPage, use_of
+from ciranda.launch.process_signs import Signs
 from ciranda.launch.processes import END_SIGNALS, die_with_parent
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ class _Ranks:
 
     def _of(self, rank: int) -> dict[str, Any]:
         counters = self._pages[rank].counters()
-        return {**counters, **use_of(counters.get("pid", self._pids[rank])), "rank": rank, "up": 1}
+        return {**counters, **_of_process(counters.get("pid", self._pids[rank])), "rank": rank, "up": 1}
 
 
 class _PresentRanks:
@@ -143,8 +144,12 @@ class _PresentRanks:
         found: dict[int, dict[str, Any]] = {}
         for counters in sorted(filter(None, map(RankPage.counters, self._pages.values())), key=_age):
             if counters["rank"] not in found and _start_of(counters["pid"]):
-                found[counters["rank"]] = {**counters, **use_of(counters["pid"]), "up": 1}
+                found[counters["rank"]] = {**counters, **_of_process(counters["pid"]), "up": 1}
         return [found[rank] for rank in sorted(found)]
+
+
+def _of_process(pid: int) -> dict[str, Any]:
+    return {**use_of(pid), **Signs().of(pid, is_waiting=True)}
 
 
 def _age(counters: Mapping[str, Any]) -> float:

@@ -24,6 +24,9 @@ class Row:
         cpu: how many cores its process has kept busy.
         doing: what it did beside its calls, as far as the system tells.
         memory_bytes: what its process uses.
+        algorithm: by which most of the time was spent that calls took to move data; empty where none has a name.
+        link: the rank with which it exchanged most bytes over a link, -1 for none, and how many a second.
+        engine_memory_bytes: what its engine holds: slots, kept results, ``empty()``.
         warning: its engine's last.
     """
 
@@ -38,6 +41,11 @@ class Row:
     cpu: float
     doing: Doing
     memory_bytes: int
+    algorithm: str
+    link: int
+    link_bytes_per_second: float
+    retries_per_second: float
+    engine_memory_bytes: int
     warning: str
 
 
@@ -52,6 +60,7 @@ def rows(before: Counters, after: Counters) -> list[Row]:
     found = []
     for rank, now in sorted(after.items()):
         earlier = _earlier(before, rank, now)
+        link, link_bytes = _busiest_link(earlier, now)
         seconds = now.get("seconds", 0.0) - earlier.get("seconds", 0.0)
         found.append(
             Row(
@@ -66,6 +75,11 @@ def rows(before: Counters, after: Counters) -> list[Row]:
                 cpu=_rate(now["cpu_seconds"] - earlier.get("cpu_seconds", now["cpu_seconds"]), seconds),
                 doing=between(earlier, now, seconds),
                 memory_bytes=now["memory_bytes"],
+                algorithm=_most_used_algorithm(earlier, now),
+                link=link,
+                link_bytes_per_second=_rate(link_bytes, seconds),
+                retries_per_second=_rate(_retries(now) - _retries(earlier), seconds),
+                engine_memory_bytes=sum(now.get("memory_bytes_of", {}).values()),
                 warning=now["warning"],
             )
         )
@@ -97,6 +111,32 @@ def _held_up(before: Counters, after: Counters) -> dict[int, float]:
             more = seconds - earlier.get("own_waits_seconds", {}).get(last, 0.0)
             direct[int(last)] = max(direct.get(int(last), 0.0), more)
     return {rank: logged.get(rank, 0.0) + direct.get(rank, 0.0) for rank in {*logged, *direct}}
+
+
+def _most_used_algorithm(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    earlier = before.get("algorithms", {})
+    more = {
+        name: values["move_seconds"] - earlier.get(name, {}).get("move_seconds", 0.0)
+        for name, values in after.get("algorithms", {}).items()
+        if values["calls"] > earlier.get(name, {}).get("calls", 0)
+    }
+    return max(more, key=lambda name: more[name], default="")
+
+
+def _busiest_link(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[int, int]:
+    """The peer, and the bytes sent and received."""
+    earlier = before.get("links", {})
+    more = {
+        int(peer): sum(link[name] - earlier.get(peer, {}).get(name, 0) for name in ("sent_bytes", "received_bytes"))
+        for peer, link in after.get("links", {}).items()
+        if not earlier or peer in earlier  # of another one, what it has carried meanwhile is not known
+    }
+    peer = max(more, key=lambda peer: more[peer], default=-1)
+    return (peer, more[peer]) if more.get(peer, 0) > 0 else (-1, 0)
+
+
+def _retries(counters: Mapping[str, Any]) -> int:
+    return int(counters.get("all_links", {}).get("retries", 0))
 
 
 def _sum(counters: Mapping[str, Any], what: str) -> int:

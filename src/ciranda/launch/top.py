@@ -38,9 +38,14 @@ _COLUMNS = (
     "waited for",
     "cpu",
     "memory",
+    # Of these the live table has no room.
+    "engine memory",
+    "algorithm",
+    "busiest link",
     "last warning",
 )
-_LAST = len(_COLUMNS) - 1
+_LIVE = _COLUMNS.index("engine memory")
+_FEW = 4  # ranks, of which the live table has the rest below
 _MOST_WARNINGS = 5  # below the live table
 _MOSTLY = 0.5  # of the time
 _MUCH = 0.1
@@ -87,9 +92,24 @@ def _cells(row: Row) -> tuple[str, ...]:
         f"{row.waited:.0%}",
         f"{row.waited_for:.0%}",
         f"{row.cpu:.0%}",
-        f"{row.memory_bytes / (1 << 20):,.0f} MiB" if row.memory_bytes else "",
+        _mebibytes(row.memory_bytes),
+        _mebibytes(row.engine_memory_bytes),
+        row.algorithm,
+        _link(row),
         row.warning,
     )
+
+
+def _mebibytes(n_bytes: int) -> str:
+    return f"{n_bytes / (1 << 20):,.0f} MiB" if n_bytes else ""
+
+
+def _link(row: Row) -> str:
+    """``rank 2, 1.25 GB/s, 3 retries/s``."""
+    if row.link < 0:
+        return ""
+    retries = f", {row.retries_per_second:,.0f} retries/s" if row.retries_per_second >= 1 else ""
+    return f"rank {row.link}, {row.link_bytes_per_second / 1e9:.2f} GB/s{retries}"
 
 
 def _state(row: Row) -> str:
@@ -119,7 +139,14 @@ def screen_of(found: Sequence[Row], title: str, view: View) -> Group:
     from rich.text import Text
 
     warnings = [Text(f"rank {row.rank}: {row.warning}") for row in view.of(found) if row.warning]
-    return Group(_table(found, title, view), *_reasons(found), *warnings[:_MOST_WARNINGS])
+    shown = view.of(found)
+    details = [Text(f"rank {row.rank}: {_details(row)}") for row in shown if len(shown) <= _FEW and _details(row)]
+    return Group(_table(found, title, view), *_reasons(found), *details, *warnings[:_MOST_WARNINGS])
+
+
+def _details(row: Row) -> str:
+    named = zip(_COLUMNS[_LIVE:-1], _cells(row)[_LIVE:-1], strict=True)
+    return "; ".join(f"{name} {cell}" for name, cell in named if cell)
 
 
 def _reasons(found: Sequence[Row]) -> Iterator[Text]:
@@ -138,12 +165,12 @@ def _table(found: Sequence[Row], title: str, view: View) -> Table:
     caption = f"q: leave   s: sort, now by {view.sort}"
     # Without lines between columns it fits into 80 characters.
     table = Table(title=title, caption=caption, box=None, padding=(0, 1, 0, 0), pad_edge=False)
-    for i, name in enumerate(_COLUMNS[:_LAST]):
+    for i, name in enumerate(_COLUMNS[:_LIVE]):
         table.add_column(name, justify="left" if i in (1, 2) else "right", no_wrap=True)
     worst = max((row.waited_for for row in found), default=0.0)
     for row in view.of(found):
         is_worst = row.waited_for == worst > _MUCH
-        table.add_row(*map(Text, _cells(row)[:_LAST]), style="bold red" if is_worst else "")
+        table.add_row(*map(Text, _cells(row)[:_LIVE]), style="bold red" if is_worst else "")
     return table
 
 
