@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from ciranda._basics import engine
 from ciranda._frameworks.objects import allgather_object
-from ciranda.launch.page import read_bytes, use_of
+from ciranda.launch.page import read_bytes
+from ciranda.launch.process_signs import use_of
 from ciranda.process_sets import ProcessSet, global_process_set
 
 __all__ = ["over_ranks", "snapshot"]

@@ -99,7 +99,8 @@ def test_the_signs_of_processes() -> None:
         assert signs.of(reader.pid, is_waiting=True)["input_looks"] == waits, "it waits for other ranks, not for input"
     with process("sh", "-c", "while :; do :; done") as busy:
         until(signs, busy.pid, lambda found: found["core_wait_seconds"] > 0)
-    assert signs.of(busy.pid, is_waiting=False) == {}
+        assert found["memory_bytes"] > 0
+    assert signs.of(busy.pid, is_waiting=False) == {"memory_bytes": 0, "cpu_seconds": 0.0}
 
 
 def test_the_signs_of_cgroups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,7 @@ def test_a_rank_has_at_most_200_series() -> None:
     assert len(lines) <= 200
     assert any('last_rank="4095"' in line for line in lines), "the worst are named"
     assert not any('last_rank="0"' in line for line in lines)
-    assert any('peer="15"' in line for line in lines)
+    assert any('peer="7"' in line for line in lines)
     assert any('algorithm="15"' in line for line in lines)
     assert sum("ciranda_size_calls" in line for line in lines) == open_metrics.MOST_SIZES
 

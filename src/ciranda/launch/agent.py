@@ -28,7 +28,7 @@ from ciranda.launch import cores, environment, protocol, reserved_port, silence
 from ciranda.launch.errors import LaunchError, ProtocolError
 from ciranda.launch.exporter import Exporter, listen, make_folder
 from ciranda.launch.outbox import Outbox, received, widen
-from ciranda.launch.page import RankPage, use_of
+from ciranda.launch.page import RankPage
 from ciranda.launch.process_signs import Signs
 from ciranda.launch.processes import (
     BY_SSH,
@@ -476,8 +476,8 @@ class Agent:
         for rank, page in self._pages.items():
             counters = page.counters()
             pid = counters.get("pid", pids[rank]) if rank in pids else 0
-            signs = self._signs.of(pid, counters.get("waiting", 0) > 0) if pid else {}
-            told = {**counters, **use_of(pid), **signs, **self._spent.get(rank, {}), "runs": rank in pids}
+            signs = self._signs.of(pid, is_waiting=counters.get("waiting", 0) > 0)
+            told = {**counters, **signs, **self._spent.get(rank, {}), "runs": rank in pids}
             self._outbox.send({"t": "counters", "rank": rank, "counters": told})
         self._outbox.send({"t": "counters_end"})
 

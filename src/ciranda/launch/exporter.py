@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ciranda.launch import open_metrics
 from ciranda.launch.errors import LaunchError
-from ciranda.launch.page import RankPage, use_of
+from ciranda.launch.page import RankPage
 from ciranda.launch.process_signs import Signs
 from ciranda.launch.processes import END_SIGNALS, die_with_parent
 
@@ -119,6 +119,7 @@ class _Ranks:
     def __init__(self, pages: Mapping[int, RankPage], pids: Mapping[int, int]) -> None:
         self._pages = pages
         self._pids = pids
+        self._signs = Signs()
         self._began = {rank: _start_of(pid) for rank, pid in pids.items()}
 
     def counters(self) -> list[dict[str, Any]]:
@@ -130,7 +131,8 @@ class _Ranks:
 
     def _of(self, rank: int) -> dict[str, Any]:
         counters = self._pages[rank].counters()
-        return {**counters, **_of_process(counters.get("pid", self._pids[rank])), "rank": rank, "up": 1}
+        signs = self._signs.of(counters.get("pid", self._pids[rank]), is_waiting=True)
+        return {**counters, **signs, "rank": rank, "up": 1}
 
 
 class _PresentRanks:
@@ -138,18 +140,16 @@ class _PresentRanks:
 
     def __init__(self, pages: Mapping[int, RankPage]) -> None:
         self._pages = pages
+        self._signs = Signs()
 
     def counters(self) -> list[dict[str, Any]]:
         """Of each rank, in the youngest of its worlds."""
         found: dict[int, dict[str, Any]] = {}
         for counters in sorted(filter(None, map(RankPage.counters, self._pages.values())), key=_age):
             if counters["rank"] not in found and _start_of(counters["pid"]):
-                found[counters["rank"]] = {**counters, **_of_process(counters["pid"]), "up": 1}
+                signs = self._signs.of(counters["pid"], is_waiting=True)
+                found[counters["rank"]] = {**counters, **signs, "up": 1}
         return [found[rank] for rank in sorted(found)]
-
-
-def _of_process(pid: int) -> dict[str, Any]:
-    return {**use_of(pid), **Signs().of(pid, is_waiting=True)}
 
 
 def _age(counters: Mapping[str, Any]) -> float:

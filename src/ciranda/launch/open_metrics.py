@@ -155,20 +155,22 @@ _FAMILIES = [
 def to_text(ranks: Sequence[Counters], labels: Mapping[str, str]) -> str:
     """The counters of ranks, each as `read_page` gives them with its rank; ``labels`` are on every series."""
     lines: list[str] = []
+    of_ranks = [_labels({**labels, "rank": str(counters["rank"])}) for counters in ranks]
     for family, samples_of in _FAMILIES:
         lines.append(f"# TYPE {family.name} {family.kind}")
         if family.unit:
             lines.append(f"# UNIT {family.name} {family.unit}")
         lines.append(f"# HELP {family.name} {family.help}")
         name = family.name + ("_total" if family.kind == "counter" else "")
-        for counters in ranks:
+        for counters, of_rank in zip(ranks, of_ranks, strict=True):
             for own, value in samples_of(counters):
-                lines.append(f"{name}{_labels({**labels, 'rank': str(counters['rank']), **own})} {value}")
+                more = f",{_labels(own)}" if own else ""
+                lines.append(f"{name}{{{of_rank}{more}}} {value}")
     return "\n".join([*lines, "# EOF", ""])
 
 
 def _labels(labels: Mapping[str, str]) -> str:
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items()) + "}"
+    return ",".join([f'{name}="{_escaped(value)}"' for name, value in labels.items()])
 
 
 def _escaped(value: str) -> str:

@@ -12,6 +12,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import add
 from typing import Any
 
 from ciranda.launch.shared_file import SharedFile
@@ -56,10 +57,9 @@ CALL_FIELDS = ("direct", "others", "failed", "n_bytes", "agree_ns", "move_ns")
 #: The words for each peer.
 LINK_FIELDS = ("n_sent", "n_received", "n_retries", "n_queued")
 #: Of the ranks that this one has links with, so many are told apart; the others are one.
-MOST_LINKS = 16
+MOST_LINKS = 8
 _WORDS_OF_CALLS = 8
 _N_SIZES = 16
-_WORDS_OF_COLLECTIVE = _N_SIZES * _WORDS_OF_CALLS
 _WORDS_OF_ALGORITHM = 8
 _WORDS_OF_NAME = 3
 _WORDS_OF_LINK = len(LINK_FIELDS)
@@ -122,20 +122,6 @@ def read_bytes(page: bytes) -> dict[str, Any]:
     return read_page(lambda n_bytes, at: page[at : at + n_bytes])
 
 
-def use_of(pid: int) -> dict[str, float]:
-    """The memory that a process uses, and the seconds for which it has kept a core busy; zeros if there is none."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            fields = file.read().rpartition(")")[2].split()
-    except OSError:
-        return {"memory_bytes": 0, "cpu_seconds": 0.0}
-    ticks = int(fields[11]) + int(fields[12])
-    return {
-        "memory_bytes": int(fields[21]) * os.sysconf("SC_PAGE_SIZE"),
-        "cpu_seconds": ticks / os.sysconf("SC_CLK_TCK"),
-    }
-
-
 def _words(raw: bytes) -> tuple[int, ...]:
     return struct.unpack(f"={len(raw) // 8}Q", raw[: len(raw) // 8 * 8])
 
@@ -170,30 +156,32 @@ def _values(head: Sequence[int], own_waits: Sequence[int], held_up: Sequence[int
         "stalls": _one(head, "stalls"),
         "paths": {name: n_calls for name, n_calls in paths.items() if n_calls},
         "memory_bytes_of": {name: _one(head, f"{name}_bytes") for name in ("slot", "kept", "empty")},
-        "collectives": dict(_collectives(head)),
+        "collectives": _collectives(head),
         "algorithms": dict(_algorithms(head)),
         "own_waits_seconds": _by_rank(own_waits),
         "held_up_seconds": _by_rank(held_up),
     }
 
 
-def _collectives(head: Sequence[int]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Those that were called."""
-    for number, name in enumerate(COLLECTIVES):
-        first = FIELDS["calls"][0] + number * _WORDS_OF_COLLECTIVE
-        if any(words := head[first : first + _WORDS_OF_COLLECTIVE]):
-            sizes = dict(_sizes(words))
-            yield name, {**{key: sum(of[key] for of in sizes.values()) for key in _OF_CALLS}, "sizes": sizes}
+def _collectives(head: Sequence[int]) -> dict[str, dict[str, Any]]:
+    """Those that were called, with their sizes, by the least bytes of a class; 1 is of 0, too."""
+    begin, n_words = FIELDS["calls"]
+    n_direct = head[begin : begin + n_words : _WORDS_OF_CALLS]
+    n_others = head[begin + 1 : begin + n_words : _WORDS_OF_CALLS]
+    sizes: dict[str, dict[str, dict[str, Any]]] = {}
+    for row, n_calls in enumerate(map(add, n_direct, n_others)):
+        if n_calls and row < len(COLLECTIVES) * _N_SIZES:
+            first = begin + row * _WORDS_OF_CALLS
+            n_failed, n_bytes, agree_ns, move_ns = head[first + 2 : first + len(CALL_FIELDS)]
+            values = (n_calls, n_failed, n_bytes, _seconds(agree_ns), _seconds(move_ns))
+            of_size = dict(zip(_OF_CALLS, values, strict=True))
+            sizes.setdefault(COLLECTIVES[row // _N_SIZES], {})[str(4 ** (row % _N_SIZES))] = of_size
+    return {name: _with_sums(of) for name, of in sizes.items()}
 
 
-def _sizes(words: Sequence[int]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The calls of a collective by the least bytes of their class; 1 is of 0, too."""
-    for number in range(_N_SIZES):
-        first = number * _WORDS_OF_CALLS
-        n_direct, n_others, n_failed, n_bytes, agree_ns, move_ns = words[first : first + len(CALL_FIELDS)]
-        if n_direct + n_others:
-            values = (n_direct + n_others, n_failed, n_bytes, _seconds(agree_ns), _seconds(move_ns))
-            yield str(4**number), dict(zip(_OF_CALLS, values, strict=True))
+def _with_sums(sizes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    columns = zip(*(of_size.values() for of_size in sizes.values()), strict=True)
+    return {**dict(zip(_OF_CALLS, map(sum, columns), strict=True)), "sizes": sizes}
 
 
 def _algorithms(head: Sequence[int]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -210,16 +198,14 @@ def _algorithms(head: Sequence[int]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _links(words: Sequence[int]) -> dict[str, Any]:
     """Those that have carried something, the busiest by rank, and the sum."""
-    found = {
-        rank: dict(zip(_OF_LINK, words[first : first + _WORDS_OF_LINK], strict=True))
-        for rank, first in enumerate(range(0, len(words), _WORDS_OF_LINK))
-        if any(words[first : first + _WORDS_OF_LINK])
-    }
-    busiest = sorted(found, key=lambda rank: -found[rank]["sent_bytes"] - found[rank]["received_bytes"])[:MOST_LINKS]
-    return {
-        "links": {str(rank): found[rank] for rank in sorted(busiest)},
-        "all_links": {name: sum(link[name] for link in found.values()) for name in _OF_LINK},
-    }
+    columns = [words[at::_WORDS_OF_LINK] for at in range(_WORDS_OF_LINK)]
+    all_links = dict(zip(_OF_LINK, map(sum, columns), strict=True))
+    if not any(all_links.values()):
+        return {"links": {}, "all_links": all_links}
+    rows = [*zip(*columns, strict=True)]
+    busiest = sorted(range(len(rows)), key=lambda rank: rows[rank][0] + rows[rank][1])[-MOST_LINKS:]
+    links = {str(rank): dict(zip(_OF_LINK, rows[rank], strict=True)) for rank in sorted(busiest) if any(rows[rank])}
+    return {"links": links, "all_links": all_links}
 
 
 def _by_rank(waits: Sequence[int]) -> Mapping[str, float]:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 _PROC = "/proc"
@@ -18,8 +20,12 @@ _SLEEPS = (
     ("thread", re.compile("futex")),
     ("input", re.compile("pipe|read|recv|poll|select|sk_wait|tcp|unix|inet|wait_for_more")),
 )
-# Fields of /proc/PID/stat behind the name, where the first is the state: when it began, and its waits for the disk.
-_STARTED, _IN_DISK_WAIT = 19, 39
+# Fields of /proc/PID/stat behind the name, where the first is the state: the time that it and then the kernel have used
+# a core, when it began, its memory, and its waits for the disk.
+_USER, _STARTED, _RESIDENT, _IN_DISK_WAIT = 11, 19, 21, 39
+_PAGE_BYTES, _TICKS = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
+_FRESH_SECONDS = 0.2  # ranks that share a cgroup are looked at together
+_STAYS_SECONDS = 5.0  # a process is seldom moved to another cgroup
 
 
 class Signs:
@@ -27,9 +33,10 @@ class Signs:
 
     def __init__(self) -> None:
         self._seen: dict[tuple[int, str], Counter[str]] = {}  # by number and start: numbers come again
+        self._cgroups = _Cgroups()
 
     def of(self, pid: int, is_waiting: bool) -> dict[str, Any]:
-        """Totals of a process so far, each of which only grows; nothing if there is none.
+        """Totals of a process so far, each of which only grows, and what `use_of` says; this alone if there is none.
 
         Args:
             pid: its number.
@@ -42,9 +49,9 @@ class Signs:
             had no core, ``disk_wait_seconds``, and how often it ``yielded`` and was ``preempted``. Of its cgroup:
             ``throttled_seconds``, and those of pressure on the disk and the memory.
         """
-        stat = _read(f"{_PROC}/{pid}/stat").rpartition(")")[2].split()
+        stat = _stat(pid)
         if not stat:
-            return {}
+            return _use(stat)
         seen = self._seen.setdefault((pid, stat[_STARTED]), Counter())
         seen["looks"] += 1
         if stat[0] in "Tt":
@@ -52,14 +59,34 @@ class Signs:
         elif stat[0] == "S" and not is_waiting:
             seen[f"{_sleeps_for(pid)}_looks"] += 1
         status = _read(f"{_PROC}/{pid}/status")
+        ran = _read(f"{_PROC}/{pid}/schedstat").split()
         return {
+            **_use(stat),
             **{name: seen[name] for name in ("looks", "stopped_looks", "slept_looks", "thread_looks", "input_looks")},
-            "core_wait_seconds": _number(r"\d+ (\d+)", _read(f"{_PROC}/{pid}/schedstat")) / 1e9,
-            "disk_wait_seconds": int(stat[_IN_DISK_WAIT]) / os.sysconf("SC_CLK_TCK"),
-            "yielded": _number(r"^voluntary_ctxt_switches:\s*(\d+)", status),
-            "preempted": _number(r"^nonvoluntary_ctxt_switches:\s*(\d+)", status),
-            **_of_cgroup(pid),
+            "core_wait_seconds": int(ran[1]) / 1e9 if len(ran) > 1 else 0.0,
+            "disk_wait_seconds": int(stat[_IN_DISK_WAIT]) / _TICKS,
+            "yielded": _number("\nvoluntary_ctxt_switches:", status),
+            "preempted": _number("\nnonvoluntary_ctxt_switches:", status),
+            **self._cgroups.of(pid),
         }
+
+
+def use_of(pid: int) -> dict[str, float]:
+    """The memory that a process uses, and the seconds for which it has kept a core busy; zeros if there is none."""
+    return _use(_stat(pid))
+
+
+def _stat(pid: int) -> list[str]:
+    return _read(f"{_PROC}/{pid}/stat").rpartition(")")[2].split()
+
+
+def _use(stat: Sequence[str]) -> dict[str, float]:
+    if not stat:
+        return {"memory_bytes": 0, "cpu_seconds": 0.0}
+    return {
+        "memory_bytes": int(stat[_RESIDENT]) * _PAGE_BYTES,
+        "cpu_seconds": sum(map(int, stat[_USER : _USER + 2])) / _TICKS,
+    }
 
 
 def _sleeps_for(pid: int) -> str:
@@ -67,35 +94,61 @@ def _sleeps_for(pid: int) -> str:
     return next((what for what, pattern in _SLEEPS if pattern.search(kernels)), "other")
 
 
-def _of_cgroup(pid: int) -> dict[str, float]:
+class _Cgroups:
+    """Those of the processes of one host. Many share one, whose files are read once for all of them."""
+
+    def __init__(self) -> None:
+        self._of_pid: dict[int, tuple[float, str]] = {}  # when it was read, and the text of /proc/PID/cgroup
+        self._values: dict[str, tuple[float, dict[str, float]]] = {}  # likewise, by that text
+
+    def of(self, pid: int) -> dict[str, float]:
+        now = time.monotonic()
+        read_at, text = self._of_pid.get(pid, (-_STAYS_SECONDS, ""))
+        if now - read_at >= _STAYS_SECONDS:
+            text = _read(f"{_PROC}/{pid}/cgroup")
+            self._of_pid[pid] = now, text
+        read_at, values = self._values.get(text, (-_FRESH_SECONDS, {}))
+        if now - read_at >= _FRESH_SECONDS:
+            values = _of_cgroup(text)
+            self._values[text] = now, values
+        return values
+
+
+def _of_cgroup(text: str) -> dict[str, float]:
     """Of version 2, or of version 1, which knows no pressure; then that of the host counts."""
     throttled = 0.0
     pressure = f"{_PROC}/pressure/%s"
-    for line in _read(f"{_PROC}/{pid}/cgroup").splitlines():
+    for line in text.splitlines():
         _, controllers, path = line.split(":", 2)
         if "cpu" in controllers.split(","):
-            throttled = _number(r"^throttled_time (\d+)", _read(f"{_CGROUPS}/cpu{path}/cpu.stat")) / 1e9
+            throttled = _number("\nthrottled_time ", _read(f"{_CGROUPS}/cpu{path}/cpu.stat")) / 1e9
         elif not controllers and os.path.exists(own := f"{_CGROUPS}{path.rstrip('/')}/cpu.stat"):
-            throttled = _number(r"^throttled_usec (\d+)", _read(own)) / 1e6
+            throttled = _number("\nthrottled_usec ", _read(own)) / 1e6
             if os.path.exists(f"{os.path.dirname(own)}/io.pressure"):
                 pressure = os.path.dirname(own) + "/%s.pressure"
     kinds = {"disk": "io", "memory": "memory"}
     return {
         "throttled_seconds": throttled,
-        **{f"{kind}_pressure_seconds": _number(r"^some .*total=(\d+)", _read(pressure % file)) / 1e6
+        **{f"{kind}_pressure_seconds": _number(" total=", _read(pressure % file)) / 1e6
            for kind, file in kinds.items()},
     }  # fmt: skip
 
 
-def _number(pattern: str, text: str) -> int:
-    found = re.search(pattern, text, re.MULTILINE)
-    return int(found[1]) if found else 0
+def _number(before: str, text: str) -> int:
+    """The one behind the first place of these characters; 0 without."""
+    rest = text.partition(before)[2].split(maxsplit=1)
+    return int(rest[0]) if rest else 0
 
 
 def _read(path: str) -> str:
-    """Empty if there is no such file, or it may not be read."""
+    """Its beginning; empty if there is no such file, or it may not be read. Faster than by open()."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return ""
+    try:
+        return os.read(fd, 1 << 14).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(fd)
