@@ -7,19 +7,24 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 #include "collective/running_collective.hpp"
 #include "fuse/plan.hpp"
 
 namespace ciranda {
 
+struct Started {
+  std::unique_ptr<RunningCollective> collective;  // null: no bytes have to move between ranks, and the plan is done
+  std::string_view algorithm = {};                // by which it runs, a constant; empty: by none that has a name
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
 
-  // Starts a plan. The plan must outlive the collective, which must be destroyed before the next start(). Null: no
-  // bytes have to move between ranks, and the plan is already done.
-  virtual std::unique_ptr<RunningCollective> start(const Plan& plan) = 0;
+  // Starts a plan. The plan must outlive the collective, which must be destroyed before the next start().
+  virtual Started start(const Plan& plan) = 0;
 
   // Ends what was started, without the other ranks: when this returns, the backend no longer accesses the memory of any
   // plan. Called before the running collective is destroyed. Nothing is started afterwards. Idempotent.

@@ -118,18 +118,19 @@ const NativeBackend::Tried& NativeBackend::tried(const Policy& policy, const Kin
   return tried;
 }
 
-std::unique_ptr<RunningCollective> NativeBackend::start(const Plan& plan) {
-  if (plan.n_bytes == 0) return nullptr;
+Started NativeBackend::start(const Plan& plan) {
+  if (plan.n_bytes == 0) return {};
   const kernels::Reduction reduction = reduction_of(plan);
   if (mesh_.size() == 1) {
     carry_out_alone(plan, reduction);
-    return nullptr;
+    return {};
   }
   const Rounding rounding = rounding_of(plan);
   const Policy policy = this->policy(combines_in_parts(plan), rounding);
   const auto launch = [&](const Pick& pick) {
-    return pick.row->start({mesh_, session_ ? &*session_ : nullptr, plan, reduction, host_parts_, hosts_,
-                            pick.segment_bytes, options_.channel_segment_bytes, scratch_, rounding});
+    return Started{pick.row->start({mesh_, session_ ? &*session_ : nullptr, plan, reduction, host_parts_, hosts_,
+                                    pick.segment_bytes, options_.channel_segment_bytes, scratch_, rounding}),
+                   pick.row->name};
   };
   if (!learns_from(plan)) return launch(policy.best(plan.collective, plan.n_bytes));
   const Kind kind(plan.n_bytes, policy);
@@ -141,11 +142,11 @@ std::unique_ptr<RunningCollective> NativeBackend::start(const Plan& plan) {
   // Scales the time to the middle size of the kind, because calls of a kind differ in size.
   const double scale = costs_.microseconds(pick, kind.middle_bytes) / costs_.microseconds(pick, plan.n_bytes);
   const std::uint64_t least_ns = costs_.unseen_ns(*pick.row);
-  return std::make_unique<Timed>([&] { return launch(pick); },
-                                 [this, sample = *call.sample, scale, least_ns](std::chrono::nanoseconds time) {
-                                   const double ns = static_cast<double>(time.count()) * scale;
-                                   autotuner_.took(sample, std::max(least_ns, static_cast<std::uint64_t>(ns)));
-                                 });
+  const auto took = [this, sample = *call.sample, scale, least_ns](std::chrono::nanoseconds time) {
+    const double ns = static_cast<double>(time.count()) * scale;
+    autotuner_.took(sample, std::max(least_ns, static_cast<std::uint64_t>(ns)));
+  };
+  return {std::make_unique<Timed>([&] { return launch(pick).collective; }, took), pick.row->name};
 }
 
 std::vector<NativeBackend::Tuned> NativeBackend::conclude(std::span<const std::uint64_t> news_of_all) {

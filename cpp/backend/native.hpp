@@ -33,7 +33,7 @@ class NativeBackend final : public Backend {
   // The mesh outlives the backend.
   NativeBackend(Mesh& mesh, NativeOptions options);
 
-  std::unique_ptr<RunningCollective> start(const Plan& plan) override;
+  Started start(const Plan& plan) override;
   void abort() override { mesh_.abandon(); }
 
   // Uses this arena from the next plan on. All ranks of the mesh call this before the same plan. The arena outlives the

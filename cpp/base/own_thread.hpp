@@ -3,8 +3,8 @@
 //
 // Any thread. A child after fork() has no such threads, and no engine that uses the list.
 //
-// Called by CallbackThreads, CallLog, log_watch.cc, ProgressThreads, stack_watch.cc and Timeline, on their threads;
-// all() by sleepers.hpp.
+// Called by CallbackThreads, log_watch.cc, ProgressThreads, RecordReader and stack_watch.cc, on their threads; all() by
+// sleepers.hpp.
 #pragma once
 
 #include <sys/types.h>

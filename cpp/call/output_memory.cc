@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <new>
@@ -81,6 +82,8 @@ class OutputMemory::Kept {
     while (n_bytes_ > kMostKept) drop_first();
   }
 
+  std::size_t n_bytes() const { return n_bytes_.load(std::memory_order_relaxed); }
+
  private:
   struct Aging {
     Block block;
@@ -97,8 +100,8 @@ class OutputMemory::Kept {
   }
 
   std::mutex mutex_;
-  std::vector<Aging> blocks_;  // in the order in which they were kept
-  std::size_t n_bytes_ = 0;
+  std::vector<Aging> blocks_;             // in the order in which they were kept
+  std::atomic<std::size_t> n_bytes_ = 0;  // written under the lock
   std::uint64_t n_takes_ = 0;
 };
 
@@ -118,6 +121,8 @@ OutputBuffer OutputMemory::allocate(std::size_t n_bytes, std::vector<std::int64_
   };
   return {std::shared_ptr<std::byte>(block->data, give_back), n_bytes, std::move(shape)};
 }
+
+std::size_t OutputMemory::n_kept_bytes() const { return kept_->n_bytes(); }
 
 OutputBuffer allocate_output(std::size_t n_bytes, std::vector<std::int64_t> shape) {
   const std::optional<Block> block = make(n_bytes);

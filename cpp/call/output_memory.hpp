@@ -41,6 +41,9 @@ class OutputMemory {
   // As allocate_output(), from kept blocks if possible.
   OutputBuffer allocate(std::size_t n_bytes, std::vector<std::int64_t> shape) const;
 
+  // The bytes of all kept blocks.
+  std::size_t n_kept_bytes() const;
+
  private:
   class Kept;
   std::shared_ptr<Kept> kept_;

@@ -308,6 +308,7 @@ std::unique_ptr<Recording> Engine::record() const { return std::make_unique<Reco
 
 void Engine::count_step() {
   parts_->world.counters.count_step();
+  parts_->world.note_memory();
   parts_->world.logger.count_step();
   if (parts_->call_log) parts_->call_log->count_step();
   if (parts_->recorded_steps) parts_->recorded_steps->count_step();

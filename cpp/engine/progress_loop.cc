@@ -9,12 +9,19 @@
 
 namespace ciranda {
 
+namespace {
+
+constexpr std::chrono::milliseconds kBetweenNotes{500};
+
+}  // namespace
+
 ProgressLoop::ProgressLoop(WorldParts& world) : mesh_(world.mesh), world_(world), lanes_(world) {}
 
 // --- an iteration
 
 bool ProgressLoop::run() {
   const TimePoint now = std::chrono::steady_clock::now();
+  if (now >= next_note_) note_state(now);
   lanes_.submit_kept(now);
   bool moved = take_submissions(now);
   mesh_.poll_events();
@@ -68,6 +75,22 @@ Result<bool> ProgressLoop::execute(TimePoint now) {
   }
   if (is_any_over) lanes_.remove_those_that_are_over();
   return world_.mux.has_made_room() || moved;
+}
+
+// What the kernel and others count themselves comes on the page now and then.
+void ProgressLoop::note_state(TimePoint now) {
+  next_note_ = now + kBetweenNotes;
+  for (int peer = 0; peer < mesh_.size(); ++peer) {
+    if (peer == mesh_.rank()) continue;
+    const Traffic traffic = mesh_.traffic(peer);
+    world_.counters.note_link(peer, {traffic.n_sent, traffic.n_received, traffic.n_retries, traffic.n_queued});
+  }
+  std::size_t slot_bytes = 0;
+  for (const auto& lane : lanes_.all()) {
+    if (const SharedArena* arena = lane->arena()) slot_bytes += arena->part_bytes();
+  }
+  world_.counters.note_slots(slot_bytes);
+  world_.note_memory();
 }
 
 bool ProgressLoop::take_submissions(TimePoint now, const Operation* awaited) {
@@ -200,6 +223,7 @@ void ProgressLoop::keep_own_memory() {
 }
 
 void ProgressLoop::send_bye() {
+  note_state(std::chrono::steady_clock::now());
   if (!failure_) {
     std::vector<ByeMessage::LaneEnd> ends;
     for (const auto& lane : lanes_.all()) ends.push_back({lane->id(), lane->data().n_executed()});

@@ -74,6 +74,7 @@ class ProgressLoop {
   void handle_departures() REQUIRES(progress_lock);
   void break_world(Status why) REQUIRES(progress_lock);
   void keep_own_memory() REQUIRES(progress_lock);
+  void note_state(TimePoint now) REQUIRES(progress_lock);
 
   static constexpr std::size_t kMostRoomKept = 4096;  // of `taken_`, in submissions
 
@@ -89,7 +90,8 @@ class ProgressLoop {
     StandingMessage standing;
   };
   std::optional<StandstillReport> last_report_
-      GUARDED_BY(progress_lock);  // this rank's last report of a standstill, until its next call
+      GUARDED_BY(progress_lock);                   // this rank's last report of a standstill, until its next call
+  TimePoint next_note_ GUARDED_BY(progress_lock);  // of the state, for the page of counters
   bool has_lazy_news_ GUARDED_BY(progress_lock) = false;  // the last notification of the peers was a lazy one
 };
 

@@ -21,6 +21,7 @@
 #include "execute/wake.hpp"
 #include "observe/counters.hpp"
 #include "observe/recorder.hpp"
+#include "transport/arena.hpp"
 #include "transport/lane_mux.hpp"
 #include "transport/mesh.hpp"
 
@@ -41,6 +42,12 @@ struct WorldParts {
   const std::shared_ptr<Wake> wake = std::make_shared<Wake>(mesh);  // for the threads of devices
   std::atomic<std::uint64_t> n_direct{0};                           // calls executed by direct rounds
   std::atomic<bool> has_failed{false};                              // see Engine::has_failed
+
+  // Any thread: puts on the page how much memory is kept now.
+  void note_memory() {
+    const SharedArena* arena = mesh.arena();
+    counters.note_memory(output_memory.n_kept_bytes(), arena != nullptr ? arena->regions().n_own_bytes() : 0);
+  }
 
   LaneMux mux GUARDED_BY(progress_lock){mesh};
   ControlPlane control GUARDED_BY(progress_lock){mesh};

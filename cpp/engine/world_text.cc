@@ -99,10 +99,12 @@ std::string left_text(const CounterPage& page, double seconds) {
   std::uint64_t n_calls = 0;
   std::uint64_t n_failed = 0;
   std::uint64_t n_bytes = 0;
-  for (const CollectiveCounters& each : page.collectives) {
-    n_calls += each.direct.load(std::memory_order_relaxed) + each.others.load(std::memory_order_relaxed);
-    n_failed += each.failed.load(std::memory_order_relaxed);
-    n_bytes += each.n_bytes.load(std::memory_order_relaxed);
+  for (const auto& of_collective : page.calls) {
+    for (const CallCounters& each : of_collective) {
+      n_calls += each.direct.load(std::memory_order_relaxed) + each.others.load(std::memory_order_relaxed);
+      n_failed += each.failed.load(std::memory_order_relaxed);
+      n_bytes += each.n_bytes.load(std::memory_order_relaxed);
+    }
   }
   std::string text = "left the world after " + taken_text(seconds) + ": " + counted(n_calls, "call");
   if (n_failed > 0) text += ", of which " + std::to_string(n_failed) + " failed";

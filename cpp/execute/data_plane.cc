@@ -119,7 +119,7 @@ Result<bool> DataPlane::start_next() {
   while (!running_) {
     while (!running_ && n_begun_ < work_.plans.size()) {
       const Plan& plan = work_.plans[n_begun_++];
-      running_ = backends_.at(plan.place).start(plan);
+      start(plan);
     }
     if (running_) break;
     if (!work_.continue_with) {
@@ -133,6 +133,16 @@ Result<bool> DataPlane::start_next() {
   return running_ ? true : end();
 }
 
+// Plans of an entry may go by several algorithms, such as one that exchanges the numbers of rows: the one that moves
+// most bytes is the entry's. What is moved beside its tensors, to compare them or to exchange times, has none.
+void DataPlane::start(const Plan& plan) {
+  Started started = backends_.at(plan.place).start(plan);
+  running_ = std::move(started.collective);
+  if (is_beside_ || plan.n_bytes < n_by_algorithm_) return;
+  n_by_algorithm_ = plan.n_bytes;
+  algorithm_ = started.algorithm;
+}
+
 // After the plans of an entry: remembers its results, and may begin to compare all remembered ones. Returns false if
 // there is nothing to compare, or if that was done already.
 bool DataPlane::begin_check() {
@@ -140,6 +150,7 @@ bool DataPlane::begin_check() {
   if (entry.check == Check::kNone || entry.requests.empty() || std::exchange(has_checked_, true)) return false;
   consistency_.remember(entry);
   if (entry.check != Check::kCompare) return false;
+  is_beside_ = true;
   take(consistency_.compare(entry));
   return true;
 }
@@ -148,6 +159,7 @@ bool DataPlane::begin_check() {
 bool DataPlane::share_news() {
   sent_ = backends_.native().news();
   if (sent_.empty()) return false;
+  is_beside_ = true;
   take(allgather_numbers(sent_, mesh_.size(), received_, [this] {
     for (const NativeBackend::Tuned& tuned : backends_.native().conclude(received_)) {
       logger_.later(LogLevel::kDebug, [&] { return text_of(tuned); });
@@ -185,15 +197,23 @@ Result<bool> DataPlane::are_results_queued() const {
 
 void DataPlane::finish() {
   const Participant::Execute done = std::move(queue_.front());
+  const std::string_view algorithm = algorithm_;
   work_ = {};
   queue_.pop_front();
-  has_begun_ = has_checked_ = is_ending_ = false;
+  forget_entry();
   ++n_executed_;
   for (const Participant::Ready& ready : done.requests) {
     Submission& entry = in_flight_.at(ready.ticket);
+    entry.stages.algorithm = algorithm;
     if (entry.staged != nullptr && entry.outcome.ok()) entry.outcome = entry.staged->conclude(*entry.operation);
     in_flight_.complete(ready.ticket, Status(entry.outcome));
   }
+}
+
+void DataPlane::forget_entry() {
+  has_begun_ = has_checked_ = is_beside_ = is_ending_ = false;
+  algorithm_ = {};
+  n_by_algorithm_ = 0;
 }
 
 std::size_t DataPlane::n_bytes_under_way() const {
@@ -213,7 +233,7 @@ void DataPlane::give_up_from(std::uint64_t log_index, const Status& status) {
     if (queue_.size() == 1) {
       running_.reset();
       work_ = {};
-      has_begun_ = has_checked_ = is_ending_ = false;
+      forget_entry();
     }
     queue_.pop_back();
     for (const Participant::Ready& ready : entry.requests) in_flight_.complete(ready.ticket, status);

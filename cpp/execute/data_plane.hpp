@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "agree/participant.hpp"
@@ -79,6 +80,8 @@ class DataPlane {
   Result<bool> end() REQUIRES(progress_lock);
   void put_results() REQUIRES(progress_lock);
   void take(Work work);
+  void start(const Plan& plan);
+  void forget_entry();
   std::string describe(const Participant::Execute& entry) const;
   bool begin_check();
   bool share_news();
@@ -97,6 +100,9 @@ class DataPlane {
   std::deque<Participant::Execute> queue_;  // front: being executed, if has_begun_
   bool has_begun_ = false;
   bool has_checked_ = false;
+  bool is_beside_ = false;           // its own plans are done
+  std::string_view algorithm_ = {};  // of its largest plan so far, with that plan's bytes
+  std::size_t n_by_algorithm_ = 0;
   bool is_ending_ = false;   // executed; its results are being put to devices
   Work work_;                // of the front entry
   std::size_t n_begun_ = 0;  // plans of work_ that have begun; the last of them is running_

@@ -39,11 +39,24 @@ std::uint64_t BinaryFormat::number_of(const std::string& name, std::string& to) 
   return entry->second;
 }
 
+std::uint64_t BinaryFormat::number_of_algorithm(std::string_view name, std::string& to) {
+  if (name.empty()) return 0;
+  const auto known = std::find(algorithms_.begin(), algorithms_.end(), name);
+  const std::uint64_t number = word(known - algorithms_.begin()) + 1;
+  if (known != algorithms_.end()) return number;
+  algorithms_.push_back(name);
+  Words words{word(Entry::kAlgorithm), number};
+  std::memcpy(&words[2], name.data(), std::min(name.size(), kNameBytes));
+  put(words, to);
+  return number;
+}
+
 void BinaryFormat::add(const Record& record, std::string& to) {
   const std::uint64_t name = number_of(record.name, to);
+  const std::uint64_t algorithm = number_of_algorithm(record.algorithm, to);
   const std::uint64_t dtype = record.dtype ? word(*record.dtype) + 1 : 0;
   Words words{word(Entry::kCall) | word(record.collective) << 8U | word(record.path) << 16U |
-                  word(record.outcome) << 24U | dtype << 32U,
+                  word(record.outcome) << 24U | dtype << 32U | algorithm << 40U,
               name | word(record.lane) << 32U, record.process_set, record.n_bytes};
   std::transform(record.at_ns.begin(), record.at_ns.end(), words.begin() + 4, [](std::int64_t ns) { return word(ns); });
   put(words, to);

@@ -6,16 +6,11 @@
 #include <cstdio>
 #include <utility>
 
-#include "base/own_thread.hpp"
 #include "observe/ticks.hpp"
 
 namespace ciranda {
 namespace {
 
-constexpr std::chrono::milliseconds kBetweenLooks{10};
-// After a look that has found many, the next is sooner: the ring must not be full before.
-constexpr std::size_t kMany = Recorder::kMostRecords / 16;
-constexpr std::size_t kMostAtOnce = Recorder::kMostRecords;
 // Bounds the memory where names are never used again.
 constexpr std::size_t kMostNames = 65536;
 // Bounds it where steps have no calls.
@@ -52,6 +47,7 @@ std::string text_of(const Record& record) {
   std::string text = call_of(record) + ": " + std::to_string(record.n_bytes) + " bytes";
   if (record.dtype) text += " of " + std::string(to_string(*record.dtype));
   if (record.path != Path::kNone) text += " by " + std::string(to_string(record.path));
+  if (!record.algorithm.empty()) text += " (" + std::string(record.algorithm) + ")";
   text += " in " + microseconds(record[Stage::kDone] - record[Stage::kSubmitted]);
   if (const std::int64_t agreed = record[Stage::kAgreed]; agreed != 0 && record.path != Path::kDirect) {
     text += ", agreed after " + microseconds(agreed - record[Stage::kSubmitted]);
@@ -69,7 +65,9 @@ std::int64_t time_of_day(std::int64_t at_ns) {
 }  // namespace
 
 CallLog::CallLog(std::shared_ptr<Recorder> recorder, Logger logger)
-    : logger_(std::move(logger)), recording_(std::move(recorder)), writer_([this] { run(); }) {}
+    : logger_(std::move(logger)),
+      reader_(std::move(recorder),
+              {.take = [this](const Record& record, std::uint64_t n_lost) { write(record, n_lost); }}) {}
 
 void CallLog::count_step() {
   const std::lock_guard lock(mutex_);
@@ -79,47 +77,15 @@ void CallLog::count_step() {
   ++n_steps_;
 }
 
-void CallLog::end() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (std::exchange(is_ending_, true)) return;
-  }
-  ends_.notify_one();
-  writer_.join();
-  write_new_records();
-  recording_.reset();
-}
-
-void CallLog::run() {
-  const OwnThread own;
-  std::unique_lock lock(mutex_);
-  std::chrono::milliseconds until_look = kBetweenLooks;
-  while (!ends_.wait_for(lock, until_look, [this] { return is_ending_; })) {
-    lock.unlock();
-    const std::size_t n_written = write_new_records();
-    until_look = n_written < kMany ? kBetweenLooks : std::chrono::milliseconds(n_written < kMostAtOnce ? 1 : 0);
-    lock.lock();
-  }
-}
-
-// Writes at most kMostAtOnce: other threads may add records without end meanwhile. Returns how many.
-std::size_t CallLog::write_new_records() {
-  Record record;
-  std::size_t n_written = 0;
-  for (; n_written < kMostAtOnce && recording_->read(record); ++n_written) write(record);
-  return n_written;
-}
-
-void CallLog::write(const Record& record) {
+void CallLog::write(const Record& record, std::uint64_t n_lost) {
   const std::int64_t at_ns = std::max(record[Stage::kSubmitted], record[Stage::kDone]);
   const std::int64_t at_us = time_of_day(at_ns);
   const std::uint64_t n_steps = n_steps_at(at_ns);
   tell_other_way(record, at_us, n_steps);
   if (!logger_.is_on(LogLevel::kTrace)) return;
-  if (const std::uint64_t n_lost = recording_->n_lost(); n_lost > n_told_lost_) {
+  if (n_lost > 0) {
     logger_.past(LogLevel::kTrace, at_us, n_steps,
-                 std::to_string(n_lost - std::exchange(n_told_lost_, n_lost)) +
-                     " calls are missing here: they completed faster than they could be written");
+                 std::to_string(n_lost) + " calls are missing here: they completed faster than they could be written");
   }
   logger_.past(LogLevel::kTrace, at_us, n_steps, text_of(record));
 }

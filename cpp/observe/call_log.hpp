@@ -6,52 +6,39 @@
 // this is created.
 #pragma once
 
-#include <condition_variable>
-#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <unordered_map>
 
 #include "base/log.hpp"
-#include "observe/recording.hpp"
+#include "observe/record_reader.hpp"
 
 namespace ciranda {
 
 class CallLog {
  public:
   CallLog(std::shared_ptr<Recorder> recorder, Logger logger);
-  ~CallLog() { end(); }
-  CallLog(const CallLog&) = delete;
-  CallLog& operator=(const CallLog&) = delete;
 
   // A step of the training has ended.
   void count_step();
   // Writes what was recorded until now, and records no longer. Does nothing when called again.
-  void end();
+  void end() { reader_.end(); }
 
  private:
-  void run();
-  std::size_t write_new_records();
-  void write(const Record& record);
+  void write(const Record& record, std::uint64_t n_lost);
   void tell_other_way(const Record& record, std::int64_t at_us, std::uint64_t n_steps);
   std::uint64_t n_steps_at(std::int64_t at_ns);
 
   const Logger logger_;
-  std::optional<Recording> recording_;
-  std::uint64_t n_told_lost_ = 0;
   std::unordered_map<std::string, std::string_view> ways_;  // by call and lane
-  std::mutex mutex_;                                        // guards the members below, except writer_
-  std::condition_variable ends_;
-  bool is_ending_ = false;
-  std::uint64_t n_steps_ = 0;             // that had ended before the last record
-  std::deque<std::int64_t> steps_after_;  // when later steps ended, by the records' clock
-  std::thread writer_;
+  std::mutex mutex_;                                        // guards the next two members
+  std::uint64_t n_steps_ = 0;                               // that had ended before the last record
+  std::deque<std::int64_t> steps_after_;                    // when later steps ended, by the records' clock
+  RecordReader reader_;
 };
 
 }  // namespace ciranda

@@ -2,15 +2,17 @@
 // its death. This file is the truth; src/ciranda/launch/page.py repeats it for readers without the engine, and
 // tests/python/test_page.py compares the two by kPageFields.
 //
-// Every field is a word of 64 bits. Counters only grow, from 0 at the time `began_ns`. A change of the layout needs
-// another kPageVersion; readers refuse versions that they do not know.
+// Every field is a word of 64 bits. Counters only grow, from 0 at the time `began_ns`; those that say "now" do not. A
+// change of the layout needs another kPageVersion; readers refuse versions that they do not know.
 //
 // Used by Counters, which alone writes, PageMemory, Engine, world_text.hpp and bindings/python/tables.cc; a plain
 // layout.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -21,20 +23,44 @@ using CounterWord = std::atomic<std::uint64_t>;
 static_assert(CounterWord::is_always_lock_free && sizeof(CounterWord) == sizeof(std::uint64_t));
 
 inline constexpr std::uint64_t kPageMagic = 0x65676150'61726943;  // "CiraPage" in memory
-inline constexpr std::uint64_t kPageVersion = 1;
+inline constexpr std::uint64_t kPageVersion = 2;
 inline constexpr std::size_t kPageCollectives = 16;  // by the number of the collective
 inline constexpr std::size_t kPagePaths = 8;         // by the number of the path
-inline constexpr std::size_t kPageRanks = 4096;      // waits for higher ranks are not counted
+inline constexpr std::size_t kPageSizes = 16;        // by the class of a call's size
+inline constexpr std::size_t kPageAlgorithms = 16;   // in the order of their first use; calls by more are not counted
+inline constexpr std::size_t kPageRanks = 4096;      // waits for higher ranks, and links with them, are not counted
 
-// Of one collective; a cache line.
-struct CollectiveCounters {
+// The class of a call by the bytes of its tensors, a power of 4: class 1 has 4 to 15 bytes, the last all from 1 GiB on.
+constexpr std::size_t size_class(std::size_t n_bytes) {
+  return std::min((static_cast<std::size_t>(std::bit_width(n_bytes | 1U)) - 1) / 2, kPageSizes - 1);
+}
+
+// Of the calls of one collective and one class of sizes; a cache line.
+struct CallCounters {
   CounterWord direct;     // calls that found all other ranks there: direct rounds without a wait
   CounterWord others;     // all other calls
   CounterWord failed;     // those of `others` that failed
   CounterWord n_bytes;    // of the tensors that this rank gave
-  CounterWord agree_ns;   // from the submission until all ranks had agreed; of every 64th direct round, times 64
+  CounterWord agree_ns;   // from the submission until all ranks had agreed; estimated of some direct rounds
   CounterWord move_ns;    // from then on until the result was complete; likewise
   CounterWord unused[2];  // NOLINT(modernize-avoid-c-arrays): std::array hides the layout from offsetof
+};
+
+// Of the calls that one algorithm has carried out; a cache line.
+struct AlgorithmCounters {
+  CounterWord name[3];    // NOLINT(modernize-avoid-c-arrays): at most 24 characters, filled up with zeros
+  CounterWord n_calls;    // 0: nothing is known of it
+  CounterWord n_bytes;    // of the tensors that this rank gave
+  CounterWord move_ns;    // as above
+  CounterWord unused[2];  // NOLINT(modernize-avoid-c-arrays)
+};
+
+// Of the connections with one rank, or the rings in memory that both share.
+struct LinkCounters {
+  CounterWord n_sent;      // bytes that have arrived there, with all that is sent beside the tensors
+  CounterWord n_received;  // bytes
+  CounterWord n_retries;   // segments that TCP has sent again
+  CounterWord n_queued;    // now: bytes that were written, and have not arrived there
 };
 
 struct alignas(64) CounterPage {
@@ -51,13 +77,17 @@ struct alignas(64) CounterPage {
   CounterWord waiting_ns;                            // since when there has been one; 0 without
   CounterWord waited_ns;                             // how long there was at least one, until the last wait ended
   CounterWord stalls;                                // warnings that ranks had waited for long
-  CounterWord unused[3];                             // NOLINT(modernize-avoid-c-arrays)
+  CounterWord slot_bytes;                            // now: this rank's part of memory that ranks share for transfers
+  CounterWord kept_bytes;                            // now: memory of results that is kept for later ones
+  CounterWord empty_bytes;                           // now: memory for tensors that other ranks have mapped
   CounterWord paths[kPagePaths];                     // NOLINT(modernize-avoid-c-arrays): `others` by path
-  CollectiveCounters collectives[kPageCollectives];  // NOLINT(modernize-avoid-c-arrays)
+  CallCounters calls[kPageCollectives][kPageSizes];  // NOLINT(modernize-avoid-c-arrays)
+  AlgorithmCounters algorithms[kPageAlgorithms];     // NOLINT(modernize-avoid-c-arrays)
   // How long this rank has waited in direct rounds for the rank that came last.
   CounterWord own_waits_ns[kPageRanks];  // NOLINT(modernize-avoid-c-arrays)
   // How long the first rank had waited for each rank that came last, of calls that this rank coordinated.
   CounterWord held_up_ns[kPageRanks];  // NOLINT(modernize-avoid-c-arrays)
+  LinkCounters links[kPageRanks];      // NOLINT(modernize-avoid-c-arrays)
 };
 
 // A field, or an array of them: its offset and its length in words.
@@ -81,13 +111,19 @@ inline constexpr std::array kPageFields = {
     PageField{"waiting_ns", offsetof(CounterPage, waiting_ns) / 8, 1},
     PageField{"waited_ns", offsetof(CounterPage, waited_ns) / 8, 1},
     PageField{"stalls", offsetof(CounterPage, stalls) / 8, 1},
+    PageField{"slot_bytes", offsetof(CounterPage, slot_bytes) / 8, 1},
+    PageField{"kept_bytes", offsetof(CounterPage, kept_bytes) / 8, 1},
+    PageField{"empty_bytes", offsetof(CounterPage, empty_bytes) / 8, 1},
     PageField{"paths", offsetof(CounterPage, paths) / 8, kPagePaths},
-    PageField{"collectives", offsetof(CounterPage, collectives) / 8, 8 * kPageCollectives},
+    PageField{"calls", offsetof(CounterPage, calls) / 8, sizeof(CounterPage::calls) / 8},
+    PageField{"algorithms", offsetof(CounterPage, algorithms) / 8, sizeof(CounterPage::algorithms) / 8},
     PageField{"own_waits_ns", offsetof(CounterPage, own_waits_ns) / 8, kPageRanks},
     PageField{"held_up_ns", offsetof(CounterPage, held_up_ns) / 8, kPageRanks},
+    PageField{"links", offsetof(CounterPage, links) / 8, sizeof(CounterPage::links) / 8},
 };
-// The words of CollectiveCounters, in their order.
-inline constexpr std::array<std::string_view, 6> kPageCollectiveFields = {"direct",  "others",   "failed",
-                                                                          "n_bytes", "agree_ns", "move_ns"};
+// The words of CallCounters, and those of LinkCounters, in their order.
+inline constexpr std::array<std::string_view, 6> kPageCallFields = {"direct",  "others",   "failed",
+                                                                    "n_bytes", "agree_ns", "move_ns"};
+inline constexpr std::array<std::string_view, 4> kPageLinkFields = {"n_sent", "n_received", "n_retries", "n_queued"};
 
 }  // namespace ciranda

@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 
 #include "base/fence.hpp"
 #include "observe/ticks.hpp"
@@ -16,6 +18,10 @@ namespace {
 std::uint64_t since_epoch(std::chrono::steady_clock::time_point when) {
   return static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::nanoseconds>(when.time_since_epoch()).count());
+}
+
+std::uint64_t agreed(const Stages& stages) {
+  return stages[Stage::kAgreed] != 0 ? stages[Stage::kAgreed] : stages[Stage::kDone];
 }
 
 }  // namespace
@@ -39,17 +45,23 @@ Counters::Counters(const std::string& path, int rank, int size) : memory_(path),
 void Counters::clear() {
   CounterPage& all = own();
   const std::size_t n_ranks = std::min<std::size_t>(load(all.size), kPageRanks);
-  for (CounterWord* word :
-       {&all.steps, &all.last_step_ns, &all.n_waiting, &all.waiting_ns, &all.waited_ns, &all.stalls})
+  for (CounterWord* word : {&all.steps, &all.last_step_ns, &all.n_waiting, &all.waiting_ns, &all.waited_ns, &all.stalls,
+                            &all.slot_bytes, &all.kept_bytes, &all.empty_bytes})
     store(*word, 0);
   for (CounterWord& word : all.paths) store(word, 0);
-  for (CollectiveCounters& each : all.collectives) {
-    for (CounterWord* word : {&each.direct, &each.others, &each.failed, &each.n_bytes, &each.agree_ns, &each.move_ns})
-      store(*word, 0);
+  for (auto& of_collective : all.calls) {
+    for (CallCounters& each : of_collective) {
+      for (CounterWord* word : {&each.direct, &each.others, &each.failed, &each.n_bytes, &each.agree_ns, &each.move_ns})
+        store(*word, 0);
+    }
+  }
+  for (AlgorithmCounters& each : all.algorithms) {
+    for (CounterWord* word : {&each.n_calls, &each.n_bytes, &each.move_ns}) store(*word, 0);
   }
   for (std::size_t rank = 0; rank < n_ranks; ++rank) {
     store(all.own_waits_ns[rank], 0);
     store(all.held_up_ns[rank], 0);
+    note_link(static_cast<int>(rank), {});
   }
 }
 
@@ -78,12 +90,40 @@ void Counters::end_wait(std::uint64_t when) {
 }
 
 void Counters::count(Collective collective, std::size_t n_bytes, const Stages& stages, ErrorKind outcome) {
-  CollectiveCounters& counters = of(collective);
+  CallCounters& counters = of(collective, n_bytes);
   add(counters.others, 1);
   add(own().paths[static_cast<std::size_t>(stages.path)], 1);
   if (outcome != ErrorKind::kOk) return add(counters.failed, 1);
   add(counters.n_bytes, n_bytes);
   add_times(counters, stages, 1);
+  AlgorithmCounters* const by = stages.algorithm.empty() ? nullptr : of(stages.algorithm);
+  if (by == nullptr) return;
+  add(by->n_calls, 1);
+  add(by->n_bytes, n_bytes);
+  add(by->move_ns, move_ns(stages));
+}
+
+// Null if there is no room for another. A name is on the page before it has calls.
+AlgorithmCounters* Counters::of(std::string_view algorithm) {
+  const auto known = std::find(algorithms_.begin(), algorithms_.end(), algorithm);
+  const auto index = static_cast<std::size_t>(known - algorithms_.begin());
+  if (index == kPageAlgorithms) return nullptr;
+  AlgorithmCounters& counters = own().algorithms[index];
+  if (known != algorithms_.end()) return &counters;
+  std::array<std::uint64_t, sizeof(AlgorithmCounters::name) / sizeof(CounterWord)> name{};
+  std::memcpy(name.data(), algorithm.data(), std::min(algorithm.size(), sizeof(name)));
+  for (std::size_t i = 0; i < name.size(); ++i) store(counters.name[i], name[i]);
+  algorithms_.push_back(algorithm);
+  return &counters;
+}
+
+void Counters::note_link(int rank, const Link& link) {
+  if (static_cast<std::size_t>(rank) >= kPageRanks) return;
+  LinkCounters& counters = own().links[rank];
+  store(counters.n_sent, link.n_sent);
+  store(counters.n_received, link.n_received);
+  store(counters.n_retries, link.n_retries);
+  store(counters.n_queued, link.n_queued);
 }
 
 void Counters::waited_for(int rank, std::uint64_t from, std::uint64_t until) {
@@ -109,11 +149,17 @@ std::uint64_t Counters::nanoseconds(std::uint64_t from, std::uint64_t until) con
   return from < until ? static_cast<std::uint64_t>(static_cast<double>(until - from) * ns_per_tick_) : 0;
 }
 
+void Counters::add_times(CallCounters& counters, const Stages& stages, std::uint64_t times) const {
+  add(counters.agree_ns, times * agree_ns(stages));
+  add(counters.move_ns, times * move_ns(stages));
+}
+
 // The counters of two cores may differ by some ticks, so a stage may seem to end before it began.
-void Counters::add_times(CollectiveCounters& counters, const Stages& stages, std::uint64_t times) const {
-  const std::uint64_t agreed = stages[Stage::kAgreed] != 0 ? stages[Stage::kAgreed] : stages[Stage::kDone];
-  add(counters.agree_ns, times * nanoseconds(stages[Stage::kSubmitted], agreed));
-  add(counters.move_ns, times * nanoseconds(agreed, stages[Stage::kDone]));
+std::uint64_t Counters::agree_ns(const Stages& stages) const {
+  return nanoseconds(stages[Stage::kSubmitted], agreed(stages));
+}
+std::uint64_t Counters::move_ns(const Stages& stages) const {
+  return nanoseconds(agreed(stages), stages[Stage::kDone]);
 }
 
 }  // namespace ciranda

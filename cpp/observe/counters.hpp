@@ -7,10 +7,13 @@
 // (the holder of the progress lock); is_due() and count_step() by Engine, which owns it in WorldParts, on any thread.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/status.hpp"
 #include "call/op_table.hpp"
@@ -28,12 +31,13 @@ class Counters {
   // `path`: as for PageMemory.
   Counters(const std::string& path, int rank, int size);
 
-  // Whether the stages of the next direct round without a wait are to be timed, which is so for every 64th.
-  bool is_due(Collective collective) const { return load(of(collective).direct) % kDirectPerTimed == 0; }
+  // Whether the stages of the next direct round without a wait are to be timed, which is so for every 61st.
+  bool is_due(Collective collective) const { return load(n_direct_of(collective)) % kDirectPerTimed == 0; }
   // Such a round. `stages`: null if it was not timed.
   void count_direct(Collective collective, std::size_t n_bytes, const Stages* stages) {
-    CollectiveCounters& counters = of(collective);
+    CallCounters& counters = of(collective, n_bytes);
     if (stages != nullptr && is_due(collective)) add_times(counters, *stages, kDirectPerTimed);
+    add(n_direct_of(collective), 1);
     add(counters.direct, 1);
     add(counters.n_bytes, n_bytes);
   }
@@ -49,6 +53,21 @@ class Counters {
   // As above, of the first rank to report a call to this one, its coordinator.
   void held_up_by(int rank, TimePoint from, TimePoint until);
 
+  // What is so now.
+  struct Link {
+    std::uint64_t n_sent = 0;  // as LinkCounters
+    std::uint64_t n_received = 0;
+    std::uint64_t n_retries = 0;
+    std::uint64_t n_queued = 0;
+  };
+  void note_link(int rank, const Link& link);
+  void note_slots(std::size_t n_bytes) { store(own().slot_bytes, n_bytes); }
+  // Any thread.
+  void note_memory(std::size_t n_kept, std::size_t n_empty) {
+    store(own().kept_bytes, n_kept);
+    store(own().empty_bytes, n_empty);
+  }
+
   void count_stall() { add(own().stalls, 1); }
   // Any thread: a step of the training has ended.
   void count_step();
@@ -57,7 +76,8 @@ class Counters {
   bool is_shared() const { return memory_.is_shared(); }
 
  private:
-  static constexpr std::uint64_t kDirectPerTimed = 64;
+  // A prime: where a program repeats a few calls of different sizes, each is timed in its turn.
+  static constexpr std::uint64_t kDirectPerTimed = 61;
 
   static std::uint64_t load(const CounterWord& word) { return word.load(std::memory_order_relaxed); }
   static void store(CounterWord& word, std::uint64_t value) { word.store(value, std::memory_order_relaxed); }
@@ -66,14 +86,20 @@ class Counters {
 
   CounterPage& own() { return memory_.page(); }
   void clear();
-  CollectiveCounters& of(Collective collective) const {
-    return memory_.page().collectives[static_cast<std::size_t>(collective)];
+  CallCounters& of(Collective collective, std::size_t n_bytes) const {
+    return memory_.page().calls[static_cast<std::size_t>(collective)][size_class(n_bytes)];
   }
+  CounterWord& n_direct_of(Collective collective) const { return n_direct_[static_cast<std::size_t>(collective)]; }
+  AlgorithmCounters* of(std::string_view algorithm);
   std::uint64_t time_of(std::uint64_t when);
   std::uint64_t nanoseconds(std::uint64_t from, std::uint64_t until) const;
-  void add_times(CollectiveCounters& counters, const Stages& stages, std::uint64_t times) const;
+  void add_times(CallCounters& counters, const Stages& stages, std::uint64_t times) const;
+  std::uint64_t agree_ns(const Stages& stages) const;
+  std::uint64_t move_ns(const Stages& stages) const;
 
   PageMemory memory_;
+  mutable std::array<CounterWord, kPageCollectives> n_direct_{};  // direct rounds without a wait, of all sizes
+  std::vector<std::string_view> algorithms_;                      // of the page, in its order
   double ns_per_tick_;
   BothClocks clocks_ = both_clocks();
   std::uint64_t wait_began_ = 0;    // in ticks; valid while there is a call that waits

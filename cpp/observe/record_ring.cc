@@ -49,10 +49,12 @@ void RecordRing::write(const RecordedCall& call, const Stages& stages) {
   const std::uint64_t dtype = call.dtype ? static_cast<std::uint64_t>(*call.dtype) + 1 : 0;
   put(to[0], static_cast<std::uint64_t>(call.collective) | static_cast<std::uint64_t>(stages.path) << 8U |
                  static_cast<std::uint64_t>(call.outcome) << 16U | dtype << 24U |
-                 static_cast<std::uint64_t>(call.name.size()) << 32U);
+                 static_cast<std::uint64_t>(call.name.size()) << 32U |
+                 static_cast<std::uint64_t>(stages.algorithm.size()) << 48U);
   put(to[1], call.process_set | static_cast<std::uint64_t>(call.lane) << 32U);
   put(to[2], call.n_bytes);
-  for (std::size_t i = 0; i < kStageCount; ++i) put(to[3 + i], stages[static_cast<Stage>(i)]);
+  put(to[3], reinterpret_cast<std::uintptr_t>(stages.algorithm.data()));  // the name of an algorithm is a constant
+  for (std::size_t i = 0; i < kStageCount; ++i) put(to[4 + i], stages[static_cast<Stage>(i)]);
   put_name(to + kFixedWords, call.name);
   n_written_.store(n + 1, std::memory_order_release);
   // Fetches the cache lines of the next record, which a reader's core may hold, so that the next write does not wait.
@@ -69,7 +71,7 @@ bool RecordRing::read(std::uint64_t n, Record& into) const {
                    [](const Word& word) { return word.load(std::memory_order_acquire); });
   };
   fetch(0, kFixedWords);
-  const std::size_t n_name_bytes = std::min<std::size_t>(words[0] >> 32U, kMostNameBytes);  // it may be torn
+  const std::size_t n_name_bytes = std::min<std::size_t>(words[0] >> 32U & 0xffffU, kMostNameBytes);  // it may be torn
   fetch(kFixedWords, (n_name_bytes + kWordBytes - 1) / kWordBytes);
   if (n_written_.load(std::memory_order_relaxed) >= n + capacity_) return false;
   into.call.collective = static_cast<Collective>(words[0] & 0xffU);
@@ -81,7 +83,8 @@ bool RecordRing::read(std::uint64_t n, Record& into) const {
   into.call.process_set = static_cast<std::uint32_t>(words[1]);
   into.call.lane = static_cast<std::uint32_t>(words[1] >> 32U);
   into.call.n_bytes = words[2];
-  for (std::size_t i = 0; i < kStageCount; ++i) into.stages.note(static_cast<Stage>(i), words[3 + i]);
+  into.stages.algorithm = {reinterpret_cast<const char*>(static_cast<std::uintptr_t>(words[3])), words[0] >> 48U};
+  for (std::size_t i = 0; i < kStageCount; ++i) into.stages.note(static_cast<Stage>(i), words[4 + i]);
   std::memcpy(into.name.data(), &words[kFixedWords], n_name_bytes);
   into.call.name = {into.name.data(), n_name_bytes};
   return true;

@@ -36,7 +36,7 @@ class RecordRing {
   // A record in words: first the fields of fixed size, then the name. If a name is too long, its end is replaced by a
   // hash of the whole name.
   static constexpr std::size_t kWords = 32;
-  static constexpr std::size_t kFixedWords = 3 + kStageCount;
+  static constexpr std::size_t kFixedWords = 4 + kStageCount;
   static constexpr std::size_t kMostNameBytes = (kWords - kFixedWords) * sizeof(std::uint64_t);
 
   struct Record {

@@ -53,6 +53,7 @@ bool Recording::read(Record& record) {
   record.name = raw.call.name;
   record.collective = raw.call.collective;
   record.path = raw.stages.path;
+  record.algorithm = raw.stages.algorithm;
   record.outcome = raw.call.outcome;
   record.process_set = raw.call.process_set;
   record.lane = raw.call.lane;

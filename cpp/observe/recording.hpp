@@ -1,8 +1,7 @@
 // Recording: reads the records of a Recorder, which is on while a Recording exists. Each Recording reads all calls that
 // are recorded while it exists, and counts those that are overwritten before it reads them.
 //
-// Called by capi/recording.cc, CallLog, RecordingHandle, Timeline and RecordFormat; made by Engine; one thread at a
-// time.
+// Called by capi/recording.cc, RecordReader, RecordingHandle and RecordFormat; made by Engine; one thread at a time.
 #pragma once
 
 #include <array>
@@ -12,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/dtype.hpp"
 #include "base/exported.hpp"
@@ -24,6 +24,7 @@ struct Record {
   std::string name;
   Collective collective = Collective::kAllreduce;
   Path path = Path::kNone;
+  std::string_view algorithm = {};
   ErrorKind outcome = ErrorKind::kOk;
   std::uint32_t process_set = 0;
   std::uint32_t lane = 0;

@@ -53,7 +53,8 @@ class Stages {
   std::uint64_t operator[](Stage stage) const { return at_[static_cast<std::size_t>(stage)]; }
 
   Path path = Path::kNone;
-  bool is_recorded = false;  // the recorder was on when the call was submitted: all stages are noted
+  std::string_view algorithm{};  // by which a plan moved the data, as the table of algorithms names it; empty: by none
+  bool is_recorded = false;      // the recorder was on when the call was submitted: all stages are noted
 
  private:
   std::array<std::uint64_t, kStageCount> at_{};

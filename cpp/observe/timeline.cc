@@ -10,17 +10,11 @@
 #include <string_view>
 #include <utility>
 
-#include "base/own_thread.hpp"
 #include "observe/ticks.hpp"
 
 namespace ciranda {
 namespace {
 
-// The most by which the file lags behind, and so the most that is lost if the process is killed.
-constexpr std::chrono::milliseconds kBetweenLooks{10};
-// After a look that has found many, the next is sooner: the ring must not be full before.
-constexpr std::size_t kMany = Recorder::kMostRecords / 16;
-constexpr std::size_t kMostAtOnce = Recorder::kMostRecords;
 constexpr std::size_t kMostUnwrittenBytes = std::size_t{1} << 16U;
 
 std::int64_t epoch_us() {
@@ -49,46 +43,24 @@ Result<std::unique_ptr<Timeline>> Timeline::create(const Options& options, std::
 
 Timeline::Timeline(UniqueFd file, const Options& options, std::unique_ptr<RecordFormat> format,
                    std::shared_ptr<Recorder> recorder, const Logger& logger)
-    : path_(options.path),
-      logger_(logger),
-      file_(std::move(file)),
-      recording_(std::move(recorder)),
-      format_(std::move(format)) {
-  std::string text;
-  format_->begin(epoch_us(), text);
-  put(text);
-  writer_ = std::thread([this] { run(); });
+    : path_(options.path), logger_(logger), file_(std::move(file)), format_(std::move(format)) {
+  format_->begin(epoch_us(), text_);
+  put(text_);
+  reader_.emplace(
+      std::move(recorder),
+      RecordReader::Owner{.take = [this](const Record& record, std::uint64_t n_lost) { write(record, n_lost); },
+                          .after_look = [this] { flush(); }});
 }
 
 Timeline::~Timeline() {
-  {
-    const std::lock_guard lock(mutex_);
-    is_ending_ = true;
-  }
-  ends_.notify_one();
-  writer_.join();
-  write_new_records();
-  std::string text;
-  format_->end(text);
-  put(text);
-  if (n_told_lost_ > 0) {
-    logger_.warning("the timeline " + path_ + " lacks " + std::to_string(n_told_lost_) +
+  reader_->end();
+  format_->end(text_);
+  put(text_);
+  if (n_lost_ > 0) {
+    logger_.warning("the timeline " + path_ + " lacks " + std::to_string(n_lost_) +
                     " calls, because they completed faster than they could be written");
   }
   ::flock(file_.get(), LOCK_UN);  // a child that has inherited the descriptor would keep the lock
-}
-
-void Timeline::run() {
-  const OwnThread own;
-  std::unique_lock lock(mutex_);
-  std::chrono::milliseconds until_look = kBetweenLooks;
-  while (!ends_.wait_for(lock, until_look, [this] { return is_ending_; })) {
-    lock.unlock();
-    const std::size_t n_written = write_new_records();
-    // With more to write, the thread keeps its core: it may wait long for another.
-    until_look = n_written < kMany ? kBetweenLooks : std::chrono::milliseconds(n_written < kMostAtOnce ? 1 : 0);
-    lock.lock();
-  }
 }
 
 void Timeline::add_step(std::uint64_t n_steps) {
@@ -96,33 +68,21 @@ void Timeline::add_step(std::uint64_t n_steps) {
   new_steps_.emplace_back(n_steps, monotonic_ns());
 }
 
-void Timeline::write_new_steps() {
+void Timeline::flush() {
   std::vector<std::pair<std::uint64_t, std::int64_t>> steps;
   {
     const std::lock_guard lock(mutex_);
     steps.swap(new_steps_);
   }
-  std::string text;
-  for (const auto& [n_steps, at_ns] : steps) format_->add_step(n_steps, at_ns, text);
-  put(text);
+  for (const auto& [n_steps, at_ns] : steps) format_->add_step(n_steps, at_ns, text_);
+  put(text_);
 }
 
-// Writes at most kMostAtOnce: other threads may add records without end meanwhile. Returns how many.
-std::size_t Timeline::write_new_records() {
-  write_new_steps();
-  std::string text;
-  Record record;
-  std::size_t n_written = 0;
-  for (; n_written < kMostAtOnce && recording_.read(record); ++n_written) {
-    if (recording_.n_lost() > n_told_lost_) {
-      format_->add_lost(recording_.n_lost() - n_told_lost_, record[Stage::kSubmitted], text);
-      n_told_lost_ = recording_.n_lost();
-    }
-    format_->add(record, text);
-    if (text.size() > kMostUnwrittenBytes) put(text);
-  }
-  put(text);
-  return n_written;
+void Timeline::write(const Record& record, std::uint64_t n_lost) {
+  if (n_lost > 0) format_->add_lost(n_lost, record[Stage::kSubmitted], text_);
+  n_lost_ += n_lost;
+  format_->add(record, text_);
+  if (text_.size() > kMostUnwrittenBytes) put(text_);
 }
 
 // Writes the whole text, and clears it; does not write after an earlier failure.

@@ -7,12 +7,11 @@
 // Failure: a failed write is reported once, on standard error; no call fails.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -20,7 +19,7 @@
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
 #include "observe/record_format.hpp"
-#include "observe/recording.hpp"
+#include "observe/record_reader.hpp"
 
 namespace ciranda {
 
@@ -44,23 +43,20 @@ class Timeline {
  private:
   Timeline(UniqueFd file, const Options& options, std::unique_ptr<RecordFormat> format,
            std::shared_ptr<Recorder> recorder, const Logger& logger);
-  void run();
-  std::size_t write_new_records();
-  void write_new_steps();
+  void write(const Record& record, std::uint64_t n_lost);
+  void flush();
   void put(std::string& text);
 
   const std::string path_;
   const Logger logger_;
   UniqueFd file_;
-  Recording recording_;
   const std::unique_ptr<RecordFormat> format_;
-  std::uint64_t n_told_lost_ = 0;
+  std::string text_;  // not yet written
+  std::uint64_t n_lost_ = 0;
   bool is_broken_ = false;
   std::mutex mutex_;
-  std::condition_variable ends_;
-  bool is_ending_ = false;
   std::vector<std::pair<std::uint64_t, std::int64_t>> new_steps_;  // their numbers and times, not yet written
-  std::thread writer_;
+  std::optional<RecordReader> reader_;
 };
 
 }  // namespace ciranda

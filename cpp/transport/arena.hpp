@@ -2,8 +2,9 @@
 // hand-over of chunks. Every counter has one writer. Counters only grow, so collectives reset nothing. The arena does
 // not own its memory (a mapping or a test's buffer does). Called by ArenaSession, RegionPieces, NativeBackend,
 // RoundMemory, RoundsInMemory, ExchangedBuffers and ProgressLoop, under the progress lock; probe_pairs() and
-// join_world(), while ranks connect; made by SegmentLayout, LaneArena and SocketMesh; given by Mesh; Engine reads
-// counts, on any thread. Engine and ProgressLoop use regions(), probe_pairs() uses slots as ranks connect.
+// join_world(), while ranks connect; made by SegmentLayout, LaneArena and SocketMesh; given by Mesh; Engine and
+// WorldParts read counts, on any thread. Engine and ProgressLoop use regions(), probe_pairs() uses slots as ranks
+// connect.
 #pragma once
 
 #include <atomic>
@@ -44,6 +45,8 @@ class SharedArena : public ArenaLayout {
   int n_members() const { return n_members_; }
   int member() const { return member_; }
   std::size_t slot_bytes() const { return slot_bytes_; }
+  // Of this member's part: slots, rounds and buffers. Pages that were never used take no memory.
+  std::size_t part_bytes() const { return part_bytes_; }
 
   std::byte* slot(int member, std::uint64_t chunk) const {
     return part_of(member) + slots_at() + static_cast<std::size_t>(chunk % 2) * slot_bytes_;

@@ -24,6 +24,7 @@
 #include "base/thread_annotations.hpp"
 #include "transport/arena.hpp"
 #include "transport/channel.hpp"
+#include "transport/traffic.hpp"
 
 namespace ciranda {
 
@@ -100,6 +101,9 @@ class Mesh {
   // The ranks whose connection has closed so far, in the order of detection. The engine knows which of them had
   // announced that they leave.
   virtual const std::vector<int>& closed_peers() const = 0;
+
+  // What has gone to and from the peer so far. Two system calls for each connection.
+  virtual Traffic traffic(int /*peer*/) const { return {}; }
 
   // Why this side closed the connection: the rest of a sentence that begins with the peer's name; empty if it did not.
   virtual std::string why_closed(int /*peer*/) const { return {}; }

@@ -66,6 +66,10 @@ class ByteRing {
     return n_bytes;
   }
 
+  // Any side: the bytes ever written, and ever read.
+  std::uint64_t n_written() const { return word(0).load(std::memory_order_relaxed); }
+  std::uint64_t n_read() const { return word(1).load(std::memory_order_relaxed); }
+
   // Ends the writing. Bytes written before stay readable.
   void close() { word(2).store(1, std::memory_order_release); }
   bool closed() const { return word(2).load(std::memory_order_acquire) != 0; }

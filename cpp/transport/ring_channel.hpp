@@ -6,10 +6,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "transport/channel.hpp"
 #include "transport/ring.hpp"
+#include "transport/traffic.hpp"
 
 namespace ciranda {
 
@@ -20,6 +22,11 @@ class RingChannel final : public Channel {
   std::size_t write_some(std::span<const std::byte> bytes) override { return outgoing_.write_some(bytes); }
   std::size_t read_some(std::span<std::byte> bytes) override { return incoming_.read_some(bytes); }
   ChannelState state() const override { return incoming_.closed() ? ChannelState::kClosed : ChannelState::kOpen; }
+
+  Traffic traffic() const {
+    const std::uint64_t n_read = outgoing_.n_read();  // before what was written, which is no less
+    return {n_read, incoming_.n_read(), 0, outgoing_.n_written() - n_read};
+  }
 
   void close() {
     outgoing_.close();

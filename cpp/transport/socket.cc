@@ -1,7 +1,9 @@
 #include "transport/socket.hpp"
 
+#include <linux/sockios.h>
 #include <linux/tcp.h>  // has more of tcp_info than the C library's
 #include <netinet/in.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -133,6 +135,16 @@ std::optional<std::chrono::microseconds> least_round_trip(int fd) {
   info.tcpi_min_rtt = kUnknown;  // older kernels do not set it
   if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n_bytes) != 0 || info.tcpi_min_rtt == kUnknown) return std::nullopt;
   return std::chrono::microseconds(info.tcpi_min_rtt);
+}
+
+Traffic traffic_of(int fd) {
+  tcp_info info{};
+  socklen_t n_bytes = sizeof(info);
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n_bytes) != 0) return {};
+  int n_queued = 0;
+  if (ioctl(fd, SIOCOUTQ, &n_queued) != 0) n_queued = 0;
+  return {info.tcpi_bytes_acked, info.tcpi_bytes_received, info.tcpi_total_retrans,
+          static_cast<std::uint64_t>(n_queued)};
 }
 
 // The kernel limits the requested size to net.core.wmem_max and doubles it. The size that it chooses by itself may be

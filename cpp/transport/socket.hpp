@@ -13,6 +13,7 @@
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
 #include "transport/socket_address.hpp"
+#include "transport/traffic.hpp"
 
 namespace ciranda {
 
@@ -35,6 +36,9 @@ void tune_connection(int fd, std::chrono::milliseconds link_timeout = kLinkTimeo
 // The shortest round-trip time that the kernel has measured: that of the network alone, without delays of busy ends.
 // None if the kernel does not report it.
 std::optional<std::chrono::microseconds> least_round_trip(int fd);
+
+// What has gone over the connection; nothing, if the kernel does not report it.
+Traffic traffic_of(int fd);
 
 // Enlarges the send buffer (bytes waiting or in flight) to twice n_bytes. The kernel goes on choosing the size if it
 // grants less than that, or if the buffer is already that large.

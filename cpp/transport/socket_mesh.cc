@@ -56,6 +56,16 @@ struct Link {
   bool has_rings() const { return control_ring.has_value(); }
   TcpChannel& control_socket() { return control ? control->socket(0) : *wake_ups; }
   std::size_t n_data_sockets() const { return data ? data->n_sockets() : 0; }
+  Traffic traffic() const {
+    Traffic sum;
+    if (control_ring) sum += control_ring->traffic();
+    if (data_ring) sum += data_ring->traffic();
+    for (const std::optional<RecordChannel>* channel : {&control, &data}) {
+      for (std::size_t i = 0; *channel && i < (*channel)->n_sockets(); ++i)
+        sum += traffic_of((*channel)->socket(i).fd());
+    }
+    return sum;
+  }
   bool has_failed() const { return (control && control->failure()) || (data && data->failure()); }
   // True if some connection failed because the peer's host acknowledged nothing.
   bool fell_silent() {
@@ -121,6 +131,7 @@ class SocketMesh final : public Mesh {
   void kick() override { bell_.ring(); }
   const std::vector<int>& closed_peers() const override { return closed_; }
   std::string why_closed(int peer) const override;
+  Traffic traffic(int peer) const override { return link(peer).traffic(); }
   std::vector<int> take_quiet_peers() override { return std::exchange(quiet_, {}); }
 
  private:

@@ -27,7 +27,8 @@ class PageLayout(TypedDict):
     version: int
     n_bytes: int
     fields: dict[str, tuple[int, int]]
-    collective_fields: list[str]
+    call_fields: list[str]
+    link_fields: list[str]
     paths: list[str]
 
 class ReduceOpRow(TypedDict):

@@ -13,14 +13,15 @@ from __future__ import annotations
 
 from ciranda._basics import engine
 from ciranda._frameworks.objects import allgather_object
-from ciranda.launch.page import read_bytes, use_of
+from ciranda.launch.page import read_bytes
+from ciranda.launch.process_signs import use_of
 from ciranda.process_sets import ProcessSet, global_process_set
 
 __all__ = ["over_ranks", "snapshot"]
 
 
 def snapshot(prefix: str = "ciranda/") -> dict[str, float]:
-    """Return this rank's counters since it joined the world, by name; they only grow, but for the memory.
+    """Return this rank's counters since it joined the world, by name; they only grow, but for memory and queues.
 
     No rank is asked, and nothing waits. Names are those of `ciranda top --json` and of OpenMetrics, without tensors.
 
@@ -40,9 +41,11 @@ def snapshot(prefix: str = "ciranda/") -> dict[str, float]:
         "calls": sum(each["calls"] for each in collectives.values()),
         "bytes": sum(each["bytes"] for each in collectives.values()),
         **use_of(counters["pid"]),
+        **{f"links/{name}": value for name, value in counters["all_links"].items()},
+        **{f"memory/{name}_bytes": value for name, value in counters["memory_bytes_of"].items()},
     }
     for collective, values in collectives.items():
-        found.update({f"{collective}/{name}": value for name, value in values.items()})
+        found.update({f"{collective}/{name}": value for name, value in values.items() if name != "sizes"})
     return {prefix + name: value for name, value in found.items()}
 
 

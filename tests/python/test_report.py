@@ -91,12 +91,16 @@ def a_step(number: int, at_ms: float) -> tuple[int, ...]:
     return (record_file.STEP, number, round(at_ms * MS))
 
 
-def record(folder: Path, rank: int, *entries: Sequence[int], names: Sequence[str] = ("grad",)) -> None:
+def record(
+    folder: Path, rank: int, *entries: Sequence[int], names: Sequence[str] = ("grad",), algorithms: Sequence[str] = ()
+) -> None:
     """Write the records of a rank."""
     data = ENTRY.pack(record_file.MAGIC, record_file.VERSION, *[0] * 8)
     for number, name in enumerate(names):
         raw = name.encode()
         data += struct.pack("=2Q64s", record_file.NAME, number | len(raw) << 32, raw)
+    for number, name in enumerate(algorithms):
+        data += struct.pack("=2Q64s", record_file.ALGORITHM, number + 1, name.encode())
     data += b"".join(ENTRY.pack(*entry, *[0] * (10 - len(entry))) for entry in entries)
     (folder / f"rank.{rank}").mkdir(parents=True)
     (folder / f"rank.{rank}" / "records").write_bytes(data + b"torn")
@@ -138,6 +142,29 @@ def test_where_the_time_goes_by_the_counters(tmp_path: Path) -> None:
     assert waiting["gain"] == 0.6
     assert "The others wait for rank 1 (a); it sleeps" in waiting["text"]
     assert moving["gain"] == 0.05
+
+
+def test_why_a_rank_is_slow(tmp_path: Path) -> None:
+    """Of its last process alone, between the looks at it while it ran."""
+    signs = dict.fromkeys(("stopped_looks", "slept_looks", "thread_looks", "input_looks", "core_wait_seconds",
+                           "disk_wait_seconds", "yielded", "preempted", "throttled_seconds", "disk_pressure_seconds",
+                           "memory_pressure_seconds"), 0)  # fmt: skip
+    told: Line = {"seconds": 10.0, "steps": 100, "held_up_seconds": {"1": 6.0}, "waited_seconds": 6.0}
+
+    def ranks(looks: int, cpu: float, throttled: float, **more: Any) -> list[Line]:
+        slow = {"looks": looks, "cpu_seconds": cpu, "throttled_seconds": throttled}
+        return [counters(0, **{**told, **more}), counters(1, **{**told, "held_up_seconds": {}, **signs, **slow})]
+
+    log = [a_job({"a": [0, 1]}), look(1.0, *ranks(1, 2.0, 100.0)), look(11.0, *ranks(2, 6.0, 106.0))]
+    ended = look(12.0, *[{**rank, "runs": False} for rank in ranks(2, 6.0, 106.0)])
+    del ended["ranks"][1]["looks"]
+    facts = left(tmp_path, *log, ended, an_end(12.0))
+    did = facts["ranks"][1]["doing"]
+    assert did["words"] == "was throttled by its cgroup's limit 60% of the time (40% of a core)"
+    assert did["throttled"] == pytest.approx(0.6)
+    assert facts["ranks"][0]["doing"] is None
+    assert "rank 1 (a); it was throttled" in facts["advice"][0]["text"]
+    assert "Raise the limit of its cgroup" in facts["advice"][0]["text"]
 
 
 def test_a_log_that_ends_before_the_job(tmp_path: Path) -> None:
@@ -354,6 +381,46 @@ def test_the_bandwidth_of_what_moves_together(tmp_path: Path) -> None:
     (size,) = left(tmp_path, a_job({"a": [0]}), an_end(1.0))["recorded"]["sizes"]
     assert size["bytes_per_second"] == pytest.approx(4 * 4096 / 0.01)
     assert size["median_move_seconds"] == pytest.approx(0.01)
+
+
+def test_the_algorithms_of_a_size(tmp_path: Path) -> None:
+    one, two = (1 << 40, 2 << 40)
+    plans = [a_call(at, at, at + 1, at + 2) for at in range(0, 30, 10)]
+    for number, by in enumerate((two, one, two)):
+        plans[number] = (plans[number][0] | by, *plans[number][1:])
+    rounds = [a_call(at, at, at + 1, at + 2, path=PATHS.index("memory")) for at in range(40, 80, 10)]
+    record(tmp_path, 0, *plans, *rounds, algorithms=("shm one-shot", "shm two-shot"))
+    (size,) = left(tmp_path, a_job({"a": [0]}), an_end(1.0))["recorded"]["sizes"]
+    assert size["algorithms"] == {"direct round": 4, "shm two-shot": 2, "shm one-shot": 1}
+
+
+def test_sizes_algorithms_links_and_memory_of_the_whole_job(tmp_path: Path) -> None:
+    calls = {"calls": 2, "failed": 0, "bytes": 8, "agree_seconds": 0.5, "move_seconds": 0.25}
+    link = {"sent_bytes": 100, "received_bytes": 7, "retries": 3, "queued_bytes": 0}
+
+    def rank(number: int, queued: int, kept: int) -> Line:
+        return counters(
+            number,
+            seconds=10.0,
+            collectives={"allreduce": {**calls, "sizes": {"1": calls, "1024": {**calls, "move_seconds": 3.0}}}},
+            algorithms={"shm one-shot": {"calls": 4, "bytes": 8, "move_seconds": 1.5}},
+            links={str(1 - number): {**link, "sent_bytes": 100 + number, "queued_bytes": queued}},
+            memory_bytes_of={"slot": 1 << 20, "kept": kept, "empty": 0},
+        )
+
+    log = [a_job({"a": [0, 1]}), *(look(at, rank(0, 9 - at, 4096 // at), rank(1, 0, 0)) for at in (1, 2))]
+    facts = left(tmp_path, *log, an_end(12.0))
+    large, small = facts["sizes"]
+    assert (large["bytes_from"], large["calls"], large["move_seconds"]) == (1024, 4, 6.0)
+    assert small["bytes_from"] == 0
+    assert facts["algorithms"] == [{"algorithm": "shm one-shot", "calls": 8, "bytes": 16, "move_seconds": 3.0}]
+    first, second = facts["links"]
+    assert (first["rank"], first["peer"], first["sent_bytes"], first["most_queued_bytes"]) == (1, 0, 101, 0)
+    assert (second["most_queued_bytes"], second["retries"]) == (8, 3)
+    assert facts["ranks"][0]["engine_memory_bytes"] == {"slot": 1 << 20, "kept": 4096, "empty": 0}
+    page = page_of(facts)
+    for title in ("Links", "Memory", "Sizes and algorithms, in the whole job"):
+        assert title in page
 
 
 def test_a_rank_that_lacks_calls(tmp_path: Path) -> None:

@@ -147,6 +147,14 @@ def written(tmp_path: Path, *ranks: RankRecords, is_elastic: bool = False) -> tu
     return whole["traceEvents"], summary
 
 
+def test_the_algorithm_of_a_call(tmp_path: Path) -> None:
+    named = struct.pack("=QQ64s", record_file.ALGORITHM, 1, b"direct two-shot")
+    with_name, without = a_call(0, 10, 20), a_call(30, 40, 50)
+    mine = records(0, ENTRY.unpack(named), (with_name[0] | 1 << 40, *with_name[1:]), without)
+    events, _ = written(tmp_path, mine)
+    assert [call["args"].get("algorithm") for call in of_kind(events, "call")] == ["direct two-shot", None]
+
+
 def of_kind(events: list[dict[str, Any]], category: str) -> list[dict[str, Any]]:
     return [event for event in events if event.get("cat") == category]
 

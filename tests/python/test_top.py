@@ -45,6 +45,55 @@ def test_whom_the_others_waited_for() -> None:
     assert [round(row.waited_for, 6) for row in found] == [0.0, 0.1, 0.75], "the longest of waits side by side"
 
 
+def test_the_algorithm_and_the_busiest_link() -> None:
+    def using(times: int) -> dict[str, Any]:
+        algorithms = {"direct two-shot": (5, 0.5), "direct star": (1, 2.0 if times == 1 else 2.1)}
+        return {
+            "algorithms": {
+                name: {"calls": calls * times, "bytes": 0, "move_seconds": seconds * (times if calls > 1 else 1)}
+                for name, (calls, seconds) in algorithms.items()
+            },
+            "links": {
+                "1": {"sent_bytes": 10**9 * times, "received_bytes": 10**9 * times, "retries": 0, "queued_bytes": 0},
+                "2": {"sent_bytes": 10**6 * times, "received_bytes": 0, "retries": 9, "queued_bytes": 0},
+                **(
+                    {"3": {"sent_bytes": 10**12, "received_bytes": 0, "retries": 0, "queued_bytes": 0}}
+                    if times > 1
+                    else {}
+                ),
+            },
+            "all_links": {"retries": 9 * times},
+            "memory_bytes_of": {"slot": 32 << 20, "kept": 1 << 20, "empty": 0},
+        }
+
+    found = rows({0: rank(0, 10.0, **using(1))}, {0: rank(0, 12.0, **using(2))})
+    assert found[0].algorithm == "direct two-shot"
+    assert (found[0].link, found[0].link_bytes_per_second) == (1, 1e9), "what rank 3 has carried meanwhile is unknown"
+    assert re.search(r"33 MiB +direct two-shot +rank 1, 1.00 GB/s, 4 retries/s", top.to_text(found))
+    output = StringIO()
+    Console(width=120, file=output).print(top.screen_of(found, "a job", top.View()))
+    assert (
+        "rank 0: engine memory 33 MiB; algorithm direct two-shot; busiest link rank 1, 1.00 GB/s" in output.getvalue()
+    )
+    assert rows({}, {0: rank(0, 1.0)})[0].link == -1
+
+
+def test_what_the_slow_rank_does() -> None:
+    signs = dict.fromkeys(("stopped_looks", "slept_looks", "thread_looks", "input_looks", "core_wait_seconds",
+                           "disk_wait_seconds", "yielded", "preempted", "throttled_seconds", "disk_pressure_seconds",
+                           "memory_pressure_seconds"), 0)  # fmt: skip
+    before = {n: rank(n, 10.0, **signs, looks=1) for n in range(2)}
+    after = {
+        0: rank(0, 11.0, **signs, looks=2, waited_seconds=0.9, held_up_seconds={"1": 0.9}),
+        1: rank(1, 11.0, **{**signs, "input_looks": 1}, looks=2),
+    }
+    found = rows(before, after)
+    assert [line.split()[2] for line in top.to_text(found).splitlines()[1:]] == ["waits", "input"]
+    output = StringIO()
+    Console(width=80, file=output).print(top.screen_of(found, "a job", top.View()))
+    assert "rank 1, for which others wait: waited for input (0% of a core)" in output.getvalue()
+
+
 def test_another_world_begins_anew() -> None:
     before = {0: rank(0, 100.0, steps=1000)}
     after = {0: rank(0, 2.0, steps=10)}

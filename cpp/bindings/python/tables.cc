@@ -108,8 +108,10 @@ nb::list collective_table() {
 nb::dict page_layout() {
   nb::dict fields;
   for (const PageField& field : kPageFields) fields[text_of(field.name)] = nb::make_tuple(field.at, field.n_words);
-  nb::list of_collective;
-  for (const std::string_view name : kPageCollectiveFields) of_collective.append(text_of(name));
+  nb::list of_calls;
+  for (const std::string_view name : kPageCallFields) of_calls.append(text_of(name));
+  nb::list of_link;
+  for (const std::string_view name : kPageLinkFields) of_link.append(text_of(name));
   nb::list paths;
   for (std::uint8_t path = 0; path <= static_cast<std::uint8_t>(Path::kPlan); ++path) {
     paths.append(text_of(to_string(static_cast<Path>(path))));
@@ -119,7 +121,8 @@ nb::dict page_layout() {
   layout["version"] = kPageVersion;
   layout["n_bytes"] = sizeof(CounterPage);
   layout["fields"] = std::move(fields);
-  layout["collective_fields"] = std::move(of_collective);
+  layout["call_fields"] = std::move(of_calls);
+  layout["link_fields"] = std::move(of_link);
   layout["paths"] = std::move(paths);
   return layout;
 }

@@ -29,7 +29,8 @@ from ciranda.launch.errors import LaunchError, ProtocolError
 from ciranda.launch.exporter import Exporter, listen, make_folder
 from ciranda.launch.memory_kills import MemoryKills
 from ciranda.launch.outbox import Outbox, received, widen
-from ciranda.launch.page import RankPage, use_of
+from ciranda.launch.page import RankPage
+from ciranda.launch.process_signs import Signs
 from ciranda.launch.processes import (
     BY_SSH,
     END_SIGNALS,
@@ -89,6 +90,7 @@ class Agent:
         self._pages: dict[int, RankPage] = {}  # by rank, also of those that have ended; an elastic job's by place
         self._records: dict[int, RecordFile] = {}  # likewise
         self._unsent: Iterator[Message] | None = None  # of the records, once the ranks have ended
+        self._signs = Signs()
         self._spent: dict[int, dict[str, float]] = {}  # by rank, what those that have ended have used
         self._is_collected = False
         self._pipes: dict[int, tuple[int, str]] = {}  # fd -> rank, stream
@@ -476,7 +478,8 @@ class Agent:
         for rank, page in self._pages.items():
             counters = page.counters()
             pid = counters.get("pid", pids[rank]) if rank in pids else 0
-            told = {**counters, **use_of(pid), **self._spent.get(rank, {}), "runs": rank in pids}
+            signs = self._signs.of(pid, is_waiting=counters.get("waiting", 0) > 0)
+            told = {**counters, **signs, **self._spent.get(rank, {}), "runs": rank in pids}
             self._outbox.send({"t": "counters", "rank": rank, "counters": told})
         self._outbox.send({"t": "counters_end"})
 

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from ciranda.launch import open_metrics
 from ciranda.launch.errors import LaunchError
-from ciranda.launch.page import RankPage, use_of
+from ciranda.launch.page import RankPage
+from ciranda.launch.process_signs import Signs
 from ciranda.launch.processes import END_SIGNALS, die_with_parent
 
 if TYPE_CHECKING:
@@ -118,6 +119,7 @@ class _Ranks:
     def __init__(self, pages: Mapping[int, RankPage], pids: Mapping[int, int]) -> None:
         self._pages = pages
         self._pids = pids
+        self._signs = Signs()
         self._began = {rank: _start_of(pid) for rank, pid in pids.items()}
 
     def counters(self) -> list[dict[str, Any]]:
@@ -129,7 +131,8 @@ class _Ranks:
 
     def _of(self, rank: int) -> dict[str, Any]:
         counters = self._pages[rank].counters()
-        return {**counters, **use_of(counters.get("pid", self._pids[rank])), "rank": rank, "up": 1}
+        signs = self._signs.of(counters.get("pid", self._pids[rank]), is_waiting=True)
+        return {**counters, **signs, "rank": rank, "up": 1}
 
 
 class _PresentRanks:
@@ -137,13 +140,15 @@ class _PresentRanks:
 
     def __init__(self, pages: Mapping[int, RankPage]) -> None:
         self._pages = pages
+        self._signs = Signs()
 
     def counters(self) -> list[dict[str, Any]]:
         """Of each rank, in the youngest of its worlds."""
         found: dict[int, dict[str, Any]] = {}
         for counters in sorted(filter(None, map(RankPage.counters, self._pages.values())), key=_age):
             if counters["rank"] not in found and _start_of(counters["pid"]):
-                found[counters["rank"]] = {**counters, **use_of(counters["pid"]), "up": 1}
+                signs = self._signs.of(counters["pid"], is_waiting=True)
+                found[counters["rank"]] = {**counters, **signs, "up": 1}
         return [found[rank] for rank in sorted(found)]
 
 

@@ -6,12 +6,16 @@ the worst are named. No series is named after a tensor.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-MOST_LAST_RANKS = 32  # of each rank's waits
+# Of each rank: whom it waited for, its links, the classes of sizes and the algorithms; those with most are shown.
+MOST_LAST_RANKS = 16
+MOST_LINKS = 8
+MOST_SIZES = 8
+MOST_ALGORITHMS = 6
 
 Counters = Mapping[str, Any]
 #: Labels beside those of the rank, and a value.
@@ -42,12 +46,54 @@ def _of_paths(counters: Counters) -> Iterator[Sample]:
         yield {"path": name}, n_calls
 
 
+def _of_sizes(key: str) -> Any:
+    def samples(counters: Counters) -> Iterator[Sample]:
+        found = [
+            (name, least, of_size)
+            for name, values in counters.get("collectives", {}).items()
+            for least, of_size in values.get("sizes", {}).items()
+        ]
+        for name, least, of_size in _most(found, lambda each: each[2]["agree_seconds"] + each[2]["move_seconds"],
+                                          MOST_SIZES):  # fmt: skip
+            yield {"collective": name, "bytes_from": least}, of_size[key]
+
+    return samples
+
+
+def _of_algorithms(key: str) -> Any:
+    def samples(counters: Counters) -> Iterator[Sample]:
+        found = counters.get("algorithms", {}).items()
+        for name, values in _most(found, lambda each: each[1]["move_seconds"], MOST_ALGORITHMS):
+            yield {"algorithm": name}, values[key]
+
+    return samples
+
+
+def _of_links(key: str) -> Any:
+    def samples(counters: Counters) -> Iterator[Sample]:
+        found = counters.get("links", {}).items()
+        for peer, values in _most(found, lambda each: each[1]["sent_bytes"] + each[1]["received_bytes"], MOST_LINKS):
+            yield {"peer": peer}, values[key]
+
+    return samples
+
+
+def _most(found: Iterable[Any], value: Callable[[Any], float], n: int) -> list[Any]:
+    """The n with the greatest values, in the order in which they were."""
+    found = list(found)
+    chosen = sorted(range(len(found)), key=lambda index: -value(found[index]))[:n]
+    return [found[index] for index in sorted(chosen)]
+
+
+def _of_memory(counters: Counters) -> Iterator[Sample]:
+    for kind, n_bytes in counters.get("memory_bytes_of", {}).items():
+        yield {"kind": kind}, n_bytes
+
+
 def _by_last(key: str) -> Any:
     def samples(counters: Counters) -> Iterator[Sample]:
-        waits = counters.get(key, {})
-        worst = sorted(waits, key=lambda last: -waits[last])[:MOST_LAST_RANKS]
-        for last in sorted(worst, key=int):
-            yield {"last_rank": last}, waits[last]
+        for last, seconds in _most(counters.get(key, {}).items(), lambda each: each[1], MOST_LAST_RANKS):
+            yield {"last_rank": last}, seconds
 
     return samples
 
@@ -61,6 +107,28 @@ _FAMILIES = [
     (_Family("ciranda_call_move_seconds", "counter", "seconds", "From the agreement until the results were complete."),
      _of_collectives("move_seconds")),
     (_Family("ciranda_path_calls", "counter", "", "Calls by the way in which the ranks agreed."), _of_paths),
+    (_Family("ciranda_size_calls", "counter", "", "Calls of a class of sizes, up to four times bytes_from."),
+     _of_sizes("calls")),
+    (_Family("ciranda_size_bytes", "counter", "bytes", "Bytes of the tensors of calls of a class of sizes."),
+     _of_sizes("bytes")),
+    (_Family("ciranda_size_move_seconds", "counter", "seconds",
+             "From the agreement until the results were complete, of calls of a class of sizes."),
+     _of_sizes("move_seconds")),
+    (_Family("ciranda_algorithm_calls", "counter", "", "Calls that an algorithm has carried out."),
+     _of_algorithms("calls")),
+    (_Family("ciranda_algorithm_move_seconds", "counter", "seconds",
+             "From the agreement until the results were complete, of calls of an algorithm."),
+     _of_algorithms("move_seconds")),
+    (_Family("ciranda_link_sent_bytes", "counter", "bytes", "Bytes that have arrived at another rank."),
+     _of_links("sent_bytes")),
+    (_Family("ciranda_link_received_bytes", "counter", "bytes", "Bytes that have come from another rank."),
+     _of_links("received_bytes")),
+    (_Family("ciranda_link_retries", "counter", "", "TCP segments that were sent to another rank again."),
+     _of_links("retries")),
+    (_Family("ciranda_link_queued_bytes", "gauge", "bytes", "Bytes that have not arrived at another rank yet."),
+     _of_links("queued_bytes")),
+    (_Family("ciranda_engine_memory_bytes", "gauge", "bytes", "Memory of the engine: slots, kept results, empty()."),
+     _of_memory),
     (_Family("ciranda_waited_seconds", "counter", "seconds", "Time in which a call waited for other ranks."),
      _one("waited_seconds")),
     (_Family("ciranda_own_wait_seconds", "counter", "seconds",
@@ -76,6 +144,10 @@ _FAMILIES = [
      _one("memory_bytes")),
     (_Family("ciranda_cpu_seconds", "counter", "seconds", "Time for which the rank's process kept a core busy."),
      _one("cpu_seconds")),
+    (_Family("ciranda_core_wait_seconds", "counter", "seconds",
+             "Time in which the rank's main thread could have run, but had no core."), _one("core_wait_seconds")),
+    (_Family("ciranda_throttled_seconds", "counter", "seconds", "Time for which the limit of its cgroup stopped it."),
+     _one("throttled_seconds")),
     (_Family("ciranda_up", "gauge", "", "1 for each rank that runs."), _one("up")),
     (_Family("ciranda_world_size", "gauge", "", "Ranks of the world that the rank is in."), _one("size")),
 ]  # fmt: skip

@@ -12,12 +12,13 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import add
 from typing import Any
 
 from ciranda.launch.shared_file import SharedFile
 
 MAGIC = int.from_bytes(b"CiraPage", sys.byteorder)
-VERSION = 1
+VERSION = 2
 MOST_RANKS = 4096
 #: By their numbers, and so are the paths. The former as in `ciranda._core.COLLECTIVES`.
 COLLECTIVES = (
@@ -41,16 +42,31 @@ FIELDS = {
     "waiting_ns": (10, 1),
     "waited_ns": (11, 1),
     "stalls": (12, 1),
+    "slot_bytes": (13, 1),
+    "kept_bytes": (14, 1),
+    "empty_bytes": (15, 1),
     "paths": (16, 8),
-    "collectives": (24, 128),
-    "own_waits_ns": (152, MOST_RANKS),
-    "held_up_ns": (152 + MOST_RANKS, MOST_RANKS),
+    "calls": (24, 2048),
+    "algorithms": (2072, 128),
+    "own_waits_ns": (2200, MOST_RANKS),
+    "held_up_ns": (2200 + MOST_RANKS, MOST_RANKS),
+    "links": (2200 + 2 * MOST_RANKS, 4 * MOST_RANKS),
 }
-#: The first words of each collective's eight.
-COLLECTIVE_FIELDS = ("direct", "others", "failed", "n_bytes", "agree_ns", "move_ns")
-_WORDS_OF_COLLECTIVE = 8
+#: The first words of the eight for each collective and class of sizes.
+CALL_FIELDS = ("direct", "others", "failed", "n_bytes", "agree_ns", "move_ns")
+#: The words for each peer.
+LINK_FIELDS = ("n_sent", "n_received", "n_retries", "n_queued")
+#: Of the ranks that this one has links with, so many are told apart; the others are one.
+MOST_LINKS = 8
+_WORDS_OF_CALLS = 8
+_N_SIZES = 16
+_WORDS_OF_ALGORITHM = 8
+_WORDS_OF_NAME = 3
+_WORDS_OF_LINK = len(LINK_FIELDS)
 _N_HEAD = FIELDS["own_waits_ns"][0]
-_N_WORDS = _N_HEAD + 2 * MOST_RANKS
+_N_WORDS = FIELDS["links"][0] + FIELDS["links"][1]
+_OF_CALLS = ("calls", "failed", "bytes", "agree_seconds", "move_seconds")
+_OF_LINK = ("sent_bytes", "received_bytes", "retries", "queued_bytes")
 _GENERATION_AT = 8 * FIELDS["generation"][0]
 
 N_BYTES = 8 * _N_WORDS
@@ -83,7 +99,10 @@ def read_page(read: Read) -> dict[str, Any]:
         ``seconds`` is the age of the world, ``last_step_seconds`` its age at the end of the last step, 0 before; and
         ``waited_seconds`` the part of it in which a call waited for other ranks, also one that does so now, as
         ``waiting`` do. ``own_waits_seconds`` and ``held_up_seconds``, by rank, say for whom: the former what this rank
-        has waited itself, the latter the longest wait of any rank in calls that this one coordinated.
+        has waited itself, the latter the longest wait of any rank in calls that this one coordinated. Of
+        ``collectives``, each has ``sizes``, by the least bytes of a class, a power of 4. ``algorithms`` have carried
+        out the calls that moved data by a plan. ``links`` are those that have carried most, by rank; ``all_links`` the
+        sum of all, and ``memory_bytes_of`` what slots, kept results and ``empty()`` take now.
     """
     for _ in range(_TRIES):
         raw = read(8 * _N_HEAD, 0)
@@ -92,28 +111,15 @@ def read_page(read: Read) -> dict[str, Any]:
             continue
         n_ranks = min(_one(head, "size"), MOST_RANKS)
         waits = [_words(read(8 * n_ranks, 8 * FIELDS[name][0])) for name in ("own_waits_ns", "held_up_ns")]
+        links = _words(read(8 * _WORDS_OF_LINK * n_ranks, 8 * FIELDS["links"][0]))
         if _words(read(8, _GENERATION_AT)) == (_one(head, "generation"),):
-            return _values(head, *waits)
+            return {**_values(head, *waits), **_links(links)}
     return {}
 
 
 def read_bytes(page: bytes) -> dict[str, Any]:
     """As `read_page`, of a page that has been copied whole."""
     return read_page(lambda n_bytes, at: page[at : at + n_bytes])
-
-
-def use_of(pid: int) -> dict[str, float]:
-    """The memory that a process uses, and the seconds for which it has kept a core busy; zeros if there is none."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            fields = file.read().rpartition(")")[2].split()
-    except OSError:
-        return {"memory_bytes": 0, "cpu_seconds": 0.0}
-    ticks = int(fields[11]) + int(fields[12])
-    return {
-        "memory_bytes": int(fields[21]) * os.sysconf("SC_PAGE_SIZE"),
-        "cpu_seconds": ticks / os.sysconf("SC_CLK_TCK"),
-    }
 
 
 def _words(raw: bytes) -> tuple[int, ...]:
@@ -134,9 +140,9 @@ def _values(head: Sequence[int], own_waits: Sequence[int], held_up: Sequence[int
     now = time.monotonic_ns()
     waiting_since = _one(head, "waiting_ns")
     waited = _one(head, "waited_ns") + (max(0, now - waiting_since) if waiting_since else 0)
-    first = FIELDS["paths"][0]
+    first, calls = FIELDS["paths"][0], FIELDS["calls"]
     paths = dict(zip(PATHS, head[first : first + len(PATHS)], strict=True))
-    paths["direct"] += sum(head[_first_of(number)] for number in range(len(COLLECTIVES)))
+    paths["direct"] += sum(head[calls[0] : calls[0] + calls[1] : _WORDS_OF_CALLS])
     return {
         "pid": _one(head, "pid"),
         "generation": _one(head, "generation"),
@@ -149,32 +155,57 @@ def _values(head: Sequence[int], own_waits: Sequence[int], held_up: Sequence[int
         "waited_seconds": _seconds(waited),
         "stalls": _one(head, "stalls"),
         "paths": {name: n_calls for name, n_calls in paths.items() if n_calls},
-        "collectives": dict(_collectives(head)),
+        "memory_bytes_of": {name: _one(head, f"{name}_bytes") for name in ("slot", "kept", "empty")},
+        "collectives": _collectives(head),
+        "algorithms": dict(_algorithms(head)),
         "own_waits_seconds": _by_rank(own_waits),
         "held_up_seconds": _by_rank(held_up),
     }
 
 
-def _first_of(number: int) -> int:
-    return FIELDS["collectives"][0] + number * _WORDS_OF_COLLECTIVE
+def _collectives(head: Sequence[int]) -> dict[str, dict[str, Any]]:
+    """Those that were called, with their sizes, by the least bytes of a class; 1 is of 0, too."""
+    begin, n_words = FIELDS["calls"]
+    n_direct = head[begin : begin + n_words : _WORDS_OF_CALLS]
+    n_others = head[begin + 1 : begin + n_words : _WORDS_OF_CALLS]
+    sizes: dict[str, dict[str, dict[str, Any]]] = {}
+    for row, n_calls in enumerate(map(add, n_direct, n_others)):
+        if n_calls and row < len(COLLECTIVES) * _N_SIZES:
+            first = begin + row * _WORDS_OF_CALLS
+            n_failed, n_bytes, agree_ns, move_ns = head[first + 2 : first + len(CALL_FIELDS)]
+            values = (n_calls, n_failed, n_bytes, _seconds(agree_ns), _seconds(move_ns))
+            of_size = dict(zip(_OF_CALLS, values, strict=True))
+            sizes.setdefault(COLLECTIVES[row // _N_SIZES], {})[str(4 ** (row % _N_SIZES))] = of_size
+    return {name: _with_sums(of) for name, of in sizes.items()}
 
 
-def _collectives(head: Sequence[int]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Those that were called."""
-    for number, name in enumerate(COLLECTIVES):
-        first = _first_of(number)
-        n_direct, n_others, n_failed, n_bytes, agree_ns, move_ns = head[first : first + len(COLLECTIVE_FIELDS)]
-        if n_direct + n_others:
-            yield (
-                name,
-                {
-                    "calls": n_direct + n_others,
-                    "failed": n_failed,
-                    "bytes": n_bytes,
-                    "agree_seconds": _seconds(agree_ns),
-                    "move_seconds": _seconds(move_ns),
-                },
-            )
+def _with_sums(sizes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    columns = zip(*(of_size.values() for of_size in sizes.values()), strict=True)
+    return {**dict(zip(_OF_CALLS, map(sum, columns), strict=True)), "sizes": sizes}
+
+
+def _algorithms(head: Sequence[int]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Those that have carried out calls."""
+    begin, n_words = FIELDS["algorithms"]
+    for first in range(begin, begin + n_words, _WORDS_OF_ALGORITHM):
+        name = head[first : first + _WORDS_OF_NAME]
+        n_calls, n_bytes, move_ns = head[first + _WORDS_OF_NAME : first + _WORDS_OF_NAME + 3]
+        if n_calls:
+            raw = struct.pack(f"={_WORDS_OF_NAME}Q", *name)
+            values = {"calls": n_calls, "bytes": n_bytes, "move_seconds": _seconds(move_ns)}
+            yield raw.rstrip(b"\0").decode("ascii", "replace"), values
+
+
+def _links(words: Sequence[int]) -> dict[str, Any]:
+    """Those that have carried something, the busiest by rank, and the sum."""
+    columns = [words[at::_WORDS_OF_LINK] for at in range(_WORDS_OF_LINK)]
+    all_links = dict(zip(_OF_LINK, map(sum, columns), strict=True))
+    if not any(all_links.values()):
+        return {"links": {}, "all_links": all_links}
+    rows = [*zip(*columns, strict=True)]
+    busiest = sorted(range(len(rows)), key=lambda rank: rows[rank][0] + rows[rank][1])[-MOST_LINKS:]
+    links = {str(rank): dict(zip(_OF_LINK, rows[rank], strict=True)) for rank in sorted(busiest) if any(rows[rank])}
+    return {"links": links, "all_links": all_links}
 
 
 def _by_rank(waits: Sequence[int]) -> Mapping[str, float]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ciranda.launch.doing import Doing, between
+
 #: The counters of all ranks at one time, by rank.
 Counters = Mapping[int, Mapping[str, Any]]
 NO_RANKS: Counters = {}
@@ -20,7 +22,11 @@ class Row:
         waited: the share of the time in which it waited for other ranks.
         waited_for: the share of the time in which others waited for it, as the last to come.
         cpu: how many cores its process has kept busy.
+        doing: what it did beside its calls, as far as the system tells.
         memory_bytes: what its process uses.
+        algorithm: by which most of the time was spent that calls took to move data; empty where none has a name.
+        link: the rank with which it exchanged most bytes over a link, -1 for none, and how many a second.
+        engine_memory_bytes: what its engine holds: slots, kept results, ``empty()``.
         warning: its engine's last.
     """
 
@@ -33,7 +39,13 @@ class Row:
     waited: float
     waited_for: float
     cpu: float
+    doing: Doing
     memory_bytes: int
+    algorithm: str
+    link: int
+    link_bytes_per_second: float
+    retries_per_second: float
+    engine_memory_bytes: int
     warning: str
 
 
@@ -48,6 +60,7 @@ def rows(before: Counters, after: Counters) -> list[Row]:
     found = []
     for rank, now in sorted(after.items()):
         earlier = _earlier(before, rank, now)
+        link, link_bytes = _busiest_link(earlier, now)
         seconds = now.get("seconds", 0.0) - earlier.get("seconds", 0.0)
         found.append(
             Row(
@@ -60,7 +73,13 @@ def rows(before: Counters, after: Counters) -> list[Row]:
                 waited=_share(now.get("waited_seconds", 0.0) - earlier.get("waited_seconds", 0.0), seconds),
                 waited_for=_share(held_up.get(rank, 0.0), seconds),
                 cpu=_rate(now["cpu_seconds"] - earlier.get("cpu_seconds", now["cpu_seconds"]), seconds),
+                doing=between(earlier, now, seconds),
                 memory_bytes=now["memory_bytes"],
+                algorithm=_most_used_algorithm(earlier, now),
+                link=link,
+                link_bytes_per_second=_rate(link_bytes, seconds),
+                retries_per_second=_rate(_retries(now) - _retries(earlier), seconds),
+                engine_memory_bytes=sum(now.get("memory_bytes_of", {}).values()),
                 warning=now["warning"],
             )
         )
@@ -92,6 +111,32 @@ def _held_up(before: Counters, after: Counters) -> dict[int, float]:
             more = seconds - earlier.get("own_waits_seconds", {}).get(last, 0.0)
             direct[int(last)] = max(direct.get(int(last), 0.0), more)
     return {rank: logged.get(rank, 0.0) + direct.get(rank, 0.0) for rank in {*logged, *direct}}
+
+
+def _most_used_algorithm(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    earlier = before.get("algorithms", {})
+    more = {
+        name: values["move_seconds"] - earlier.get(name, {}).get("move_seconds", 0.0)
+        for name, values in after.get("algorithms", {}).items()
+        if values["calls"] > earlier.get(name, {}).get("calls", 0)
+    }
+    return max(more, key=lambda name: more[name], default="")
+
+
+def _busiest_link(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[int, int]:
+    """The peer, and the bytes sent and received."""
+    earlier = before.get("links", {})
+    more = {
+        int(peer): sum(link[name] - earlier.get(peer, {}).get(name, 0) for name in ("sent_bytes", "received_bytes"))
+        for peer, link in after.get("links", {}).items()
+        if not earlier or peer in earlier  # of another one, what it has carried meanwhile is not known
+    }
+    peer = max(more, key=lambda peer: more[peer], default=-1)
+    return (peer, more[peer]) if more.get(peer, 0) > 0 else (-1, 0)
+
+
+def _retries(counters: Mapping[str, Any]) -> int:
+    return int(counters.get("all_links", {}).get("retries", 0))
 
 
 def _sum(counters: Mapping[str, Any], what: str) -> int:

@@ -15,8 +15,8 @@ from ciranda.launch.errors import ProtocolError
 N_WORDS = 10
 N_BYTES = 8 * N_WORDS
 MAGIC = int.from_bytes(b"\0CiraRec", "little")
-VERSION = 1
-BEGIN, NAME, CALL, STEP, LOST = range(5)
+VERSION = 2
+BEGIN, NAME, CALL, STEP, LOST, ALGORITHM = range(6)
 #: By the element type's number in a call plus one, as `ciranda._core.DATA_TYPES`; the first: no tensor.
 DTYPES = (
     "", "bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "bfloat16",
@@ -26,6 +26,7 @@ DTYPES = (
 OUTCOMES = ("", "InvalidArgument", "Mismatch", "RanksLost", "Timeout", "Aborted", "Internal")
 
 _ENTRY = struct.Struct(f"={N_WORDS}Q")
+_WITH_NAMES = (NAME, ALGORITHM)
 _READ_BYTES = N_BYTES << 12
 
 Words = tuple[int, ...]
@@ -79,14 +80,19 @@ def entries(file: RecordFile) -> Iterator[tuple[Words, bytes]]:
         rest = data[n_whole:]
         at = 0
         for words in _ENTRY.iter_unpack(memoryview(data)[:n_whole]):
-            yield words, data[at : at + N_BYTES] if words[0] & 0xFF == NAME else b""
+            yield words, data[at : at + N_BYTES] if words[0] & 0xFF in _WITH_NAMES else b""
             at += N_BYTES
 
 
 class Names:
-    """The names that a rank's entries tell, by their numbers."""
+    """The names that a rank's entries tell, by their numbers.
+
+    Attributes:
+        algorithms: by their numbers, too; 0, for a call without one, is empty.
+    """
 
     def __init__(self) -> None:
+        self.algorithms: dict[int, str] = {0: ""}
         self._bytes: dict[int, bytearray] = {}
         self._n_bytes: dict[int, int] = {}
 
@@ -96,6 +102,10 @@ class Names:
         so_far = self._bytes.setdefault(number, bytearray())
         so_far += raw[16 : 16 + n_bytes - len(so_far)]
         self._n_bytes[number] = n_bytes
+
+    def take_algorithm(self, words: Words, raw: bytes) -> None:
+        """Take the name of an algorithm."""
+        self.algorithms[words[1]] = raw[16:].rstrip(b"\0").decode("ascii", "replace")
 
     def of(self, number: int) -> str:
         """The name of this number."""

@@ -9,7 +9,6 @@ from ciranda.launch.rates import NO_RANKS, Counters, Row, rows
 SHARE = 0.1  # of the time: for so much longer than for any other rank the others wait for a straggler
 STEPS = 50  # that a judgement is about
 _TIMES = 2  # so often in a row it must be the same rank: a rank that the system has slowed down is none
-_BUSY = 0.8  # of a core
 
 
 @dataclass(frozen=True)
@@ -21,10 +20,9 @@ class Straggler:
 
     def __str__(self) -> str:
         """``rank 1 (hostB) is a straggler: in the last 50 steps the others waited for it 34% of the time; ...``."""
-        doing = "computed" if self.row.cpu >= _BUSY else "waited for something else, or slept"
         return (
             f"rank {self.row.rank} ({self.row.host}) is a straggler: in the last {self.n_steps} steps the others "
-            f"waited for it {self.row.waited_for:.0%} of the time; it {doing} ({self.row.cpu:.0%} of a core)"
+            f"waited for it {self.row.waited_for:.0%} of the time; it {self.row.doing}"
         )
 
 

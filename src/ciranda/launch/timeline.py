@@ -10,7 +10,7 @@ A million calls must take seconds, so what many calls have in common is made to 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
 from typing import Any
@@ -116,10 +116,12 @@ class _Name:
         if lane:
             self.args += f',"lane":{lane}'
 
-    def args_of(self, first: int, n_bytes: int) -> str:
+    def args_of(self, first: int, n_bytes: int, algorithms: Mapping[int, str]) -> str:
         """What a call says, by its first word in the records."""
         path, outcome, dtype = first >> 16 & 0xFF, first >> 24 & 0xFF, first >> 32 & 0xFF
         args = f'{self.args},"bytes":{n_bytes},"path":"{_at(PATHS, path)}"'
+        if algorithm := algorithms.get(first >> 40 & 0xFF):
+            args += f',"algorithm":{json.dumps(algorithm)}'
         if dtype:
             args += f',"dtype":"{_at(DTYPES, dtype)}"'
         if outcome:
@@ -253,11 +255,13 @@ class _Merger:
                     text = names.of(number_and_lane & 0xFFFFFFFF)
                     name = self._name_of(first >> 8 & 0xFF, text, process_set, lane, size)
                     where, is_direct = f'"pid":{place},"tid":{number},"ts":', first >> 16 & 0xFF == _DIRECT
-                    row = rows[key] = _Row(rank, name, name.args_of(first, n_bytes), is_direct, where)
+                    row = rows[key] = _Row(rank, name, name.args_of(first, n_bytes, names.algorithms), is_direct, where)
                 is_ok = not first >> 24 & 0xFF
                 yield latest, index, Call(done, index, begin, ready, agreed, started, is_ok, row)
             elif kind == record_file.NAME:
                 names.take(words, raw)
+            elif kind == record_file.ALGORITHM:
+                names.take_algorithm(words, raw)
             elif kind == record_file.STEP:
                 step = (words[1], convert(words[2]) - began)
                 if last_step is not None:

@@ -38,12 +38,18 @@ COLUMNS = (
     "waited for",
     "cpu",
     "memory",
+    # Of these the live table has no room.
+    "engine memory",
+    "algorithm",
+    "busiest link",
     "last warning",
 )
-_LAST = len(COLUMNS) - 1
+_LIVE = COLUMNS.index("engine memory")
+_FEW = 4  # ranks, of which the live table has the rest below
 _NAMES = (1, 2)  # columns that are no numbers
 _MOST_WARNINGS = 5  # below the live table
 _WARNING_WIDTH = 80
+_MOSTLY = 0.5  # of the time
 MUCH = 0.1  # of the time: the rank that is waited for longest is marked if it is more
 _RANKS_PER_SECOND = 16  # that are looked at
 
@@ -83,16 +89,38 @@ def cells(row: Row) -> tuple[str, ...]:
     return (
         str(row.rank),
         row.host,
-        row.state,
+        _state(row),
         f"{row.steps_per_second:.1f}",
         f"{row.calls_per_second:,.0f}",
         f"{row.bytes_per_second / 1e9:.2f}",
         f"{row.waited:.0%}",
         f"{row.waited_for:.0%}",
         f"{row.cpu:.0%}",
-        f"{row.memory_bytes / (1 << 20):,.0f} MiB" if row.memory_bytes else "",
+        _mebibytes(row.memory_bytes),
+        _mebibytes(row.engine_memory_bytes),
+        row.algorithm,
+        _link(row),
         row.warning,
     )
+
+
+def _mebibytes(n_bytes: int) -> str:
+    return f"{n_bytes / (1 << 20):,.0f} MiB" if n_bytes else ""
+
+
+def _link(row: Row) -> str:
+    """``rank 2, 1.25 GB/s, 3 retries/s``."""
+    if row.link < 0:
+        return ""
+    retries = f", {row.retries_per_second:,.0f} retries/s" if row.retries_per_second >= 1 else ""
+    return f"rank {row.link}, {row.link_bytes_per_second / 1e9:.2f} GB/s{retries}"
+
+
+def _state(row: Row) -> str:
+    """Of one that runs, what it does: for others it waits, or the system says it."""
+    if row.state != "runs" or not row.doing.is_known:
+        return row.state
+    return "waits" if row.waited >= _MOSTLY else row.doing.word
 
 
 def to_text(found: Sequence[Row]) -> str:
@@ -130,8 +158,9 @@ def screen_of(found: Sequence[Row], title: str, view: View) -> Screen:
     """The table, and the last warnings of some ranks below: in a column they would leave no room."""
     shown = view.of(found)
     worst = max((row.waited_for for row in found), default=0.0)
-    head, *texts = _aligned([row[:_LAST] for row in (COLUMNS, *map(cells, shown))])
-    warnings = [f"rank {row.rank}: {row.warning}" for row in shown if row.warning]
+    head, *texts = _aligned([row[:_LIVE] for row in (COLUMNS, *map(cells, shown))])
+    below = [f"rank {row.rank}: {details}" for row in shown if len(shown) <= _FEW and (details := _details(row))]
+    below += [f"rank {row.rank}: {row.warning}" for row in shown if row.warning][:_MOST_WARNINGS]
     return Screen(
         [
             (title, "italic"),
@@ -141,9 +170,22 @@ def screen_of(found: Sequence[Row], title: str, view: View) -> Screen:
                 for text, row in zip(texts, shown, strict=True)
             ),
             (f"q: leave   s: sort, now by {view.sort}", "dim"),
-            *((line, "") for text in warnings[:_MOST_WARNINGS] for line in wrap(text, _WARNING_WIDTH)),
+            *((line, "bold red") for text in _reasons(found) for line in wrap(text, _WARNING_WIDTH)),
+            *((line, "") for text in below for line in wrap(text, _WARNING_WIDTH)),
         ]
     )
+
+
+def _details(row: Row) -> str:
+    named = zip(COLUMNS[_LIVE:-1], cells(row)[_LIVE:-1], strict=True)
+    return "; ".join(f"{name} {cell}" for name, cell in named if cell)
+
+
+def _reasons(found: Sequence[Row]) -> Iterator[str]:
+    """What the rank did for which the others wait most, if they wait for long."""
+    worst = max(found, key=lambda row: row.waited_for, default=None)
+    if worst is not None and worst.waited_for > MUCH and worst.doing.is_known:
+        yield f"rank {worst.rank}, for which others wait: {worst.doing}"
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:

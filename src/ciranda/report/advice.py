@@ -11,6 +11,22 @@ _LEAST = 0.03  # of a step: less is not worth advice
 _BUSY = 0.8  # of a core
 _SMALL_BYTES = 64 << 10
 
+_EVEN_OUT = (
+    "Give it as much work as the others, and cores of its own (--bind-to core), or look at what else runs on its host"
+)
+_LOAD_AHEAD = (
+    "See where it stands with 'ciranda stacks', load its data ahead, by more workers, and look at what else runs on "
+    "its host"
+)
+#: By what a rank mostly did, as `ciranda.launch.doing` says it.
+_REMEDIES = {
+    "computes": _EVEN_OUT,
+    "no core": _EVEN_OUT,
+    "throttled": "Raise the limit of its cgroup (the CPU limit of its container), or start fewer ranks in it",
+    "stopped": "Find out who sends it SIGSTOP, or which debugger holds it",
+    "memory": "Start fewer ranks on its host, or raise the memory limit of its cgroup",
+}
+
 
 def advice_of(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Advice with the share of the job's time that it may gain, the most first; what failed comes before all."""
@@ -73,24 +89,22 @@ def _of_waiting(
     """What the ranks would not wait if one came no later than others do, and the rest; no more than one waits."""
     *_, second, worst = sorted(ranks, key=lambda rank: held_up.get(rank["rank"], 0.0))
     excess = held_up.get(worst["rank"], 0.0) - held_up.get(second["rank"], 0.0)
-    cpu = worst["cpu_seconds"] / worst["seconds"]
-    who = f"rank {worst['rank']} ({worst['host']})"
-    if cpu >= _BUSY:
-        remedy = (
-            f"it computes ({cpu:.0%} of a core). Give it as much work as the others, and cores of its own "
-            "(--bind-to core), or look at what else runs on its host"
-        )
-    else:
-        remedy = (
-            f"it sleeps, waits for input, or lacks a core ({cpu:.0%} of one): see where it stands with 'ciranda "
-            "stacks', load its data ahead, by more workers, and look at what else runs on its host"
-        )
-    yield _advice(excess, f"The others wait for {who}; {remedy}.")
+    yield _advice(excess, f"The others wait for rank {worst['rank']} ({worst['host']}); {_remedy(worst)}.")
     in_turn = (
         "The ranks wait for each other in turn: their work differs from step to step. Even it out (batches of like "
         "length), or let ranks go on alone for some steps (ciranda.torch's local SGD)."
     )
     yield _advice(min(sum(held_up.values()), most_waited) - excess, in_turn)
+
+
+def _remedy(rank: Mapping[str, Any]) -> str:
+    """For a rank for which the others wait: what it did, and what to do about it."""
+    cpu = rank["cpu_seconds"] / rank["seconds"]
+    if rank.get("doing"):
+        return f"it {rank['doing']['words']}. {_REMEDIES.get(rank['doing']['mostly'], _LOAD_AHEAD)}"
+    if cpu >= _BUSY:
+        return f"it computes ({cpu:.0%} of a core). {_EVEN_OUT}"
+    return f"it sleeps, waits for input, or lacks a core ({cpu:.0%} of one). {_LOAD_AHEAD}"
 
 
 def _of_moving(ranks: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -7,9 +7,11 @@ docs/guide/observe.md has the fields.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
+from ciranda.launch.doing import Doing, between
 from ciranda.launch.rates import NO_RANKS, Row, rows
 from ciranda.report.advice import advice_of
 from ciranda.report.job import LeftJob
@@ -39,6 +41,9 @@ def facts_of(job: LeftJob) -> Facts:
         "worlds": [_world(world) for world in worlds] if job.about["elastic"] else [],
         "intervals": _intervals(job),
         "collectives": _collectives(worlds),
+        "sizes": _sizes(worlds),
+        "algorithms": _algorithms(worlds),
+        "links": _links(job, worlds),
         "events": [dict(event) for event in job.events],
         "recorded": steps_of(job),
         "standstill": standstill_of(job),
@@ -112,7 +117,29 @@ def _ranks(job: LeftJob, worlds: Sequence[World]) -> list[Facts]:
             found[rank] = _sum(found[rank], of_world) if rank in found else of_world
     for rank, facts in found.items():
         facts["cpu_seconds"] = sum(seconds for (of, _), seconds in cpu_seconds.items() if of == rank)
+        facts["engine_memory_bytes"] = _engine_memory(job, rank)
+        facts["doing"] = _doing(_did(job, rank))
     return [facts for _, facts in sorted(found.items())]
+
+
+def _engine_memory(job: LeftJob, rank: int) -> dict[str, int]:
+    """The most that its engine held of each kind, at any look."""
+    held = [looked[rank].get("memory_bytes_of", {}) for _, looked in job.looks if rank in looked]
+    return {name: max((each.get(name, 0) for each in held), default=0) for name in ("slot", "kept", "empty")}
+
+
+def _did(job: LeftJob, rank: int) -> Doing:
+    """What the last process of a rank did between the first and the last look at it while it ran."""
+    seen = [(at, looked[rank]) for at, looked in job.looks if {"looks", "pid"} <= looked.get(rank, {}).keys()]
+    of_last = [(at, each) for at, each in seen if each["pid"] == seen[-1][1]["pid"]]
+    if len(of_last) < 2:
+        return Doing()
+    (since, first), (until, last) = of_last[0], of_last[-1]
+    return between(first, last, until - since)
+
+
+def _doing(did: Doing) -> Facts | None:
+    return {"words": str(did), "mostly": did.word, **asdict(did)} if did.is_known else None
 
 
 def _sum(first: Facts, second: Facts) -> Facts:
@@ -207,3 +234,47 @@ def _collectives(worlds: Sequence[World]) -> list[Facts]:
             for name in names:
                 into[name] += values[name]
     return sorted(sums.values(), key=lambda row: row["agree_seconds"] + row["move_seconds"], reverse=True)
+
+
+def _sizes(worlds: Sequence[World]) -> list[Facts]:
+    """By collective and class of sizes, a power of 4, of all ranks together; the most seconds first."""
+    sums: dict[tuple[str, str], Facts] = {}
+    for each in (counters for world in worlds for counters in world.last.values()):
+        for collective, values in each.get("collectives", {}).items():
+            for least, of_size in values.get("sizes", {}).items():
+                begin = {"collective": collective, "bytes_from": int(least) if int(least) > 1 else 0}
+                _add(sums.setdefault((collective, least), begin), of_size)
+    return sorted(sums.values(), key=lambda row: row["agree_seconds"] + row["move_seconds"], reverse=True)
+
+
+def _algorithms(worlds: Sequence[World]) -> list[Facts]:
+    """By algorithm, of all ranks together; the most seconds first."""
+    sums: dict[str, Facts] = {}
+    for each in (counters for world in worlds for counters in world.last.values()):
+        for algorithm, values in each.get("algorithms", {}).items():
+            _add(sums.setdefault(algorithm, {"algorithm": algorithm}), values)
+    return sorted(sums.values(), key=lambda row: row["move_seconds"], reverse=True)
+
+
+def _add(sums: Facts, values: Mapping[str, float]) -> None:
+    for name, value in values.items():
+        sums[name] = sums.get(name, 0) + value
+
+
+def _links(job: LeftJob, worlds: Sequence[World]) -> list[Facts]:
+    """From rank to rank, those that have carried most first; of an elastic job, in its last world, by place."""
+    last = worlds[-1].last if worlds else {}
+    found = [
+        {"rank": counters["rank"], "peer": last.get(int(peer), {"rank": int(peer)})["rank"],
+         "seconds": counters["seconds"], **link, "most_queued_bytes": _most_queued(job, counters, peer)}
+        for counters in last.values()
+        for peer, link in counters.get("links", {}).items()
+    ]  # fmt: skip
+    return sorted(found, key=lambda link: -link["sent_bytes"])
+
+
+def _most_queued(job: LeftJob, counters: Mapping[str, Any], peer: str) -> int:
+    """At any look at the same world."""
+    looks = (looked.get(counters["rank"], {}) for _, looked in job.looks)
+    of_world = (look for look in looks if all(look.get(name) == counters.get(name) for name in ("pid", "generation")))
+    return max((look.get("links", {}).get(peer, {}).get("queued_bytes", 0) for look in of_world), default=0)

@@ -46,6 +46,8 @@ def page_of(facts: Facts) -> str:
         _section("Steps over time", _steps(facts)),
         _section("Who was waited for, and when", _heat(facts)),
         _section("Collectives", _collectives(facts)),
+        _section("Links", _links(facts)),
+        _section("Memory", _memory(facts)),
         _section("Stalls, stragglers and errors", _events(facts)),
         _section("The job", _job(facts)),
     ]
@@ -255,8 +257,8 @@ def _ranks(facts: Facts) -> str:
     if not ranks:
         return ""
     recorded = {rank["rank"]: rank for rank in (facts["recorded"] or {"ranks": []})["ranks"]}
-    head = ["rank", "host", "steps", "others waited for it", "in a step", "it waited", "most for rank", "cores busy",
-            "memory, at most", "calls", "failed"]  # fmt: skip
+    head = ["rank", "host", "steps", "others waited for it", "in a step", "it waited", "most for rank", "mostly it",
+            "cores busy", "memory, at most", "calls", "failed"]  # fmt: skip
     body = [_row(rank, recorded.get(rank["rank"], {})) for rank in ranks]
     in_a_step = "; in a step, the median of those recorded" if recorded else ""
     return table(head, body, 2) + _note(
@@ -279,6 +281,7 @@ def _row(rank: Facts, recorded: Facts) -> list[str]:
         units.seconds(held_up) if steps else "",
         units.share(rank["waited_seconds"] / seconds),
         ", ".join(last for last, _ in whom),
+        rank["doing"]["mostly"] if rank["doing"] else "",
         f"{rank['cpu_seconds'] / seconds:.2f}",
         units.n_bytes(rank["peak_memory_bytes"]),
         str(rank["calls"]),
@@ -342,23 +345,84 @@ def _collectives(facts: Facts) -> str:
     ) if facts["collectives"] else ""  # fmt: skip
     if found:
         found += _note("Of all ranks together, in the whole job. Calls overlap, and so may these times.")
+    found += _sizes_counted(facts)
     if not recorded:
-        return found + (_note("--timeline-steps records calls, for sizes and bandwidths.") if found else "")
+        return found + (_note("--timeline-steps records calls, for times and bandwidths of sizes.") if found else "")
     found += "<h3>By size</h3>" + _sizes(recorded) + _note(_limit(facts))
     return found + "<h3>Tensors that take most time</h3>" + _tensors(recorded)
 
 
+def _sizes_counted(facts: Facts) -> str:
+    """Of the whole job, by class of sizes and by algorithm, as counted."""
+    if not facts["sizes"]:
+        return ""
+    sizes = table(
+        ["collective", "size, from", "calls", "failed", "bytes", "agreeing, a call", "moving, a call"],
+        [
+            [row["collective"], units.n_bytes(row["bytes_from"]), str(row["calls"]), str(row["failed"]),
+             units.n_bytes(row["bytes"]), units.seconds(row["agree_seconds"] / row["calls"]),
+             units.seconds(row["move_seconds"] / row["calls"])]
+            for row in facts["sizes"]
+        ],
+    )  # fmt: skip
+    algorithms = table(
+        ["algorithm", "calls", "bytes", "moving, a call"],
+        [
+            [row["algorithm"], str(row["calls"]), units.n_bytes(row["bytes"]),
+             units.seconds(row["move_seconds"] / row["calls"])]
+            for row in facts["algorithms"]
+        ],
+    ) if facts["algorithms"] else ""  # fmt: skip
+    others = "Direct rounds have no algorithm. " if algorithms else ""
+    return f"<h3>Sizes and algorithms, in the whole job</h3>{sizes}{algorithms}" + _note(
+        f"{others}Of all ranks together; times are means, of direct rounds estimated by every 61st."
+    )
+
+
+def _links(facts: Facts) -> str:
+    """Those that have carried most, and what memory the engine holds."""
+    if not facts["links"]:
+        return ""
+    head = ["from rank", "to rank", "sent", "a second", "sent again", "waiting, at most"]
+    rows = [
+        [str(link["rank"]), str(link["peer"]), units.n_bytes(link["sent_bytes"]),
+         units.bandwidth(link["sent_bytes"] / link["seconds"]) if link["seconds"] else "", str(link["retries"]),
+         units.n_bytes(link["most_queued_bytes"])]
+        for link in facts["links"][:MOST_RANKS]
+    ]  # fmt: skip
+    return table(head, rows, 2) + _note(
+        "Over TCP, or through rings in shared memory, with all that is sent beside the tensors; what ranks of a host "
+        "combine in memory that they share is not. Sent again: segments of TCP. Those that have carried most."
+    )
+
+
+def _memory(facts: Facts) -> str:
+    rows = [
+        [str(rank["rank"]), rank["host"], units.n_bytes(rank["peak_memory_bytes"]),
+         *(units.n_bytes(rank["engine_memory_bytes"][name]) for name in ("slot", "kept", "empty"))]
+        for rank in shown(facts["ranks"]) if any(rank["engine_memory_bytes"].values())
+    ]  # fmt: skip
+    if not rows:
+        return ""
+    head = ["rank", "host", "process, at most", "slots", "kept results", "empty()"]
+    return table(head, rows, 2) + _note(
+        "At most, of each look. Slots: memory for transfers that the ranks of a host share; pages that were never used "
+        "take none. Kept results: what was freed, and waits for results of that size." + _of_more(facts["ranks"])
+    )
+
+
 def _sizes(recorded: Facts) -> str:
-    head = ["collective", "type", "size, from", "calls", "bytes", "agreeing", "moving and combining", "bandwidth"]
+    head = ["collective", "type", "algorithm", "size, from", "calls", "bytes", "agreeing", "moving and combining",
+            "bandwidth"]  # fmt: skip
     return table(
         head,
         [
-            [row["collective"], row["dtype"], units.n_bytes(row["bytes_from"]), str(row["calls"]),
-             units.n_bytes(row["bytes"]), units.seconds(row["median_agree_seconds"]),
+            [row["collective"], row["dtype"], ", ".join(row["algorithms"]), units.n_bytes(row["bytes_from"]),
+             str(row["calls"]), units.n_bytes(row["bytes"]), units.seconds(row["median_agree_seconds"]),
              units.seconds(row["median_move_seconds"]), units.bandwidth(row["bytes_per_second"])]
             for row in recorded["sizes"]
         ],
-        2,
+        3,
     )  # fmt: skip
 
 

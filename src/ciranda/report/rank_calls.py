@@ -17,6 +17,7 @@ from ciranda.launch.record_file import N_WORDS, Names
 Ints = npt.NDArray[np.int64]
 
 _DIRECT = PATHS.index("direct")
+_IN_ROUNDS = tuple(PATHS.index(name) for name in ("direct", "repeated", "memory", "messages"))
 
 #: What calls of one name have in common: collective, name, process set, lane.
 Key = tuple[int, str, int, int]
@@ -29,6 +30,7 @@ class RankCalls:
     Attributes:
         keys: what there is; ``key`` has an index of it for each call.
         agreed: a direct round has agreed when it was submitted: it found all others there.
+        algorithms: by which data was moved; ``algorithm`` has an index of it for each call.
         step_number, step_end: of each step whose end was recorded.
     """
 
@@ -36,6 +38,8 @@ class RankCalls:
     key: Ints
     dtype: Ints
     outcome: Ints
+    algorithms: list[str]
+    algorithm: Ints
     n_bytes: Ints
     submitted: Ints
     arrived: Ints
@@ -63,6 +67,8 @@ def load(path: Path, clock: Sequence[Reading]) -> RankCalls | None:
     names = Names()
     for row in table[kind == record_file.NAME]:
         names.take(tuple(int(word) for word in row), row.tobytes())
+    for row in table[kind == record_file.ALGORITHM]:
+        names.take_algorithm(tuple(int(word) for word in row), row.tobytes())
     steps = table[kind == record_file.STEP].astype(np.int64)
     lost = table[kind == record_file.LOST]
     calls = table[kind == record_file.CALL]
@@ -73,6 +79,8 @@ def load(path: Path, clock: Sequence[Reading]) -> RankCalls | None:
         key=key,
         dtype=_byte(calls, 32),
         outcome=_byte(calls, 24),
+        algorithms=["", "direct round", *(names.algorithms[number] for number in sorted(names.algorithms)[1:])],
+        algorithm=_algorithm(calls),
         n_bytes=calls[:, 3].astype(np.int64),
         submitted=submitted,
         arrived=arrived,
@@ -88,6 +96,12 @@ def _byte(calls: npt.NDArray[np.uint64], shift: int) -> Ints:
     """A byte of the first word of each call."""
     found: Ints = (calls[:, 0] >> np.uint64(shift) & np.uint64(0xFF)).astype(np.int64)
     return found
+
+
+def _algorithm(calls: npt.NDArray[np.uint64]) -> Ints:
+    """For each call 0 if nothing is known, 1 for a direct round, else the number of the algorithm, from 2 on."""
+    by_plan = _byte(calls, 40)
+    return np.where(by_plan > 0, by_plan + 1, np.isin(_byte(calls, 16), _IN_ROUNDS).astype(np.int64))
 
 
 def _keys(calls: npt.NDArray[np.uint64], names: Names) -> tuple[list[Key], Ints]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -137,6 +138,7 @@ class _Analysis:
     def _sizes(self) -> list[dict[str, Any]]:
         """By collective, element type and size class, a power of two; failed calls are left out."""
         found: dict[tuple[int, int, int], list[npt.NDArray[Any]]] = {}
+        by: dict[tuple[int, int, int], Counter[str]] = {}
         for calls in self._ranks:
             collective = np.array([key[0] for key in calls.keys])[calls.key]
             size = np.where(calls.n_bytes > 0, np.floor(np.log2(np.maximum(1, calls.n_bytes))), -1).astype(np.int64)
@@ -150,7 +152,14 @@ class _Analysis:
                 )
                 columns = (n_bytes, agreed - submitted, done - agreed, _alone(agreed, done))
                 found.setdefault(key, []).append(np.stack(columns))
-        return [_size(*key, np.concatenate(pieces, axis=1)) for key, pieces in sorted(found.items())]
+                n_by = np.bincount(calls.algorithm[of], minlength=len(calls.algorithms)).tolist()
+                by.setdefault(key, Counter()).update(
+                    {name: n for name, n in zip(calls.algorithms, n_by, strict=True) if name and n}
+                )
+        return [
+            {**_size(*key, np.concatenate(pieces, axis=1)), "algorithms": dict(by[key].most_common())}
+            for key, pieces in sorted(found.items())
+        ]
 
     def _tensors(self) -> list[dict[str, Any]]:
         """Those whose calls took most time of all ranks together."""

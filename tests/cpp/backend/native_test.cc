@@ -178,7 +178,7 @@ TEST(NativeBackendTest, HostsThatAreNotAlikeDoNotCombineWhatIsRounded) {
     plans.back().prescale = 1.0;
   }
   std::vector<std::unique_ptr<RunningCollective>> running;
-  for (std::size_t rank = 0; rank < 3; ++rank) running.push_back(backends[rank]->start(plans[rank]));
+  for (std::size_t rank = 0; rank < 3; ++rank) running.push_back(backends[rank]->start(plans[rank]).collective);
   for (std::size_t n_done = 0; n_done < 3;) {
     for (auto& each : running) {
       if (each == nullptr || each->step() != Progress::kDone) continue;
@@ -258,7 +258,7 @@ TEST(NativeBackendTest, RoundsOfHostsAreNotThoseOfRanks) {
     plans.back().prescale = 1.0;
   }
   std::vector<std::unique_ptr<RunningCollective>> running;
-  for (std::size_t rank = 0; rank < 4; ++rank) running.push_back(backends[rank]->start(plans[rank]));
+  for (std::size_t rank = 0; rank < 4; ++rank) running.push_back(backends[rank]->start(plans[rank]).collective);
   for (std::size_t n_done = 0; n_done < 4;) {
     for (auto& each : running) {
       if (each == nullptr || each->step() != Progress::kDone) continue;
@@ -328,11 +328,11 @@ TEST(NativeBackendTest, ADoublingTakesItsRoundsHoweverLateTheLastRankComes) {
     };
     const std::size_t last = call % kRanks;
     for (std::size_t rank = 0; rank < kRanks; ++rank) {
-      if (rank != last) running[rank] = backends[rank]->start(plans[rank]);
+      if (rank != last) running[rank] = backends[rank]->start(plans[rank]).collective;
     }
     while (step_all()) {
     }
-    running[last] = backends[last]->start(plans[last]);
+    running[last] = backends[last]->start(plans[last]).collective;
     while (n_done < kRanks) step_all();
     std::vector<std::uint64_t> news;
     for (const auto& each : backends) {
@@ -393,7 +393,7 @@ TEST(NativeBackendTest, AWorldOfOneIsDoneAtOnce) {
   NativeBackend backend(*mesh, {});
   std::vector<float> values{1, 2, 3};
   const Plan plan = allreduce_plan(values);
-  EXPECT_EQ(backend.start(plan), nullptr);
+  EXPECT_EQ(backend.start(plan).collective, nullptr);
   EXPECT_EQ(values, (std::vector<float>{3, 6, 9}));
 }
 
@@ -408,7 +408,7 @@ TEST(NativeBackendTest, WhatIsEmptyOnAllRanksIsDoneAtOnce) {
       plan.collective = row.collective;
       plan.root = 0;
       plan.output_by_rank.resize(2);
-      EXPECT_EQ(backend.start(plan), nullptr) << row.name;
+      EXPECT_EQ(backend.start(plan).collective, nullptr) << row.name;
     }
   }
 }
@@ -432,7 +432,7 @@ TEST(NativeBackendTest, WhatIsEmptyOnlyHereIsNotDone) {
       if (rank == 1) plans[rank].input.add(sent.data(), sent.size());
       backends.emplace_back(*meshes[rank], NativeOptions{});
     }
-    for (std::size_t rank = 0; rank < 2; ++rank) running.push_back(backends[rank].start(plans[rank]));
+    for (std::size_t rank = 0; rank < 2; ++rank) running.push_back(backends[rank].start(plans[rank]).collective);
     for (int n_running = 2; n_running > 0;) {
       n_running = 0;
       for (auto& one : running) {
@@ -456,7 +456,7 @@ TEST(NativeBackendTest, AnAbortEndsItsTransfers) {
   Plan plan = allreduce_plan(values);
   plan.collective = Collective::kBroadcast;
   plan.root = 0;
-  auto running = backend.start(plan);
+  auto running = backend.start(plan).collective;
   while (running->step() != Progress::kStuck) {
   }
   backend.abort();
@@ -468,7 +468,7 @@ TEST(NativeBackendTest, AnAbortEndsItsTransfers) {
   std::array backends{NativeBackend(others[0], {}), NativeBackend(others[1], {})};
   std::array numbers{std::vector<float>{1, 2}, std::vector<float>{3, 4}};
   const std::array plans{allreduce_plan(numbers[0]), allreduce_plan(numbers[1])};
-  std::array collectives{backends[0].start(plans[0]), backends[1].start(plans[1])};
+  std::array collectives{backends[0].start(plans[0]).collective, backends[1].start(plans[1]).collective};
   for (int i = 0; i < 1000 && (collectives[0] || collectives[1]); ++i) {
     for (std::size_t rank = 0; rank < 2; ++rank) {
       muxes[rank].flush();

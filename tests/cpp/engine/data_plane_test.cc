@@ -36,10 +36,10 @@ class FakeCollective final : public RunningCollective {
 class FakeBackend final : public Backend {
  public:
   explicit FakeBackend(std::string name) : name_(std::move(name)) {}
-  std::unique_ptr<RunningCollective> start(const Plan& plan) override {
+  Started start(const Plan& plan) override {
     asked_of_backends().push_back("start " + name_ + ", " + std::to_string(plan.n_bytes) + " bytes " +
                                   to_string(plan.place));
-    return std::make_unique<FakeCollective>();
+    return {std::make_unique<FakeCollective>(), "fake algorithm"};
   }
   void abort() override { asked_of_backends().push_back("abort " + name_); }
 
@@ -74,7 +74,9 @@ class DataPlaneTest : public ::testing::Test {
     auto* const bytes = reinterpret_cast<std::byte*>(values_.data());
     request->memory = {{bytes, bytes, place}};
     operations_.push_back(std::make_shared<Operation>());
-    const Ticket ticket = in_flight_.add({std::move(request), operations_.back()});
+    Submission submission{std::move(request), operations_.back()};
+    submission.stages.note(Stage::kSubmitted);
+    const Ticket ticket = in_flight_.add(std::move(submission));
     data_.enqueue({.requests = {{ticket, nullptr, nullptr}}});
   }
   bool step() {
@@ -109,6 +111,20 @@ TEST_F(DataPlaneTest, APlanGoesToTheBackendOfItsMemory) {
   EXPECT_EQ(asked_of_backends(), (std::vector<std::string>{"start other, 12 bytes on device 3 of type 201", "destroy",
                                                            "start fake, 12 bytes on device 3 of type 200", "destroy"}));
   EXPECT_EQ(values_, (std::array<float, 3>{2, 4, 6}));
+}
+
+TEST_F(DataPlaneTest, ACallHasTheAlgorithmOfItsPlan) {
+  enqueue({});
+  while (step()) {
+  }
+  EXPECT_EQ(counters_.page().algorithms[0].n_calls, 0U) << "of one rank alone";
+  for (int times = 0; times < 2; ++times) {
+    enqueue({kFakeDevice, 0, nullptr});
+    while (step()) {
+    }
+  }
+  EXPECT_EQ(counters_.page().algorithms[0].n_calls, 2U);
+  EXPECT_STREQ(reinterpret_cast<const char*>(counters_.page().algorithms[0].name), "fake algorithm");
 }
 
 TEST_F(DataPlaneTest, AnEntryThatIsGivenUpEndsAllBackends) {

@@ -39,7 +39,7 @@ class ArenaMember {
   void step() {
     if (is_done_) return;
     if (!running_ && n_begun_ < work_.plans.size()) {
-      running_ = backend_.start(work_.plans[n_begun_++]);
+      running_ = backend_.start(work_.plans[n_begun_++]).collective;
     } else if (running_) {
       if (running_->step() == Progress::kDone) running_.reset();
     } else if (work_.continue_with) {

@@ -213,13 +213,15 @@ TEST(RecordedCalls, SayWhichWayTheyTook) {
     const std::uint64_t n_met_before = engine.n_direct();
     const auto recording = engine.record();
     const CounterWord& n_counted =
-        engine.counter_page().collectives[static_cast<std::size_t>(Collective::kAllreduce)].direct;
+        engine.counter_page().calls[static_cast<std::size_t>(Collective::kAllreduce)][size_class(sizeof(float))].direct;
     const std::uint64_t n_counted_before = n_counted.load();
     const std::uint64_t n_at_once = perform(engine, 200);
     std::vector<float> values(1);
     for (int i = 0; i < 10; ++i) ASSERT_TRUE(sum(engine, "submitted", values).ok());
     EXPECT_EQ(n_counted.load() - n_counted_before, n_at_once);
-    Paths paths = paths_of(read_all(*recording));
+    const std::vector<Record> records = read_all(*recording);
+    for (const Record& record : records) EXPECT_EQ(record.algorithm.empty(), record.path != Path::kPlan);
+    Paths paths = paths_of(records);
     EXPECT_EQ(paths[Path::kDirect], n_at_once);
     EXPECT_EQ(paths[Path::kDirect] + paths[Path::kRepeated] + paths[Path::kInMemory], engine.n_direct() - n_met_before);
     EXPECT_GE(paths[Path::kPlan], 1U);  // the first of its name

@@ -68,6 +68,26 @@ TEST(BinaryFormat, DividesLongNames) {
   EXPECT_EQ(std::memcmp(&entries[4][2], "c\0", 2), 0);
 }
 
+TEST(BinaryFormat, HasAnEntryANewAlgorithm) {
+  BinaryFormat format(0, 1);
+  std::string text;
+  Record record = named("x");
+  for (const char* const algorithm : {"", "shm one-shot", "direct star", "shm one-shot"}) {
+    record.algorithm = algorithm;
+    format.add(record, text);
+  }
+  const std::vector<Entry> entries = entries_of(text);
+  ASSERT_EQ(entries.size(), 7U) << "a name, four calls, two algorithms";
+  EXPECT_EQ(entries[1][0] >> 40U, 0U);
+  EXPECT_EQ(entries[2][0], 5U);
+  EXPECT_EQ(entries[2][1], 1U);
+  EXPECT_STREQ(reinterpret_cast<const char*>(&entries[2][2]), "shm one-shot");
+  EXPECT_EQ(entries[3][0] >> 40U, 1U);
+  EXPECT_EQ(entries[4][1], 2U);
+  EXPECT_EQ(entries[5][0] >> 40U, 2U);
+  EXPECT_EQ(entries[6][0] >> 40U, 1U);
+}
+
 TEST(BinaryFormat, HasStepsAndLosses) {
   BinaryFormat format(0, 1);
   std::string text;

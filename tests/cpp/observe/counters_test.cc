@@ -6,11 +6,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/unique_fd.hpp"
 
@@ -20,8 +23,8 @@ namespace {
 using std::chrono::milliseconds;
 
 std::uint64_t value(const CounterWord& word) { return word.load(std::memory_order_relaxed); }
-const CollectiveCounters& of(const Counters& counters, Collective collective) {
-  return counters.page().collectives[static_cast<std::size_t>(collective)];
+const CallCounters& of(const Counters& counters, Collective collective, std::size_t n_bytes) {
+  return counters.page().calls[static_cast<std::size_t>(collective)][size_class(n_bytes)];
 }
 
 Stages at(std::uint64_t submitted, std::uint64_t agreed, std::uint64_t done, Path path = Path::kPlan) {
@@ -57,32 +60,96 @@ TEST(Counters, CountACallByItsCollectiveAndItsPath) {
   const double tick = ns_per_tick();
   counters.count(Collective::kAllgather, 100, at(1'000'000, 3'000'000, 4'000'000), ErrorKind::kOk);
   counters.count(Collective::kAllgather, 100, at(1'000'000, 3'000'000, 4'000'000), ErrorKind::kTimeout);
-  const CollectiveCounters& of_it = of(counters, Collective::kAllgather);
+  const CallCounters& of_it = of(counters, Collective::kAllgather, 100);
   EXPECT_EQ(value(of_it.others), 2U);
   EXPECT_EQ(value(of_it.failed), 1U);
   EXPECT_EQ(value(of_it.n_bytes), 100U) << "a call that failed has moved nothing";
   EXPECT_NEAR(static_cast<double>(value(of_it.agree_ns)), 2e6 * tick, 2e3 * tick);
   EXPECT_NEAR(static_cast<double>(value(of_it.move_ns)), 1e6 * tick, 1e3 * tick);
   EXPECT_EQ(value(counters.page().paths[static_cast<std::size_t>(Path::kPlan)]), 2U);
-  EXPECT_EQ(value(of(counters, Collective::kAllreduce).others), 0U);
+  EXPECT_EQ(value(of(counters, Collective::kAllreduce, 100).others), 0U);
   EXPECT_EQ(value(counters.page().rank), 1U);
   EXPECT_EQ(value(counters.page().size), 4U);
 }
 
-TEST(Counters, TimeEvery64thDirectRound) {
+// Those of a program that makes two calls of different sizes in turn, too.
+TEST(Counters, TimeEvery61stDirectRound) {
   Counters counters("", 0, 2);
   int n_due = 0;
-  for (int i = 0; i < 128; ++i) {
+  for (std::size_t i = 0; i < 244; ++i) {
     const bool is_due = counters.is_due(Collective::kAllreduce);
     n_due += is_due ? 1 : 0;
     const Stages stages = at(1000, 1'001'000, 1'001'000);
-    counters.count_direct(Collective::kAllreduce, 4, is_due ? &stages : nullptr);
+    counters.count_direct(Collective::kAllreduce, i % 2 == 0 ? 4 : 1024, is_due ? &stages : nullptr);
   }
-  EXPECT_EQ(n_due, 2);
-  const CollectiveCounters& of_it = of(counters, Collective::kAllreduce);
-  EXPECT_EQ(value(of_it.direct), 128U);
-  EXPECT_EQ(value(of_it.n_bytes), 4U * 128);
-  EXPECT_NEAR(static_cast<double>(value(of_it.agree_ns)), 128e6 * ns_per_tick(), 128e3 * ns_per_tick());
+  EXPECT_EQ(n_due, 4);
+  for (const std::size_t n_bytes : {std::size_t{4}, std::size_t{1024}}) {
+    const CallCounters& of_it = of(counters, Collective::kAllreduce, n_bytes);
+    EXPECT_EQ(value(of_it.direct), 122U);
+    EXPECT_EQ(value(of_it.n_bytes), n_bytes * 122);
+    EXPECT_NEAR(static_cast<double>(value(of_it.agree_ns)), 122e6 * ns_per_tick(), 122e3 * ns_per_tick());
+  }
+}
+
+TEST(Counters, ClassesOfSizesArePowersOfFour) {
+  EXPECT_EQ(size_class(0), 0U);
+  EXPECT_EQ(size_class(3), 0U);
+  for (std::size_t number = 1; number + 1 < kPageSizes; ++number) {
+    EXPECT_EQ(size_class(std::size_t{1} << 2 * number), number);
+    EXPECT_EQ(size_class((std::size_t{1} << 2 * (number + 1)) - 1), number);
+  }
+  EXPECT_EQ(size_class(std::size_t{1} << 30U), 15U);
+  EXPECT_EQ(size_class(std::size_t{1} << 40U), 15U);
+}
+
+TEST(Counters, CountACallByItsAlgorithm) {
+  Counters counters("", 0, 2);
+  const auto name_of = [&](std::size_t index) {
+    std::array<char, sizeof(AlgorithmCounters::name)> name{};
+    std::memcpy(name.data(), counters.page().algorithms[index].name, sizeof(name));
+    return std::string(name.data());
+  };
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < kPageAlgorithms + 2; ++i) names.push_back("algorithm " + std::to_string(i));
+  for (int times = 0; times < 2; ++times) {
+    for (const std::string& name : names) {
+      Stages stages = at(1'000'000, 3'000'000, 4'000'000);
+      stages.algorithm = name;
+      counters.count(Collective::kAllreduce, 8, stages, ErrorKind::kOk);
+      counters.count(Collective::kAllreduce, 8, stages, ErrorKind::kTimeout);
+    }
+  }
+  counters.count(Collective::kAllreduce, 8, at(1, 2, 3), ErrorKind::kOk);
+  for (std::size_t i = 0; i < kPageAlgorithms; ++i) {
+    const AlgorithmCounters& by = counters.page().algorithms[i];
+    EXPECT_EQ(name_of(i), names[i]);
+    EXPECT_EQ(value(by.n_calls), 2U) << "of those that succeeded";
+    EXPECT_EQ(value(by.n_bytes), 16U);
+    EXPECT_NEAR(static_cast<double>(value(by.move_ns)), 2e6 * ns_per_tick(), 2e3 * ns_per_tick());
+  }
+}
+
+TEST(Counters, HaveWhatIsSoNow) {
+  const PageFile file;
+  {
+    Counters counters(file.path(), 0, 3);
+    counters.note_link(2, {10, 20, 3, 4});
+    counters.note_link(2, {30, 20, 3, 0});
+    counters.note_link(1 << 20, {1, 1, 1, 1});
+    counters.note_slots(7);
+    counters.note_memory(8, 9);
+    const LinkCounters& link = counters.page().links[2];
+    EXPECT_EQ(value(link.n_sent), 30U);
+    EXPECT_EQ(value(link.n_received), 20U);
+    EXPECT_EQ(value(link.n_retries), 3U);
+    EXPECT_EQ(value(link.n_queued), 0U);
+    EXPECT_EQ(value(counters.page().slot_bytes), 7U);
+    EXPECT_EQ(value(counters.page().kept_bytes), 8U);
+    EXPECT_EQ(value(counters.page().empty_bytes), 9U);
+  }
+  const Counters again(file.path(), 0, 3);
+  EXPECT_EQ(value(again.page().links[2].n_sent), 0U);
+  EXPECT_EQ(value(again.page().kept_bytes), 0U);
 }
 
 TEST(Counters, WaitsOfCallsThatOverlapCountOnce) {
@@ -161,7 +228,7 @@ TEST(Counters, AreReadWhileTheyAreWritten) {
   std::thread reader([&] {
     std::uint64_t last = 0;
     while (!is_done) {
-      const std::uint64_t now = value(of(counters, Collective::kBarrier).others);
+      const std::uint64_t now = value(of(counters, Collective::kBarrier, 0).others);
       EXPECT_GE(now, last);
       last = now;
     }
@@ -169,7 +236,7 @@ TEST(Counters, AreReadWhileTheyAreWritten) {
   for (int i = 0; i < 100'000; ++i) counters.count(Collective::kBarrier, 0, at(1, 2, 3), ErrorKind::kOk);
   is_done = true;
   reader.join();
-  EXPECT_EQ(value(of(counters, Collective::kBarrier).others), 100'000U);
+  EXPECT_EQ(value(of(counters, Collective::kBarrier, 0).others), 100'000U);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ Stages stages_from(std::uint64_t first) {
   Stages stages;
   for (std::size_t i = 0; i < kStageCount; ++i) stages.note(static_cast<Stage>(i), first + i);
   stages.path = Path::kInMemory;
+  stages.algorithm = "direct star";
   return stages;
 }
 
@@ -36,6 +37,7 @@ TEST(RecordRing, KeepsAllOfARecord) {
     EXPECT_EQ(record.call.n_bytes, 1ULL << 40U);
     EXPECT_EQ(record.call.dtype, DataType::kComplex128);
     EXPECT_EQ(record.stages.path, Path::kInMemory);
+    EXPECT_EQ(record.stages.algorithm, "direct star");
     for (std::size_t i = 0; i < kStageCount; ++i) EXPECT_EQ(record.stages[static_cast<Stage>(i)], (1ULL << 63U) + i);
   }
 }

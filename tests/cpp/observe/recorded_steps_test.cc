@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -40,7 +41,9 @@ TEST(RecordedSteps, AreThoseBetweenTwo) {
     EXPECT_EQ(recorder->is_on(), step == 3);
     steps.count_step();
   }
-  EXPECT_EQ(kinds_of(file), (std::vector<int>{0, 3, 3, 1, 2})) << "begin, steps 2 and 3, a name, a call";
+  std::vector<int> kinds = kinds_of(file);
+  std::ranges::sort(kinds);  // the calls and steps of a look come in any order
+  EXPECT_EQ(kinds, (std::vector<int>{0, 1, 2, 3, 3})) << "begin, a name, a call, steps 2 and 3";
 }
 
 TEST(RecordedSteps, AreAllWithoutLimits) {

@@ -123,6 +123,11 @@ class LoopbackMesh final : public Mesh {
   const PeerInfo& peer(int rank) const override { return peers_[static_cast<std::size_t>(rank)]; }
   Channel& control(int peer) override { return channels_[static_cast<std::size_t>(peer) * kChannelsPerPair]; }
   Channel& data(int peer) override { return channels_[static_cast<std::size_t>(peer) * kChannelsPerPair + 1]; }
+  Traffic traffic(int peer) const override {
+    const std::size_t first = static_cast<std::size_t>(peer) * kChannelsPerPair;
+    Traffic sum = channels_[first].traffic();
+    return sum += channels_[first + 1].traffic();
+  }
   SharedArena* arena() override { return arena_ ? &*arena_ : nullptr; }
 
   void poll_events() override {

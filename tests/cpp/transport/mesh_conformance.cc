@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <random>
+#include <thread>
+#include <vector>
 
 namespace ciranda {
 namespace {
@@ -80,6 +83,32 @@ TEST_P(MeshConformance, AllPairsCarryBytesInOrder) {
     };
     EXPECT_TRUE(sleep_until(mesh, turn)) << "rank " << mesh.rank() << " hangs";
     EXPECT_EQ(n_wrong, 0U);
+  });
+}
+
+TEST_P(MeshConformance, CountsWhatHasArrived) {
+  static constexpr std::size_t kBytes = 200;  // any channel has room
+  run_ranks(meshes_, [](Mesh& mesh) {
+    const std::vector<std::byte> bytes(kBytes);
+    std::vector<std::byte> read(kBytes);
+    for (int peer = 0; peer < mesh.size(); ++peer) {
+      if (peer == mesh.rank()) continue;
+      ASSERT_EQ(mesh.data(peer).write_some(bytes), kBytes);
+      mesh.notify();
+      std::size_t n_read = 0;
+      ASSERT_TRUE(sleep_until(mesh, [&] {
+        n_read += mesh.data(peer).read_some(std::span(read).subspan(n_read));
+        return n_read == kBytes;
+      }));
+      const auto has_arrived = [&] {
+        const Traffic traffic = mesh.traffic(peer);
+        return traffic.n_sent >= kBytes && traffic.n_received >= kBytes && traffic.n_queued == 0;
+      };
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+      while (!has_arrived() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+      EXPECT_TRUE(has_arrived());
+      EXPECT_LT(mesh.traffic(peer).n_sent, 2 * kBytes);
+    }
   });
 }
 

@@ -1,0 +1,128 @@
+"""What a rank did between two looks, beside its calls: computed, waited for a core or input, was stopped. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_NOTABLE = 0.1  # of the time
+_BUSY = 0.8  # of a core
+_MOSTLY = 0.5
+
+
+@dataclass(frozen=True)
+class Doing:
+    """Shares of the time between two looks, unless said otherwise; all 0 where it was looked at once.
+
+    Attributes:
+        is_known: whether the system has told more than ``cpu``.
+        cpu: how many cores the process has kept busy.
+        waited: for other ranks.
+        stopped: by a signal or a debugger, of the looks at it.
+        throttled: its cgroup had used up its limit.
+        lacked_core: its main thread could have run, but had no core.
+        disk, memory: it waited for the disk; its cgroup lacked memory.
+        slept, thread, input: its main thread slept, waited for another thread, for input; of the looks at it.
+        yields_per_second, preemptions_per_second: how often it gave up the core, and how often it was taken from it.
+    """
+
+    is_known: bool = False
+    cpu: float = 0.0
+    waited: float = 0.0
+    stopped: float = 0.0
+    throttled: float = 0.0
+    lacked_core: float = 0.0
+    disk: float = 0.0
+    memory: float = 0.0
+    slept: float = 0.0
+    thread: float = 0.0
+    input: float = 0.0
+    yields_per_second: float = 0.0
+    preemptions_per_second: float = 0.0
+
+    @property
+    def word(self) -> str:
+        """What it mostly did, for a table."""
+        share, word, _ = max(self._hindrances(), default=(0.0, "", ""))
+        if share > 0 and share >= max(self.cpu, self._idle_share()):
+            return word
+        return "computes" if self.cpu >= self._idle_share() else self._idle()[0]
+
+    def __str__(self) -> str:
+        """``was throttled by its cgroup's limit 60% of the time (40% of a core)``."""
+        said = [f"{text} {share:.0%} of the time" for share, _, text in sorted(self._hindrances(), reverse=True)]
+        if self.cpu >= _BUSY:
+            said.append("computed")
+        if not said or self._idle_share() > _MOSTLY:
+            said.insert(0, self._idle()[1])
+        return f"{', '.join(said)} ({self.cpu:.0%} of a core)"
+
+    def _hindrances(self) -> Iterator[tuple[float, str, str]]:
+        """The share, a word and words for each that is notable."""
+        taken = f", taken from it {self.preemptions_per_second:.0f} times a second," if self.is_preempted else ""
+        found = [
+            (self.stopped, "stopped", "was stopped by a signal or a debugger"),
+            (self.throttled, "throttled", "was throttled by its cgroup's limit"),
+            # What is throttled has no core either.
+            (0.0 if self.throttled >= _NOTABLE else self.lacked_core, "no core", f"waited for a core{taken}"),
+            (self.disk, "disk", "waited for the disk"),
+            (self.memory, "memory", "lacked memory"),
+        ]
+        return (each for each in found if each[0] >= _NOTABLE)
+
+    def _idle_share(self) -> float:
+        """Of the time without a core, and without a known reason."""
+        return max(0.0, 1.0 - self.cpu - self.waited - sum(share for share, _, _ in self._hindrances()))
+
+    @property
+    def is_preempted(self) -> bool:
+        """Whether others have taken its core again and again."""
+        return self.preemptions_per_second >= 1
+
+    def _idle(self) -> tuple[str, str]:
+        """What it did without a core, as far as looks have shown."""
+        share, *words = max(
+            (self.slept, "sleeps", "slept"),
+            (self.thread, "blocked", "waited for another of its threads"),
+            (self.input, "input", "waited for input"),
+        )
+        return (words[0], words[1]) if share > 0 else ("idle", "waited for something else, or slept")
+
+
+def between(before: Mapping[str, Any], after: Mapping[str, Any], seconds: float) -> Doing:
+    """What a process did between two looks at it, which are so far apart; each is its counters with its signs."""
+
+    def more(name: str) -> float:
+        return max(0.0, float(after.get(name, 0)) - float(before.get(name, 0)))
+
+    if "cpu_seconds" not in before or seconds <= 0:
+        return Doing()
+    cpu = more("cpu_seconds") / seconds
+    if "looks" not in before or "looks" not in after:
+        return Doing(cpu=cpu)
+
+    def share(name: str) -> float:
+        return min(1.0, more(f"{name}_seconds") / seconds)
+
+    looks = more("looks")
+
+    def of_looks(name: str) -> float:
+        return more(f"{name}_looks") / looks if looks else 0.0
+
+    is_idle = cpu < _BUSY  # pressure is of all processes of the cgroup: one that computes does not suffer from it
+    return Doing(
+        is_known=True,
+        cpu=cpu,
+        waited=share("waited"),
+        stopped=of_looks("stopped"),
+        throttled=share("throttled"),
+        lacked_core=share("core_wait"),
+        disk=max(share("disk_wait"), share("disk_pressure") if is_idle else 0.0),
+        memory=share("memory_pressure") if is_idle else 0.0,
+        slept=of_looks("slept"),
+        thread=of_looks("thread"),
+        input=of_looks("input"),
+        yields_per_second=more("yielded") / seconds,
+        preemptions_per_second=more("preempted") / seconds,
+    )
