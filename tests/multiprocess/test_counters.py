@@ -136,7 +136,7 @@ def test_the_launcher_warns_of_a_straggler_once(tmp_path: Path) -> None:
         assert running.process.stderr is not None
         line = next(line for line in running.process.stderr if "straggler" in line)
         assert line.startswith("ciranda: warning: rank 1 (localhost) is a straggler: in the last ")
-        assert "slept" in line
+        assert re.search(r"; it (slept|waited for a core)", line), "a busy machine leaves it little time to sleep"
 
 
 def test_live_until_q(tmp_path: Path) -> None:
