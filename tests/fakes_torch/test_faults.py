@@ -13,8 +13,10 @@ import torch_cuda
 pytestmark = [pytest.mark.multiprocess, pytest.mark.timeout(600)]
 
 PROGRAM = Path(__file__).with_name("faults.py")
-# The streams of a program that makes one after a call: the default one, the engine's two for it, and its own.
-STILL = {"STILL_STREAM": "4"}
+# The streams of a program that makes one after a call by peer: the default one, the engine's, and its own. Where calls
+# are staged, the engine has two.
+STILL = {"STILL_STREAM": "3"}
+STAGED = {"CIRANDA_GPU_WAY": "staged", "STILL_STREAM": "4"}
 SOON = {"CIRANDA_STALL_WARNING_SECONDS": "1", "CIRANDA_STALL_SHUTDOWN_SECONDS": "3"}
 
 
@@ -70,17 +72,19 @@ def test_a_driver_that_is_no_good_is_refused_and_the_cpu_goes_on(settings: dict[
 
 
 @pytest.mark.parametrize(
-    ("how", "error"),
+    ("how", "way", "error"),
     [
-        ("killed", "RanksLostError: rank 2 (host "),
-        ("exits", "RanksLostError: rank 2 (host "),
-        ("raises", "AbortedError: rank 2 (host "),
-        ("stopped", "TimeoutError: allreduce 'second' began on all ranks but has not moved"),
+        ("killed", STILL, "RanksLostError: rank 2 (host "),
+        ("killed", STAGED, "RanksLostError: rank 2 (host "),
+        ("exits", STILL, "RanksLostError: rank 2 (host "),
+        ("raises", STILL, "AbortedError: rank 2 (host "),
+        ("stopped", STILL, "TimeoutError: allreduce 'second' began on all ranks but has not moved"),
+        ("stopped", STAGED, "TimeoutError: allreduce 'second' began on all ranks but has not moved"),
     ],
 )
-def test_ranks_that_end_before_their_input_is_there(how: str, error: str) -> None:
+def test_ranks_that_end_before_their_input_is_there(how: str, way: dict[str, str], error: str) -> None:
     # One that is stopped does not end before it is killed.
-    done = run(3, f"a_rank_ends={how}", grace=1 if how == "stopped" else 60, **STILL, **SOON)
+    done = run(3, f"a_rank_ends={how}", grace=1 if how == "stopped" else 60, **way, **SOON)
     assert done.returncode != 0
     lines = _found(done, f"a_rank_ends={how}")
     assert len(lines) == 2, done.stdout + done.stderr
@@ -89,8 +93,38 @@ def test_ranks_that_end_before_their_input_is_there(how: str, error: str) -> Non
         assert "rank 2" in line, line
 
 
-def test_work_that_never_ends_is_named_with_its_gpu_on_all_ranks(tmp_path: Path) -> None:
-    done = run(3, f"never_ends={tmp_path}", **STILL, **SOON)
+@pytest.mark.parametrize(
+    ("operation", "ends"),
+    [(9, "RanksLostError: rank 2 "), (11, "RanksLostError: rank 2 "), (13, "done")],
+    ids=["pack", "reduce", "unpack"],
+)
+def test_a_rank_is_killed_in_each_phase_of_peer(operation: int, ends: str) -> None:
+    """Small slots, so that ranks reduce a share each. A call waits, then has two operations in each phase."""
+    done = run(3, f"killed_in={operation}", grace=60, **SOON, CIRANDA_SLOT_BYTES="4096", FAKE_CUDA_DELAY_SEED="0")
+    lines = _found(done, f"killed_in={operation}")
+    assert len(lines) == 2, done.stdout + done.stderr
+    assert all(line.startswith(ends) for line in lines), lines
+
+
+@pytest.mark.parametrize(
+    ("settings", "warning"),
+    [
+        ({"FAKE_CUDA_IPC": "no_export"}, "cuIpcGetMemHandle on GPU 0 (GPU-5f5f5f00) failed"),
+        ({"FAKE_CUDA_IPC": "no_import"}, "cuIpcOpenMemHandle on GPU 0 (GPU-5f5f5f00) failed"),
+        ({"CIRANDA_GPU_WAY": "peer"}, "broadcast 'broadcast.0' is staged in host memory, although CIRANDA_GPU_WAY is"),
+    ],
+)
+def test_what_cannot_go_by_peer_is_staged_and_said_once(settings: dict[str, str], warning: str) -> None:
+    done = run(2, "sums", **settings)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert _found(done, "sums") == ["right"] * 2
+    n_ranks = 2 if "CIRANDA_GPU_WAY" in settings else 1
+    assert done.stderr.count(warning) == n_ranks, done.stderr
+
+
+@pytest.mark.parametrize("way", [STILL, STAGED], ids=["peer", "staged"])
+def test_work_that_never_ends_is_named_with_its_gpu_on_all_ranks(tmp_path: Path, way: dict[str, str]) -> None:
+    done = run(3, f"never_ends={tmp_path}", **way, **SOON)
     lines = _found(done, f"never_ends={tmp_path}")
     assert len(lines) == 3, done.stdout + done.stderr
     for line in lines:
@@ -121,10 +155,11 @@ def test_results_are_compared_as_they_are_on_the_host(
 
 def test_a_tensor_that_is_overwritten_after_its_call_is_seen() -> None:
     """By the fake's checker, which knows that the engine reads it."""
-    done = run(2, "overwritten")
-    assert done.returncode != 0
-    assert "two uses of memory that nothing orders" in done.stderr
-    assert "cuMemcpyDtoHAsync" in done.stderr
+    for way, reader in {"peer": "copy_bytes", "staged": "cuMemcpyDtoHAsync"}.items():
+        done = run(2, "overwritten", CIRANDA_GPU_WAY=way)
+        assert done.returncode != 0
+        assert "two uses of memory that nothing orders" in done.stderr
+        assert reader in done.stderr
 
 
 @pytest.mark.parametrize("how", ["without_delays", "with_delays"])
