@@ -13,11 +13,18 @@ import torch_cuda
 pytestmark = [pytest.mark.multiprocess, pytest.mark.timeout(600)]
 
 PROGRAM = Path(__file__).with_name("faults.py")
-# The streams of a program that makes one after a call by peer: the default one, the engine's, and its own. Where calls
-# are staged, the engine has two.
-STILL = {"STILL_STREAM": "3"}
+# The streams of a program that makes one after a call: the default one, the engine's two for it, or one by peer, and
+# its own.
 STAGED = {"CIRANDA_GPU_WAY": "staged", "STILL_STREAM": "4"}
+PEER = {"CIRANDA_GPU_WAY": "peer", "STILL_STREAM": "3"}
 SOON = {"CIRANDA_STALL_WARNING_SECONDS": "1", "CIRANDA_STALL_SHUTDOWN_SECONDS": "3"}
+
+needs_kernels = pytest.mark.usefixtures("kernels_of_gpus")
+
+
+def need_kernels_for(way: dict[str, str], request: pytest.FixtureRequest) -> None:
+    if way is PEER:
+        request.getfixturevalue("kernels_of_gpus")
 
 
 def run(np: int, *programs: str, grace: int = 1, **settings: str) -> subprocess.CompletedProcess[str]:
@@ -74,15 +81,17 @@ def test_a_driver_that_is_no_good_is_refused_and_the_cpu_goes_on(settings: dict[
 @pytest.mark.parametrize(
     ("how", "way", "error"),
     [
-        ("killed", STILL, "RanksLostError: rank 2 (host "),
         ("killed", STAGED, "RanksLostError: rank 2 (host "),
-        ("exits", STILL, "RanksLostError: rank 2 (host "),
-        ("raises", STILL, "AbortedError: rank 2 (host "),
-        ("stopped", STILL, "TimeoutError: allreduce 'second' began on all ranks but has not moved"),
+        ("killed", PEER, "RanksLostError: rank 2 (host "),
+        ("exits", STAGED, "RanksLostError: rank 2 (host "),
+        ("raises", STAGED, "AbortedError: rank 2 (host "),
         ("stopped", STAGED, "TimeoutError: allreduce 'second' began on all ranks but has not moved"),
     ],
 )
-def test_ranks_that_end_before_their_input_is_there(how: str, way: dict[str, str], error: str) -> None:
+def test_ranks_that_end_before_their_input_is_there(
+    how: str, way: dict[str, str], error: str, request: pytest.FixtureRequest
+) -> None:
+    need_kernels_for(way, request)
     # One that is stopped does not end before it is killed.
     done = run(3, f"a_rank_ends={how}", grace=1 if how == "stopped" else 60, **way, **SOON)
     assert done.returncode != 0
@@ -93,6 +102,7 @@ def test_ranks_that_end_before_their_input_is_there(how: str, way: dict[str, str
         assert "rank 2" in line, line
 
 
+@needs_kernels
 @pytest.mark.parametrize(
     ("operation", "ends"),
     [(9, "RanksLostError: rank 2 "), (11, "RanksLostError: rank 2 "), (13, "done")],
@@ -106,6 +116,7 @@ def test_a_rank_is_killed_in_each_phase_of_peer(operation: int, ends: str) -> No
     assert all(line.startswith(ends) for line in lines), lines
 
 
+@needs_kernels
 @pytest.mark.parametrize(
     ("settings", "warning"),
     [
@@ -122,8 +133,11 @@ def test_what_cannot_go_by_peer_is_staged_and_said_once(settings: dict[str, str]
     assert done.stderr.count(warning) == n_ranks, done.stderr
 
 
-@pytest.mark.parametrize("way", [STILL, STAGED], ids=["peer", "staged"])
-def test_work_that_never_ends_is_named_with_its_gpu_on_all_ranks(tmp_path: Path, way: dict[str, str]) -> None:
+@pytest.mark.parametrize("way", [STAGED, PEER], ids=["staged", "peer"])
+def test_work_that_never_ends_is_named_with_its_gpu_on_all_ranks(
+    tmp_path: Path, way: dict[str, str], request: pytest.FixtureRequest
+) -> None:
+    need_kernels_for(way, request)
     done = run(3, f"never_ends={tmp_path}", **way, **SOON)
     lines = _found(done, f"never_ends={tmp_path}")
     assert len(lines) == 3, done.stdout + done.stderr
@@ -153,13 +167,16 @@ def test_results_are_compared_as_they_are_on_the_host(
     assert [text in line for line in lines[:-3]] == [True] * (3 if is_seen else 0), lines
 
 
-def test_a_tensor_that_is_overwritten_after_its_call_is_seen() -> None:
+@pytest.mark.parametrize(("way", "reader"), [(STAGED, "cuMemcpyDtoHAsync"), (PEER, "copy_bytes")])
+def test_a_tensor_that_is_overwritten_after_its_call_is_seen(
+    way: dict[str, str], reader: str, request: pytest.FixtureRequest
+) -> None:
     """By the fake's checker, which knows that the engine reads it."""
-    for way, reader in {"peer": "copy_bytes", "staged": "cuMemcpyDtoHAsync"}.items():
-        done = run(2, "overwritten", CIRANDA_GPU_WAY=way)
-        assert done.returncode != 0
-        assert "two uses of memory that nothing orders" in done.stderr
-        assert reader in done.stderr
+    need_kernels_for(way, request)
+    done = run(2, "overwritten", **way)
+    assert done.returncode != 0
+    assert "two uses of memory that nothing orders" in done.stderr
+    assert reader in done.stderr
 
 
 @pytest.mark.parametrize("how", ["without_delays", "with_delays"])

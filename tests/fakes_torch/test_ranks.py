@@ -46,8 +46,6 @@ def test_trainings_on_gpus_come_to_the_bits_of_the_cpu() -> None:
         on_cpu = trained("cpu", "cpu")
         assert trained("cuda", "cuda") == on_cpu
         assert trained("cuda", "cpu") == on_cpu
-    with Ranks(2, env={**environment, "CIRANDA_GPU_WAY": "staged"}) as ranks:
-        assert ranks.run(trainings_on, ["cuda", "cuda"]) == on_cpu
 
 
 def trainings_on(devices: list[str]) -> dict[str, str]:
