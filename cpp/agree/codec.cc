@@ -13,6 +13,7 @@ constexpr bool is_one(ReduceOp value) { return reduce_op_from_wire(static_cast<s
 constexpr bool is_one(DataType value) { return data_type_from_wire(static_cast<std::uint8_t>(value)).has_value(); }
 constexpr bool is_one(Check value) { return value <= Check::kCompare; }
 constexpr bool is_one(Direct value) { return value <= Direct::kByMessages; }
+constexpr bool is_one(Way value) { return value <= Way::kPeer; }
 
 // --- the fields of each message, in wire order; one function serves writing and reading
 
@@ -39,7 +40,7 @@ void code(auto& io, Is<Signature> auto& m) {
 }
 
 void code(auto& io, Is<RequestMessage> auto& m) {
-  io(m.is_cacheable, m.is_deferrable, m.priority);
+  io(m.is_cacheable, m.is_deferrable, m.priority, m.home);
   code_name(io, m.name);
   io(m.signature);
 }
@@ -63,7 +64,7 @@ void code(auto& io, Is<ExecuteItem> auto& m) {
   io(m.cache_id, m.is_defined_here, m.direct);
   if (!m.is_defined_here) return;
   code_name(io, m.name);
-  io(m.first_dims, m.absent);
+  io(m.way, m.first_dims, m.absent);
   if (!m.absent.empty()) io(m.signature);
 }
 void code(auto& io, Is<ExecuteEntry> auto& m) { io(m.items, m.check); }

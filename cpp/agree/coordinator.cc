@@ -32,7 +32,7 @@ Status Coordinator::on_request(int rank, RequestMessage message, TimePoint now) 
   }
   NameState& name = negotiations_.name_for(message.name, message.is_cacheable);
   name.priority = message.priority;
-  return report(name, {rank, now, std::move(message.signature), message.is_deferrable});
+  return report(name, {rank, now, std::move(message.signature), message.is_deferrable, {}, false, message.home});
 }
 
 Status Coordinator::on_message(int rank, Message&& message, TimePoint now) {
@@ -201,12 +201,12 @@ Check Coordinator::next_check(const ReadyQueue::Batch& batch) {
 ExecuteItem Coordinator::execute(NameState& name) {
   ExecuteItem item;
   const bool in_full = name.negotiation.has_full();
+  const bool is_new_kind = in_full || name.way() != name.agreed_way;
   name.is_being_forgotten = false;
   item.absent = name.negotiation.absent();
-  if (in_full) {
-    name.update_agreed();
-    name.kind = ready_.kind_of(name.agreed);
-  }
+  if (in_full) name.update_agreed();
+  name.agreed_way = name.way();
+  if (is_new_kind) name.kind = ready_.kind_of(name.agreed, name.agreed_way);
   if (in_full || name.cache_id == kNoCacheId || !item.absent.empty()) {
     // While ranks may still report by the previous plan, the cache ids of its names must not be reassigned.
     NameState* before = cache_ids_.assign(name, !groups_.is_previous_in_use());
@@ -214,6 +214,7 @@ ExecuteItem Coordinator::execute(NameState& name) {
     item.is_defined_here = true;
     item.name = name.name;
     item.first_dims = name.first_dims;
+    item.way = name.agreed_way;
   }
   if (!item.absent.empty()) {
     item.signature = name.agreed;

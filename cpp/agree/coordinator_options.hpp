@@ -1,6 +1,6 @@
 // CoordinatorOptions: the lane and the settings that a coordinator is made with. Made by LaneLog, read by Coordinator
 // and its parts. Plain values.
-// Used by Coordinator, Negotiations, OpenNegotiations, PlannedGroups, ReadyQueue and LaneLog; StallLimits also by
+// Used by Coordinator, Negotiations, OpenNegotiations, PlannedGroups, ReadyQueue, Ways and LaneLog; StallLimits also by
 // LivenessProbe, StallDetector and AnswerWatch.
 #pragma once
 
@@ -39,6 +39,7 @@ struct CoordinatorOptions {
   // How ranks may execute small blocking calls without the log. Only a lane that is never removed may use messages.
   Direct direct = Direct::kNot;
   AgreementLimits limits;
+  bool shares_memory = false;        // all members do, so they are on one host
   std::uint64_t check_interval = 0;  // after how many entries results are compared; 0: never
   StallLimits stall;
   // All ranks wait for each call before they make the next, whatever threads they have. So ranks that make their calls

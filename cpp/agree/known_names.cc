@@ -10,12 +10,17 @@ namespace ciranda {
 
 bool KnownNames::is_unchanged(PersistentOp& op, const Request& request) {
   const bool is_same_priority = std::exchange(op.knowledge.priority_, request.priority) == request.priority;
-  return is_same_priority && op.knowledge.cache_id_ != kNoCacheId && op.knowledge.signature_ == request.signature;
+  return is_same_priority && op.knowledge.home_ == request.home && op.knowledge.cache_id_ != kNoCacheId &&
+         op.knowledge.signature_ == request.signature;
 }
 
 void KnownNames::learn(const ExecuteItem& item, PersistentOp& op) {
-  if (const auto reported = PendingCalls::take_signature(op)) op.knowledge.signature_ = std::move(*reported);
+  if (const auto reported = PendingCalls::take_signature(op)) {
+    op.knowledge.signature_ = std::move(*reported);
+    op.knowledge.home_ = PendingCalls::home(op);
+  }
   op.knowledge.first_dims_ = item.first_dims.empty() ? nullptr : std::make_shared<const FirstDims>(item.first_dims);
+  op.knowledge.way_ = item.way;
   if (item.cache_id != kNoCacheId) assign(item.cache_id, op);
 }
 

@@ -10,6 +10,7 @@
 
 #include "agree/payload.hpp"
 #include "base/status.hpp"
+#include "base/way.hpp"
 #include "call/request.hpp"
 
 namespace ciranda {
@@ -22,13 +23,15 @@ using LaneId = std::uint32_t;
 // --- rank -> coordinator. Every RequestMessage, cache id of a ReadyMessage, and DuplicateMessage is a *report*.
 // --- The log answers each exactly once (with an executed item or a failure), for each name in the order of reports.
 
-// The first use of a name, a use that differs from the last one (in its priority, too), or a name without a cache id.
+// The first use of a name, a use that differs from the last one (in its priority or home, too), or a name without a
+// cache id.
 struct RequestMessage {
   std::string name;
   Signature signature;
   bool is_cacheable = true;
   bool is_deferrable = false;
   std::int32_t priority = 0;
+  HomeId home = kStagedHome;
 };
 
 // These names are ready, with the signature that this rank last used for their cache ids.
@@ -151,6 +154,8 @@ struct ExecuteItem {
   std::vector<std::int32_t> absent;
   Signature signature;  // sent only if ranks are absent
   Direct direct = Direct::kNot;
+  // Sent with the fields above, and valid until it is sent again.
+  Way way = Way::kStaged;
 };
 
 // Whether ranks keep a checksum of the result, or compare those kept. It is in the log, so all ranks do the same.

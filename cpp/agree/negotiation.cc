@@ -49,6 +49,8 @@ void Negotiation::arrive(int member, Arrival arrival) {
 void Negotiation::close() {
   std::fill(arrivals.begin(), arrivals.end(), Arrival::kAbsent);
   in_full.clear();
+  homes.clear();
+  way.reset();
   n_arrived = first_missing = n_deferrable = n_urgent = 0;
   stage = Stage::kClosed;
 }
@@ -93,6 +95,14 @@ std::string NameState::disagreement(int member, const Members& members) const {
   return describe_mismatch(shown_signature_of(low), members.rank(low), shown_signature_of(high), members.rank(high));
 }
 
+std::vector<HomeId> NameState::homes() const {
+  std::vector<HomeId> homes = homes_;
+  for (std::size_t member = 0; member < homes.size(); ++member) {
+    if (negotiation.arrivals[member] == Arrival::kInFull) homes[member] = negotiation.homes[member];
+  }
+  return homes;
+}
+
 bool NameState::is_root_absent(const Members& members) const {
   if (negotiation.has_all() || !info(signature().collective).has_root) return false;
   return !negotiation.has_arrived(members.member(signature().root));
@@ -113,6 +123,7 @@ void NameState::update_agreed() {
     first_dims.clear();
   }
   agreed = now;
+  homes_ = homes();
 }
 
 // --- messages

@@ -38,6 +38,8 @@ struct Negotiation {
 
   std::vector<Arrival> arrivals;
   std::vector<Signature> in_full;  // by member, valid where arrivals is kInFull; empty if that is so for no member
+  std::vector<HomeId> homes;       // the same
+  std::optional<Way> way = {};     // chosen anew, if some member has reported in full or has joined
   int n_arrived = 0;
   int first_missing = 0;  // all members before this one have arrived or joined, as far as is_complete() has looked
   int n_deferrable = 0;   // deferrable reports of this name, not of its group
@@ -86,6 +88,7 @@ struct Reported {
   bool is_deferrable = false;
   std::optional<std::uint64_t> direct_round = {};  // the direct round by messages to which the report belongs
   bool is_duplicate = false;
+  HomeId home = kStagedHome;  // if there is a signature
 };
 
 struct NameState {
@@ -101,7 +104,10 @@ struct NameState {
   };
 
   NameState(std::string text, bool cacheable, int n_members)
-      : name(std::move(text)), is_cacheable(cacheable), negotiation(n_members) {}
+      : name(std::move(text)),
+        is_cacheable(cacheable),
+        negotiation(n_members),
+        homes_(static_cast<std::size_t>(n_members), kStagedHome) {}
 
   std::string name;
   bool is_cacheable;
@@ -112,6 +118,7 @@ struct NameState {
   std::int32_t priority = 0;                   // of the last report in full
   Signature agreed;                            // by all ranks, last time; with the first dimensions of one of them
   FirstDims first_dims;                        // by tensor and member, if they may differ
+  Way agreed_way = Way::kStaged;               // by which ranks execute calls with the agreed signature
   std::vector<DeferredError> deferred_errors;  // the oldest first
   // Reports of members that may have completed the direct round; handled in this order when it is over here.
   std::vector<Reported> later;
@@ -127,13 +134,19 @@ struct NameState {
   std::string disagreement(int member, const Members& members) const;
   // Whether the root, if any, has joined. REQUIRES: the negotiation is complete.
   bool is_root_absent(const Members& members) const;
-  // Signatures reported in full replace the agreed one. REQUIRES: the negotiation is open.
+  // Where each member has its tensors. REQUIRES: all have arrived.
+  std::vector<HomeId> homes() const;
+  // The way of this use.
+  Way way() const { return negotiation.way.value_or(agreed_way); }
+  // What was reported in full replaces what was agreed on. REQUIRES: the negotiation is open.
   void update_agreed();
   // `is_reported`: a full report has been shown before.
   StallReport stall_report(const Members& members, TimePoint now, bool is_reported) const;
 
  private:
   Signature shown_signature_of(int member) const;
+
+  std::vector<HomeId> homes_;  // by member, when the signature was agreed on
 };
 
 using NameStates = std::unordered_map<std::string, std::unique_ptr<NameState>>;

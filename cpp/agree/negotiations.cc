@@ -58,6 +58,8 @@ Status Negotiations::handle(NameState& name, Reported reported) {
   if (reported.signature) {
     negotiation.in_full.resize(static_cast<std::size_t>(members_.size()));
     negotiation.in_full[static_cast<std::size_t>(rank)] = std::move(*reported.signature);
+    negotiation.homes.resize(static_cast<std::size_t>(members_.size()));
+    negotiation.homes[static_cast<std::size_t>(rank)] = reported.home;
   }
   if (negotiation.is_direct()) return negotiation.has_all() ? end_direct_round(name) : Status::ok_status();
   if (std::string why = name.disagreement(rank, members_); !why.empty()) {
@@ -146,6 +148,11 @@ void Negotiations::complete(NameState& name) {
              ", has joined and takes no part any more. Choose a root that joins last, for example the rank that join() "
              "returned last time.");
   } else {
+    if (!name.negotiation.has_all()) {
+      name.negotiation.way = Way::kStaged;
+    } else if (name.negotiation.has_full()) {
+      name.negotiation.way = ways_.way_of(signature, name.homes());
+    }
     name.negotiation.stage = Negotiation::Stage::kReady;
     ready_.push(name);
     expire_duplicates(name.negotiation.n_failed_before, &name.negotiation);

@@ -28,6 +28,7 @@
 #include "agree/open_negotiations.hpp"
 #include "agree/ready_queue.hpp"
 #include "agree/standstill.hpp"
+#include "agree/ways.hpp"
 
 namespace ciranda {
 
@@ -36,7 +37,12 @@ class Negotiations {
   // The arguments outlive this object.
   Negotiations(const CoordinatorOptions& options, Members& members, CacheIds& cache_ids, ReadyQueue& ready,
                OpenNegotiations& open_negotiations)
-      : options_(options), members_(members), cache_ids_(cache_ids), ready_(ready), open_(open_negotiations) {}
+      : options_(options),
+        members_(members),
+        cache_ids_(cache_ids),
+        ready_(ready),
+        open_(open_negotiations),
+        ways_(options) {}
   Negotiations(const Negotiations&) = delete;  // other parts of the coordinator refer to it
 
   NameState& name_for(const std::string& name, bool is_cacheable);
@@ -85,6 +91,7 @@ class Negotiations {
   CacheIds& cache_ids_;
   ReadyQueue& ready_;
   OpenNegotiations& open_;
+  Ways ways_;
   NameStates names_;
   std::size_t n_pressing_ = 0;
   Failures failures_;

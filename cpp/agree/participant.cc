@@ -18,6 +18,7 @@ Message Participant::submit(PersistentOp& op, const Request& request, Ticket tic
   const bool is_duplicate = !op.is_idle();
   const bool is_unchanged = !is_duplicate && KnownNames::is_unchanged(op, request);
   PendingCall call{ticket, nullptr, request.is_deferrable, !request.is_cacheable && is_unnamed(request.name)};
+  call.home = request.home;
   if (!is_duplicate && !is_unchanged) call.in_full = std::make_unique<Signature>(request.signature);
   calls_.add(op, std::move(call));
   DirectRounds::close(op);
@@ -27,7 +28,8 @@ Message Participant::submit(PersistentOp& op, const Request& request, Ticket tic
   }
   op.become(State::kReported);
   if (is_unchanged) return ReadyMessage{{{op.cache_id(), request.is_deferrable}}};
-  return RequestMessage{op.name(), request.signature, request.is_cacheable, request.is_deferrable, request.priority};
+  return RequestMessage{op.name(),        request.signature, request.is_cacheable, request.is_deferrable,
+                        request.priority, request.home};
 }
 
 Message Participant::submit_duplicate(PersistentOp& op, Ticket ticket) {
@@ -113,7 +115,9 @@ Participant::Ready Participant::stand_in(const ExecuteItem& item) {
   return ready;
 }
 
-Participant::Ready Participant::take(PersistentOp& op) { return {calls_.take(op), op.first_dims(), nullptr}; }
+Participant::Ready Participant::take(PersistentOp& op) {
+  return {calls_.take(op), op.first_dims(), nullptr, op.knowledge.way()};
+}
 
 // By messages, the other ranks start the next rounds without a rank that has joined.
 void Participant::open_rounds(const ExecuteItem& item, PersistentOp& op, std::vector<DirectRound>& to_close) {

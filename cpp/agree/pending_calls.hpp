@@ -35,6 +35,8 @@ class PendingCalls {
   static std::unique_ptr<Signature> take_signature(PersistentOp& op) {
     return std::move(op.calls.pending_.front().in_full);
   }
+  // Where the oldest call has its tensors. REQUIRES: as above.
+  static HomeId home(const PersistentOp& op) { return op.calls.pending_.front().home; }
   // The oldest call is answered. REQUIRES: as above.
   Ticket take(PersistentOp& op);
 

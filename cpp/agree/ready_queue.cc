@@ -16,20 +16,22 @@ ReadyQueue::ReadyQueue(const CoordinatorOptions& options)
     : options_(options),
       order_({options.limits.planned_group_bytes, options.fusion_threshold_bytes, options.most_groups}) {}
 
-std::uint32_t ReadyQueue::kind_of(const Signature& signature) {
+std::uint32_t ReadyQueue::kind_of(const Signature& signature, Way way) {
   if (!info(signature.collective).reduces_for_all) return kNoKind;
-  const auto found = std::find_if(kinds_.begin(), kinds_.end(),
-                                  [&](const Signature& kind) { return can_travel_together(kind, signature); });
+  const auto found = std::find_if(kinds_.begin(), kinds_.end(), [&](const Kind& kind) {
+    return kind.way == way && can_travel_together(kind.signature, signature);
+  });
   if (found != kinds_.end()) return static_cast<std::uint32_t>(found - kinds_.begin());
   if (kinds_.size() == kMostKinds) return kNoKind;
-  kinds_.push_back(signature);
+  kinds_.push_back({signature, way});
   return static_cast<std::uint32_t>(kinds_.size() - 1);
 }
 
 void ReadyQueue::push(NameState& name) {
   add({&name, nullptr, std::nullopt, 0, name.priority});
   if (!options_.learned_order || name.cache_id == kNoCacheId) return;
-  const std::uint32_t kind = name.negotiation.has_full() ? kind_of(name.signature()) : name.kind;  // not its old kind
+  const std::uint32_t kind =
+      name.negotiation.has_full() ? kind_of(name.signature(), name.way()) : name.kind;  // not its old kind
   order_.observe(name.cache_id, name.signature().n_bytes(), name.negotiation.is_deferrable() ? kind : kNoKind);
   count_for_plan();
   waiting_.back().group = order_.group_of(name.cache_id);
@@ -138,7 +140,7 @@ bool ReadyQueue::can_join(const Batch& batch, const Waiting& waiting) {
   if (waiting.planned != nullptr) return !batch.groups.empty() && batch.groups.front()->kind == waiting.planned->kind;
   if (batch.names.empty()) return false;
   const NameState& head = *batch.names.front();
-  return can_travel_together(head.signature(), waiting.name->signature()) &&
+  return head.way() == waiting.name->way() && can_travel_together(head.signature(), waiting.name->signature()) &&
          head.negotiation.absent() == waiting.name->negotiation.absent();
 }
 

@@ -30,8 +30,8 @@ class ReadyQueue {
   // A batch has at most options.fusion_threshold_bytes, or one name. `options` outlives this object.
   explicit ReadyQueue(const CoordinatorOptions& options);
 
-  // Equal for signatures that can be fused, kNoKind for one that cannot.
-  std::uint32_t kind_of(const Signature& signature);
+  // Equal for signatures that can be fused and go the same way, kNoKind for one that cannot.
+  std::uint32_t kind_of(const Signature& signature, Way way);
 
   // REQUIRES: the negotiation of the name, or of each name of the group, is complete, and stays so until take() or
   // remove().
@@ -72,7 +72,11 @@ class ReadyQueue {
   bool has_priorities_ = false;
   std::vector<Waiting> waiting_;  // in the order in which they became ready
   LearnedOrder order_;
-  std::vector<Signature> kinds_;         // one signature of each kind
+  struct Kind {
+    Signature signature;  // one of it
+    Way way;
+  };
+  std::vector<Kind> kinds_;
   std::uint64_t plan_ = 0;               // the plan to which n_in_group_ belongs
   std::vector<std::size_t> n_in_group_;  // waiting names by planned group
 };

@@ -1,14 +1,15 @@
 // Backend: executes plans over memory of one type, among the ranks of one mesh. A lane has one for each type of memory
 // (backend/backends.hpp), and each plan goes to the one where its tensors lie.
 //
-// Called by DataPlane, through Backends; implemented by NativeBackend; made by rows of registry.hpp; one thread (the
-// holder of the progress lock). Plans run one after the other, in the order of the response log. No method blocks: a
-// running collective is a state machine.
+// Called by DataPlane, through Backends; implemented by NativeBackend and PeerBackend; made by rows of registry.hpp;
+// one thread (the holder of the progress lock). Plans run one after the other, in the order of the response log. No
+// method blocks: a running collective is a state machine.
 #pragma once
 
 #include <memory>
 #include <string_view>
 
+#include "collective/arena_session.hpp"
 #include "collective/running_collective.hpp"
 #include "fuse/plan.hpp"
 
@@ -29,6 +30,18 @@ class Backend {
   // Ends what was started, without the other ranks: when this returns, the backend no longer accesses the memory of any
   // plan. Called before the running collective is destroyed. Nothing is started afterwards. Idempotent.
   virtual void abort() = 0;
+
+  // --- for backends of devices. What one needs of all ranks is settled once, before its first plan of a lane: then all
+  // --- of them use it, or none.
+
+  // The lane's position in the shared memory of its members, which outlives this; null if they have none.
+  virtual void use(ArenaSession* /*session*/) {}
+  virtual bool is_settled() const { return true; }
+  // Settles it, for tensors at this place. Null: it is settled at once. All members call this at the same position in
+  // the log.
+  virtual std::unique_ptr<RunningCollective> settle(const Place& /*place*/) { return nullptr; }
+  // Whether plans can be started here, which is the same on all members, or why not. REQUIRES: is_settled().
+  virtual Status usable() const { return Status::ok_status(); }
 };
 
 }  // namespace ciranda

@@ -19,7 +19,7 @@ class Backends {
   // For the ranks of `mesh`, which outlives this.
   Backends(Mesh& mesh, const Config& config, std::span<const BackendRow> rows) : native_(mesh, native_options(config)) {
     for (const BackendRow& row : rows) {
-      if (row.make != nullptr) of_devices_.emplace(row.memory, row.make(mesh, config));
+      if (row.make != nullptr) of_devices_.emplace(row.memory, row.make(mesh, config, row.device));
     }
   }
 
@@ -31,6 +31,11 @@ class Backends {
   Backend& at(const Place& place) {
     const auto found = of_devices_.find(place.type);
     return found == of_devices_.end() ? native_ : *found->second;
+  }
+
+  // Gives those of devices the lane's shared memory. REQUIRES: the arena is settled, and this is not moved any more.
+  void share_arena() {
+    for (const auto& [memory, backend] : of_devices_) backend->use(native_.session());
   }
 
   // See Backend::abort(): that of each.

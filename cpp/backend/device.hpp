@@ -6,8 +6,9 @@
 // executed. Events order them. A copy of one caller's queue does not wait behind those of another, which may wait for
 // it in turn.
 //
-// Called by Staged, device_advice() and examine_devices(); implemented by CudaDevice, with Gpu and copy_plan.hpp; made
-// by rows of registry.hpp; any thread, concurrently. No method waits for the device. It lives as long as the process.
+// Called by Staged, PeerBackend, device_advice() and examine_devices(); implemented by CudaDevice, with Gpu and
+// copy_plan.hpp; made by rows of registry.hpp; any thread, concurrently. No method waits for the device. It lives as
+// long as the process.
 #pragma once
 
 #include <cstddef>
@@ -66,5 +67,8 @@ class Device {
   virtual void put(const Place& place, std::vector<DeviceCopy> copies, DeviceEventPtr after, Queued queued,
                    Done done) = 0;
 };
+
+// Returns an error if this machine has no such device, or no driver for it; it says what to do.
+using FindDevice = Result<Device*>();
 
 }  // namespace ciranda

@@ -35,6 +35,8 @@ class NativeBackend final : public Backend {
 
   Started start(const Plan& plan) override;
   void abort() override { mesh_.abandon(); }
+  // The position in the arena, for all backends of the lane. Null if there is no arena, or one without slots.
+  ArenaSession* session() { return session_ && session_->slot_bytes() > 0 ? &*session_ : nullptr; }
 
   // Uses this arena from the next plan on. All ranks of the mesh call this before the same plan. The arena outlives the
   // backend.

@@ -2,8 +2,8 @@
 // row: every lane has the native backend (backend/backends.hpp).
 //
 // A new device is a folder under backend/, which defines its row's functions, and the row. It needs a Device. It may
-// also have a Backend, for plans over its own memory (as over NCCL). Its tensors are staged in host memory if some rank
-// has the tensor in another type of memory. Reports do not yet tell that, so today they are always staged.
+// also have a Backend, for plans over its own memory, by which calls go whose way is Way::kPeer (agree/ways.hpp). All
+// others are staged in host memory.
 // Called by Engine and examine_devices(); rows used by Backends, WorldParts, Staged and connect(); any thread.
 #pragma once
 
@@ -23,10 +23,10 @@ namespace ciranda {
 struct BackendRow {
   DeviceType memory;      // of the device
   std::string_view name;  // in messages
-  // Creates a backend for the ranks of one mesh, which outlives it. Null: its tensors are always staged.
-  std::unique_ptr<Backend> (*make)(Mesh& mesh, const Config& config) = nullptr;
-  // Returns an error if this machine has no such device, or no driver for it; it says what to do.
-  Result<Device*> (*device)() = nullptr;
+  // Creates a backend for the ranks of one mesh, which outlives it. It may find the device later, by `device`. Null:
+  // its tensors are always staged.
+  std::unique_ptr<Backend> (*make)(Mesh& mesh, const Config& config, FindDevice* device) = nullptr;
+  FindDevice* device = nullptr;
 };
 
 // The rows of this build.

@@ -3,8 +3,8 @@
 // A setting is read from CIRANDA_<NAME>, else from Horovod's variable, else it has its default. A value that does not
 // parse or is out of range is an InvalidArgument that names the variable, the value and the accepted values.
 //
-// Used by backend/, base/, bindings/, capi/ and engine/, as plain values. read_config() and environment(), which read
-// the environment, are called by capi/, connect(), EngineHandle and bindings/python/tables.cc, on the thread
+// Used by backend/, base/, bindings/, capi/, engine/ and WayExpected, as plain values. read_config() and environment(),
+// which read the environment, are called by capi/, connect(), EngineHandle and bindings/python/tables.cc, on the thread
 // of the program that asks; no thread may change the environment meanwhile.
 #pragma once
 
@@ -54,6 +54,7 @@ struct Config {
   std::int64_t segment_bytes = 0;    // 0: by cost
   std::int64_t one_shot_bytes = -1;  // -1: by cost
   std::string wire_dtype;
+  std::string gpu_way = "auto";
   std::string costs_folder;
   std::string staging_copy;  // empty: the faster, as measured (staging_choice.hpp)
   std::int64_t fusion_threshold_bytes = 128 << 20;

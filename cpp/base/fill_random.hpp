@@ -1,5 +1,5 @@
 // fill_random: random bytes from the operating system, for secrets and nonces. Any thread.
-// Called by LaneArena, shared_memory.cc, Acceptor, OutgoingConnection and shm_probe.hpp.
+// Called by LaneArena, PeerSettling, shared_memory.cc, Acceptor, OutgoingConnection and shm_probe.hpp.
 #pragma once
 
 #include <cstddef>

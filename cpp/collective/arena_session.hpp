@@ -9,8 +9,8 @@
 // publishes its last part. Parts that the last chunk of a collective does not need are skipped: a counter that has
 // reached a later part includes all parts before.
 //
-// Called by RegionPieces and the algorithms in shared memory (shm_*.cc), through launch.hpp; owned by NativeBackend;
-// one thread (the holder of the progress lock).
+// Called by RegionPieces and the algorithms in shared memory (shm_*.cc), through launch.hpp; PeerGroup, PeerSettling
+// and PeerAllreduce, to which Backend gives it; owned by NativeBackend; one thread (the holder of the progress lock).
 #pragma once
 
 #include <cstddef>

@@ -3,11 +3,15 @@
 // step() does a bounded piece of work (about one chunk) and never blocks, so moving data cannot delay the agreement on
 // the next tensors. After a step that returned kMoved the caller wakes the peers (Mesh::notify).
 // Called by DataPlane, and NativeBackend where it times one; made by the start functions of launch.hpp and
-// Backend::start(); one thread (the holder of the progress lock). The plan and the mesh outlive the collective.
+// Backend::start(), PeerAllreduce and PeerSettling; one thread (the holder of the progress lock). The plan and the mesh
+// outlive the collective.
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
+
+#include "base/status.hpp"
 
 namespace ciranda {
 
@@ -24,6 +28,11 @@ class RunningCollective {
   virtual Progress step() = 0;
   // The ranks for which a stuck step waits; used in messages.
   virtual std::vector<int> awaited() const = 0;
+
+  // If its device has failed, so that it stays stuck: why.
+  virtual Status status() const { return Status::ok_status(); }
+  // This rank's device for which a stuck step waits, as in "on GPU 0"; empty if for none.
+  virtual std::string awaited_device() const { return ""; }
 };
 
 }  // namespace ciranda

@@ -66,6 +66,7 @@ Result<BootstrapOptions> bootstrap_options(const Config& config, std::uint64_t e
   options.wire = config.wire;
   options.algorithm = config.algorithm;
   options.wire_dtype = config.wire_dtype;
+  options.gpu_way = config.gpu_way;
   options.one_shot_bytes = config.one_shot_bytes;
   options.segment_bytes = config.segment_bytes;
   options.autotune = config.autotune;

@@ -196,13 +196,13 @@ bool Engine::Parts::prepare(Submission& submission, OpHandle* handle) {
   if (Status status = ciranda::prepare(request, mesh->rank(), world.sets); !status.ok()) return refuse(status);
   if (first_on_device(request) < request.memory.size()) {
     Result<std::unique_ptr<Staged>> staged =
-        Staged::make(request, world.backends, world.sets, mesh->rank(), world.wake);
+        Staged::make(request, world.backends, world.sets, mesh->rank(), world.way_expected, world.wake);
     if (!staged.ok()) return refuse(staged.status());
     submission.staged = std::move(staged).value();
     advise(*submission.staged);
     submission.operation->set_events({submission.staged->idle_event()});
   }
-  submission.scratch = move_repeated(request);
+  if (submission.staged == nullptr || submission.staged->is_staged()) submission.scratch = move_repeated(request);
   const bool has_no_name_yet = is_numbered(request);
   const LaneId lane = lane_id(request.process_set, request.lane);
   if (!has_no_name_yet) submission.op = world.names.ops.take(lane, request.name, handle);

@@ -19,6 +19,7 @@
 #include "call/output_memory.hpp"
 #include "engine/control_plane.hpp"
 #include "execute/wake.hpp"
+#include "execute/way_expected.hpp"
 #include "observe/counters.hpp"
 #include "observe/recorder.hpp"
 #include "transport/arena.hpp"
@@ -40,8 +41,9 @@ struct WorldParts {
   ProcessSets sets{mesh.size()};
   const OutputMemory output_memory{};
   const std::shared_ptr<Wake> wake = std::make_shared<Wake>(mesh);  // for the threads of devices
-  std::atomic<std::uint64_t> n_direct{0};                           // calls executed by direct rounds
-  std::atomic<bool> has_failed{false};                              // see Engine::has_failed
+  WayExpected way_expected{config, mesh};
+  std::atomic<std::uint64_t> n_direct{0};  // calls executed by direct rounds
+  std::atomic<bool> has_failed{false};     // see Engine::has_failed
 
   // Any thread: puts on the page how much memory is kept now.
   void note_memory() {

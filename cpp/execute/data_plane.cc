@@ -22,10 +22,12 @@ std::string text_of(const NativeBackend::Tuned& tuned) {
 
 }  // namespace
 
-DataPlane::DataPlane(Mesh& mesh, InFlight& in_flight, Backends backends, std::size_t slot_bytes, const Logger& logger)
+DataPlane::DataPlane(Mesh& mesh, InFlight& in_flight, Backends backends, std::size_t slot_bytes, WayExpected& expected,
+                     const Logger& logger)
     : mesh_(mesh),
       in_flight_(in_flight),
       logger_(logger),
+      expected_(expected),
       backends_(std::move(backends)),
       consistency_(in_flight, mesh) {
   if (mesh.arena() != nullptr || mesh.size() == 1 || slot_bytes == 0) return;
@@ -61,8 +63,11 @@ Result<bool> DataPlane::step() {
   if (queue_.empty()) return false;
   if (is_ending_) return end();
   if (!has_begun_) {
-    const Result<bool> ready = has_inputs();
-    if (!ready.ok() || !ready.value()) return ready;
+    if (!may_go_by_peer()) {
+      if (Status status = use(Way::kStaged); !status.ok()) return status;
+      const Result<bool> ready = has_inputs();
+      if (!ready.ok() || !ready.value()) return ready;
+    }
     Result<Work> work = begin();
     if (!work.ok()) return work.status();
     take(std::move(work).value());
@@ -70,7 +75,10 @@ Result<bool> DataPlane::step() {
   }
   if (running_) {
     const Progress progress = running_->step();
-    if (progress == Progress::kStuck) return false;
+    if (progress == Progress::kStuck) {
+      const Status status = running_->status();
+      return status.ok() ? Result<bool>(false) : of_this_rank(status);
+    }
     if (progress == Progress::kMoved) return true;
     running_.reset();
   }
@@ -106,13 +114,93 @@ Status DataPlane::combine(const Participant::Execute& entry, std::span<const Pay
 
 Result<Work> DataPlane::begin() {
   for (const Participant::Ready& ready : queue_.front().requests) in_flight_.note(ready.ticket, Stage::kStarted);
-  const auto plans = [this] { return make_plans(queue_.front(), in_flight_, mesh_); };
-  if (is_arena_settled_ || queue_.front().requests.empty()) return plans();
+  const auto work = [this]() REQUIRES(progress_lock) {
+    if (!may_go_by_peer()) return plan();
+    return peer_of_lane_ ? begin_on_way() : settle_peer();
+  };
+  if (is_arena_settled_ || queue_.front().requests.empty()) return work();
   is_arena_settled_ = true;
-  return arena_->settle([this, plans] {
+  return arena_->settle([this, work]() REQUIRES(progress_lock) {
     if (arena_->arena() != nullptr) backends_.native().use(*arena_->arena());
-    return plans();
+    return work();
   });
+}
+
+// Whether the log lets the front entry go by the memory of devices, and this lane can or has not tried yet: alike on
+// all ranks.
+bool DataPlane::may_go_by_peer() const {
+  const auto& requests = queue_.front().requests;
+  if (requests.empty() || requests.front().way != Way::kPeer) return false;
+  return !peer_of_lane_ || peer_of_lane_->ok();
+}
+
+// Of a rank's device, as the log lets entries go by peer only if all ranks' tensors lie on one.
+Backend& DataPlane::peer() {
+  return backends_.at(in_flight_.at(queue_.front().requests.front().ticket).staged->place());
+}
+
+// Before the lane's first entry by peer: settles whether it can.
+Result<Work> DataPlane::settle_peer() {
+  backends_.share_arena();
+  running_ = peer().settle(in_flight_.at(queue_.front().requests.front().ticket).staged->place());
+  return Work{
+      .plans = {}, .continue_with = [this]() REQUIRES(progress_lock) {
+        peer_of_lane_ = peer().usable();
+        if (peer_of_lane_->kind() == ErrorKind::kInternal) {
+          logger_.warning("tensors on GPUs are staged in host memory, since the ranks cannot exchange them in " +
+                          ("the GPUs' memory: " + peer_of_lane_->message()));
+        }
+        return begin_on_way();
+      }};
+}
+
+Result<Work> DataPlane::begin_on_way() {
+  if (Status status = use(may_go_by_peer() ? Way::kPeer : Way::kStaged); !status.ok()) return status;
+  return Work{.plans = {},
+              .continue_with = [this] { return plan(); },
+              .may_continue = [this]() REQUIRES(progress_lock) { return has_inputs(); }};
+}
+
+// All tensors of this rank's that lie on a device go this way.
+Status DataPlane::use(Way way) {
+  way_ = way;
+  for (const Participant::Ready& ready : queue_.front().requests) {
+    const Submission& entry = in_flight_.at(ready.ticket);
+    if (entry.staged == nullptr) continue;
+    expected_.went(way);
+    if (way == Way::kStaged && expected_.is_to_be_told()) {
+      logger_.warning(
+          describe_current() +
+          " is staged in host memory, although CIRANDA_GPU_WAY is peer: only allreduces, but not Adasum and "
+          "weighted averages, go by peer, if all ranks share a host and have their tensors on GPUs, and "
+          "CIRANDA_CHECK_CONSISTENCY is not set.");
+    }
+    if (Status status = entry.staged->use(way, *entry.request); !status.ok()) return of_this_rank(status);
+  }
+  return Status::ok_status();
+}
+
+Result<Work> DataPlane::plan() {
+  Result<Work> work = make_plans(queue_.front(), in_flight_, mesh_);
+  if (!work.ok() || way_ != Way::kPeer) return work;
+  std::vector<DeviceEventPtr> after;
+  std::vector<std::shared_ptr<void>> holds;
+  for (const Participant::Ready& ready : queue_.front().requests) {
+    const Staged& staged = *in_flight_.at(ready.ticket).staged;
+    for (DeviceEventPtr& event : staged.recorded()) after.push_back(std::move(event));
+    holds.push_back(staged.hold());
+  }
+  Work made = std::move(work).value();
+  for (Plan& plan : made.plans) {
+    plan.after = after;
+    plan.holds = holds;
+  }
+  return made;
+}
+
+// The failure of a device of this rank, as all ranks are told of it.
+Status DataPlane::of_this_rank(const Status& why) const {
+  return Status::internal(mesh_.peer(mesh_.rank()).text() + ": " + why.message());
 }
 
 Result<bool> DataPlane::start_next() {
@@ -125,6 +213,10 @@ Result<bool> DataPlane::start_next() {
     if (!work_.continue_with) {
       if (begin_check() || share_news()) continue;
       break;
+    }
+    if (work_.may_continue) {
+      const Result<bool> may = work_.may_continue();
+      if (!may.ok() || !may.value()) return may;
     }
     Result<Work> next = work_.continue_with();
     if (!next.ok()) return next.status();
@@ -241,7 +333,9 @@ void DataPlane::give_up_from(std::uint64_t log_index, const Status& status) {
 }
 
 std::string DataPlane::awaited_device() const {
-  if (queue_.empty() || (has_begun_ && !is_ending_)) return "";
+  if (queue_.empty()) return "";
+  if (running_) return running_->awaited_device();
+  if (has_begun_ && !is_ending_ && !work_.may_continue) return "";
   for (const Participant::Ready& ready : queue_.front().requests) {
     const Staged* staged = in_flight_.at(ready.ticket).staged.get();
     if (staged == nullptr || (is_ending_ ? staged->are_results_queued() : staged->is_here())) continue;

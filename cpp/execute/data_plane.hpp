@@ -20,6 +20,7 @@
 #include "execute/consistency.hpp"
 #include "execute/in_flight.hpp"
 #include "execute/lane_arena.hpp"
+#include "execute/way_expected.hpp"
 #include "execute/work.hpp"
 
 namespace ciranda {
@@ -28,8 +29,9 @@ class DataPlane {
  public:
   // The references outlive this. If the mesh has no arena but its ranks share memory, they create one with slots of
   // `slot_bytes` when there is data to move; none if `slot_bytes` is 0, which must then be so on all ranks of the mesh.
-  // The logger outlives this.
-  DataPlane(Mesh& mesh, InFlight& in_flight, Backends backends, std::size_t slot_bytes, const Logger& logger);
+  // The last two arguments outlive this.
+  DataPlane(Mesh& mesh, InFlight& in_flight, Backends backends, std::size_t slot_bytes, WayExpected& expected,
+            const Logger& logger);
 
   // Adds the next entry of the log. An empty entry only takes its position in the order.
   void enqueue(Participant::Execute entry);
@@ -75,7 +77,14 @@ class DataPlane {
  private:
   Result<bool> has_inputs() const REQUIRES(progress_lock);
   Result<bool> are_results_queued() const REQUIRES(progress_lock);
-  Result<Work> begin();
+  Result<Work> begin() REQUIRES(progress_lock);
+  bool may_go_by_peer() const;
+  Backend& peer();
+  Result<Work> settle_peer() REQUIRES(progress_lock);
+  Result<Work> begin_on_way() REQUIRES(progress_lock);
+  Status use(Way way) REQUIRES(progress_lock);
+  Result<Work> plan();
+  Status of_this_rank(const Status& why) const;
   Result<bool> start_next() REQUIRES(progress_lock);
   Result<bool> end() REQUIRES(progress_lock);
   void put_results() REQUIRES(progress_lock);
@@ -91,12 +100,15 @@ class DataPlane {
   Mesh& mesh_;
   InFlight& in_flight_;
   const Logger& logger_;
+  WayExpected& expected_;
   std::optional<LaneArena> arena_;
   Backends backends_;
   Consistency consistency_;
   std::vector<std::uint64_t> sent_;      // the measurements of this rank's native backend
   std::vector<std::uint64_t> received_;  // [rank][number]: those of all ranks
   bool is_arena_settled_ = true;
+  std::optional<Status> peer_of_lane_;      // whether entries can go by peer, or why not; none before it is settled
+  Way way_ = Way::kStaged;                  // of the front entry, if it has begun
   std::deque<Participant::Execute> queue_;  // front: being executed, if has_begun_
   bool has_begun_ = false;
   bool has_checked_ = false;

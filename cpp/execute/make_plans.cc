@@ -20,7 +20,8 @@ Status check_that_they_travel_together(const Participant::Execute& entry, InFlig
   for (std::size_t i = 1; i < entry.requests.size(); ++i) {
     const Request& other = *in_flight.at(entry.requests[i].ticket).request;
     const bool is_alike = can_travel_together(first.signature, other.signature);
-    if (is_alike && absent(entry.requests[i]) == absent(head)) continue;
+    const bool is_same_way = entry.requests[i].way == head.way;
+    if (is_alike && is_same_way && absent(entry.requests[i]) == absent(head)) continue;
     return Status::internal("the log has " + call_text(first) + " together with " + call_text(other) +
                             ", which cannot be carried out as one");
   }

@@ -150,7 +150,8 @@ DeviceEventPtr Staged::idle_event() const {
 }
 
 Result<std::unique_ptr<Staged>> Staged::make(Request& request, std::span<const BackendRow> backends,
-                                             const ProcessSets& sets, int rank, std::shared_ptr<Wake> wake) {
+                                             const ProcessSets& sets, int rank, const WayExpected& expected,
+                                             std::shared_ptr<Wake> wake) {
   const Place place = request.memory[first_on_device(request)].place;
   const auto row = std::ranges::find(backends, place.type, &BackendRow::memory);
   const std::string where = call_text(request) + ": its tensors lie " + to_string(place);
@@ -167,16 +168,48 @@ Result<std::unique_ptr<Staged>> Staged::make(Request& request, std::span<const B
     if (tensor.on_device.input != nullptr) tensor.n_bytes_read = n_bytes_read(request, i, rank);
     if (tensor.on_device.output != nullptr) tensor.n_bytes_written = n_bytes_written(request, i, *ranks, rank);
   }
-  if (Status status = staged->allocate(request); !status.ok()) return staged->fail(request, status);
   request.is_awaited = false;
-  staged->fetch();
+  const bool is_all_there = staged->tensors_.size() == request.memory.size();
+  if (expected.may_be_peer() && row->make != nullptr && is_all_there && device.value()->kernels(place).ok()) {
+    request.home = static_cast<HomeId>(place.index) + 1;
+  }
+  if (expected.of(request) == Way::kPeer) return staged;
+  if (Status status = staged->stage(request); !status.ok()) return staged->fail(request, status);
   return staged;
+}
+
+Status Staged::stage(Request& request) {
+  if (Status status = allocate(request); !status.ok()) return status;
+  fetch();
+  return Status::ok_status();
+}
+
+// --- when the log has chosen its way
+
+// Seldom stages here: only if calls go another way than the last one did.
+Status Staged::use(Way way, Request& request) {
+  if (way == Way::kStaged) return host_ == nullptr ? stage(request) : Status::ok_status();
+  is_by_peer_ = true;
+  for (const Tensor& tensor : tensors_) request.memory[tensor.index] = tensor.on_device;
+  return Status::ok_status();
+}
+
+std::vector<DeviceEventPtr> Staged::recorded() const {
+  std::vector<DeviceEventPtr> events;
+  for (const Queue& queue : queues_) events.push_back(queue.recorded);
+  return events;
+}
+
+std::shared_ptr<void> Staged::hold() const {
+  inputs_->n_under_way.fetch_add(1, std::memory_order_relaxed);
+  return {inputs_.get(), [inputs = inputs_](void*) { inputs->end(); }};
 }
 
 // --- when it is executed
 
 // A copy that fails after the operation is done breaks the world.
 void Staged::put_results(const Operation& operation) {
+  if (is_by_peer_) return;
   const std::vector<OutputBuffer>& outputs = operation.outputs();  // those after the tensors' stay on the host
   std::vector<std::shared_ptr<std::byte>> kept{host_};
   for (const OutputBuffer& output : outputs) kept.push_back(output.data);
@@ -214,6 +247,10 @@ void Staged::put_results(const Operation& operation) {
 }
 
 Status Staged::conclude(Operation& operation) {
+  if (is_by_peer_) {  // the results are there
+    operation.set_events({});
+    return Status::ok_status();
+  }
   std::vector<OutputBuffer> outputs = operation.outputs();
   std::vector<std::size_t> n_taken(queues_.size(), 0);  // of the memory that the device has allocated
   for (const Tensor& tensor : tensors_) {

@@ -24,20 +24,32 @@
 #include "backend/registry.hpp"
 #include "base/status.hpp"
 #include "base/thread_annotations.hpp"
+#include "base/way.hpp"
 #include "call/operation.hpp"
 #include "call/request.hpp"
 #include "execute/wake.hpp"
+#include "execute/way_expected.hpp"
 
 namespace ciranda {
 
 class Staged {
  public:
-  // For a request with tensors on a device. Replaces their memory in the request by host memory. The call is not ready
-  // at once, so it uses no direct round. Returns an error if the request is refused; the world breaks if its device
-  // does. Any thread. `rank`: in the world. The devices in `backends` outlive the result. REQUIRES: the request is
-  // prepared.
+  // For a request with tensors on a device. Stages it, unless `expected` is another way; sets its home. The call is not
+  // ready at once, so it uses no direct round. Returns an error if the request is refused; the world breaks if its
+  // device does. Any thread. `rank`: in the world. The devices in `backends` outlive the result. REQUIRES: the request
+  // is prepared.
   static Result<std::unique_ptr<Staged>> make(Request& request, std::span<const BackendRow> backends,
-                                              const ProcessSets& sets, int rank, std::shared_ptr<Wake> wake);
+                                              const ProcessSets& sets, int rank, const WayExpected& expected,
+                                              std::shared_ptr<Wake> wake);
+
+  // Settles the way of the call when the log has chosen it: replaces the tensors' memory in the request by host memory,
+  // into which their inputs are copied, or by that on the device again. REQUIRES: the request of make().
+  Status use(Way way, Request& request) REQUIRES(progress_lock);
+  bool is_staged() const { return host_ != nullptr && !is_by_peer_; }
+  // What the inputs come after.
+  std::vector<DeviceEventPtr> recorded() const;
+  // While it is kept, the tensors are in use.
+  std::shared_ptr<void> hold() const;
 
   // Passes while no copy is under way: a call that fails may not give up its tensors before. Orders nothing.
   DeviceEventPtr idle_event() const;
@@ -94,6 +106,7 @@ class Staged {
     bool is_idle() const { return n_under_way.load(std::memory_order_acquire) == 0; }
   };
 
+  Status stage(Request& request);
   explicit Staged(Device& device, std::shared_ptr<Wake> wake);
   Status add(const TensorMemory& memory, std::size_t index);
   Status fail(const Request& request, const Status& why) const;
@@ -108,7 +121,8 @@ class Staged {
   Device& device_;
   std::vector<Tensor> tensors_;
   std::vector<Queue> queues_;
-  std::shared_ptr<std::byte> host_;
+  std::shared_ptr<std::byte> host_;  // null: not staged
+  bool is_by_peer_ = false;
   std::shared_ptr<Copies> inputs_ = std::make_shared<Copies>();
   std::shared_ptr<Copies> results_ = std::make_shared<Copies>();
 };

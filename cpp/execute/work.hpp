@@ -15,10 +15,11 @@
 namespace ciranda {
 
 // The plans are executed one after the other. If the next step depends on their results, continue_with() then returns
-// the further work.
+// the further work, once may_continue().
 struct Work {
   std::vector<Plan> plans;
-  std::function<Result<Work>()> continue_with;  // null if there is no further work
+  std::function<Result<Work>()> continue_with;           // null if there is no further work
+  std::function<Result<bool>()> may_continue = nullptr;  // null: at once
 };
 
 // The root's number in the mesh, as plans need it. Requests have its rank in the world. REQUIRES: it is in the mesh.

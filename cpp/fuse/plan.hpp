@@ -1,16 +1,19 @@
 // Plan: the work of a backend: the bytes to move, and how to combine them. It is made from requests for which all ranks
 // are ready; making it copies no tensor. A plain value, made by execute/ and read by the backend, on one thread (the
 // holder of the progress lock).
-// Used by Work, Adasum, launch.hpp, RegionPieces, Backend and NativeBackend; through launch.hpp by direct_*.cc and
-// shm_*.cc; through functions.hpp by execute/collectives/, which makes plans; a plain value, pure functions.
+// Used by Work, Adasum, launch.hpp, RegionPieces, Backend, NativeBackend and PeerAllreduce; through launch.hpp by
+// direct_*.cc and shm_*.cc; through functions.hpp by execute/collectives/, which makes plans; a plain value, pure
+// functions.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <numeric>
 #include <span>
 #include <vector>
 
+#include "base/device_event.hpp"
 #include "base/dtype.hpp"
 #include "base/place.hpp"
 #include "base/reduce_op.hpp"
@@ -33,6 +36,10 @@ struct Plan {
   std::vector<int> contributors;  // ranks whose input counts, ascending; empty: all. Others need no input
   std::vector<int> receivers;     // allreduce, reduce, allgather, gather: ranks that get the result; empty: all
   int root = -1;                  // broadcast only
+
+  // On a device: what the inputs come after, and what tells, while it is kept, that the memory is in use.
+  std::vector<DeviceEventPtr> after;
+  std::vector<std::shared_ptr<void>> holds;
 
   // The size of the work. Allreduce, reduce, broadcast: the whole range. Others: the longest part that any rank sends
   // to any one rank.

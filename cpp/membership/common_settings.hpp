@@ -16,6 +16,7 @@ struct CommonSettings {
   std::string wire;  // the level of the records on sockets (seal.hpp)
   std::string algorithm;
   std::string wire_dtype;
+  std::string gpu_way;
   std::int64_t one_shot_bytes = -1;
   std::int64_t segment_bytes = 0;
   bool autotune = true;  // see PeerInfo::pair
@@ -31,6 +32,7 @@ void for_each_common_setting(Visit visit) {
   visit("CIRANDA_WIRE", &CommonSettings::wire);
   visit("CIRANDA_ALGORITHM", &CommonSettings::algorithm);
   visit("CIRANDA_WIRE_DTYPE", &CommonSettings::wire_dtype);
+  visit("CIRANDA_GPU_WAY", &CommonSettings::gpu_way);
   visit("CIRANDA_ONE_SHOT_BYTES", &CommonSettings::one_shot_bytes);
   visit("CIRANDA_SEGMENT_BYTES", &CommonSettings::segment_bytes);
   visit("CIRANDA_AUTOTUNE", &CommonSettings::autotune);

@@ -100,6 +100,38 @@ def a_rank_ends(how: str) -> None:
 
 
 @program
+def killed_in(operation: str) -> None:
+    """Rank 2 is killed while its GPU stands still before this operation of the engine's stream, its second."""
+    mine = values().cuda()
+    hvd.allreduce(mine, name="first")
+    if hvd.rank() == 2:
+        ctypes.CDLL("libcuda.so.1").fake_cuda_set(b"FAKE_CUDA_STILL", f"2:{operation}:{_NEVER}".encode())
+        hvd.allreduce_async_(mine, op=hvd.Sum, name="second")
+        time.sleep(0.3)  # for its GPU to come there, as the others' do
+        os.kill(os.getpid(), signal.SIGKILL)
+    expected = values()
+    try:
+        hvd.allreduce_(mine, op=hvd.Sum, name="second")
+        expected = sum(torch.arange(1000.0) + rank for rank in range(hvd.size()))
+        found("done")
+    except CirandaError as error:
+        found(f"{type(error).__name__}: {error}")
+    torch.cuda.synchronize()
+    assert torch.equal(mine.cpu(), expected), "a tensor was written to after its call had failed"
+    assert torch.equal((mine + 1).cpu(), expected + 1), "the GPU is of no use any more"
+    leave_at_once()
+
+
+@program
+def sums() -> None:
+    """Calls that go by peer wherever they can."""
+    for turn in range(3):
+        assert hvd.allreduce(values().cuda(), op=hvd.Sum, name="sum")[1].item() == hvd.size() * (hvd.size() + 1) / 2
+        assert hvd.broadcast(values().cuda(), 0, name=f"broadcast.{turn}")[1].item() == 1
+    found("right")
+
+
+@program
 def begins_anew() -> None:
     """A rank fails before its input is there; the next world of the same processes trains on, on the GPU."""
     torch.manual_seed(hvd.rank())

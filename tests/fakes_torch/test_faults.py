@@ -13,9 +13,18 @@ import torch_cuda
 pytestmark = [pytest.mark.multiprocess, pytest.mark.timeout(600)]
 
 PROGRAM = Path(__file__).with_name("faults.py")
-# The streams of a program that makes one after a call: the default one, the engine's two for it, and its own.
-STILL = {"STILL_STREAM": "4"}
+# The streams of a program that makes one after a call: the default one, the engine's two for it, or one by peer, and
+# its own.
+STAGED = {"CIRANDA_GPU_WAY": "staged", "STILL_STREAM": "4"}
+PEER = {"CIRANDA_GPU_WAY": "peer", "STILL_STREAM": "3"}
 SOON = {"CIRANDA_STALL_WARNING_SECONDS": "1", "CIRANDA_STALL_SHUTDOWN_SECONDS": "3"}
+
+needs_kernels = pytest.mark.usefixtures("kernels_of_gpus")
+
+
+def need_kernels_for(way: dict[str, str], request: pytest.FixtureRequest) -> None:
+    if way is PEER:
+        request.getfixturevalue("kernels_of_gpus")
 
 
 def run(np: int, *programs: str, grace: int = 1, **settings: str) -> subprocess.CompletedProcess[str]:
@@ -70,17 +79,21 @@ def test_a_driver_that_is_no_good_is_refused_and_the_cpu_goes_on(settings: dict[
 
 
 @pytest.mark.parametrize(
-    ("how", "error"),
+    ("how", "way", "error"),
     [
-        ("killed", "RanksLostError: rank 2 (host "),
-        ("exits", "RanksLostError: rank 2 (host "),
-        ("raises", "AbortedError: rank 2 (host "),
-        ("stopped", "TimeoutError: allreduce 'second' began on all ranks but has not moved"),
+        ("killed", STAGED, "RanksLostError: rank 2 (host "),
+        ("killed", PEER, "RanksLostError: rank 2 (host "),
+        ("exits", STAGED, "RanksLostError: rank 2 (host "),
+        ("raises", STAGED, "AbortedError: rank 2 (host "),
+        ("stopped", STAGED, "TimeoutError: allreduce 'second' began on all ranks but has not moved"),
     ],
 )
-def test_ranks_that_end_before_their_input_is_there(how: str, error: str) -> None:
+def test_ranks_that_end_before_their_input_is_there(
+    how: str, way: dict[str, str], error: str, request: pytest.FixtureRequest
+) -> None:
+    need_kernels_for(way, request)
     # One that is stopped does not end before it is killed.
-    done = run(3, f"a_rank_ends={how}", grace=1 if how == "stopped" else 60, **STILL, **SOON)
+    done = run(3, f"a_rank_ends={how}", grace=1 if how == "stopped" else 60, **way, **SOON)
     assert done.returncode != 0
     lines = _found(done, f"a_rank_ends={how}")
     assert len(lines) == 2, done.stdout + done.stderr
@@ -89,8 +102,43 @@ def test_ranks_that_end_before_their_input_is_there(how: str, error: str) -> Non
         assert "rank 2" in line, line
 
 
-def test_work_that_never_ends_is_named_with_its_gpu_on_all_ranks(tmp_path: Path) -> None:
-    done = run(3, f"never_ends={tmp_path}", **STILL, **SOON)
+@needs_kernels
+@pytest.mark.parametrize(
+    ("operation", "ends"),
+    [(9, "RanksLostError: rank 2 "), (11, "RanksLostError: rank 2 "), (13, "done")],
+    ids=["pack", "reduce", "unpack"],
+)
+def test_a_rank_is_killed_in_each_phase_of_peer(operation: int, ends: str) -> None:
+    """Small slots, so that ranks reduce a share each. A call waits, then has two operations in each phase."""
+    done = run(3, f"killed_in={operation}", grace=60, **SOON, CIRANDA_SLOT_BYTES="4096", FAKE_CUDA_DELAY_SEED="0")
+    lines = _found(done, f"killed_in={operation}")
+    assert len(lines) == 2, done.stdout + done.stderr
+    assert all(line.startswith(ends) for line in lines), lines
+
+
+@needs_kernels
+@pytest.mark.parametrize(
+    ("settings", "warning"),
+    [
+        ({"FAKE_CUDA_IPC": "no_export"}, "cuIpcGetMemHandle on GPU 0 (GPU-5f5f5f00) failed"),
+        ({"FAKE_CUDA_IPC": "no_import"}, "cuIpcOpenMemHandle on GPU 0 (GPU-5f5f5f00) failed"),
+        ({"CIRANDA_GPU_WAY": "peer"}, "broadcast 'broadcast.0' is staged in host memory, although CIRANDA_GPU_WAY is"),
+    ],
+)
+def test_what_cannot_go_by_peer_is_staged_and_said_once(settings: dict[str, str], warning: str) -> None:
+    done = run(2, "sums", **settings)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert _found(done, "sums") == ["right"] * 2
+    n_ranks = 2 if "CIRANDA_GPU_WAY" in settings else 1
+    assert done.stderr.count(warning) == n_ranks, done.stderr
+
+
+@pytest.mark.parametrize("way", [STAGED, PEER], ids=["staged", "peer"])
+def test_work_that_never_ends_is_named_with_its_gpu_on_all_ranks(
+    tmp_path: Path, way: dict[str, str], request: pytest.FixtureRequest
+) -> None:
+    need_kernels_for(way, request)
+    done = run(3, f"never_ends={tmp_path}", **way, **SOON)
     lines = _found(done, f"never_ends={tmp_path}")
     assert len(lines) == 3, done.stdout + done.stderr
     for line in lines:
@@ -119,12 +167,16 @@ def test_results_are_compared_as_they_are_on_the_host(
     assert [text in line for line in lines[:-3]] == [True] * (3 if is_seen else 0), lines
 
 
-def test_a_tensor_that_is_overwritten_after_its_call_is_seen() -> None:
+@pytest.mark.parametrize(("way", "reader"), [(STAGED, "cuMemcpyDtoHAsync"), (PEER, "copy_bytes")])
+def test_a_tensor_that_is_overwritten_after_its_call_is_seen(
+    way: dict[str, str], reader: str, request: pytest.FixtureRequest
+) -> None:
     """By the fake's checker, which knows that the engine reads it."""
-    done = run(2, "overwritten")
+    need_kernels_for(way, request)
+    done = run(2, "overwritten", **way)
     assert done.returncode != 0
     assert "two uses of memory that nothing orders" in done.stderr
-    assert "cuMemcpyDtoHAsync" in done.stderr
+    assert reader in done.stderr
 
 
 @pytest.mark.parametrize("how", ["without_delays", "with_delays"])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import time
@@ -19,29 +20,33 @@ from typing import Any
 PARTS = Path(__file__).with_name("parts.py")
 EXAMPLES = Path(__file__).parents[2] / "examples"
 IN_TURN = Path(__file__).parents[1] / "multiprocess" / "in_turn.py"
-#: Each part, and in worlds of how many ranks.
+#: Each part, and in worlds of how many ranks. Those that are not "staged" go by peer where they can.
 PLAN = {
     "probe": (1,),
     "doctor": (1,),
     "collectives": (1, 2, 4),
+    "collectives, staged": (2,),
     "together": (2,),
     "streams": (2,),
     "shapes": (2,),
     "freed": (2,),
     "never_waited_for": (2,),
     "trainings": (2,),
+    "trainings, staged": (2,),
     "examples": (2,),
     "begins_anew": (2,),
     "a_rank_is_killed": (3,),
     "figures": (2,),
+    "figures, staged": (2,),
 }
+STAGED = ", staged"
 _TAIL = 3000
 
 
 def program_of(part: str, small: bool) -> list[str]:
     """Return what each rank runs."""
     if part != "examples":
-        return [str(PARTS), part, *(["--small"] if small else [])]
+        return [str(PARTS), part.removesuffix(STAGED), *(["--small"] if small else [])]
     names = ["ddp"] if small else ["accumulation", "ddp", "gradient_clipping", "mixed_precision", "uneven_batches"]
     return [str(IN_TURN), "--device", "cuda", *(str(EXAMPLES / f"{name}.py") for name in names)]
 
@@ -65,8 +70,11 @@ def run(part: str, n_ranks: int, small: bool, seconds: float) -> dict[str, Any]:
     begin = time.monotonic()
     command = [sys.executable, "-m", "ciranda.launch.cli", "run", "--no-prefix", "-np", str(n_ranks)]
     command += [sys.executable, *program_of(part, small)]
+    way = {"CIRANDA_GPU_WAY": "staged"} if part.endswith(STAGED) else {}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+        done = subprocess.run(
+            command, env={**os.environ, **way}, capture_output=True, text=True, timeout=seconds, check=False
+        )
         status, said = done.returncode, done.stdout + done.stderr
     except subprocess.TimeoutExpired as late:
         status, said = 124, "".join(str(each or b"") for each in (late.stdout, late.stderr))
@@ -91,11 +99,11 @@ def main() -> None:
         for n_ranks in PLAN[part]:
             if why_not := cannot_run(part):
                 row: dict[str, Any] = {"part": part, "ranks": n_ranks, "left out": why_not}
-                print(f"{part:18} {n_ranks} ranks left out: {why_not}", flush=True)
+                print(f"{part:19} {n_ranks} ranks left out: {why_not}", flush=True)
             else:
                 row = run(part, n_ranks, arguments.small, arguments.seconds)
                 n_failed += not row["passed"]
-                print(f"{part:18} {n_ranks} ranks {row['seconds']:6.1f} s  {'passed' if row['passed'] else 'FAILED'}")
+                print(f"{part:19} {n_ranks} ranks {row['seconds']:6.1f} s  {'passed' if row['passed'] else 'FAILED'}")
                 print(f"    {json.dumps(row['found'])}" if row["passed"] else row["output"], flush=True)
             if arguments.json:
                 with arguments.json.open("a") as lines:

@@ -50,14 +50,6 @@ class CudaDevice final : public Device {
     at(place).value()->put(place.queue, std::move(copies), std::move(after), std::move(queued), std::move(done));
   }
 
- private:
-  // To open a GPU takes long. Who waits for that is only who needs the same GPU: record() has opened it before it is
-  // copied from or to.
-  struct Slot {
-    std::mutex mutex;
-    Gpu* gpu = nullptr;
-  };
-
   Result<Gpu*> at(const Place& place) {
     Slot& slot = slot_of(place.index);
     const std::lock_guard lock(slot.mutex);
@@ -66,6 +58,14 @@ class CudaDevice final : public Device {
     if (opened.ok()) slot.gpu = opened.value();
     return opened;
   }
+
+ private:
+  // To open a GPU takes long. Who waits for that is only who needs the same GPU: record() has opened it before it is
+  // copied from or to.
+  struct Slot {
+    std::mutex mutex;
+    Gpu* gpu = nullptr;
+  };
 
   Slot& slot_of(int number) {
     const std::lock_guard lock(mutex_);
@@ -84,6 +84,8 @@ Result<Device*> find_device() {
   static const Result<Device*> device = make_device(image_for);
   return device;
 }
+
+Result<Gpu*> gpu_at(Device& device, const Place& place) { return static_cast<CudaDevice&>(device).at(place); }
 
 Result<Device*> make_device(Images images) {
   const Result<const Driver*> driver = Driver::load();

@@ -1,7 +1,8 @@
 // CudaDevice: all GPUs of NVIDIA's of this process. Each is opened when a call's tensors first lie on it.
-// Called by registry.cc (`all_backends`); any thread.
+// Called by registry.cc (`all_backends`) and PeerBackend; any thread.
 #pragma once
 
+#include "backend/cuda/gpu.hpp"
 #include "backend/cuda/loaded_kernels.hpp"
 #include "backend/device.hpp"
 
@@ -12,5 +13,8 @@ Result<Device*> find_device();
 
 // Another beside it, with images of the caller's choice: for tests. It lives as long as the process.
 Result<Device*> make_device(Images images);
+
+// The GPU at this place. REQUIRES: the device was made by one of the functions above.
+Result<Gpu*> gpu_at(Device& device, const Place& place);
 
 }  // namespace ciranda::cuda

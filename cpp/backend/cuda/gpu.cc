@@ -90,8 +90,7 @@ void Gpu::put(void* queue, std::vector<DeviceCopy> copies, DeviceEventPtr after,
 
 Result<Gpu::Streams*> Gpu::streams_of(void* queue) {
   void* const key = streams_.contains(queue) || streams_.size() < kMostStreams ? queue : streams_.begin()->first;
-  const GpuParts parts{context_, events_, pinned_, kernels_.ok() ? &kernels_.value() : nullptr};
-  Streams& streams = streams_.try_emplace(key, parts).first->second;
+  Streams& streams = streams_.try_emplace(key, parts()).first->second;
   for (CopyStream* const stream : {&streams.fetches, &streams.puts}) {
     if (Status status = stream->open(); !status.ok()) return status;
   }

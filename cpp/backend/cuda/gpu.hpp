@@ -4,7 +4,7 @@
 //
 // Any thread. It lives as long as the process.
 //
-// Called by CudaDevice.
+// Called by CudaDevice, PeerMemory, PeerStream and PeerBackend.
 #pragma once
 
 #include <cstddef>
@@ -32,6 +32,10 @@ class Gpu {
   const std::string& name() const { return context_.name; }
   // Why it has no kernels; ok if it has.
   Status kernels() const { return kernels_.status(); }
+
+  // For what gives it other work than copies. Of these, all but the kernels may be used by any thread.
+  GpuParts parts() { return {context_, events_, pinned_, kernels_.ok() ? &kernels_.value() : nullptr}; }
+  DeviceThread& thread() { return thread_; }
 
   std::shared_ptr<std::byte> allocate_on_host(std::size_t n_bytes) { return pinned_.allocate(n_bytes); }
   // As the methods of Device with these names.

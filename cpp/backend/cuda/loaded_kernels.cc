@@ -32,11 +32,19 @@ Result<LoadedKernels> LoadedKernels::load(const GpuContext& gpu, CUdevice device
   CUmodule module = nullptr;
   const CUresult loaded = gpu.driver.cuModuleLoadData(&module, image.data());
   if (Status status = gpu.check(loaded, "cuModuleLoadData"); !status.ok()) return status;
-  CUfunction copy_bytes = nullptr;
-  const char* const name = to_string(Kernel::copy_bytes).data();  // of a literal, which ends with a zero byte
-  const CUresult found = gpu.driver.cuModuleGetFunction(&copy_bytes, module, name);
-  if (Status status = gpu.check(found, "cuModuleGetFunction"); !status.ok()) return status;
-  return LoadedKernels(gpu, n_multiprocessors.value(), copy_bytes);
+  LoadedKernels kernels(gpu, n_multiprocessors.value(), module);
+  const Result<CUfunction> copy_bytes = kernels.find(Kernel::copy_bytes);
+  if (!copy_bytes.ok()) return copy_bytes.status();
+  kernels.copy_bytes_ = copy_bytes.value();
+  return kernels;
+}
+
+Result<CUfunction> LoadedKernels::find(Kernel kernel) const {
+  CUfunction function = nullptr;
+  const char* const name = to_string(kernel).data();  // of a literal, which ends with a zero byte
+  const CUresult found = gpu_.driver.cuModuleGetFunction(&function, module_, name);
+  if (Status status = gpu_.check(found, "cuModuleGetFunction"); !status.ok()) return status;
+  return function;
 }
 
 Status LoadedKernels::copy(const Pieces& pieces, CUstream stream) const {
@@ -45,6 +53,21 @@ Status LoadedKernels::copy(const Pieces& pieces, CUstream stream) const {
   const std::uint32_t n_blocks = blocks_for_chunks(pieces.n_chunks, n_multiprocessors_);
   const CUresult launched =
       gpu_.driver.cuLaunchKernel(copy_bytes_, n_blocks, 1, 1, kMostThreads, 1, 1, 0, stream, parameters, nullptr);
+  return gpu_.check(launched, "cuLaunchKernel");
+}
+
+Status LoadedKernels::reduce(const ReduceLaunch& launch, CUstream stream) const {
+  CUfunction& function = found_[static_cast<std::size_t>(launch.kernel)];
+  if (function == nullptr) {
+    const Result<CUfunction> found = find(launch.kernel);
+    if (!found.ok()) return found.status();
+    function = found.value();
+  }
+  ReduceArguments arguments = launch.arguments;
+  void* parameters[] = {&arguments};
+  const std::uint32_t n_blocks = blocks_for_bytes(arguments.n_bytes, n_multiprocessors_);
+  const CUresult launched =
+      gpu_.driver.cuLaunchKernel(function, n_blocks, 1, 1, kMostThreads, 1, 1, 0, stream, parameters, nullptr);
   return gpu_.check(launched, "cuLaunchKernel");
 }
 

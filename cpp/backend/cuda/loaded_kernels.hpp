@@ -1,14 +1,16 @@
 // LoadedKernels: the kernels of kernels/ as one GPU has them: loaded into its context once, when it is opened. They are
 // never unloaded.
 //
-// Called by CudaDevice, Gpu and CopyStream; any thread.
+// Called by CudaDevice, Gpu, CopyStream and PeerStream; any thread, but reduce() only on the GPU's own.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <span>
 
 #include "backend/cuda/events.hpp"
 #include "backend/cuda/kernels/arguments.hpp"
+#include "backend/cuda/kernels/launches.hpp"
 #include "base/status.hpp"
 
 namespace ciranda::cuda {
@@ -25,14 +27,19 @@ class LoadedKernels {
   // Copies all ranges by one launch. REQUIRES: the GPU's context is the thread's; the ranges' chunks are numbered by
   // kChunkBytes; their descriptions stay where they are until the launch has run.
   Status copy(const Pieces& pieces, CUstream stream) const;
+  // One reduction. Its kernel is looked up at its first use. REQUIRES: the GPU's context is the thread's.
+  Status reduce(const ReduceLaunch& launch, CUstream stream) const;
 
  private:
-  LoadedKernels(const GpuContext& gpu, int n_multiprocessors, CUfunction copy_bytes)
-      : gpu_(gpu), n_multiprocessors_(n_multiprocessors), copy_bytes_(copy_bytes) {}
+  LoadedKernels(const GpuContext& gpu, int n_multiprocessors, CUmodule module)
+      : gpu_(gpu), n_multiprocessors_(n_multiprocessors), module_(module) {}
+  Result<CUfunction> find(Kernel kernel) const;
 
   GpuContext gpu_;
   int n_multiprocessors_;
-  CUfunction copy_bytes_;
+  CUmodule module_;
+  CUfunction copy_bytes_ = nullptr;
+  mutable std::array<CUfunction, kNumKernels> found_{};  // of reductions; the GPU's thread's own
 };
 
 }  // namespace ciranda::cuda

@@ -47,7 +47,9 @@ class Maker {
     return s;
   }
 
-  void fill(RequestMessage& m) { m = {text(40), signature(), flag(), flag(), number<std::int32_t>()}; }
+  void fill(RequestMessage& m) {
+    m = {text(40), signature(), flag(), flag(), number<std::int32_t>(), number<HomeId>()};
+  }
   void fill(ReadyMessage& m) {
     m.items.resize(up_to(5));
     for (auto& item : m.items) item = {number<std::uint32_t>(), flag()};
@@ -135,6 +137,7 @@ class Maker {
       item.direct = static_cast<Direct>(up_to(2));
       if (!item.is_defined_here) continue;
       item.name = text(20);
+      item.way = static_cast<Way>(up_to(1));
       item.first_dims.resize(up_to(2));
       for (auto& dims : item.first_dims) {
         dims.resize(up_to(4));
@@ -186,7 +189,8 @@ bool same_lists(const std::vector<T>& a, const std::vector<T>& b, Same same_item
 
 bool same(const ExecuteItem& a, const ExecuteItem& b) {
   return a.cache_id == b.cache_id && a.is_defined_here == b.is_defined_here && a.name == b.name &&
-         a.first_dims == b.first_dims && a.absent == b.absent && same(a.signature, b.signature) && a.direct == b.direct;
+         a.first_dims == b.first_dims && a.absent == b.absent && same(a.signature, b.signature) &&
+         a.direct == b.direct && a.way == b.way;
 }
 bool same(const ExecuteEntry& a, const ExecuteEntry& b) {
   return a.check == b.check && same_lists(a.items, b.items, [](const auto& x, const auto& y) { return same(x, y); });
@@ -197,7 +201,7 @@ bool same(const FailEntry& a, const FailEntry& b) {
 
 bool same(const RequestMessage& a, const RequestMessage& b) {
   return a.name == b.name && same(a.signature, b.signature) && a.is_cacheable == b.is_cacheable &&
-         a.is_deferrable == b.is_deferrable && a.priority == b.priority;
+         a.is_deferrable == b.is_deferrable && a.priority == b.priority && a.home == b.home;
 }
 bool same(const ReadyMessage& a, const ReadyMessage& b) {
   return same_lists(a.items, b.items, [](const auto& x, const auto& y) {

@@ -110,15 +110,15 @@ inline const auto kMixedWithHost =
 #ifndef CIRANDA_SANITIZED
 inline const auto kOnGpu =
     ::testing::Combine(::testing::Values(2), ::testing::Values(DataType::kUInt8, DataType::kFloat32),
-                       ::testing::Values(Homes::kCuda, Homes::kCudaWithoutKernels));
+                       ::testing::Values(Homes::kCuda, Homes::kCudaStaged, Homes::kCudaWithoutKernels));
 #endif
 
 // Of groups, which have every type.
 using GroupCase = std::tuple<int, Homes>;
 inline const auto kGroupCases = ::testing::Combine(::testing::Values(1, 2, 4, 7), ::testing::ValuesIn(kHomes));
 #ifndef CIRANDA_SANITIZED
-inline const auto kGroupsOnGpu =
-    ::testing::Combine(::testing::Values(2), ::testing::Values(Homes::kCuda, Homes::kCudaWithoutKernels));
+inline const auto kGroupsOnGpu = ::testing::Combine(
+    ::testing::Values(2), ::testing::Values(Homes::kCuda, Homes::kCudaStaged, Homes::kCudaWithoutKernels));
 #endif
 inline std::string name_of_group(const ::testing::TestParamInfo<GroupCase>& test) {
   const auto& [size, homes] = test.param;

@@ -48,14 +48,15 @@ class FakeBackend final : public Backend {
 };
 
 constexpr std::array kFakeRows{
-    BackendRow{
-        .memory = kFakeDevice,
-        .name = "fake",
-        .make = [](Mesh&, const Config&) -> std::unique_ptr<Backend> { return std::make_unique<FakeBackend>("fake"); }},
+    BackendRow{.memory = kFakeDevice,
+               .name = "fake",
+               .make = [](Mesh&, const Config&, FindDevice*) -> std::unique_ptr<Backend> {
+                 return std::make_unique<FakeBackend>("fake");
+               }},
     BackendRow{.memory = DeviceType{202}, .name = "only staged"},
     BackendRow{.memory = kOtherDevice,
                .name = "other",
-               .make = [](Mesh&, const Config&) -> std::unique_ptr<Backend> {
+               .make = [](Mesh&, const Config&, FindDevice*) -> std::unique_ptr<Backend> {
                  return std::make_unique<FakeBackend>("other");
                }},
 };
@@ -91,7 +92,8 @@ class DataPlaneTest : public ::testing::Test {
   Logger logger_{0, LogLevel::kWarning};
   Counters counters_{"", 0, 1};
   InFlight in_flight_{memory_, recorder_, counters_};
-  DataPlane data_{*mesh_, in_flight_, {*mesh_, {}, kFakeRows}, 0, logger_};
+  WayExpected expected_{{}, *mesh_};
+  DataPlane data_{*mesh_, in_flight_, {*mesh_, {}, kFakeRows}, 0, expected_, logger_};
   std::vector<std::shared_ptr<Operation>> operations_;
   std::array<float, 3> values_{1, 2, 3};
 };

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/cuda/peer_backend.hpp"
 #include "backend/registry.hpp"
 #include "call/output_memory.hpp"
 #include "engine/paged_device.hpp"
@@ -29,8 +30,9 @@ enum class Homes : std::uint8_t {
   kHost,
   kPaged,  // all ranks on the device, each with a queue of its own
   kMixed,  // every second rank in host memory
-  kCuda,   // all ranks on a GPU of the fake driver, each with a stream of its own
+  kCuda,   // all ranks on a GPU of the fake driver, each with a stream of its own: by peer where they share memory
   kCudaWithoutKernels,
+  kCudaStaged,  // always staged, like the one before, but with kernels
 };
 
 // For the conformance suites: all, those with all ranks on a device, and those with a device beside host memory.
@@ -39,7 +41,7 @@ inline constexpr std::array kHomesOnDevice{Homes::kPaged};
 inline constexpr std::array kHomesBesideHost{Homes::kMixed};
 
 inline std::string to_string(Homes homes) {
-  constexpr const char* kNames[] = {"Host", "Paged", "Mixed", "Cuda", "CudaWithoutKernels"};
+  constexpr const char* kNames[] = {"Host", "Paged", "Mixed", "Cuda", "CudaWithoutKernels", "CudaStaged"};
   return kNames[static_cast<std::size_t>(homes)];
 }
 
@@ -54,11 +56,16 @@ Home cuda_home(int rank, bool has_kernels = true);
 inline std::span<const BackendRow> backends_of(Homes homes) {
   static constexpr BackendRow kPagedRow{
       .memory = PagedDevice::kType, .name = "paged", .device = []() -> Result<Device*> { return &paged_device(); }};
+  static constexpr BackendRow kStagedRow{.memory = DeviceType::kCuda, .name = "cuda", .device = cuda_with_kernels};
   static constexpr std::array kRows{
-      kPagedRow, BackendRow{.memory = DeviceType::kCuda, .name = "cuda", .device = cuda_with_kernels}};
-  static constexpr std::array kRowsWithoutKernels{
-      BackendRow{.memory = DeviceType::kCuda, .name = "cuda", .device = cuda_without_kernels}};
+      kPagedRow,
+      BackendRow{
+          .memory = DeviceType::kCuda, .name = "cuda", .make = cuda::make_peer_backend, .device = cuda_with_kernels}};
+  static constexpr std::array kStagedRows{kPagedRow, kStagedRow};
+  static constexpr std::array kRowsWithoutKernels{BackendRow{
+      .memory = DeviceType::kCuda, .name = "cuda", .make = cuda::make_peer_backend, .device = cuda_without_kernels}};
   if (homes == Homes::kCudaWithoutKernels) return kRowsWithoutKernels;
+  if (homes == Homes::kCudaStaged) return kStagedRows;
   return kRows;
 }
 
@@ -71,7 +78,7 @@ inline Home paged_home(int rank) {
 
 inline Home home_of(Homes homes, int rank) {
   const bool is_on_host = homes == Homes::kHost || (homes == Homes::kMixed && rank % 2 == 1);
-  if (homes == Homes::kCuda || homes == Homes::kCudaWithoutKernels) return cuda_home(rank, homes == Homes::kCuda);
+  if (homes >= Homes::kCuda) return cuda_home(rank, homes != Homes::kCudaWithoutKernels);
   return is_on_host ? Home{} : paged_home(rank);
 }
 

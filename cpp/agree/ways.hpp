@@ -1,0 +1,34 @@
+// Ways: chooses the way of each call of a lane, from what its members have reported and from nothing that is measured.
+// The choice is in the log, so it is alike on all ranks.
+//
+// A lane has memory on one device of each rank: that of its first call which goes by peer. A call from another device
+// is staged.
+//
+// Called by Negotiations, which owns it; may_go_by_peer() also by WayExpected; pure.
+#pragma once
+
+#include <vector>
+
+#include "agree/coordinator_options.hpp"
+#include "base/way.hpp"
+#include "call/request.hpp"
+
+namespace ciranda {
+
+// Whether calls with this signature can go by memory of devices at all, wherever their tensors lie.
+bool may_go_by_peer(const Signature& signature);
+
+class Ways {
+ public:
+  // The options outlive this.
+  explicit Ways(const CoordinatorOptions& options) : options_(options) {}
+
+  // `homes`: by member, those of the last report in full of each. REQUIRES: all members take part.
+  Way way_of(const Signature& signature, const std::vector<HomeId>& homes);
+
+ private:
+  const CoordinatorOptions& options_;
+  std::vector<HomeId> homes_;  // by member, of the lane's first call by peer; empty before
+};
+
+}  // namespace ciranda

@@ -1,0 +1,76 @@
+#include "backend/cuda/peer_backend.hpp"
+
+#include <optional>
+#include <utility>
+
+#include "backend/cuda/cuda_device.hpp"
+#include "backend/cuda/peer_allreduce.hpp"
+#include "backend/cuda/peer_settling.hpp"
+
+namespace ciranda::cuda {
+namespace {
+
+// A slot on a GPU, in slots of the arena: a launch takes longer than a copy begins, and GPUs are faster.
+constexpr std::size_t kArenaSlots = 8;
+
+class PeerBackend final : public Backend {
+ public:
+  PeerBackend(Mesh& mesh, std::size_t slot_bytes, FindDevice* device)
+      : mesh_(mesh), slot_bytes_(slot_bytes), device_(device) {}
+  ~PeerBackend() override {
+    end();
+    if (group_ != nullptr) group_->stream.leave();
+  }
+
+  void use(ArenaSession* session) override { session_ = session; }
+  bool is_settled() const override { return failed_.has_value() || (group_ != nullptr && group_->usable.has_value()); }
+  Status usable() const override { return failed_.has_value() ? *failed_ : *group_->usable; }
+
+  // Whether there is shared memory is the same on all members. A GPU that cannot be found has had no tensors.
+  std::unique_ptr<RunningCollective> settle(const Place& place) override {
+    if (session_ == nullptr) {
+      failed_ = mesh_.rank() == 0 ? Status::internal("they share no memory on the host") : Status::aborted("as rank 0");
+      return nullptr;
+    }
+    Gpu* const gpu = gpu_at(*device_().value(), place).value();
+    group_ = std::make_shared<PeerGroup>(*gpu, mesh_, *session_);
+    return std::make_unique<PeerSettling>(group_, slot_bytes_);
+  }
+
+  std::unique_ptr<RunningCollective> start(const Plan& plan) override {
+    if (plan.n_bytes == 0) return nullptr;
+    return std::make_unique<PeerAllreduce>(*group_, plan);
+  }
+
+  void abort() override {
+    if (group_ != nullptr) group_->stream.abort();
+    was_aborted_ = true;
+  }
+
+ private:
+  // Memory that another rank may still read, or that work under way may still use, is never used again.
+  void end() {
+    if (group_ == nullptr || group_->own == nullptr || was_aborted_ || group_->stream.is_under_way()) return;
+    if (group_->last && !session_->have_all(ArenaSession::Counter::kConsumed, *group_->last)) return;
+    group_->stream.gpu().thread().run([gpu = &group_->stream.gpu(), own = group_->own, opened = group_->opened] {
+      for (const CUdeviceptr memory : opened) gpu->parts().context.driver.cuIpcCloseMemHandle(memory);
+      own->give_back();
+    });
+  }
+
+  Mesh& mesh_;
+  const std::size_t slot_bytes_;
+  FindDevice* const device_;
+  ArenaSession* session_ = nullptr;
+  std::shared_ptr<PeerGroup> group_;
+  std::optional<Status> failed_;  // before there was a group
+  bool was_aborted_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_peer_backend(Mesh& mesh, const Config& config, FindDevice* device) {
+  return std::make_unique<PeerBackend>(mesh, kArenaSlots * static_cast<std::size_t>(config.slot_bytes), device);
+}
+
+}  // namespace ciranda::cuda

@@ -1,0 +1,49 @@
+// PeerSettling: the members of a lane make memory on their GPUs, tell each other of it, and map that of all others. If
+// one cannot, all know, and none uses it. The lowest member that cannot knows that it has to say so.
+//
+// What members tell lies in their slots of the lane's arena, as a chunk.
+//
+// Called by PeerBackend; one thread (the holder of the progress lock).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/peer_group.hpp"
+#include "collective/running_collective.hpp"
+
+namespace ciranda::cuda {
+
+class PeerSettling final : public RunningCollective {
+ public:
+  PeerSettling(std::shared_ptr<PeerGroup> group, std::size_t slot_bytes);
+
+  Progress step() override;
+  std::vector<int> awaited() const override;
+  std::string awaited_device() const override;
+
+ private:
+  enum class Phase : std::uint8_t { kBegin, kMake, kOffer, kOpen, kTell };
+  struct Offer;
+
+  void make();
+  void offer();
+  void open();
+  void tell();
+  void conclude();
+  const Offer& offer_of(int member) const;
+
+  std::uint64_t& can_use_all(int member) const;
+
+  const std::shared_ptr<PeerGroup> shared_group_;  // also the jobs' that fill it in
+  PeerGroup& group_;
+  const std::size_t slot_bytes_;
+  const std::uint64_t chunk_;
+  Phase phase_ = Phase::kBegin;
+  Status own_;  // why this member cannot
+};
+
+}  // namespace ciranda::cuda

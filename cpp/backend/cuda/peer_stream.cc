@@ -1,0 +1,72 @@
+#include "backend/cuda/peer_stream.hpp"
+
+#include <cstring>
+#include <utility>
+
+#include "backend/cuda/kernels/launches.hpp"
+
+namespace ciranda::cuda {
+
+void PeerStream::leave() {
+  abort();
+  const std::lock_guard lock(state_->mutex);
+  state_->mesh = nullptr;
+}
+
+void PeerStream::State::end(Status outcome) {
+  status = std::move(outcome);
+  is_under_way.store(false, std::memory_order_release);
+  const std::lock_guard lock(mutex);
+  if (mesh != nullptr) mesh->kick();
+}
+
+Status PeerStream::Tasks::copy(std::vector<Piece> pieces) {
+  if (pieces.empty()) return Status::ok_status();
+  const std::size_t n_bytes = pieces.size() * sizeof(Piece);
+  const std::shared_ptr<std::byte> described = gpu.pinned.allocate(n_bytes);
+  if (described == nullptr) {
+    return Status::internal("there are no " + std::to_string(n_bytes) + " bytes of pinned host memory for " +
+                            gpu.context.name);
+  }
+  const std::uint64_t n_chunks = number_chunks(pieces, kChunkBytes);
+  std::memcpy(described.get(), pieces.data(), n_bytes);
+  kept.push_back(described);
+  return gpu.kernels->copy({reinterpret_cast<const Piece*>(described.get()), pieces.size(), n_chunks}, stream);
+}
+
+Status PeerStream::Tasks::wait_for(const DeviceEvent& event) {
+  const CUevent handle = static_cast<const Event&>(event).handle();
+  return gpu.context.check(gpu.context.driver.cuStreamWaitEvent(stream, handle, 0), "cuStreamWaitEvent");
+}
+
+void PeerStream::run(CUstream stream, std::vector<std::shared_ptr<void>> holds, Work work) {
+  state_->is_under_way.store(true);
+  gpu_.thread().run([&gpu = gpu_, state = state_, stream, holds = std::move(holds), work = std::move(work)]() mutable {
+    if (state->is_over.load()) return;
+    Tasks tasks{gpu.parts(), stream, {}};
+    Status status = work(tasks);
+    if (status.ok()) {
+      Result<std::shared_ptr<const Event>> event = tasks.gpu.events.record(stream);
+      if (event.ok()) {
+        gpu.thread().when_passed(std::move(event).value(),
+                                 [state, holds = std::move(holds), kept = std::move(tasks.kept)](Status passed) {
+                                   state->end(std::move(passed));
+                                 });
+        return;
+      }
+      status = event.status();
+    }
+    // Nothing tells when what was queued ends.
+    static_cast<void>(new auto(std::make_pair(std::move(holds), std::move(tasks.kept))));
+    state->end(std::move(status));
+  });
+}
+
+void PeerStream::call(std::function<Status()> calls) {
+  state_->is_under_way.store(true);
+  gpu_.thread().run([state = state_, calls = std::move(calls)] {
+    if (!state->is_over.load()) state->end(calls());
+  });
+}
+
+}  // namespace ciranda::cuda

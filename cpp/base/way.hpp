@@ -1,0 +1,20 @@
+// Way: by which memory the tensors of a call travel. HomeId: what a rank tells of where its tensors lie, from which the
+// coordinator of the lane chooses the way (agree/ways.hpp). Neither is part of a signature.
+// Used by Request, RequestMessage, Ways, WayExpected, Participant, Staged and DataPlane; plain values.
+#pragma once
+
+#include <cstdint>
+
+namespace ciranda {
+
+enum class Way : std::uint8_t {
+  kStaged,  // host memory, where tensors of devices are staged
+  kPeer,    // memory of devices that all ranks map
+};
+
+// The number of the device plus one, if all tensors of the call lie on it, and it may go by memory of devices. 0: host
+// memory, or a device whose tensors are always staged.
+using HomeId = std::uint32_t;
+inline constexpr HomeId kStagedHome = 0;
+
+}  // namespace ciranda

@@ -1,0 +1,144 @@
+// The way of calls: a coordinator chooses it from what all members have told, and ranks learn it from the log.
+#include "agree/ways.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "agree/coordinator.hpp"
+#include "agree/named_participant.hpp"
+#include "agree/signatures.hpp"
+
+namespace ciranda::testing {
+namespace {
+
+constexpr TimePoint kNow{};
+constexpr HomeId kGpu0 = 1;
+constexpr HomeId kGpu1 = 2;
+
+CoordinatorOptions on_one_host(int size = 2) {
+  CoordinatorOptions options;
+  options.size = size;
+  options.shares_memory = true;
+  return options;
+}
+
+TEST(Ways, PeerNeedsEveryTensorOnADeviceOfOneHost) {
+  const CoordinatorOptions options = on_one_host();
+  EXPECT_EQ(Ways(options).way_of(allreduce({4}), {kGpu0, kGpu1}), Way::kPeer);
+  EXPECT_EQ(Ways(options).way_of(allreduce({4}), {kGpu0, kStagedHome}), Way::kStaged);
+  CoordinatorOptions apart = options;
+  apart.shares_memory = false;
+  EXPECT_EQ(Ways(apart).way_of(allreduce({4}), {kGpu0, kGpu0}), Way::kStaged);
+  CoordinatorOptions checked = options;
+  checked.check_interval = 1;
+  EXPECT_EQ(Ways(checked).way_of(allreduce({4}), {kGpu0, kGpu0}), Way::kStaged);
+  const CoordinatorOptions many = on_one_host(65);
+  EXPECT_EQ(Ways(many).way_of(allreduce({4}), std::vector<HomeId>(65, kGpu0)), Way::kStaged);
+}
+
+TEST(Ways, WhatHasNoKernelIsStaged) {
+  const CoordinatorOptions options = on_one_host();
+  Signature weighted = allreduce({4});
+  weighted.is_weighted = true;
+  const Signature adasum = allreduce({4}, DataType::kFloat32, ReduceOp::kAdasum);
+  for (const Signature& signature : {weighted, adasum, allgather({4}), broadcast({4}, 0), even_alltoall(4)}) {
+    EXPECT_EQ(Ways(options).way_of(signature, {kGpu0, kGpu0}), Way::kStaged);
+  }
+  EXPECT_EQ(Ways(options).way_of(allreduce({4}, DataType::kInt64, ReduceOp::kAverage), {kGpu0, kGpu0}), Way::kPeer);
+}
+
+// Its memory is on that of its first call.
+TEST(Ways, ALaneHasOneDeviceOfEachRank) {
+  const CoordinatorOptions options = on_one_host();
+  Ways ways(options);
+  EXPECT_EQ(ways.way_of(allreduce({4}), {kGpu0, kStagedHome}), Way::kStaged);
+  EXPECT_EQ(ways.way_of(allreduce({4}), {kGpu0, kGpu1}), Way::kPeer);
+  EXPECT_EQ(ways.way_of(allreduce({4}), {kGpu1, kGpu1}), Way::kStaged);
+  EXPECT_EQ(ways.way_of(allreduce({4}), {kGpu0, kGpu1}), Way::kPeer);
+}
+
+// Two ranks and their coordinator; each call is made by both.
+class Pair {
+ public:
+  // The ways by which both ranks execute a sum of this name, or "?" if they fail. `reports`: how they have told it.
+  std::string sum(const std::string& name, HomeId home_0, HomeId home_1) {
+    reports_.clear();
+    const HomeId homes[] = {home_0, home_1};
+    for (int rank = 0; rank < 2; ++rank) {
+      Request call = request(name, allreduce({rank == 1 ? length_of_1_ : 4}));
+      call.home = homes[rank];
+      Message message = ranks_[rank]->submit(call, 0);
+      reports_ += std::holds_alternative<RequestMessage>(message) ? "full " : "ready ";
+      EXPECT_TRUE(coordinator_.on_message(rank, std::move(message), kNow).ok());
+    }
+    std::string ways;
+    for (const LogEntry& entry : coordinator_.take_entries(true)) {
+      for (const auto& rank : ranks_) {
+        const Result<Participant::Action> action = rank->apply(entry);
+        EXPECT_TRUE(action.ok()) << action.status().message();
+        const auto* executed = std::get_if<Participant::Execute>(&action.value());
+        ways += executed == nullptr ? "? " : executed->requests.front().way == Way::kPeer ? "peer " : "staged ";
+      }
+    }
+    return ways;
+  }
+  const std::string& reports() const { return reports_; }
+  void let_ranks_disagree(bool they_do) { length_of_1_ = they_do ? 5 : 4; }
+
+ private:
+  Coordinator coordinator_{on_one_host()};
+  std::unique_ptr<NamedParticipant> ranks_[2] = {std::make_unique<NamedParticipant>(0),
+                                                 std::make_unique<NamedParticipant>(1)};
+  std::string reports_;
+  std::int64_t length_of_1_ = 4;
+};
+
+// It is no mismatch, and the steady state costs nothing.
+TEST(Ways, AHomeThatChangesIsToldOnceInFull) {
+  Pair pair;
+  EXPECT_EQ(pair.sum("a", kGpu0, kGpu0), "peer peer ");
+  EXPECT_EQ(pair.sum("a", kGpu0, kGpu0), "peer peer ");
+  EXPECT_EQ(pair.reports(), "ready ready ");
+  EXPECT_EQ(pair.sum("a", kGpu0, kStagedHome), "staged staged ");
+  EXPECT_EQ(pair.reports(), "ready full ");
+  EXPECT_EQ(pair.sum("a", kGpu0, kStagedHome), "staged staged ");
+  EXPECT_EQ(pair.reports(), "ready ready ");
+  EXPECT_EQ(pair.sum("a", kGpu0, kGpu0), "peer peer ");
+  EXPECT_EQ(pair.reports(), "ready full ");
+}
+
+// What a call that failed has told of homes is forgotten on both sides.
+TEST(Ways, AHomeOfACallThatFailsIsNotKept) {
+  Pair pair;
+  EXPECT_EQ(pair.sum("a", kGpu0, kGpu0), "peer peer ");
+  pair.let_ranks_disagree(true);
+  EXPECT_EQ(pair.sum("a", kGpu0, kStagedHome), "? ? ");
+  pair.let_ranks_disagree(false);
+  EXPECT_EQ(pair.sum("a", kGpu0, kGpu0), "peer peer ");
+  EXPECT_EQ(pair.sum("a", kGpu0, kStagedHome), "staged staged ");
+}
+
+// Names that go other ways are not fused.
+TEST(Ways, OnlyCallsOfOneWayTravelTogether) {
+  Coordinator coordinator(on_one_host());
+  for (int rank = 0; rank < 2; ++rank) {
+    for (const auto& [name, home] : {std::pair("a", kGpu0), std::pair("b", kStagedHome), std::pair("c", kStagedHome)}) {
+      RequestMessage message{name, allreduce({4}), true, true};
+      message.home = home;
+      EXPECT_TRUE(coordinator.on_request(rank, message, kNow).ok());
+    }
+  }
+  std::vector<std::size_t> sizes;
+  for (const LogEntry& entry : coordinator.take_entries(true)) {
+    sizes.push_back(std::get<ExecuteEntry>(entry).items.size());
+  }
+  EXPECT_EQ(sizes, (std::vector<std::size_t>{1, 2}));
+}
+
+}  // namespace
+}  // namespace ciranda::testing
