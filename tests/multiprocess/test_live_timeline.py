@@ -6,9 +6,11 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import netns
 import pytest
 from launch_support import until
 
@@ -34,16 +36,17 @@ while not is_over:
 class Job:
     """Two ranks that make steps until they are told to end."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, enter: Sequence[str] = ()) -> None:
+        """`enter`: what comes before a command for it to run on the launcher's host."""
         (folder / "steps.py").write_text(_STEPS)
         self._folder = folder
+        self._enter = enter
         self._environment = {**os.environ, "XDG_RUNTIME_DIR": str(folder)}
-        command = [*self._ciranda("run", "-np", "2", *options), sys.executable, "steps.py"]
+        command = [*self._ciranda("run", *(options or ("-np", "2"))), sys.executable, "steps.py"]
         self._process = subprocess.Popen(command, cwd=folder, env=self._environment, stdout=subprocess.DEVNULL)
 
-    @staticmethod
-    def _ciranda(*arguments: str) -> list[str]:
-        return [str(Path(sys.executable).with_name("ciranda")), *arguments]
+    def _ciranda(self, *arguments: str) -> list[str]:
+        return [*self._enter, str(Path(sys.executable).with_name("ciranda")), *arguments]
 
     def ask(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = self._ciranda(*arguments)
@@ -99,8 +102,24 @@ def test_a_job_is_recorded_while_it_runs_and_goes_on(tmp_path: Path) -> None:
         job.kill()
 
 
+@pytest.mark.netns
+@pytest.mark.ssh
+def test_hosts_whose_clocks_are_compared(hosts: netns.Hosts, tmp_path: Path) -> None:
+    options = ("--ssh-config", str(hosts.ssh_config), "-H", "hostA:1,hostB:1", "--start-timeout", "120")
+    job = Job(tmp_path, *options, enter=hosts[0].enter)
+    try:
+        until(job.makes_steps, what="steps")
+        whole = job.timeline("--steps", "5")
+        assert job.end() == 0
+    finally:
+        job.kill()
+    _check(whole, 5)
+    assert {*whole["otherData"]["hosts"]} == {"hostA", "hostB"}
+    assert whole["otherData"]["clock_bound_us"] > 0
+
+
 def test_a_job_that_is_recorded_already_is_refused(tmp_path: Path) -> None:
-    job = Job(tmp_path, "--timeline", "all.json")
+    job = Job(tmp_path, "-np", "2", "--timeline", "all.json")
     try:
         until(job.makes_steps, what="steps")
         refused = job.ask("timeline", "live.json", "--seconds", "0")
