@@ -324,11 +324,11 @@ mpi: $(MPIS:%=mpi-%) $(VENV)/.installed-horovod  ## run the tests under every MP
 $(ECOSYSTEM_VENV)/.installed: $(PACKAGE) $(HOROVOD) | build/.deps-build
 	[ -d $(ECOSYSTEM_VENV) ] || $(PYTHON) -m venv $(ECOSYSTEM_VENV)
 	$(ECOSYSTEM_VENV)/bin/python -c 'import torch' 2> /dev/null || $(ECOSYSTEM_VENV)/bin/pip install --quiet '$(TORCH)'
-	$(ECOSYSTEM_VENV)/bin/pip install --quiet accelerate transformers lightning 'pytest>=8.0' 'pytest-timeout>=2.3,<2.5'
+	$(ECOSYSTEM_VENV)/bin/pip install --quiet accelerate transformers lightning mlflow-skinny tensorboard wandb 'pytest>=8.0' 'pytest-timeout>=2.3,<2.5'
 	$(WITH_CCACHE) $(ECOSYSTEM_VENV)/bin/pip install --quiet . ./compat/horovod
 	@touch $@
 
-ecosystem: $(ECOSYSTEM_VENV)/.installed  ## train with the latest Accelerate, Transformers and Lightning (minutes; from PyPI)
+ecosystem: $(ECOSYSTEM_VENV)/.installed  ## train with the latest Accelerate, Transformers and Lightning, log by W&B, MLflow and TensorBoard (minutes; from PyPI)
 	$(ECOSYSTEM_VENV)/bin/python -m pytest tests/ecosystem --timeout 300
 
 # An environment of its own, and Java, which Spark needs: a gigabyte, that no other test needs.

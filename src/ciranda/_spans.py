@@ -65,7 +65,7 @@ class _Profiler:
 
     Attributes:
         switch: its `_is_profiler_enabled` says whether any records.
-        marks_steps: whether any shows steps.
+        marks_steps: whether anybody is to learn of steps.
     """
 
     def __init__(self) -> None:
@@ -73,6 +73,7 @@ class _Profiler:
         self.marks_steps = False
         self.sinks: list[Sink] = []
         self.step = ExitStack()  # the spans of the step that is under way
+        self._listener: Callable[[int], None] | None = None
 
     def set(self, sinks: list[Sink]) -> None:
         """Have these sinks, and no others."""
@@ -80,7 +81,20 @@ class _Profiler:
         self.sinks = sinks
         # One switch is read directly: a property costs ten times as much.
         self.switch = _Off if not switches else switches[0] if len(switches) == 1 else _AnyOf(switches)
-        self.marks_steps = any(sink.make_step is not None for sink in sinks)
+        self._heed_steps()
+
+    def listen(self, listener: Callable[[int], None] | None) -> None:
+        """Call it with the number of each step that has ended; None for no more."""
+        self._listener = listener
+        self._heed_steps()
+
+    def tell(self, number: int) -> None:
+        """This step has ended."""
+        if self._listener is not None:
+            self._listener(number)
+
+    def _heed_steps(self) -> None:
+        self.marks_steps = self._listener is not None or any(sink.make_step is not None for sink in self.sinks)
 
 
 profiler = _Profiler()
@@ -100,12 +114,11 @@ def no_longer_recorded_in(sink: Sink) -> None:
 def step_ended(engine: _core.Engine) -> None:
     """End the spans of a step, and begin those of the next. REQUIRES: the engine has counted it."""
     profiler.step.close()
-    sinks = [sink for sink in profiler.sinks if sink.make_step is not None and sink.switch._is_profiler_enabled]
-    if sinks:
-        number = 1 + int.from_bytes(engine.counter_page()[_STEPS_AT : _STEPS_AT + 8], "little")
-        for sink in sinks:
-            assert sink.make_step is not None
-            profiler.step.enter_context(sink.make_step(number))
+    number = int.from_bytes(engine.counter_page()[_STEPS_AT : _STEPS_AT + 8], "little")
+    profiler.tell(number)
+    for sink in profiler.sinks:
+        if sink.make_step is not None and sink.switch._is_profiler_enabled:
+            profiler.step.enter_context(sink.make_step(number + 1))
 
 
 def span(name: str, tensors: object = None, attributes: Mapping[str, Any] | None = None) -> AbstractContextManager[Any]:

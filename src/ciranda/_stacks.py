@@ -29,8 +29,12 @@ THREAD_NAME = "ciranda-stacks"
 SIGNAL = signal.SIGURG
 #: The last line of a dump that is complete.
 END = "# end\n"
+#: What stands in the file, before a path, for requests of another kind (`ciranda._records`): to record calls there, and
+#: to record no more. And the answer to the latter.
+RECORD, RECORD_LAST, RECORDED = b"record ", b"record-last ", "# recorded\n"
 
 _MOST_FRAMES = 200
+_MOST_REQUEST_BYTES = 4096
 
 
 class _Watch:
@@ -53,8 +57,27 @@ def watch() -> None:
         fcntl.fcntl(file, fcntl.F_SETFL, os.O_APPEND)  # the agent empties the file
         if signal.getsignal(SIGNAL) == signal.SIG_DFL:
             faulthandler.register(SIGNAL, file=file, all_threads=True, chain=False)
-        _core.watch_stacks(request, SIGNAL, lambda: _dump(file))
+        _core.watch_stacks(request, SIGNAL, lambda: _answer(file))
         _watch.pid = os.getpid()
+
+
+def _answer(file: int) -> None:
+    """Do what the agent asks for."""
+    request = os.pread(file, _MOST_REQUEST_BYTES, 0)
+    if request.startswith(RECORDED.encode()):  # what came after the last request to record
+        return
+    if not request.startswith((RECORD, RECORD_LAST)):
+        _dump(file)
+        return
+    from ciranda import _records  # which few jobs need
+
+    is_last = request.startswith(RECORD_LAST)
+    try:
+        _records.on_request(os.fsdecode(request.partition(b" ")[2]), is_last)
+    finally:
+        if is_last:
+            os.ftruncate(file, 0)
+            os.write(file, RECORDED.encode())
 
 
 def _dump(file: int) -> None:

@@ -27,6 +27,7 @@ from contextlib import suppress
 from ciranda.launch import cores, environment, protocol, reserved_port, silence
 from ciranda.launch.errors import LaunchError, ProtocolError
 from ciranda.launch.exporter import Exporter, listen, make_folder
+from ciranda.launch.live_records import LiveRecords
 from ciranda.launch.memory_kills import MemoryKills
 from ciranda.launch.outbox import Outbox, received, widen
 from ciranda.launch.page import RankPage
@@ -89,6 +90,7 @@ class Agent:
         self._ended: list[tuple[RankProcess, int]] = []  # with their codes, and descendants that are still to be killed
         self._pages: dict[int, RankPage] = {}  # by rank, also of those that have ended; an elastic job's by place
         self._records: dict[int, RecordFile] = {}  # likewise
+        self._live: LiveRecords | None = None
         self._unsent: Iterator[Message] | None = None  # of the records, once the ranks have ended
         self._signs = Signs()
         self._spent: dict[int, dict[str, float]] = {}  # by rank, what those that have ended have used
@@ -125,6 +127,7 @@ class Agent:
                 self._give_up_soon()
                 self._end(f"signal {signal.Signals(self._signalled).name}")
             self._look_for_silence()
+            self._attend_to_live()
             children_left = self._reap()
             self._clear_up()
             self._tell_of_absent()
@@ -201,6 +204,8 @@ class Agent:
             self._outbox.send({**message, "now": time.monotonic_ns()})
         elif message["t"] == "collected":
             self._is_collected = True
+        elif message["t"] in ("record", "record_end"):
+            self._record_live(message["t"] == "record")
         elif message["t"] == "reserve" and not self._reserved:
             self._reserve(message)
         elif self._spec is None:
@@ -483,6 +488,31 @@ class Agent:
             self._outbox.send({"t": "counters", "rank": rank, "counters": told})
         self._outbox.send({"t": "counters_end"})
 
+    def _record_live(self, is_begin: bool) -> None:
+        """Have the ranks record from now on; or end that, and send what they have recorded."""
+        if is_begin and self._live is None:
+            joined = {rank: page.counters().get("pid", 0) for rank, page in self._pages.items()}
+            try:
+                self._live = LiveRecords({rank: pid for rank, pid in joined.items() if pid})
+            except OSError as error:
+                text = f"calls cannot be recorded: {why_not_started(error)}"
+                self._outbox.send({"t": "note", "text": text, "warning": True})
+        elif not is_begin and self._live is not None:
+            self._live.end(self._send_live)
+        elif not is_begin:
+            self._outbox.send({"t": "records_end"})
+
+    def _send_live(self, messages: Iterator[Message]) -> None:
+        for message in messages:
+            self._outbox.send(message)
+
+    def _attend_to_live(self) -> None:
+        if self._live is not None and self._taker is not None:
+            self._live.postpone()
+        elif self._live is not None and not self._live.on_time():
+            self._live.close()
+            self._live = None
+
     def _reap(self) -> bool:
         """Reap ended children, and report ranks to the launcher. Whether any child is left."""
         is_any_gone = False
@@ -648,6 +678,8 @@ class Agent:
 
     def _timeout(self) -> float | None:
         deadlines = [time.monotonic() + SWEEP_SECONDS] if self._ended else []
+        if self._live is not None:
+            deadlines.append(self._live.deadline)
         if self._silence is not None and not self._done:
             deadlines.append(self._silence.deadline)
         if self._end_reason is not None and not self._done and self._unsent is None:

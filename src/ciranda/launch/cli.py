@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 import ciranda
-from ciranda.launch import control, kubernetes_cli, merge_cli, report_cli, slurm_cli
+from ciranda.launch import control, kubernetes_cli, merge_cli, report_cli, slurm_cli, timeline_cli
 from ciranda.launch.api import RunOptions, chosen_hosts
 from ciranda.launch.api import run as launch_function
 from ciranda.launch.discovery import HostScript
@@ -567,6 +567,7 @@ def _top_of(
 
 app.command("report")(report_cli.report)
 app.command("merge")(merge_cli.merge)
+app.command("timeline")(timeline_cli.timeline)
 
 
 @app.command("doctor")

@@ -9,6 +9,7 @@ clocks are taken to run at constant rates.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from typing import NamedTuple
 
 N_EXCHANGES = 16  # of a burst
@@ -29,10 +30,11 @@ class HostClock:
         bound_ns: how far a converted time may be from the launcher's clock, at the exchanges.
     """
 
-    def __init__(self) -> None:
-        self._readings: list[Reading] = []
+    def __init__(self, readings: Iterable[Reading] = ()) -> None:
+        """``readings``: what is known already."""
+        self._readings = list(readings)
         self._burst: list[Reading] = []
-        self.bound_ns = 0
+        self.bound_ns = max((reading.bound for reading in self._readings), default=0)
 
     @property
     def readings(self) -> list[Reading]:

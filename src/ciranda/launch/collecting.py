@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from ciranda.launch import protocol
 from ciranda.launch.clocks import HostClock, Reading
@@ -143,6 +144,19 @@ class Collecting:
     def clocks(self) -> dict[str, list[Reading]]:
         """By host, what is known of its clock; nothing of one that is the launcher's."""
         return {host: clock.readings for host, clock in self._clocks.items() if clock.is_compared}
+
+    def handed_over(self) -> dict[str, Any]:
+        """What another process of this machine needs to write the timeline, while this object is not closed."""
+        return {
+            "began_ns": self._began,
+            "began_at": self._began_at,
+            "clocks": self.clocks(),
+            "failure": self.failure,
+            "ranks": [
+                {"rank": rank, "host": host, "path": self._file_of(rank).path}
+                for rank, host in sorted(self._host_of.items())
+            ],
+        }
 
     def close(self) -> None:
         """Remove the records. Idempotent."""

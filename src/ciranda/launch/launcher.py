@@ -24,7 +24,7 @@ from ciranda.launch import environment, protocol, reserved_port, silence, ssh
 from ciranda.launch import store as stores
 from ciranda.launch.changing import Changing, Launching
 from ciranda.launch.collecting import Collecting, told
-from ciranda.launch.control import Control
+from ciranda.launch.control import Answer, Control
 from ciranda.launch.counter_reports import CounterReports
 from ciranda.launch.elastic import ElasticJob
 from ciranda.launch.elastic_events import End
@@ -36,6 +36,7 @@ from ciranda.launch.hosts import Slot, by_host
 from ciranda.launch.job import Job, Outcome, Show
 from ciranda.launch.job_log import JobLog
 from ciranda.launch.link import AgentLink, Link
+from ciranda.launch.live_timeline import LiveTimeline, Put
 from ciranda.launch.orders import OwnVariables, orders
 from ciranda.launch.output import Screen
 from ciranda.launch.output_dir import RECORDS, OutputDir
@@ -129,6 +130,7 @@ class _Run:
         self._collecting: Collecting | None = None  # for a timeline
         if job.recorded_steps is not None:
             self._collecting = Collecting(job.slots, job.elastic is not None)
+        self._live = LiveTimeline(job.slots, self._links, lambda link: link.host not in self._remote)
         self._log = JobLog(show.output_dir.directory if show.output_dir is not None else None)
         self._log.write_job(job)
         to_output_dir = self._to_output_dir if show.output_dir is not None else None
@@ -257,6 +259,7 @@ class _Run:
                 self._control.close()
         for link in self._links:
             link.close()
+        self._live.close()
         self._write_timeline()
         self._finish()
         self._log.write_end(self._outcome, [counters for _, counters in sorted(self._counters.last.items())])
@@ -282,6 +285,7 @@ class _Run:
                 deadlines.append(self._log.deadline)
             if self._collecting is not None:
                 deadlines.append(self._collecting.deadline)
+            deadlines.append(self._live.deadline)
             deadlines += [held.deadline for held in self._held.values()]
             deadlines += [link.silence.deadline for link in self._links if link.silence and link.open_fds]
             if self._going_on is not None:
@@ -305,6 +309,7 @@ class _Run:
         self._counters.expire()
         if self._collecting is not None:
             self._collecting.compare(self._links)
+        self._live.compare()
         if self._next_look is not None and time.monotonic() >= self._next_look:
             self._look_for_stragglers()
         if not self._ending and self._log.is_due():
@@ -355,6 +360,7 @@ class _Run:
         link.done_reason = "lost"
         self._stalls.end_of(link)
         self._counters.end_of(link)
+        self._live.end_of(link)
         if self._ending:
             return
         exit_code = link.close()
@@ -401,6 +407,8 @@ class _Run:
             self._counters.end_of(link)
         elif kind in ("clock", "records", "records_end") and self._collecting is not None:
             self._on_collected(self._collecting, link, message)
+        elif kind in ("clock", "records", "records_end") and self._live.is_on:
+            self._live.take(link, self._rank_of, message)
         elif kind == "hello":
             self._on_hello(link, message)
         elif kind == "beat":
@@ -416,6 +424,7 @@ class _Run:
             link.done_reason = protocol.text_of(message, "reason")
             self._stalls.end_of(link)
             self._counters.end_of(link)
+            self._live.end_of(link)
             if self._going_on is not None and self._started:
                 self._going_on.on_link_lost(link, f"its agent has ended: {link.done_reason}")
             elif not self._ending and link.done_reason != "finished":
@@ -530,12 +539,24 @@ class _Run:
 
     def open_control(self) -> None:
         """Let the user ask about the job from other terminals."""
-        answers = {
+        answers: dict[str, Answer] = {
             "jobs": lambda put: put(self._description()),
             "counters": lambda put: self._count(lambda counters: put({"counters": counters})),
             "stacks": lambda put: self._stalls.ask(lambda stacks: put({"stacks": [*map(asdict, stacks)]})),
+            "record": self._record,
+            "record end": self._live.end,
         }
         self._control = Control(self._job.job_id, answers)
+
+    def _record(self, put: Put) -> None:
+        if self._job.elastic is not None:
+            put({"refused": "it is elastic: 'ciranda run --timeline' records such jobs"})
+        elif self._job.recorded_steps is not None:
+            put({"refused": "its calls are recorded already, as --timeline or --timeline-steps says"})
+        elif not self._started or self._ending:
+            put({"refused": "its ranks do not run"})
+        else:
+            self._live.begin(put)
 
     def _description(self) -> dict[str, object]:
         return {

@@ -9,6 +9,7 @@ import os
 import struct
 import tempfile
 from collections.abc import Iterator
+from typing import Protocol
 
 from ciranda.launch.errors import ProtocolError
 
@@ -71,7 +72,14 @@ class RecordFile:
         os.close(self._fd)
 
 
-def entries(file: RecordFile) -> Iterator[tuple[Words, bytes]]:
+class Pieces(Protocol):
+    """Whatever has the content of such a file."""
+
+    def pieces(self, n_bytes: int) -> Iterator[bytes]:
+        """Its content from the beginning, so many bytes at a time."""
+
+
+def entries(file: Pieces) -> Iterator[tuple[Words, bytes]]:
     """The entries of a file, each also as bytes. What a killed rank has left incomplete at the end is left out."""
     rest = b""
     for piece in file.pieces(_READ_BYTES):

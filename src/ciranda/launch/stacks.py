@@ -87,7 +87,7 @@ def where(text: str) -> str:
 
 
 @dataclass
-class _Answering:
+class Answering:
     """A process that answers: the ends of its pipe and its file, opened here, and its thread."""
 
     pid: int
@@ -96,8 +96,16 @@ class _Answering:
     file: int
 
     def ask(self) -> None:
+        """Have it write its stacks."""
         os.ftruncate(self.file, 0)
         with suppress(OSError):  # the pipe is full of requests of others, which serve as well
+            os.write(self.pipe, b"?")
+
+    def tell(self, request: bytes) -> None:
+        """Have it do something else than write its stacks."""
+        os.ftruncate(self.file, 0)
+        with suppress(OSError):
+            os.pwrite(self.file, request, 0)
             os.write(self.pipe, b"?")
 
     def interrupt(self) -> None:
@@ -107,14 +115,17 @@ class _Answering:
             ctypes.CDLL(None).syscall(number, self.pid, self.thread, int(SIGNAL))
 
     def read(self) -> str:
+        """What it has written."""
         return os.pread(self.file, MAX_TEXT_BYTES, 0).decode("utf-8", "replace")
 
     def close(self) -> None:
+        """Leave it alone."""
         os.close(self.pipe)
         os.close(self.file)
 
 
-def _answering(pid: int) -> _Answering | None:
+def answering_of(pid: int) -> Answering | None:
+    """Find the ends of a process that answers; None if it does not."""
     try:
         for name in os.listdir(f"/proc/{pid}/fd"):
             target = os.readlink(f"/proc/{pid}/fd/{name}")
@@ -126,14 +137,14 @@ def _answering(pid: int) -> _Answering | None:
     return None
 
 
-def _open(pid: int, file: str, pipe: str) -> _Answering | None:
+def _open(pid: int, file: str, pipe: str) -> Answering | None:
     """None for a child of the one that answers: it has the descriptors, but not the thread."""
     thread = next((tid for tid in map(int, os.listdir(f"/proc/{pid}/task")) if _name_of(pid, tid) == THREAD_NAME), None)
     if thread is None:
         return None
     pipe_fd = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
     try:
-        return _Answering(pid, thread, pipe_fd, os.open(file, os.O_RDWR))
+        return Answering(pid, thread, pipe_fd, os.open(file, os.O_RDWR))
     except OSError:
         os.close(pipe_fd)
         raise
@@ -177,7 +188,7 @@ def _below(tree: Tree, pid: int) -> Iterator[int]:
 class _Rank:
     rank: int
     pid: int  # of the process that is the rank, perhaps below what the agent has started
-    answering: _Answering | None = None
+    answering: Answering | None = None
     text: str = ""
 
 
@@ -199,7 +210,7 @@ def take(ranks: Mapping[int, int], use_py_spy: bool = True) -> Iterator[tuple[in
 
 def _locate(tree: Tree, rank: int, pid: int) -> _Rank:
     for each in _below(tree, pid):
-        answering = _answering(each)
+        answering = answering_of(each)
         if answering is not None:
             return _Rank(rank, each, answering)
     # A rank behind a shell or numactl: the last of a line of only children.

@@ -20,7 +20,7 @@ from ciranda.launch.clocks import HostClock
 from ciranda.launch.matching import Call, Group
 from ciranda.launch.matching import Sequence as Collectives
 from ciranda.launch.page import COLLECTIVES, PATHS
-from ciranda.launch.record_file import DTYPES, OUTCOMES, Names, RecordFile
+from ciranda.launch.record_file import DTYPES, OUTCOMES, Names, Pieces
 from ciranda.launch.trace_writer import TraceFile
 
 LEAST_WAIT_NS = 10_000  # shorter waits have no arrow, nor has what is within the clocks' error
@@ -44,7 +44,7 @@ class RankRecords:
     rank: int
     host: str
     clock: HostClock
-    file: RecordFile
+    file: Pieces
 
 
 @dataclass

@@ -1,0 +1,99 @@
+"""``ciranda timeline``: records the calls of a job that runs, and writes them as a timeline."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ciranda.launch import control
+from ciranda.launch.clocks import HostClock, Reading
+from ciranda.launch.collecting import told
+from ciranda.launch.errors import LaunchError
+from ciranda.launch.rates import by_rank
+from ciranda.launch.timeline import RankRecords, about, write_timeline
+from ciranda.launch.trace_writer import TraceFile
+
+_LOOK_SECONDS = 0.1
+
+
+class _KeptRecords:
+    """The records of a rank in a file of the launcher's."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def pieces(self, n_bytes: int) -> Iterator[bytes]:
+        """Its content from the beginning, so many bytes at a time."""
+        with open(self._path, "rb") as file:
+            while piece := file.read(n_bytes):
+                yield piece
+
+
+def timeline(
+    output: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Where to; compressed if its name ends with .gz.",
+                             show_default=False)
+    ],
+    job: Annotated[
+        str | None,
+        typer.Option("--job", metavar="JOB", help="The beginning of its identifier.", show_default="the only one"),
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option("--steps", min=1, metavar="N", help="Until every rank has ended so many whole steps.")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", min=0.0, metavar="SECONDS", help="For so long.",
+                                   show_default="until Ctrl-C")
+    ] = None,
+) -> None:  # fmt: skip
+    """Record the calls of all ranks of a job that runs, from now on, as a timeline for Perfetto. The job goes on."""
+    to = TraceFile(output)
+    try:
+        _ask(job, "record")
+        try:
+            _wait(job, steps, seconds)
+        except KeyboardInterrupt:
+            print(file=sys.stderr)
+        answer = _ask(job, "record end")
+        _write(answer, to, job)
+    finally:
+        to.close()
+
+
+def _ask(job: str | None, question: str) -> dict[str, Any]:
+    answer = control.ask(job, question)
+    if "refused" in answer:
+        raise LaunchError(f"no timeline of this job: {answer['refused']}", exit_code=2)
+    return answer
+
+
+def _wait(job: str | None, steps: int | None, seconds: float | None) -> None:
+    until = None if seconds is None else time.monotonic() + seconds
+    begun: dict[int, int] | None = None
+    while until is None or time.monotonic() < until:
+        if steps is not None:
+            now = {rank: each.get("steps", 0) for rank, each in by_rank(control.ask(job, "counters")).items()}
+            begun = begun or now
+            # The step that is under way is not recorded whole.
+            if all(now.get(rank, 0) > begun[rank] + steps for rank in begun):
+                return
+        time.sleep(_LOOK_SECONDS)
+
+
+def _write(answer: dict[str, Any], to: TraceFile, job: str | None) -> None:
+    clocks = {host: HostClock(Reading(*each) for each in found) for host, found in answer["clocks"].items()}
+    ranks = [
+        RankRecords(each["rank"], each["host"], clocks.get(each["host"], HostClock()), _KeptRecords(each["path"]))
+        for each in answer["ranks"]
+    ]
+    summary = write_timeline(ranks, to, answer["began_ns"])
+    to.complete(about(summary, ranks, answer["began_at"], job or "", []))
+    for text in told(summary, (0, 0), to.path):
+        print(f"ciranda: {text}", file=sys.stderr)
+    if answer["failure"] is not None:
+        raise LaunchError(f"the timeline is incomplete: {answer['failure']}")
