@@ -181,6 +181,29 @@ def test_a_placement_group_without_room() -> None:
         ray.util.remove_placement_group(group)
 
 
+def test_a_node_that_goes_while_ranks_start_is_an_error_in_time(cluster: Cluster) -> None:
+    """Once its bundle is placed. The other ranks end, and the cluster has room for the next job."""
+    node = cluster.add_node(num_cpus=4, object_store_memory=OBJECT_STORE)
+    until(lambda: free_cpus() == 8)
+
+    def is_placed() -> bool:
+        return any(group["state"] == "CREATED" for group in ray.util.placement_group_table().values())
+
+    def take_away() -> None:
+        until(is_placed)
+        cluster.remove_node(node, allow_graceful=False)
+
+    thread = threading.Thread(target=take_away)
+    thread.start()
+    try:
+        with pytest.raises(LaunchError, match=r"of 5 ranks|could not be started|Ray has not placed|has ended"):
+            run(time.sleep, (600,), np=5, start_timeout=60)
+    finally:
+        thread.join()
+    until(lambda: free_cpus() == 4)
+    assert run(total, np=2) == [2.0, 2.0]
+
+
 def test_all_ranks_of_a_node_see_its_gpus() -> None:
     def visible() -> str:
         return os.environ["CUDA_VISIBLE_DEVICES"]
