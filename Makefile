@@ -340,7 +340,7 @@ $(ENGINES_VENV)/.installed: $(BUILT)/.built $(HOROVOD) | build/.deps-spark
 	$(ENGINES_VENV)/bin/pip install --quiet --no-deps --force-reinstall $(BUILT)/ciranda-*.whl ./compat/horovod
 	@touch $@
 
-engines: $(ENGINES_VENV)/.installed  ## have Ray and Spark start ranks (minutes; from PyPI, and Debian's Java)
+engines: $(ENGINES_VENV)/.installed  ## have Ray and Spark start ranks, and compare all engines (minutes; from PyPI, and Debian's Java)
 	$(ENGINES_VENV)/bin/python -m pytest tests/engines --timeout 900
 
 # The suites of frameworks: the conformance suite of tests/frameworks, and tests/NAME. `make test` has those of what is in

@@ -139,7 +139,7 @@ def main() -> None:
     parts = {"slurm": slurm, "pool": pool, "ray": of_ray}
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("part", choices=parts)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=6)
     args = parser.parse_args()
     parts[args.part](args.rounds)
 

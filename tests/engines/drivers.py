@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 
-def wait_until(is_so: Callable[[], bool], what: str, seconds: float = 120.0) -> None:
+def wait_until(is_so: Callable[[], bool], what: str, seconds: float = 240.0) -> None:
     """Wait until it is so."""
     deadline = time.monotonic() + seconds
     while not is_so():
@@ -15,7 +15,7 @@ def wait_until(is_so: Callable[[], bool], what: str, seconds: float = 120.0) -> 
         time.sleep(0.05)
 
 
-def end(process: subprocess.Popen[str], seconds: float = 240.0) -> tuple[int, str, str]:
+def end(process: subprocess.Popen[str], seconds: float = 600.0) -> tuple[int, str, str]:
     """Wait for a driver: its exit code, output and errors."""
     try:
         out, err = process.communicate(timeout=seconds)

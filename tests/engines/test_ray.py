@@ -175,10 +175,35 @@ def test_no_ranks_at_all() -> None:
 def test_a_placement_group_without_room() -> None:
     group = ray.util.placement_group([{"CPU": 1}])
     try:
-        with pytest.raises(LaunchError, match="1 of 2 ranks have started within 3 s: the cluster has 4 CPU"):
+        with pytest.raises(LaunchError, match=r"[01] of 2 ranks have started within 3 s: the cluster has 4 CPU"):
             run(total, np=2, placement=group, start_timeout=3)
     finally:
         ray.util.remove_placement_group(group)
+
+
+def test_a_node_that_goes_while_ranks_start_is_an_error_in_time(cluster: Cluster) -> None:
+    """Once its bundle is placed. The other ranks end, and the cluster has room for the next job."""
+    node = cluster.add_node(num_cpus=4, object_store_memory=OBJECT_STORE)
+
+    def is_placed() -> bool:
+        return any(group["state"] == "CREATED" for group in ray.util.placement_group_table().values())
+
+    def take_away() -> None:
+        until(is_placed)
+        cluster.remove_node(node, allow_graceful=False)
+
+    thread = threading.Thread(target=take_away)
+    try:
+        until(lambda: free_cpus() == 8)
+        thread.start()
+        with pytest.raises(LaunchError, match=r"of 5 ranks|could not be started|Ray has not placed|has ended"):
+            run(time.sleep, (600,), np=5, start_timeout=60)
+        thread.join()
+    finally:
+        if node in cluster.worker_nodes:
+            cluster.remove_node(node)
+    until(lambda: free_cpus() == 4)
+    assert run(total, np=2) == [2.0, 2.0]
 
 
 def test_all_ranks_of_a_node_see_its_gpus() -> None:

@@ -115,7 +115,7 @@ except ciranda.launch.LaunchError as error:
     print(error)
 """
     process = start(cluster, code, str(tmp_path))
-    wait_until(lambda: len([each for each in tmp_path.iterdir() if each.read_text()]) == 3, "the start")
+    wait_until(lambda: len([each for each in tmp_path.iterdir() if each.read_text()]) == 3, "the start", 600)
     ranks = dict(each.read_text().split() for each in tmp_path.iterdir())
     with cluster.cut(2):
         exit_code, out, err = end(process)

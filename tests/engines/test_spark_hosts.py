@@ -89,7 +89,7 @@ except LaunchError as error:
     print(error)
 """
     process = start(cluster, code, str(tmp_path))
-    wait_until(lambda: len([each for each in tmp_path.iterdir() if each.read_text()]) == 4, "the start")
+    wait_until(lambda: len([each for each in tmp_path.iterdir() if each.read_text()]) == 4, "the start", 600)
     ranks = [each.read_text().split() for each in tmp_path.iterdir()]
     with cluster.cut(2):
         wait_until(

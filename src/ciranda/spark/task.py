@@ -118,8 +118,10 @@ def _follow(context: Any, wanted: Wanted, told: Told, rank: int) -> None:
         code = Relay(told.slots[rank].host, channel, terms.secret, ScreenStyle(prefix=True), launcher).run()
     finally:
         channel.socket.close()
-    if code != 0:
-        raise LaunchError(f"{told.slots[rank].host}: another task of the job is gone", _LOST_A_TASK)
+    if code in (0, _LOST_A_TASK):  # the launcher's own task says why the job has failed: Spark tells one reason only
+        return
+    reason = f"the connection to {launcher}, which holds the launcher, has ended" if code is None else "a signal came"
+    raise LaunchError(f"{told.slots[rank].host}: {reason}", _LOST_A_TASK)
 
 
 def _host_of_task(context: Any, task: int) -> str:
