@@ -1,4 +1,4 @@
-"""How long an elastic job stands still when a rank is killed, and when another joins; beside torchrun.
+"""How long an elastic job stands still when a rank is killed, and when another joins; beside torchrun and torchft.
 
     python benchmarks/elastic_recovery.py [--ranks 4] [--kills 4] [--megabytes 100] [--no-torchrun]
 
@@ -10,22 +10,30 @@ Each kill is that of another rank, by SIGKILL, and is followed by the join of it
     stand still  of a survivor, from its last step without the newcomer to the first with it, which has got a state of
                  so many megabytes; the time of a usual step, with its commit, is taken off
 
-torchrun starts all processes again, so its next step comes after their imports.
+    agent        from the kill of a host's agent until none of its ranks is left
+
+torchrun starts all processes again, so its next step comes after their imports. torchft is measured if it is installed:
+its survivors wait for the lost replica until the lighthouse's join timeout, here of 1 s and of 0.1 s; a replica that is
+killed is started again at once.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 RANK = Path(__file__).with_name("elastic_recovery_rank.py")
 Rows = list[dict[str, Any]]
@@ -39,8 +47,13 @@ def run(command: Sequence[str], n_ranks: int, n_kills: int, megabytes: float) ->
         done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=1200, check=False)
         if done.returncode != 0:
             sys.exit(f"{' '.join(words)}: exit code {done.returncode}\n{done.stderr[-3000:]}")
-        rows = [json.loads(line) for path in Path(name).iterdir() if path.name.isdigit() for line in path.open()]
-        return sorted(rows, key=lambda row: float(row["at"]))
+        return rows_of(Path(name))
+
+
+def rows_of(folder: Path) -> Rows:
+    """What ranks have noted there, in the order of time."""
+    rows = [json.loads(line) for path in folder.iterdir() if path.name.isdigit() for line in path.open()]
+    return sorted(rows, key=lambda row: float(row["at"]))
 
 
 def elastic(n_ranks: int, n_kills: int, megabytes: float) -> Rows:
@@ -60,6 +73,58 @@ def torchrun(n_ranks: int, n_kills: int) -> Rows:
         str(n_ranks),
     ]
     return run([*launch, "--max-restarts", str(n_kills)], n_ranks, n_kills, 0)
+
+
+LIGHTHOUSE = """
+import sys, time
+from torchft.coordination import LighthouseServer
+server = LighthouseServer("[::]:0", 1, join_timeout_ms=int(sys.argv[1]))
+print("at", server.address(), flush=True)
+time.sleep(3600)
+"""
+
+
+def torchft(n_ranks: int, n_kills: int, join_ms: int) -> Rows:
+    """Replicas of one process each, which are started again until all have ended well."""
+    words = [sys.executable, "-c", LIGHTHOUSE, str(join_ms)]
+    with (
+        tempfile.TemporaryDirectory() as name,
+        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as lighthouse,
+    ):
+        assert lighthouse.stdout is not None
+        address = next(line.split()[1] for line in lighthouse.stdout if line.startswith("at "))
+        env = {**os.environ, "OMP_NUM_THREADS": "1", "N_RANKS": str(n_ranks), "TORCHFT_LIGHTHOUSE": address}
+
+        def start(place: int) -> subprocess.Popen[bytes]:
+            replica = [sys.executable, str(RANK), name, str(n_kills), "0"]
+            return subprocess.Popen(replica, env={**env, "PLACE": str(place)}, stderr=subprocess.DEVNULL)
+
+        running = {place: start(place) for place in range(n_ranks)}
+        while running:
+            time.sleep(0.01)
+            for place, process in list(running.items()):
+                if process.poll() == 0:
+                    del running[place]
+                elif process.returncode is not None:
+                    running[place] = start(place)
+        lighthouse.kill()
+        return rows_of(Path(name))
+
+
+def seconds_without_agent(n_ranks: int) -> float:
+    """Start a job, kill its agent, and return the seconds until none of its ranks is left."""
+    sleep = "import os, pathlib, sys, time; pathlib.Path(sys.argv[1], str(os.getpid())).touch(); time.sleep(600)"
+    with tempfile.TemporaryDirectory() as name:
+        launch = [sys.executable, "-m", "ciranda.launch.cli", "run", "--elastic", "-np", str(n_ranks)]
+        with subprocess.Popen([*launch, sys.executable, "-c", sleep, name], stderr=subprocess.DEVNULL):
+            while len(os.listdir(name)) < n_ranks:
+                time.sleep(0.01)
+            ranks = [psutil.Process(int(pid)) for pid in os.listdir(name)]
+            ranks[0].parent().kill()
+            began = time.monotonic()
+            while any(rank.is_running() and rank.status() != psutil.STATUS_ZOMBIE for rank in ranks):
+                time.sleep(0.001)
+            return time.monotonic() - began
 
 
 def of(rows: Rows, what: str) -> Rows:
@@ -120,6 +185,11 @@ def main() -> None:
     if args.megabytes > 0:
         rows = elastic(args.ranks, min(args.kills, args.ranks), args.megabytes)
         show(f"stand still for {args.megabytes:g} MB of a newcomer", standing_still(rows, args.ranks))
+    show("agent", [seconds_without_agent(args.ranks) for _ in range(args.kills)])
+    if importlib.util.find_spec("torchft") is not None:
+        for join_ms in (1000, 100):
+            rows = torchft(args.ranks, args.kills, join_ms)
+            show(f"torchft, {join_ms / 1000:g} s: next step", since_kill(rows, "step", survivors, 1))
     if not args.no_torchrun:
         rows = torchrun(args.ranks, args.kills)
         show("torchrun: next step", since_kill(rows, "step", args.ranks, 1))

@@ -2,8 +2,8 @@
 
 python elastic_recovery_rank.py FOLDER ROUNDS MEGABYTES
 
-In each round a rank is killed, and its successor joins; the ranks are those of an elastic job, or torchrun's. All ranks
-of a machine share its monotonic clock.
+In each round a rank is killed, and its successor joins; the ranks are those of an elastic job, torchrun's, or replicas
+of torchft. All ranks of a machine share its monotonic clock.
 """
 
 from __future__ import annotations
@@ -114,7 +114,52 @@ def torchrun() -> None:
     dist.destroy_process_group()
 
 
+def torchft() -> None:
+    """A replica of torchft, which survivors leave out of their next step; it gets its state from one of them."""
+    import torch
+    import torch.distributed as dist
+    from torchft import Manager, ProcessGroupGloo  # type: ignore[import-not-found]
+
+    n_ranks = int(os.environ["N_RANKS"])
+    place = int(os.environ["PLACE"])
+    store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    gradient = torch.ones(1 << 10)
+    n_full = 0
+
+    def load(kept: dict[str, int]) -> None:
+        nonlocal n_full
+        n_full = kept["n_full"]
+
+    manager = Manager(
+        pg=ProcessGroupGloo(),
+        load_state_dict=load,
+        state_dict=lambda: {"n_full": n_full},
+        min_replica_size=1,
+        replica_id=f"{place}-{os.getpid()}",
+        store_addr="localhost",
+        store_port=store.port,
+        rank=0,
+        world_size=1,
+    )
+    turn = len(list(FOLDER.glob("kill-*")))
+    while turn < ROUNDS or n_full < STEPS:
+        seen = len(list(FOLDER.glob("kill-*")))
+        if seen > turn:
+            turn, n_full = seen, 0
+        if n_full >= STEPS and place == turn % n_ranks:
+            die_once(turn)
+        manager.start_quorum()
+        time.sleep(STEP_SECONDS)
+        manager.allreduce(gradient.clone()).wait()
+        if manager.should_commit():
+            n_full += manager.num_participants() == n_ranks
+            note("step", turn=turn, size=manager.num_participants())
+    os._exit(0)
+
+
 if "CIRANDA_JOB" in os.environ:
     elastic()
+elif "TORCHFT_LIGHTHOUSE" in os.environ:
+    torchft()
 else:
     torchrun()
