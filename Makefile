@@ -299,7 +299,7 @@ ARM_ROOT := build/root-aarch64
 $(ARM_ROOT)/.made: | build/.deps-root
 	rm -rf $(@D)
 	mmdebstrap --variant=extract --architectures=arm64 \
-	  --include=base-files,bash,coreutils,dash,openssh-client,python3-venv bookworm $(@D)
+	  --include=base-files,bash,coreutils,dash,libstdc++6,openssh-client,python3-venv bookworm $(@D)
 	@touch $@
 
 package-aarch64: $(ARM_ROOT)/.made  ## install the wheel for ARM in a Debian for ARM, and train on two ranks, by an emulator (root; minutes)

@@ -35,5 +35,5 @@ mkdir "$root/tmp/ciranda"
 python3 -m pip download --quiet --dest "$root/tmp/ciranda/wheels" --only-binary :all: --python-version "${version%.*}" \
   "${platforms[@]}" pip "$wheels"/ciranda-*_"$machine".whl
 
-PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TMPDIR=/tmp PYTHONDONTWRITEBYTECODE=1 \
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TMPDIR=/tmp \
   chroot "$root" /mnt/ciranda/tests/package/two_ranks.sh "$python" /tmp/ciranda/wheels /tmp/ciranda

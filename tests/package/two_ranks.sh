@@ -22,7 +22,8 @@ fi
 
 cd "$(dirname "$env")"
 "$env/bin/ciranda" --version --verbose
-"$env/bin/ciranda" run -np 2 "$env/bin/python" "$training"
+# An emulator may need minutes for what a processor does in a second.
+"$env/bin/ciranda" run -np 2 --start-timeout 600 "$env/bin/python" "$training"
 echo "package: two ranks trained with $("$env/bin/python" -c '
 import platform, sys
 print(f"Python {sys.version.split()[0]}, {chr(32).join(platform.libc_ver())}, {platform.machine()}")')"

@@ -106,6 +106,16 @@ def test_every_example_says_what_it_is() -> None:
         assert not said.startswith("```"), program
 
 
+def test_what_the_gallery_shows_was_printed_by_the_commands_of_its_programs() -> None:
+    programs = {gallery.flat(each, ROOT): each for each in gallery.programs(ROOT)}
+    records = sorted(gallery.RECORDS.glob("*.txt"))
+    assert records
+    for record in records:
+        program, text = programs[record.stem], record.read_text(encoding="utf-8")
+        assert text.startswith(f"$ {gallery.command(program)}\n")
+        assert text in gallery.page(program, ROOT)
+
+
 @pytest.mark.parametrize(
     ("page", "complaint"),
     [

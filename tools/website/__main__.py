@@ -55,11 +55,7 @@ def generated(package_sources: Path) -> Iterator[tuple[str, str]]:
         yield f"reference/c/{name}.md", c_header.page(title, header, f"ciranda/{name}")
     yield "reference/commands.md", commands.page()
     for program in gallery.programs(ROOT):
-        yield f"gallery/{_flat(program)}.md", gallery.page(program, ROOT)
-
-
-def _flat(program: Path) -> str:
-    return program.relative_to(ROOT / "examples").as_posix().replace("/", "_")
+        yield f"gallery/{gallery.flat(program, ROOT)}.md", gallery.page(program, ROOT)
 
 
 def sections(contents: str) -> Iterator[tuple[str, list[str]]]:
@@ -74,7 +70,7 @@ def trees(contents: str) -> str:
     listed = list(sections(contents))
     of_modules = [f"reference/python/{module.name}.md" for module in api.MODULES]
     of_headers = [f"reference/c/{name}.md" for name in HEADERS]
-    of_programs = [f"gallery/{_flat(program)}.md" for program in gallery.programs(ROOT)]
+    of_programs = [f"gallery/{gallery.flat(program, ROOT)}.md" for program in gallery.programs(ROOT)]
     made = {"Reference": ["reference/commands.md", *of_modules, *of_headers]}
     parts = [_tree(caption, [*pages, *made.get(caption, ())]) for caption, pages in listed]
     parts.append(_tree("Examples", ["examples/README.md", *notebooks(), *of_programs]))
