@@ -60,8 +60,9 @@ class Tensors {
     }
   }
   // In one call.
-  Status sum(Engine& engine, const std::string& name = "sum") {
+  Status sum(Engine& engine, const std::string& name = "sum", bool is_awaited = false) {
     Request r;
+    r.is_awaited = is_awaited;
     r.name = name;
     r.signature.collective = Collective::kAllreduce;
     for (std::size_t i = 0; i < lengths_.size(); ++i) {
@@ -149,23 +150,24 @@ TEST(PeerDeathTest, SumsOfEverySize) {
   }
 }
 
-// A rank whose tensors lie elsewhere at each call.
+// A rank whose tensors lie elsewhere at each call; also if calls in host memory wait, and could go by a direct round.
 TEST(PeerDeathTest, AHomeMayChange) {
-  expect_in_own_program([] {
-    World world(2, on_gpu(2));
-    world.run([](Engine& engine) {
-      const Home on_gpu = testing::home();
-      for (const bool is_on_gpu : {true, true, false, false, true, false, true}) {
-        const AtHome at(engine.rank() == 0 || is_on_gpu ? on_gpu : Home{});
-        Tensors tensors({10, 3000});
-        for (const std::int64_t factor : {2, 4}) {
-          const Status status = tensors.sum(engine);
-          ASSERT_TRUE(status.ok()) << status.message();
-          tensors.expect_times(factor);
+  for (const bool is_awaited : {false, true})
+    expect_in_own_program([is_awaited] {
+      World world(2, on_gpu(2));
+      world.run([is_awaited](Engine& engine) {
+        const Home on_gpu = testing::home();
+        for (const bool is_on_gpu : {true, true, false, false, true, false, true}) {
+          const AtHome at(engine.rank() == 0 || is_on_gpu ? on_gpu : Home{});
+          Tensors tensors({10});
+          for (const std::int64_t factor : {2, 4}) {
+            const Status status = tensors.sum(engine, "sum", is_awaited);
+            ASSERT_TRUE(status.ok()) << status.message();
+            tensors.expect_times(factor);
+          }
         }
-      }
+      });
     });
-  });
 }
 
 TEST(PeerDeathTest, WithoutMemoryForAllItIsStaged) {
