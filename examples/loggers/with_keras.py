@@ -19,7 +19,7 @@ class Counters(keras.callbacks.Callback):
 hvd.init()
 model = keras.Sequential([keras.layers.Dense(1)])
 model.compile(optimizer=hvd.DistributedOptimizer(keras.optimizers.SGD(0.01)), loss="mse")
-callbacks = [Counters()]
+callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0), Counters()]
 if hvd.rank() == 0:
     callbacks += [keras.callbacks.CSVLogger(f"{sys.argv[1]}/log.csv"), keras.callbacks.TensorBoard(sys.argv[1])]
-model.fit(np.ones((64, 8)), np.ones((64, 1)), epochs=2, verbose=0, callbacks=callbacks)
+model.fit(np.full((64, 8), 1 + 0.1 * hvd.rank()), np.ones((64, 1)), epochs=2, verbose=0, callbacks=callbacks)

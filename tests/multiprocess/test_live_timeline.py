@@ -29,7 +29,7 @@ while not is_over:
         time.sleep(0.01)
     hvd.allreduce(one, name="grad")
     hvd.step()
-    is_over = hvd.allreduce(np.float32(os.path.exists("over")), name="over", op=hvd.Max)
+    is_over = hvd.allreduce(np.float32(os.path.exists(__file__ + ".over")), name="over", op=hvd.Max)
 """
 
 
@@ -42,7 +42,7 @@ class Job:
         self._folder = folder
         self._enter = enter
         self._environment = {**os.environ, "XDG_RUNTIME_DIR": str(folder)}
-        command = [*self._ciranda("run", *(options or ("-np", "2"))), sys.executable, "steps.py"]
+        command = [*self._ciranda("run", *(options or ("-np", "2"))), sys.executable, str(folder / "steps.py")]
         self._process = subprocess.Popen(command, cwd=folder, env=self._environment, stdout=subprocess.DEVNULL)
 
     def _ciranda(self, *arguments: str) -> list[str]:
@@ -59,13 +59,13 @@ class Job:
         return found.returncode == 0 and all(row["steps_per_second"] for row in json.loads(found.stdout))
 
     def timeline(self, *options: str) -> dict[str, Any]:
-        done = self.ask("timeline", "live.json", *options)
+        done = self.ask("timeline", str(self._folder / "live.json"), *options)
         assert done.returncode == 0, done.stderr
         whole: dict[str, Any] = json.loads((self._folder / "live.json").read_text())
         return whole
 
     def end(self) -> int:
-        (self._folder / "over").touch()
+        (self._folder / "steps.py.over").touch()
         return self._process.wait(60)
 
     def kill(self) -> None:
