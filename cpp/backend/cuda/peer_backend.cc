@@ -37,9 +37,9 @@ class PeerBackend final : public Backend {
     return std::make_unique<PeerSettling>(group_, slot_bytes_);
   }
 
-  std::unique_ptr<RunningCollective> start(const Plan& plan) override {
-    if (plan.n_bytes == 0) return nullptr;
-    return std::make_unique<PeerAllreduce>(*group_, plan);
+  Started start(const Plan& plan) override {
+    if (plan.n_bytes == 0) return {};
+    return {std::make_unique<PeerAllreduce>(*group_, plan), "peer"};
   }
 
   void abort() override {
