@@ -87,7 +87,8 @@ TEST_P(MeshConformance, AllPairsCarryBytesInOrder) {
 }
 
 TEST_P(MeshConformance, CountsWhatHasArrived) {
-  static constexpr std::size_t kBytes = 200;  // any channel has room
+  static constexpr std::size_t kBytes = 200;        // any channel has room
+  static constexpr std::size_t kMostBeside = 1024;  // of a handshake, and records
   run_ranks(meshes_, [](Mesh& mesh) {
     const std::vector<std::byte> bytes(kBytes);
     std::vector<std::byte> read(kBytes);
@@ -107,7 +108,7 @@ TEST_P(MeshConformance, CountsWhatHasArrived) {
       const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
       while (!has_arrived() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
       EXPECT_TRUE(has_arrived());
-      EXPECT_LT(mesh.traffic(peer).n_sent, 2 * kBytes);
+      EXPECT_LT(mesh.traffic(peer).n_sent, kBytes + kMostBeside);
     }
   });
 }
