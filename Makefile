@@ -347,7 +347,7 @@ engines: $(ENGINES_VENV)/.installed  ## have Ray and Spark start ranks, and comp
 # .venv. The newest of all others share an environment, and so meet in one process, but for those of ALONE; the oldest of
 # each has one of its own. To add a framework: tests/frameworks/on_NAME.py; what pip is to install, and what is imported
 # at once, here; its name in NEWEST, if .venv has it not, and in OLDEST.
-PACKAGES_newest := '$(TORCH)' tensorflow-cpu jax keras optax scikit-learn hypothesis
+PACKAGES_newest := '$(TORCH)' tensorflow-cpu tensorboard jax keras optax scikit-learn hypothesis
 IMPORTED_newest := jax, keras, optax, sklearn.datasets, tensorflow, torch
 PACKAGES_mxnet := 'mxnet==1.9.1' 'numpy==1.23.5' 'scipy==1.10.1' 'setuptools==68.*' 'scikit-learn==1.3.2' hypothesis
 IMPORTED_mxnet := mxnet

@@ -35,7 +35,7 @@ class Backend {
   // --- of them use it, or none.
 
   // The lane's position in the shared memory of its members, which outlives this; null if they have none.
-  virtual void use(ArenaSession* /*session*/) {}
+  virtual void share(ArenaSession* /*session*/) {}
   virtual bool is_settled() const { return true; }
   // Settles it, for tensors at this place. Null: it is settled at once. All members call this at the same position in
   // the log.

@@ -35,7 +35,7 @@ class Backends {
 
   // Gives those of devices the lane's shared memory. REQUIRES: the arena is settled, and this is not moved any more.
   void share_arena() {
-    for (const auto& [memory, backend] : of_devices_) backend->use(native_.session());
+    for (const auto& [memory, backend] : of_devices_) backend->share(native_.session());
   }
 
   // See Backend::abort(): that of each.

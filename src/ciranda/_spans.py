@@ -75,6 +75,10 @@ class _Profiler:
         self.step = ExitStack()  # the spans of the step that is under way
         self._listener: Callable[[int], None] | None = None
 
+    def __reduce__(self) -> str:
+        """A function that travels to another process by value, with what it refers to, finds the profiler there."""
+        return "profiler"
+
     def set(self, sinks: list[Sink]) -> None:
         """Have these sinks, and no others."""
         switches = [sink.switch for sink in sinks]

@@ -22,7 +22,7 @@ class PeerBackend final : public Backend {
     if (group_ != nullptr) group_->stream.leave();
   }
 
-  void use(ArenaSession* session) override { session_ = session; }
+  void share(ArenaSession* session) override { session_ = session; }
   bool is_settled() const override { return failed_.has_value() || (group_ != nullptr && group_->usable.has_value()); }
   Status usable() const override { return failed_.has_value() ? *failed_ : *group_->usable; }
 
