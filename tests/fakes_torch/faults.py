@@ -320,6 +320,7 @@ def run(each: str) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # which comes when a rank has failed: the others have last words
     for asked in sys.argv[1:]:
         hvd.init()
         run(asked)
