@@ -8,25 +8,34 @@
 namespace ciranda {
 namespace {
 
-// Not in the header: Python's extension is a library of its own, and would have a list of its own.
-std::mutex mutex;
-std::vector<pid_t> ids;
+struct Registered {
+  std::mutex mutex;
+  std::vector<pid_t> ids;
+};
+
+// Not in the header: Python's extension is a library of its own, and would have a list of its own. It is never
+// destroyed: a thread may run on while the process exits.
+Registered& registered() {
+  static Registered& registered = *new Registered;
+  return registered;
+}
 
 }  // namespace
 
 OwnThread::OwnThread() {
-  const std::lock_guard lock(mutex);
-  ids.push_back(gettid());
+  const std::lock_guard lock(registered().mutex);
+  registered().ids.push_back(gettid());
 }
 
 OwnThread::~OwnThread() {
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(registered().mutex);
+  std::vector<pid_t>& ids = registered().ids;
   ids.erase(std::find(ids.begin(), ids.end(), gettid()));
 }
 
 std::vector<pid_t> OwnThread::all() {
-  const std::lock_guard lock(mutex);
-  return ids;
+  const std::lock_guard lock(registered().mutex);
+  return registered().ids;
 }
 
 }  // namespace ciranda
