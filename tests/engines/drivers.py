@@ -6,6 +6,23 @@ import subprocess
 import time
 from collections.abc import Callable
 
+#: What a driver has ranks do: say who they are, or work until they are ended. It imports os, socket, Path, numpy and
+#: ciranda before.
+RANKS = """
+def numbers():
+    ciranda.init()
+    total = float(ciranda.allreduce(1.0, op=ciranda.Sum, name="total"))
+    return (socket.gethostname(), ciranda.rank(), ciranda.local_rank(), ciranda.local_size(), ciranda.cross_rank(),
+            ciranda.cross_size(), total)
+
+def work(out):
+    ciranda.init()
+    ciranda.barrier()
+    Path(out, f"rank-{ciranda.rank()}").write_text(f"{socket.gethostname()} {os.getpid()}")
+    while True:
+        ciranda.allreduce(numpy.ones(3), name="step")
+"""
+
 
 def wait_until(is_so: Callable[[], bool], what: str, seconds: float = 240.0) -> None:
     """Wait until it is so."""

@@ -10,30 +10,22 @@ from pathlib import Path
 import netns
 import psutil
 import pytest
-from drivers import end, wait_until
+from drivers import RANKS, end, wait_until
 
 PORT = "6379"
 RAY = str(Path(sys.executable).with_name("ray"))
-DRIVER = """
+DRIVER = (
+    """
 import os, socket, sys, time
 import numpy, ray, ciranda, ciranda.ray
 from pathlib import Path
 
-def numbers():
-    ciranda.init()
-    total = float(ciranda.allreduce(1.0, op=ciranda.Sum, name="total"))
-    return (socket.gethostname(), ciranda.rank(), ciranda.local_rank(), ciranda.local_size(), ciranda.cross_rank(),
-            ciranda.cross_size(), total)
-
-def work(out):
-    ciranda.init()
-    ciranda.barrier()
-    Path(out, f"rank-{ciranda.rank()}").write_text(f"{socket.gethostname()} {os.getpid()}")
-    while True:
-        ciranda.allreduce(numpy.ones(3), name="step")
-
+"""
+    + RANKS
+    + """
 ray.init(address="auto", log_to_driver=False)
 """
+)
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,12 @@ import netns
 import psutil
 import pyspark
 import pytest
-from drivers import end, wait_until
+from drivers import RANKS, end, wait_until
 
 PORT = "7077"
 HOME = Path(pyspark.__file__).parent
-DRIVER = """
+DRIVER = (
+    """
 import os, socket, sys
 from pathlib import Path
 import cloudpickle, numpy
@@ -24,25 +25,16 @@ import ciranda
 from ciranda.launch import LaunchError
 from ciranda.spark import run
 
-def numbers():
-    ciranda.init()
-    total = float(ciranda.allreduce(1.0, op=ciranda.Sum, name="total"))
-    return (socket.gethostname(), ciranda.rank(), ciranda.local_rank(), ciranda.local_size(), ciranda.cross_rank(),
-            ciranda.cross_size(), total)
-
-def work(out):
-    ciranda.init()
-    ciranda.barrier()
-    Path(out, f"rank-{ciranda.rank()}").write_text(f"{socket.gethostname()} {os.getpid()}")
-    while True:
-        ciranda.allreduce(numpy.ones(3), name="step")
-
+"""
+    + RANKS
+    + """
 master, own = sys.argv[1:3]
 options = {"spark.ui.enabled": "false", "spark.executor.memory": "512m", "spark.ui.showConsoleProgress": "false",
            "spark.driver.host": own, "spark.driver.bindAddress": own, "spark.network.timeout": "300s",
            "spark.executor.heartbeatInterval": "100s"}
 context = SparkSession.builder.master(master).config(map=options).getOrCreate().sparkContext
 """
+)
 
 
 @pytest.fixture(scope="module")

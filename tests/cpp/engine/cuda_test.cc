@@ -1,7 +1,6 @@
 // Tensors on a GPU, by the fake driver, whose checker ends the program where two uses of memory are not ordered: what
 // becomes of a call when the driver refuses something, and late streams. (Every collective, type and op:
 // conformance_test.cc and rows_conformance_test.cc.)
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "engine/examined_devices.hpp"
+#include "engine/fake_driver.hpp"
 #include "engine/guarded.hpp"
 #include "engine/homes.hpp"
 #include "engine/requests.hpp"
@@ -35,24 +35,16 @@ using testing::home;
 using testing::Homes;
 using testing::kLayouts;
 using testing::Layout;
+using testing::n_fake_calls;
 using testing::options_for;
 using testing::request;
+using testing::set_fake;
 using testing::wait_at_home;
 using testing::Watchdog;
 using testing::World;
 using testing::WorldOptions;
 
 using Values = std::vector<std::int64_t>;
-
-// One of the fake driver's own functions.
-template <typename Function>
-Function* of_fake(const char* name) {
-  void* const fake = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-  return reinterpret_cast<Function*>(dlsym(fake, name));
-}
-void set_fake(const char* name, const std::string& value) {
-  of_fake<void(const char*, const char*)>("fake_cuda_set")(name, value.c_str());
-}
 
 // In a program of its own, as a GPU that has failed stays so.
 void expect_in_own_program(const std::function<void()>& scenario) {
@@ -206,15 +198,11 @@ TEST(CudaDeathTest, AnyCallOfTheDriverMayFailInAGroup) {
 }
 
 struct Counts {
-  std::uint64_t launches = of("cuLaunchKernel");
-  std::uint64_t fetches = of("cuMemcpyDtoHAsync");
-  std::uint64_t puts = of("cuMemcpyHtoDAsync");
-  std::uint64_t allocations = of("cuMemAllocAsync") + of("cuMemHostAlloc");
-  std::uint64_t waits_and_records = of("cuStreamWaitEvent") + of("cuEventRecord");
-
-  static std::uint64_t of(const char* call) {
-    return of_fake<std::uint64_t(const char*)>("fake_cuda_n_calls_of")(call);
-  }
+  std::uint64_t launches = n_fake_calls("cuLaunchKernel");
+  std::uint64_t fetches = n_fake_calls("cuMemcpyDtoHAsync");
+  std::uint64_t puts = n_fake_calls("cuMemcpyHtoDAsync");
+  std::uint64_t allocations = n_fake_calls("cuMemAllocAsync") + n_fake_calls("cuMemHostAlloc");
+  std::uint64_t waits_and_records = n_fake_calls("cuStreamWaitEvent") + n_fake_calls("cuEventRecord");
 };
 
 void expect_copies(const Counts& counts, std::uint64_t launches, std::uint64_t copies_each_way) {

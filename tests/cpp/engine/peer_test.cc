@@ -1,7 +1,6 @@
 // Allreduces in the memory of GPUs, by the fake driver, whose checker ends the program where two uses of memory are not
 // ordered: chunks and shares, homes that differ and change, memory that cannot be had, failures of the driver. (Every
 // type and op: conformance_test.cc.)
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -14,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/fake_driver.hpp"
 #include "engine/guarded.hpp"
 #include "engine/homes.hpp"
 #include "engine/requests.hpp"
@@ -32,23 +32,16 @@ using testing::Guarded;
 using testing::Home;
 using testing::Homes;
 using testing::Layout;
+using testing::n_fake_calls;
 using testing::options_for;
 using testing::request;
+using testing::set_fake;
 using testing::wait_at_home;
 using testing::Watchdog;
 using testing::World;
 using testing::WorldOptions;
 
 using Values = std::vector<std::int64_t>;
-
-template <typename Function>
-Function* of_fake(const char* name) {
-  return reinterpret_cast<Function*>(dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), name));
-}
-void set_fake(const char* name, const char* value) {
-  of_fake<void(const char*, const char*)>("fake_cuda_set")(name, value);
-}
-std::uint64_t n_calls(const char* call) { return of_fake<std::uint64_t(const char*)>("fake_cuda_n_calls_of")(call); }
 
 // The tensors that a rank sums: tensor i has lengths[i] values, all i + 1 at first.
 class Tensors {
@@ -141,8 +134,8 @@ TEST(PeerDeathTest, SumsOfEverySize) {
             ASSERT_TRUE(status.ok()) << status.message();
           }
         }
-        EXPECT_EQ(n_calls("cuMemcpyHtoDAsync"), 0U);
-        EXPECT_GT(n_calls("cuLaunchKernel"), 0U);
+        EXPECT_EQ(n_fake_calls("cuMemcpyHtoDAsync"), 0U);
+        EXPECT_GT(n_fake_calls("cuLaunchKernel"), 0U);
         await_all(engine);
         for (const auto& tensors : all) tensors->expect_times(static_cast<std::int64_t>(size) * size);
       });
@@ -189,7 +182,7 @@ TEST(PeerDeathTest, WithoutMemoryForAllItIsStaged) {
         }
         // One allocation that fails is made up for by a smaller one.
         const bool is_by_peer = std::string(fault) == "cuMemAlloc:1:2";
-        const std::uint64_t n_puts = n_calls("cuMemcpyHtoDAsync");
+        const std::uint64_t n_puts = n_fake_calls("cuMemcpyHtoDAsync");
         EXPECT_EQ(n_puts == 0, is_by_peer) << n_puts;
       });
     });
@@ -206,7 +199,7 @@ TEST(PeerDeathTest, AnyCallOfTheDriverMayFail) {
       world.run([&](Engine& engine) {
         Tensors tensors({10, 6000});
         await_all(engine);
-        if (engine.rank() == 0) set_fake("FAKE_CUDA_FAIL", ("*:" + std::to_string(nth) + ":719").c_str());
+        if (engine.rank() == 0) set_fake("FAKE_CUDA_FAIL", "*:" + std::to_string(nth) + ":719");
         await_all(engine);
         Status status;
         for (int step = 0; step < 3 && status.ok(); ++step) status = tensors.sum(engine);
