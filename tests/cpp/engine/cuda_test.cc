@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
 #include <latch>
 #include <span>
@@ -17,6 +16,7 @@
 #include "engine/fake_driver.hpp"
 #include "engine/guarded.hpp"
 #include "engine/homes.hpp"
+#include "engine/own_program.hpp"
 #include "engine/requests.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/worlds_test.hpp"
@@ -29,6 +29,8 @@ namespace {
 using testing::AtHome;
 using testing::backends_of;
 using testing::cuda_home;
+using testing::end_program;
+using testing::expect_in_own_program;
 using testing::Guarded;
 using testing::Home;
 using testing::home;
@@ -45,16 +47,6 @@ using testing::World;
 using testing::WorldOptions;
 
 using Values = std::vector<std::int64_t>;
-
-// In a program of its own, as a GPU that has failed stays so.
-void expect_in_own_program(const std::function<void()>& scenario) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const auto run = [&] {
-    scenario();
-    std::_Exit(::testing::Test::HasFailure() ? EXIT_FAILURE : EXIT_SUCCESS);
-  };
-  EXPECT_EXIT(run(), ::testing::ExitedWithCode(EXIT_SUCCESS), "");
-}
 
 Request sum_of(Guarded& tensor, std::size_t n) {
   return request(Collective::kAllreduce, "sum", DataType::kInt64, {static_cast<std::int64_t>(n)}, tensor.data());
@@ -168,7 +160,7 @@ void expect_any_call_may_fail(const MakeTensors& make_tensors, const Calls& call
           calls(engine, tensors);
           engine.shutdown();  // rank 1 may wait for a call that was refused on rank 0
           is_over.arrive_and_wait();
-          if (engine.rank() == 0) std::_Exit(::testing::Test::HasFailure() ? EXIT_FAILURE : EXIT_SUCCESS);
+          if (engine.rank() == 0) end_program();
         });
       });
     }
@@ -292,7 +284,7 @@ TEST(CudaDeathTest, ACopyThatFailsNamesTheGpuOnAllRanks) {
       EXPECT_FALSE(status.ok());
       EXPECT_NE(status.message().find("GPU 0"), std::string::npos) << status.message();
       is_over.arrive_and_wait();
-      std::_Exit(::testing::Test::HasFailure() ? EXIT_FAILURE : EXIT_SUCCESS);  // its memory cannot be freed any more
+      end_program();  // its memory cannot be freed any more
     });
   });
 }

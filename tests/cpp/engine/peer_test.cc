@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
 #include <latch>
 #include <memory>
@@ -16,6 +15,7 @@
 #include "engine/fake_driver.hpp"
 #include "engine/guarded.hpp"
 #include "engine/homes.hpp"
+#include "engine/own_program.hpp"
 #include "engine/requests.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/worlds_test.hpp"
@@ -27,6 +27,7 @@ namespace {
 
 using testing::AtHome;
 using testing::cuda_home;
+using testing::end_program;
 using testing::end_stalls_soon;
 using testing::Guarded;
 using testing::Home;
@@ -91,16 +92,13 @@ WorldOptions on_gpu(int size) {
   return options;
 }
 
-// In a program of its own, since settings are the process's, and a GPU that has failed stays so.
+// With the driver loaded.
 void expect_in_own_program(const std::function<void()>& scenario) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const auto run = [&] {
+  testing::expect_in_own_program([&] {
     const Watchdog watchdog("GPUs' memory");
-    cuda_home(0);  // which loads the driver
+    cuda_home(0);
     scenario();
-    std::_Exit(::testing::Test::HasFailure() ? EXIT_FAILURE : EXIT_SUCCESS);
-  };
-  EXPECT_EXIT(run(), ::testing::ExitedWithCode(EXIT_SUCCESS), "");
+  });
 }
 
 // Until all ranks are here.
@@ -108,7 +106,8 @@ void await_all(Engine& engine) {
   Request barrier;
   barrier.name = "all";
   barrier.signature.collective = Collective::kBarrier;
-  EXPECT_TRUE(engine.wait(submit_request(engine, barrier)).ok());
+  const Status status = engine.wait(submit_request(engine, barrier));
+  EXPECT_TRUE(status.ok()) << "rank " << engine.rank() << ": " << status.message();
 }
 
 // By one shot and by two, in part of a chunk and in several, in one piece and in many; on late streams.
@@ -195,18 +194,18 @@ TEST(PeerDeathTest, AnyCallOfTheDriverMayFail) {
     SCOPED_TRACE("call " + std::to_string(nth));
     expect_in_own_program([nth] {
       World world(2, on_gpu(2));
-      std::latch is_over(2);
+      std::latch is_set(2), is_over(2);
       world.run([&](Engine& engine) {
         Tensors tensors({10, 6000});
         await_all(engine);
         if (engine.rank() == 0) set_fake("FAKE_CUDA_FAIL", "*:" + std::to_string(nth) + ":719");
-        await_all(engine);
+        is_set.arrive_and_wait();  // no barrier: one rank may fail while the other is still in it
         Status status;
         for (int step = 0; step < 3 && status.ok(); ++step) status = tensors.sum(engine);
         EXPECT_TRUE(status.ok() || !status.message().empty());
         engine.shutdown();  // the other rank may wait for a call that was refused on this one
         is_over.arrive_and_wait();
-        std::_Exit(::testing::Test::HasFailure() ? EXIT_FAILURE : EXIT_SUCCESS);  // a GPU that has failed frees nothing
+        end_program();  // a GPU that has failed frees nothing
       });
     });
   }
@@ -227,7 +226,7 @@ TEST(PeerDeathTest, AGpuThatDoesNotComeIsNamed) {
       for (int step = 0; step < 100 && status.ok(); ++step) status = tensors.sum(engine);
       EXPECT_FALSE(status.ok());
       EXPECT_NE(status.message().find("GPU 0 (GPU-"), std::string::npos) << status.message();
-      std::_Exit(::testing::Test::HasFailure() ? EXIT_FAILURE : EXIT_SUCCESS);
+      end_program();
     });
   });
 }
