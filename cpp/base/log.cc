@@ -35,7 +35,7 @@ void Logger::past(LogLevel level, std::int64_t at_us, std::uint64_t n_steps, con
   if (is_on(level)) write({level, rank_, place_->host, n_steps, at_us, text});
 }
 
-// That standard error fails cannot be reported anywhere.
+// A failure of standard error cannot be reported anywhere.
 void Logger::write(const LogLine& line) const {
   const int file = place_->file.get();
   bool is_kept = log_listener().is_open() && log_listener().take(format_line(line, LogFormat::kJson));

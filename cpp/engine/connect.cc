@@ -98,14 +98,14 @@ Result<std::unique_ptr<Engine>> start_engine(std::unique_ptr<Mesh> mesh, const C
   }
 }
 
-// Rank 0 tells what all have in common.
+// Logs that this rank has joined; rank 0 also logs what all ranks have in common.
 void tell_of_world(const Mesh& mesh, const Config& config, std::uint64_t epoch, double seconds, const Logger& logger) {
   logger.info([&] { return joined_text(mesh, config, epoch, seconds); });
   if (mesh.rank() != 0 || mesh.size() == 1 || !logger.is_on(LogLevel::kInfo)) return;
   for (const std::string& text : host_texts(mesh)) logger.info([&] { return text; });
 }
 
-// For a repeated blocking call of this many bytes.
+// How a repeated blocking allreduce of so many bytes is executed.
 std::string way_of_allreduce(const Engine& engine, std::size_t n_bytes) {
   const std::string_view agreement = engine.agreement(Collective::kAllreduce, n_bytes);
   if (agreement != "the log") return std::string(agreement);

@@ -4,7 +4,7 @@
 
 namespace ciranda {
 
-// The rank that tells is on the host of rank 0, and is the last that would have a GPU of its own there.
+// Of the ranks on rank 0's host, only one gives the advice: the last one for which there is a GPU of its own.
 std::string device_advice(const Mesh& mesh, const Place& place, Device& device) {
   if (place.type != DeviceType::kCuda || place.index != 0) return "";
   const std::string& host = mesh.peer(mesh.rank()).host;

@@ -77,7 +77,7 @@ Result<bool> ProgressLoop::execute(TimePoint now) {
   return world_.mux.has_made_room() || moved;
 }
 
-// What the kernel and others count themselves comes on the page now and then.
+// Copies to the page of counters, now and then, what the kernel and other parts count by themselves.
 void ProgressLoop::note_state(TimePoint now) {
   next_note_ = now + kBetweenNotes;
   for (int peer = 0; peer < mesh_.size(); ++peer) {

@@ -22,7 +22,7 @@ std::string microseconds(std::int64_t ns) {
   return text.data();
 }
 
-// Paths that take turns, depending on who comes last, are one way.
+// Paths that alternate, depending on which rank comes last, count as one way.
 std::string_view way_of(Path path) {
   switch (path) {
     case Path::kDirect:

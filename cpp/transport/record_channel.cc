@@ -19,7 +19,7 @@ std::size_t next_record(std::size_t n_left) {
   return n_left <= kMostRecordBytes ? n_left : RecordChannel::kRecordBytes;
 }
 
-// What stands in a header before one of its fields.
+// The bytes of a header before one of its fields.
 template <typename Header, typename Field>
 std::span<const std::byte> before(const Header& header, const Field& field) {
   const auto bytes = std::as_bytes(std::span(&header, 1));
@@ -137,7 +137,7 @@ bool RecordChannel::write_records(Strand& strand, Bytes first, Bytes second) {
   return true;
 }
 
-// The header of the record that is the next but `place` of the strand.
+// Seals a record, and returns its header. `place`: 0 for the strand's next record, 1 for the one after it.
 RecordChannel::Header RecordChannel::seal(Strand& strand, std::uint32_t place, Seal::Parts parts, bool roams,
                                           std::byte* out) const {
   std::size_t n_bytes = 0;
