@@ -171,9 +171,9 @@ Status DataPlane::use(Way way) {
     if (way == Way::kStaged && expected_.is_to_be_told()) {
       logger_.warning(
           describe_current() +
-          " is staged in host memory, although CIRANDA_GPU_WAY is peer: only allreduces, but not Adasum and "
-          "weighted averages, go by peer, if all ranks share a host and have their tensors on GPUs, and "
-          "CIRANDA_CHECK_CONSISTENCY is not set.");
+          " is staged in host memory, although CIRANDA_GPU_WAY is peer. That way is for allreduces other than Adasum "
+          "and weighted averages, if all ranks are on one host and have their tensors on GPUs. "
+          "CIRANDA_CHECK_CONSISTENCY must not be set.");
     }
     if (Status status = entry.staged->use(way, *entry.request); !status.ok()) return of_this_rank(status);
   }

@@ -156,7 +156,7 @@ Result<std::unique_ptr<Staged>> Staged::make(Request& request, std::span<const B
   const Place place = request.memory[first_on_device(request)].place;
   const auto row = std::ranges::find(backends, place.type, &BackendRow::memory);
   const std::string where = call_text(request) + ": its tensors lie " + to_string(place);
-  if (row == backends.end()) return Status::invalid_argument(where + ", which there is no backend for here.");
+  if (row == backends.end()) return Status::invalid_argument(where + ", for which this build has no backend.");
   const Result<Device*> device = row->device();
   if (!device.ok()) return Status::invalid_argument(where + ", but " + device.status().message());
   const Ranks ranks = sets.ranks(request.process_set);
