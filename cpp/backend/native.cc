@@ -135,14 +135,14 @@ Started NativeBackend::start(const Plan& plan) {
   if (!learns_from(plan)) return launch(policy.best(plan.collective, plan.n_bytes));
   const Kind kind(plan.n_bytes, policy);
   const Tried& tried = this->tried(policy, kind);
-  const OnlineAutotuner::Call call = autotuner_.next({kind.number, tried.picks.size(), tried.by_model});
-  if (!call.way) return launch(policy.best(plan.collective, plan.n_bytes));
-  const Pick& pick = tried.picks[*call.way];
-  if (!call.sample) return launch(pick);
+  const OnlineAutotuner::Choice choice = autotuner_.next({kind.number, tried.picks.size(), tried.by_model});
+  if (!choice.way) return launch(policy.best(plan.collective, plan.n_bytes));
+  const Pick& pick = tried.picks[*choice.way];
+  if (!choice.sample) return launch(pick);
   // Scales the time to the middle size of the kind, because calls of a kind differ in size.
   const double scale = costs_.microseconds(pick, kind.middle_bytes) / costs_.microseconds(pick, plan.n_bytes);
   const std::uint64_t least_ns = costs_.unseen_ns(*pick.row);
-  const auto took = [this, sample = *call.sample, scale, least_ns](std::chrono::nanoseconds time) {
+  const auto took = [this, sample = *choice.sample, scale, least_ns](std::chrono::nanoseconds time) {
     const double ns = static_cast<double>(time.count()) * scale;
     autotuner_.took(sample, std::max(least_ns, static_cast<std::uint64_t>(ns)));
   };

@@ -22,7 +22,7 @@ std::uint64_t first_quartile(std::span<std::uint64_t> values) {
 
 }  // namespace
 
-OnlineAutotuner::Call OnlineAutotuner::next(const Class& of) {
+OnlineAutotuner::Choice OnlineAutotuner::next(const Class& of) {
   State& state = states_[of.number];
   if (state.taken_ns.empty()) {
     state.by_model = of.by_model;

@@ -43,13 +43,13 @@ class OnlineAutotuner {
     std::uint32_t of_class;
     std::size_t index;
   };
-  struct Call {
+  struct Choice {
     std::optional<std::size_t> way;  // none: the cost model's choice
     std::optional<Sample> sample;    // set if the call must be timed
   };
 
   // Chooses the way of the next call of a class.
-  Call next(const Class& of);
+  Choice next(const Class& of);
   void took(const Sample& sample, std::uint64_t ns);
 
   // The times of the trials that have ended; empty if none has. REQUIRES, also for conclude(): all timed calls are

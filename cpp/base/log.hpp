@@ -25,7 +25,7 @@ namespace ciranda {
 class Logger {
  public:
   // What the copies share.
-  struct Place {
+  struct Destination {
     LogFormat format = LogFormat::kShort;
     std::string host;
     UniqueFd file;  // opened with O_APPEND; none: standard error
@@ -34,9 +34,9 @@ class Logger {
   };
 
   // Short lines on standard error.
-  Logger(int rank, LogLevel level) : Logger(rank, level, std::make_shared<Place>()) {}
-  Logger(int rank, LogLevel level, std::shared_ptr<Place> place)
-      : rank_(rank), level_(level), place_(std::move(place)) {}
+  Logger(int rank, LogLevel level) : Logger(rank, level, std::make_shared<Destination>()) {}
+  Logger(int rank, LogLevel level, std::shared_ptr<Destination> destination)
+      : rank_(rank), level_(level), destination_(std::move(destination)) {}
 
   bool is_on(LogLevel level) const { return level >= level_; }
 
@@ -61,10 +61,10 @@ class Logger {
 
   // `post` runs what it is given on another thread, until it is replaced. Without one, later() writes the line itself.
   // REQUIRES: no other thread uses this logger or a copy of it.
-  void set_post(std::function<void(std::function<void()>)> post) const { place_->post = std::move(post); }
+  void set_post(std::function<void(std::function<void()>)> post) const { destination_->post = std::move(post); }
 
   // A step of the training has ended.
-  void count_step() const { place_->n_steps.fetch_add(1, std::memory_order_relaxed); }
+  void count_step() const { destination_->n_steps.fetch_add(1, std::memory_order_relaxed); }
 
  private:
   void write(LogLevel level, const std::string& text) const;
@@ -73,7 +73,7 @@ class Logger {
 
   int rank_;
   LogLevel level_;
-  std::shared_ptr<Place> place_;
+  std::shared_ptr<Destination> destination_;
 };
 
 }  // namespace ciranda

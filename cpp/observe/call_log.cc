@@ -81,7 +81,7 @@ void CallLog::write(const Record& record, std::uint64_t n_lost) {
   const std::int64_t at_ns = std::max(record[Stage::kSubmitted], record[Stage::kDone]);
   const std::int64_t at_us = time_of_day(at_ns);
   const std::uint64_t n_steps = n_steps_at(at_ns);
-  tell_other_way(record, at_us, n_steps);
+  log_other_way(record, at_us, n_steps);
   if (!logger_.is_on(LogLevel::kTrace)) return;
   if (n_lost > 0) {
     logger_.past(LogLevel::kTrace, at_us, n_steps,
@@ -90,7 +90,7 @@ void CallLog::write(const Record& record, std::uint64_t n_lost) {
   logger_.past(LogLevel::kTrace, at_us, n_steps, text_of(record));
 }
 
-void CallLog::tell_other_way(const Record& record, std::int64_t at_us, std::uint64_t n_steps) {
+void CallLog::log_other_way(const Record& record, std::int64_t at_us, std::uint64_t n_steps) {
   const std::string_view way = way_of(record.path);
   if (way.empty()) return;
   if (ways_.size() >= kMostNames) ways_.clear();

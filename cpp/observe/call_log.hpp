@@ -30,7 +30,7 @@ class CallLog {
 
  private:
   void write(const Record& record, std::uint64_t n_lost);
-  void tell_other_way(const Record& record, std::int64_t at_us, std::uint64_t n_steps);
+  void log_other_way(const Record& record, std::int64_t at_us, std::uint64_t n_steps);
   std::uint64_t n_steps_at(std::int64_t at_ns);
 
   const Logger logger_;

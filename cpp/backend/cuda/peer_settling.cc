@@ -71,10 +71,10 @@ Progress PeerSettling::step() {
       return Progress::kMoved;
     case Phase::kOpen:
       if (group_.stream.is_under_way()) return Progress::kStuck;
-      tell();
-      phase_ = Phase::kTell;
+      publish_outcome();
+      phase_ = Phase::kPublished;
       return Progress::kMoved;
-    case Phase::kTell: break;
+    case Phase::kPublished: break;
   }
   if (!session.have_all(Counter::kReduced, chunk_)) return Progress::kStuck;
   conclude();
@@ -85,7 +85,7 @@ Progress PeerSettling::step() {
 std::vector<int> PeerSettling::awaited() const {
   if (phase_ == Phase::kBegin) return group_.session.holding_slot(chunk_);
   if (phase_ == Phase::kOffer) return group_.session.lacking(Counter::kPacked, chunk_);
-  if (phase_ == Phase::kTell) return group_.session.lacking(Counter::kReduced, chunk_);
+  if (phase_ == Phase::kPublished) return group_.session.lacking(Counter::kReduced, chunk_);
   return {};
 }
 
@@ -140,7 +140,7 @@ void PeerSettling::open() {
   });
 }
 
-void PeerSettling::tell() {
+void PeerSettling::publish_outcome() {
   if (own_.ok()) own_ = group_.stream.status();
   const bool can = own_.ok() && group_.slot_bytes > 0;
   can_use_all(group_.session.member()) = can ? 1 : 0;

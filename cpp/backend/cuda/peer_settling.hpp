@@ -27,13 +27,13 @@ class PeerSettling final : public RunningCollective {
   std::string awaited_device() const override;
 
  private:
-  enum class Phase : std::uint8_t { kBegin, kMake, kOffer, kOpen, kTell };
+  enum class Phase : std::uint8_t { kBegin, kMake, kOffer, kOpen, kPublished };
   struct Offer;
 
   void make();
   void offer();
   void open();
-  void tell();
+  void publish_outcome();
   void conclude();
   const Offer& offer_of(int member) const;
 

@@ -27,7 +27,7 @@ class World {
   int call(std::size_t n_ways = kWays, std::uint32_t of_class = kClass) {
     std::optional<int> taken;
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      const OnlineAutotuner::Call call = ranks_[rank].next({of_class, n_ways, 0});
+      const OnlineAutotuner::Choice call = ranks_[rank].next({of_class, n_ways, 0});
       const int way = call.way ? static_cast<int>(*call.way) : -1;
       EXPECT_EQ(taken.value_or(way), way);
       taken = way;
@@ -168,7 +168,7 @@ TEST(OnlineAutotunerTest, TrialsThatEndTogetherAreToldTogether) {
   for (std::uint64_t i = 0; i < OnlineAutotuner::kFirstTrial + 2 * kCallsOfAWay; ++i) {
     for (const std::uint32_t of_class : {1U, 2U}) {
       for (OnlineAutotuner& rank : ranks) {
-        const OnlineAutotuner::Call call = rank.next({of_class, 2, 0});
+        const OnlineAutotuner::Choice call = rank.next({of_class, 2, 0});
         if (!call.sample) continue;
         const bool is_fast = *call.way == (of_class == 1 ? 1U : 0U);
         rank.took(*call.sample, of_class * (is_fast ? 100 : 200));
