@@ -39,7 +39,7 @@ bool ProgressLoop::run() {
   const Urgency urgency = world_.control.take_urgency();
   moved |= agreed.value();
   moved |= executed.value();
-  // Data needs no urgency: the ranks that it is for execute the same entry, and know that they do.
+  // Data is not urgent: its receivers execute the same entry, so they wait for it by themselves.
   if (moved) mesh_.notify(urgency);
   if (moved) has_lazy_news_ = urgency == Urgency::kLazy;
   return moved;
