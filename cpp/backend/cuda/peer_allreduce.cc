@@ -95,10 +95,6 @@ std::vector<int> PeerAllreduce::awaited() const {
   return {};
 }
 
-std::string PeerAllreduce::awaited_device() const {
-  return group_.stream.is_under_way() ? "on " + group_.stream.name() : "";
-}
-
 bool PeerAllreduce::has_ended() {
   if (group_.stream.is_under_way()) return false;
   status_ = group_.stream.status();

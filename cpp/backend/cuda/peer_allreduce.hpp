@@ -33,7 +33,7 @@ class PeerAllreduce final : public RunningCollective {
   Progress step() override;
   std::vector<int> awaited() const override;
   Status status() const override { return status_; }
-  std::string awaited_device() const override;
+  std::string awaited_device() const override { return group_.stream.awaited_device(); }
 
  private:
   enum class Phase : std::uint8_t {

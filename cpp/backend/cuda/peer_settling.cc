@@ -89,10 +89,6 @@ std::vector<int> PeerSettling::awaited() const {
   return {};
 }
 
-std::string PeerSettling::awaited_device() const {
-  return group_.stream.is_under_way() ? "on " + group_.stream.name() : "";
-}
-
 void PeerSettling::make() {
   group_.stream.call([group = shared_group_, n_bytes = slot_bytes_] {
     const Result<PeerMemory*> made = PeerMemory::take(group->stream.gpu(), n_bytes);

@@ -24,7 +24,7 @@ class PeerSettling final : public RunningCollective {
 
   Progress step() override;
   std::vector<int> awaited() const override;
-  std::string awaited_device() const override;
+  std::string awaited_device() const override { return group_.stream.awaited_device(); }
 
  private:
   enum class Phase : std::uint8_t { kBegin, kMake, kOffer, kOpen, kPublished };

@@ -53,7 +53,8 @@ class PeerStream {
   bool is_under_way() const { return state_->is_under_way.load(std::memory_order_acquire); }
   // The outcome of the last work. REQUIRES: nothing is under way.
   Status status() const { return state_->status; }
-  const std::string& name() const { return gpu_.name(); }
+  // The GPU, as in "on GPU 0", if work is under way; else empty.
+  std::string awaited_device() const { return is_under_way() ? "on " + gpu_.name() : ""; }
   Gpu& gpu() const { return gpu_; }
 
  private:
