@@ -69,7 +69,7 @@ class Coordinator {
   // The entries to append to the log now. While transfers are under way, small requests are held back, to be fused with
   // later ones. With priorities and enough bytes under way, all are held back: a later one may be more urgent.
   std::vector<LogEntry> take_entries(bool wire_is_idle, std::size_t n_bytes_under_way = 0);
-  // How long calls have waited for their last member, since the last time.
+  // How long calls have waited for their last member, since the last call of take_held_up().
   bool has_held_up() const { return members_.has_held_up(); }
   std::vector<HeldUp> take_held_up() { return members_.take_held_up(); }
   bool has_priorities() const { return ready_.has_priorities(); }

@@ -45,7 +45,7 @@ class Members {
   bool has_waiting() const { return n_waiting_ > 0; }
   bool is_waiting(int member) const { return is_waiting_[static_cast<std::size_t>(member)]; }
 
-  // The last report of a call has come, from `member`, if not `from` and `until` are the same.
+  // `member` was the last to report a call, which the first had reported at `from`. Ignored if `from` equals `until`.
   void note_last(int member, TimePoint from, TimePoint until) {
     if (from < until) held_up_.push_back({member, from, until});
   }

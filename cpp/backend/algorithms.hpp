@@ -82,7 +82,7 @@ struct AlgorithmRow {
   Memory needs;
   std::string_view name;
   std::unique_ptr<RunningCollective> (*start)(const Launch&);
-  // If there are several rows for a collective and a kind of memory, the cheapest is used; else null.
+  // By it the cheapest of several rows for a collective and a kind of memory is chosen. Null if there is only one row.
   Cost (*cost)(const CostTerms&) = nullptr;
   Segments segments = Segments::kNone;
   // A further condition besides the needed memory. Null: none.

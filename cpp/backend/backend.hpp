@@ -17,7 +17,7 @@ namespace ciranda {
 
 struct Started {
   std::unique_ptr<RunningCollective> collective;  // null: no bytes have to move between ranks, and the plan is done
-  std::string_view algorithm = {};                // by which it runs, a constant; empty: by none that has a name
+  std::string_view algorithm = {};                // the name of its algorithm, a constant; empty: none
 };
 
 class Backend {
@@ -31,16 +31,16 @@ class Backend {
   // plan. Called before the running collective is destroyed. Nothing is started afterwards. Idempotent.
   virtual void abort() = 0;
 
-  // --- for backends of devices. What one needs of all ranks is settled once, before its first plan of a lane: then all
-  // --- of them use it, or none.
+  // --- for backends of devices. Before the first plan of a lane, its ranks settle once whether they can use this
+  // --- backend: either all of them do, or none.
 
   // The lane's position in the shared memory of its members, which outlives this; null if they have none.
   virtual void share(ArenaSession* /*session*/) {}
   virtual bool is_settled() const { return true; }
-  // Settles it, for tensors at this place. Null: it is settled at once. All members call this at the same position in
+  // Settles this, for tensors at this place. Null: it is settled at once. All members call this at the same position in
   // the log.
   virtual std::unique_ptr<RunningCollective> settle(const Place& /*place*/) { return nullptr; }
-  // Whether plans can be started here, which is the same on all members, or why not. REQUIRES: is_settled().
+  // Ok if plans can be started, which all members can or none; else the reason. REQUIRES: is_settled().
   virtual Status usable() const { return Status::ok_status(); }
 };
 

@@ -1,4 +1,5 @@
-// Backends: those of one lane: the native one, for host memory, and one for each type of device whose row makes one.
+// Backends: the backends of one lane: the native one, for host memory, and one for each type of device whose row in the
+// registry makes one.
 //
 // Called by DataPlane; made by Lane; one thread (the holder of the progress lock).
 #pragma once
@@ -27,18 +28,19 @@ class Backends {
   NativeBackend& native() { return native_; }
   const NativeBackend& native() const { return native_; }
 
-  // The one for memory at this place. REQUIRES: host memory, or a device whose row makes a backend.
+  // The backend for memory at this place. REQUIRES: host memory, or a device whose row makes a backend.
   Backend& at(const Place& place) {
     const auto found = of_devices_.find(place.type);
     return found == of_devices_.end() ? native_ : *found->second;
   }
 
-  // Gives those of devices the lane's shared memory. REQUIRES: the arena is settled, and this is not moved any more.
+  // Gives the lane's shared memory to the backends of devices. REQUIRES: the arena is settled, and this is not moved
+  // any more.
   void share_arena() {
     for (const auto& [memory, backend] : of_devices_) backend->share(native_.session());
   }
 
-  // See Backend::abort(): that of each.
+  // Aborts each backend: see Backend::abort().
   void abort() {
     native_.abort();
     for (const auto& [memory, backend] : of_devices_) backend->abort();

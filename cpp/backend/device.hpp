@@ -27,8 +27,8 @@ struct DeviceCopy {
   std::byte* to;  // null: memory that put() allocates, at least one byte
   const std::byte* from;
   std::size_t n_bytes;  // > 0, unless put() allocates
-  // On the host, behind the range: nobody's, so they may be copied too. With them a copy reaches to the next one, where
-  // several can be done at once.
+  // The bytes behind the range on the host that belong to no tensor, so that they may be copied too. If they reach to
+  // the next copy's range, the device can do both at once.
   std::size_t n_bytes_behind = 0;
 };
 
@@ -36,26 +36,27 @@ class Device {
  public:
   virtual ~Device() = default;
 
-  // How many of its type this process has.
+  // The number of devices of this type in the process.
   virtual int n_devices() const { return 1; }
-  // Of the device at this place, for messages, as its users know it.
+  // The name by which users know the device at this place, for messages.
   virtual std::string name(const Place& place) { return device_name(place); }
-  // Why the device copies without kernels of ours, with the same results; ok if it has them, or needs none.
+  // Ok if the device has our kernels, or needs none; else why it has none. It then copies without them, with the same
+  // results.
   virtual Status kernels(const Place& /*place*/) { return Status::ok_status(); }
 
   // Allocates host memory that the device copies from and to quickly (pinned), at least one byte. Null: out of memory.
   virtual std::shared_ptr<std::byte> allocate_on_host(const Place& place, std::size_t n_bytes) = 0;
 
-  // The event behind all work that place.queue has been given.
+  // Returns an event that passes when all work that is in place.queue now is done.
   virtual Result<DeviceEventPtr> record(const Place& place) = 0;
 
   // These two are called once, on a thread of the device. They must not block. They are destroyed afterwards, with all
   // that they keep alive.
   using Done = std::function<void(Status)>;
   struct Put {
-    DeviceEventPtr event;  // behind all copies
-    // For each copy without `to`, in order. Its last user's queue must be ordered before place.queue when it is freed.
-    // A null: the device is out of memory, and has copied nothing.
+    DeviceEventPtr event;  // passes after all copies
+    // The memory for each copy without `to`, in order. When it is freed, place.queue must be ordered behind the queue
+    // that has used it last. Null: the device is out of memory, and has copied nothing.
     std::vector<std::shared_ptr<std::byte>> allocated = {};
   };
   using Queued = std::function<void(Result<Put>)>;

@@ -13,7 +13,7 @@
 namespace ciranda {
 namespace {
 
-// A way is not tried if the cost model expects it to take more than this percentage of the best way's time.
+// A candidate is not tried if the cost model expects it to take more than this percentage of the best one's time.
 constexpr std::uint64_t kPercentWorthTrying = 200;
 
 kernels::Reduction reduction_of(const Plan& plan) {
@@ -100,11 +100,11 @@ void NativeBackend::combine(const Plan& plan, std::span<const std::byte*> inputs
 
 // Only allreduces in which all ranks take part: there all ranks finish at about the same time.
 bool NativeBackend::learns_from(const Plan& plan) const {
-  return options_.tries_ways && !options_.prescribes() && plan.collective == Collective::kAllreduce &&
+  return options_.tries_candidates && !options_.prescribes() && plan.collective == Collective::kAllreduce &&
          plan.contributors.empty() && plan.receivers.empty();
 }
 
-// The ways to try for this kind, without those that the model expects to be much slower.
+// The candidates to try for this kind, without those that the model expects to be much slower.
 const NativeBackend::Tried& NativeBackend::tried(const Policy& policy, const Kind& kind) {
   const auto [found, is_new] = tried_.try_emplace(kind.number);
   Tried& tried = found->second;
@@ -135,14 +135,14 @@ Started NativeBackend::start(const Plan& plan) {
   if (!learns_from(plan)) return launch(policy.best(plan.collective, plan.n_bytes));
   const Kind kind(plan.n_bytes, policy);
   const Tried& tried = this->tried(policy, kind);
-  const OnlineAutotuner::Call call = autotuner_.next({kind.number, tried.picks.size(), tried.by_model});
-  if (!call.way) return launch(policy.best(plan.collective, plan.n_bytes));
-  const Pick& pick = tried.picks[*call.way];
-  if (!call.sample) return launch(pick);
+  const OnlineAutotuner::Choice choice = autotuner_.next({kind.number, tried.picks.size(), tried.by_model});
+  if (!choice.candidate) return launch(policy.best(plan.collective, plan.n_bytes));
+  const Pick& pick = tried.picks[*choice.candidate];
+  if (!choice.sample) return launch(pick);
   // Scales the time to the middle size of the kind, because calls of a kind differ in size.
   const double scale = costs_.microseconds(pick, kind.middle_bytes) / costs_.microseconds(pick, plan.n_bytes);
   const std::uint64_t least_ns = costs_.unseen_ns(*pick.row);
-  const auto took = [this, sample = *call.sample, scale, least_ns](std::chrono::nanoseconds time) {
+  const auto took = [this, sample = *choice.sample, scale, least_ns](std::chrono::nanoseconds time) {
     const double ns = static_cast<double>(time.count()) * scale;
     autotuner_.took(sample, std::max(least_ns, static_cast<std::uint64_t>(ns)));
   };
@@ -154,9 +154,9 @@ std::vector<NativeBackend::Tuned> NativeBackend::conclude(std::span<const std::u
   for (const std::uint32_t number : autotuner_.conclude(news_of_all)) {
     const Tried& tried = tried_.at(number);
     const auto preferred = autotuner_.preferred(number);
-    const std::size_t way = preferred.value_or(tried.by_model);
-    Candidate chosen{tried.picks[way].row->name, tried.picks[way].segment_bytes, std::nullopt, std::nullopt, true};
-    if (const auto ns = autotuner_.took_ns(number, way)) chosen.taken_us = static_cast<double>(*ns) * 1e-3;
+    const std::size_t nth = preferred.value_or(tried.by_model);
+    Candidate chosen{tried.picks[nth].row->name, tried.picks[nth].segment_bytes, std::nullopt, std::nullopt, true};
+    if (const auto ns = autotuner_.took_ns(number, nth)) chosen.taken_us = static_cast<double>(*ns) * 1e-3;
     tuned.push_back({Kind::most_bytes_of(number), chosen, !preferred});
   }
   return tuned;
@@ -177,9 +177,9 @@ std::vector<Candidate> NativeBackend::candidates(Collective collective, std::siz
     if (pick.row->cost != nullptr) candidate.expected_us = costs_.microseconds(pick, n_bytes);
     if (known != tried_.end()) {
       const auto& picks = known->second.picks;
-      const auto way = std::find(picks.begin(), picks.end(), pick);
-      if (way != picks.end()) {
-        const auto ns = autotuner_.took_ns(kind.number, static_cast<std::size_t>(way - picks.begin()));
+      const auto found_pick = std::find(picks.begin(), picks.end(), pick);
+      if (found_pick != picks.end()) {
+        const auto ns = autotuner_.took_ns(kind.number, static_cast<std::size_t>(found_pick - picks.begin()));
         if (ns) candidate.taken_us = static_cast<double>(*ns) * 1e-3;
       }
     }

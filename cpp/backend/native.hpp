@@ -49,7 +49,7 @@ class NativeBackend final : public Backend {
   // This rank's measurements, if a trial has ended; else empty. All ranks call news() at the same position in the log,
   // when all earlier plans are done. Then all call conclude() with the news of all ranks, concatenated in rank order.
   std::vector<std::uint64_t> news() const { return autotuner_.news(); }
-  // The way that a trial has led to, for allreduces of more than half of `most_bytes`.
+  // The candidate that a trial has led to, for allreduces of more than half of `most_bytes`.
   struct Tuned {
     std::size_t most_bytes;
     Candidate chosen;
@@ -57,7 +57,7 @@ class NativeBackend final : public Backend {
   };
   std::vector<Tuned> conclude(std::span<const std::uint64_t> news_of_all);
 
-  // All ways to execute a collective of n_bytes (of float32, if the type matters), with the chosen one marked.
+  // All candidates for a collective of n_bytes (of float32, if the type matters), with the chosen one marked.
   std::vector<Candidate> candidates(Collective collective, std::size_t n_bytes) const;
 
  private:

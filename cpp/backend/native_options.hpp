@@ -17,7 +17,7 @@ struct NativeOptions {
   std::optional<std::size_t> segment_bytes;       // prescribed, of slots and of channels
   std::string algorithm;            // prescribed where possible: the end of a row's name ("two-shot"); empty: by cost
   bool rounds_to_bfloat16 = false;  // float32 that is reduced among ranks that do not all share memory (rounding.hpp)
-  bool tries_ways = true;           // now and then, to measure them
+  bool tries_candidates = true;     // now and then, to measure them
 
   bool prescribes() const { return one_shot_bytes || segment_bytes || !algorithm.empty(); }
 };

@@ -7,11 +7,11 @@
 namespace ciranda {
 namespace {
 
-constexpr std::size_t kSamples = OnlineAutotuner::kTurns * OnlineAutotuner::kTimedATurn;  // of each way
-// A way replaces the current one if it takes less than 7/8 of its time.
+constexpr std::size_t kSamples = OnlineAutotuner::kTurns * OnlineAutotuner::kTimedATurn;  // of each candidate
+// A candidate replaces the current one if it takes less than 7/8 of its time.
 constexpr std::uint64_t kLessThan = 7;
 constexpr std::uint64_t kOf = 8;
-// A way that took this many times as long as the best is not tried again.
+// A candidate that took this many times as long as the best is not tried again.
 constexpr std::uint64_t kHopeless = 2;
 
 std::uint64_t first_quartile(std::span<std::uint64_t> values) {
@@ -22,12 +22,12 @@ std::uint64_t first_quartile(std::span<std::uint64_t> values) {
 
 }  // namespace
 
-OnlineAutotuner::Call OnlineAutotuner::next(const Class& of) {
+OnlineAutotuner::Choice OnlineAutotuner::next(const Class& of) {
   State& state = states_[of.number];
   if (state.taken_ns.empty()) {
     state.by_model = of.by_model;
-    state.taken_ns.resize(of.n_ways);
-    state.contenders.resize(of.n_ways);
+    state.taken_ns.resize(of.n_candidates);
+    state.contenders.resize(of.n_candidates);
     std::iota(state.contenders.begin(), state.contenders.end(), std::size_t{0});
   }
   const std::size_t n = state.contenders.size();
@@ -90,13 +90,13 @@ void OnlineAutotuner::State::choose() {
   const std::size_t in_use = preferred.value_or(by_model);
   if (taken_ns[best] * kOf < taken_ns[in_use] * kLessThan) preferred = best;
   if (preferred == by_model) preferred.reset();
-  std::erase_if(contenders, [&](std::size_t way) { return taken_ns[way] > taken_ns[best] * kHopeless; });
+  std::erase_if(contenders, [&](std::size_t candidate) { return taken_ns[candidate] > taken_ns[best] * kHopeless; });
 }
 
-std::optional<std::uint64_t> OnlineAutotuner::took_ns(std::uint32_t of_class, std::size_t way) const {
+std::optional<std::uint64_t> OnlineAutotuner::took_ns(std::uint32_t of_class, std::size_t candidate) const {
   const auto found = states_.find(of_class);
-  if (found == states_.end() || found->second.taken_ns[way] == 0) return std::nullopt;
-  return found->second.taken_ns[way];
+  if (found == states_.end() || found->second.taken_ns[candidate] == 0) return std::nullopt;
+  return found->second.taken_ns[candidate];
 }
 
 std::optional<std::size_t> OnlineAutotuner::preferred(std::uint32_t of_class) const {

@@ -28,7 +28,7 @@ NativeOptions native_options(const Config& config) {
   options.channel_segment_bytes = std::min(options.channel_segment_bytes, static_cast<std::size_t>(config.slot_bytes));
   options.algorithm = config.algorithm;
   options.rounds_to_bfloat16 = !config.wire_dtype.empty();
-  options.tries_ways = config.autotune;
+  options.tries_candidates = config.autotune;
   return options;
 }
 

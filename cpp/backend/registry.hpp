@@ -2,8 +2,8 @@
 // row: every lane has the native backend (backend/backends.hpp).
 //
 // A new device is a folder under backend/, which defines its row's functions, and the row. It needs a Device. It may
-// also have a Backend, for plans over its own memory, by which calls go whose way is Way::kPeer (agree/ways.hpp). All
-// others are staged in host memory.
+// also have a Backend, which executes calls in the device's memory if their way is Way::kPeer (agree/ways.hpp). All
+// other calls are staged in host memory.
 // Called by Engine and examine_devices(); rows used by Backends, WorldParts, Staged and connect(); any thread.
 #pragma once
 

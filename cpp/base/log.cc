@@ -22,26 +22,27 @@ bool put(int fd, const std::string& line) {
 }  // namespace
 
 void Logger::write(LogLevel level, const std::string& text) const {
-  past(level, now_us(), place_->n_steps.load(std::memory_order_relaxed), text);
+  past(level, now_us(), destination_->n_steps.load(std::memory_order_relaxed), text);
 }
 
 void Logger::write_later(LogLevel level, std::string text) const {
-  if (!place_->post) return write(level, text);
-  place_->post([self = *this, level, at_us = now_us(), n_steps = place_->n_steps.load(std::memory_order_relaxed),
-                text = std::move(text)] { self.past(level, at_us, n_steps, text); });
+  if (!destination_->post) return write(level, text);
+  destination_->post([self = *this, level, at_us = now_us(),
+                      n_steps = destination_->n_steps.load(std::memory_order_relaxed),
+                      text = std::move(text)] { self.past(level, at_us, n_steps, text); });
 }
 
 void Logger::past(LogLevel level, std::int64_t at_us, std::uint64_t n_steps, const std::string& text) const {
-  if (is_on(level)) write({level, rank_, place_->host, n_steps, at_us, text});
+  if (is_on(level)) write({level, rank_, destination_->host, n_steps, at_us, text});
 }
 
-// That standard error fails cannot be reported anywhere.
+// A failure of standard error cannot be reported anywhere.
 void Logger::write(const LogLine& line) const {
-  const int file = place_->file.get();
+  const int file = destination_->file.get();
   bool is_kept = log_listener().is_open() && log_listener().take(format_line(line, LogFormat::kJson));
-  if (file >= 0 && put(file, format_line(line, place_->format))) is_kept = true;
+  if (file >= 0 && put(file, format_line(line, destination_->format))) is_kept = true;
   if (is_kept && line.level < LogLevel::kWarning) return;
-  put(STDERR_FILENO, format_line(line, file >= 0 ? LogFormat::kShort : place_->format));
+  put(STDERR_FILENO, format_line(line, file >= 0 ? LogFormat::kShort : destination_->format));
 }
 
 }  // namespace ciranda

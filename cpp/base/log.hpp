@@ -1,9 +1,9 @@
 // Logger: writes each message as one line, with this rank's number, to the listener of the process or a file if it has
-// one, else to standard error, where warnings and what is worse always go. Copyable: copies share the file and the
-// count of steps. Any thread.
+// one, else to standard error. Warnings and errors always go to standard error, too. Copyable: copies share the file
+// and the count of steps. Any thread.
 //
-// A message below the level costs a comparison: its text is not made. To write one blocks while the file or the pipe
-// takes no more. A thread that others wait for, such as the holder of the progress lock, calls later().
+// A message below the level costs a comparison: its text is not made. Writing a message blocks while the file or the
+// pipe is full. So a thread on which others depend, such as the holder of the progress lock, calls later().
 //
 // Called by base/, engine/, execute/ and observe/; capi/worlds.cc, through open_log.hpp.
 // Failure: a line that a file does not take goes to standard error.
@@ -25,7 +25,7 @@ namespace ciranda {
 class Logger {
  public:
   // What the copies share.
-  struct Place {
+  struct Destination {
     LogFormat format = LogFormat::kShort;
     std::string host;
     UniqueFd file;  // opened with O_APPEND; none: standard error
@@ -34,9 +34,9 @@ class Logger {
   };
 
   // Short lines on standard error.
-  Logger(int rank, LogLevel level) : Logger(rank, level, std::make_shared<Place>()) {}
-  Logger(int rank, LogLevel level, std::shared_ptr<Place> place)
-      : rank_(rank), level_(level), place_(std::move(place)) {}
+  Logger(int rank, LogLevel level) : Logger(rank, level, std::make_shared<Destination>()) {}
+  Logger(int rank, LogLevel level, std::shared_ptr<Destination> destination)
+      : rank_(rank), level_(level), destination_(std::move(destination)) {}
 
   bool is_on(LogLevel level) const { return level >= level_; }
 
@@ -56,15 +56,15 @@ class Logger {
   void later(LogLevel level, const Make& make) const {
     if (is_on(level)) write_later(level, make());
   }
-  // What happened at this time, in microseconds since the epoch, when so many steps had ended.
+  // Writes a message about an earlier time, in microseconds since the epoch, by which so many steps had ended.
   void past(LogLevel level, std::int64_t at_us, std::uint64_t n_steps, const std::string& text) const;
 
-  // `post` runs what it is given on another thread, until it is replaced. Without one, later() writes itself.
+  // `post` runs what it is given on another thread, until it is replaced. Without one, later() writes the line itself.
   // REQUIRES: no other thread uses this logger or a copy of it.
-  void set_post(std::function<void(std::function<void()>)> post) const { place_->post = std::move(post); }
+  void set_post(std::function<void(std::function<void()>)> post) const { destination_->post = std::move(post); }
 
   // A step of the training has ended.
-  void count_step() const { place_->n_steps.fetch_add(1, std::memory_order_relaxed); }
+  void count_step() const { destination_->n_steps.fetch_add(1, std::memory_order_relaxed); }
 
  private:
   void write(LogLevel level, const std::string& text) const;
@@ -73,7 +73,7 @@ class Logger {
 
   int rank_;
   LogLevel level_;
-  std::shared_ptr<Place> place_;
+  std::shared_ptr<Destination> destination_;
 };
 
 }  // namespace ciranda

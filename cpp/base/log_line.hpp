@@ -1,4 +1,4 @@
-// LogLine: a message of the log with what stands beside it, and the forms in which lines are written.
+// LogLine: a message of the log with its level, rank, host, step and time, and the forms in which lines are written.
 // Called by Logger and open_log(); Config has the names of the forms; pure.
 #pragma once
 

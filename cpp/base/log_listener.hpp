@@ -34,7 +34,7 @@ class LogListener {
   UniqueFd socket_;
 };
 
-// That of this process.
+// The listener of this process.
 CIRANDA_EXPORTED LogListener& log_listener();
 
 }  // namespace ciranda

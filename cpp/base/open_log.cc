@@ -24,11 +24,11 @@ LogFormat format_of(const Config& config) {
 }
 
 Logger logger_of(const Config& config, UniqueFd file) {
-  auto place = std::make_shared<Logger::Place>();
-  place->format = format_of(config);
-  place->host = host_of(config);
-  place->file = std::move(file);
-  return {static_cast<int>(config.rank), log_level_from(config.log_level), std::move(place)};
+  auto destination = std::make_shared<Logger::Destination>();
+  destination->format = format_of(config);
+  destination->host = host_of(config);
+  destination->file = std::move(file);
+  return {static_cast<int>(config.rank), log_level_from(config.log_level), std::move(destination)};
 }
 
 UniqueFd open_file(const Config& config) {

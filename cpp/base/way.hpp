@@ -1,5 +1,5 @@
-// Way: by which memory the tensors of a call travel. HomeId: what a rank tells of where its tensors lie, from which the
-// coordinator of the lane chooses the way (agree/ways.hpp). Neither is part of a signature.
+// Way: the kind of memory through which the tensors of a call travel. HomeId: where a rank's tensors lie, as it reports
+// that; the coordinator of the lane chooses the way by it (agree/ways.hpp). Neither is part of a signature.
 // Used by Request, RequestMessage, Ways, WayExpected, Participant, Staged and DataPlane; plain values.
 #pragma once
 

@@ -16,7 +16,7 @@ void warn(const std::string& text) {
   [[maybe_unused]] const auto n_written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
-void tell(const char* what) noexcept {
+void report_exception(const char* what) noexcept {
   try {
     warn("a completion callback threw " + std::string(what) +
          "; the engine ignores the exception. Catch it in the callback.");
@@ -30,9 +30,9 @@ void call_back(const std::function<void()>& callback) noexcept {
   try {
     callback();
   } catch (const std::exception& exception) {
-    tell(exception.what());
+    report_exception(exception.what());
   } catch (...) {
-    tell("something that is no std::exception");
+    report_exception("something that is no std::exception");
   }
 }
 

@@ -33,7 +33,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   // thread, or on this thread if the operation is done already.
   CIRANDA_EXPORTED void when_done(Callback callback);
 
-  // Whether the call is seldom made, so that ranks which wait for each other in it learn of that soon.
+  // Whether such calls are rare. A wait for one looks early whether all ranks wait for each other.
   bool is_rare() const { return is_rare_; }
 
   // REQUIRES: is_done(). The engine may call these earlier.
@@ -43,9 +43,9 @@ class Operation : public std::enable_shared_from_this<Operation> {
   std::int64_t value() const { return value_; }
 
   // For tensors on a device, whose results may still be under way when the operation is done. Work that place.queue is
-  // given after order() sees the results; only when has_ended() the host may read them, and does the device use the
-  // tensors no more, also if the operation has failed. Neither waits. For tensors in host memory order() does nothing.
-  // REQUIRES, for order(): is_done().
+  // given after order() sees the results; the host may read them only after has_ended(), and only then the device no
+  // longer uses the tensors, even if the operation has failed. Neither waits. For tensors in host memory order() does
+  // nothing. REQUIRES, for order(): is_done().
   CIRANDA_EXPORTED Status order(const Place& place) const;
   CIRANDA_EXPORTED bool has_ended() const;
 
@@ -77,7 +77,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   mutable std::atomic<std::uint32_t> state_{0};
   Status status_;
   std::vector<OutputBuffer> outputs_;
-  std::vector<DeviceEventPtr> events_;  // behind the results
+  std::vector<DeviceEventPtr> events_;  // pass when the results are there
   std::int64_t value_ = 0;
   bool is_refused_ = false;
   bool is_rare_ = false;

@@ -81,7 +81,7 @@ std::size_t n_references_left(const ciranda_context& context) {
 // Warns if, shortly after the world was left, there are more references than the caller's and those of bindings that
 // keep one until they end. A reference that is never released keeps the engine's memory and connections. Calls that are
 // under way release theirs soon, as everything fails now.
-void tell_references_left(const ciranda_context& context) {
+void warn_of_references_left(const ciranda_context& context) {
   using Clock = std::chrono::steady_clock;
   constexpr auto kPatience = std::chrono::milliseconds(100);
   constexpr auto kBetweenLooks = std::chrono::milliseconds(1);
@@ -133,12 +133,12 @@ void leave(ciranda_context& context) {
     context.slot.release();
     context.engine->shutdown();
     release(context);
-    if (tells_references_left()) tell_references_left(context);
+    if (warns_of_references_left()) warn_of_references_left(context);
   }
   release(context);
 }
 
-bool tells_references_left() { return CIRANDA_TELLS_REFERENCES_LEFT; }
+bool warns_of_references_left() { return CIRANDA_TELLS_REFERENCES_LEFT; }
 
 std::size_t n_worlds() {
   Worlds& worlds = here();

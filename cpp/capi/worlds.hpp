@@ -41,7 +41,7 @@ void release(ciranda_context& context);
 // first.
 CIRANDA_EXPORTED void leave(ciranda_context& context);
 // Whether leave() warns of references that were not released, as debug builds do.
-bool tells_references_left();
+bool warns_of_references_left();
 
 // The number of worlds that are open or being joined.
 std::size_t n_worlds();

@@ -10,9 +10,9 @@
 
 namespace ciranda {
 
-// n if there are several hosts, the k-th has the ranks from k * n to k * n + n - 1, and n is a power of two above 1;
-// else 0. The same on all ranks. It is derived from the labels of hosts, so only speed may depend on it, and with
-// rounding to bfloat16 (rounding.hpp) also results.
+// Returns n if there are several hosts, the k-th of which has the ranks from k * n to k * n + n - 1, and n is a power
+// of two above 1; else 0. The same on all ranks. It is derived from the labels of hosts, so only speed may depend on
+// it, and with rounding to bfloat16 (rounding.hpp) also results.
 inline int ranks_per_host(const Mesh& mesh) {
   const auto is_with_previous = [&mesh](int rank) { return mesh.peer(rank).host == mesh.peer(rank - 1).host; };
   int n = 1;

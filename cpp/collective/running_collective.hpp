@@ -29,7 +29,7 @@ class RunningCollective {
   // The ranks for which a stuck step waits; used in messages.
   virtual std::vector<int> awaited() const = 0;
 
-  // If its device has failed, so that it stays stuck: why.
+  // An error if its device has failed, so that it stays stuck.
   virtual Status status() const { return Status::ok_status(); }
   // This rank's device for which a stuck step waits, as in "on GPU 0"; empty if for none.
   virtual std::string awaited_device() const { return ""; }

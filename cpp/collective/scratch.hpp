@@ -1,7 +1,7 @@
 // Scratch: memory for data in transit, which algorithms use one after the other, so that a call need not get zeroed
 // pages from the system.
 //
-// Keeps the last allocation for reuse; one above kMostKept is freed at the next take(). Owned by NativeBackend.
+// Keeps the last allocation for reuse; one above kMostKept is freed at the next take().
 // Called by direct_allreduce_by_hosts.cc, direct_allreduce_doubling.cc, direct_allreduce_one_shot.cc,
 // direct_allreduce_two_shot.cc and direct_reducescatter.cc, through launch.hpp; owned by NativeBackend; one thread (the
 // holder of the progress lock).

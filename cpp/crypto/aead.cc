@@ -39,7 +39,7 @@ struct Aead::Context {
     return bytes.empty() || EVP_CipherUpdate(evp, out, &n, octets(bytes), static_cast<int>(bytes.size())) == 1;
   }
   bool finish() {
-    std::array<unsigned char, 16> none{};  // both ciphers give each byte at once
+    std::array<unsigned char, 16> none{};  // stays unused: neither cipher holds bytes back
     int n = 0;
     return EVP_CipherFinal_ex(evp, none.data(), &n) == 1;
   }
@@ -69,7 +69,7 @@ Aead::Tag Aead::seal(const Nonce& nonce, Parts associated, Parts parts, std::byt
 }
 
 bool Aead::open(const Nonce& nonce, Parts associated, const Tag& tag, std::span<std::byte> bytes) {
-  Tag expected = tag;  // OpenSSL takes it through a pointer to what it might write
+  Tag expected = tag;  // OpenSSL takes a pointer to non-const
   return context_->begin(nonce, associated, false) && context_->update(octets_to(bytes), bytes) &&
          EVP_CIPHER_CTX_ctrl(context_->evp, EVP_CTRL_AEAD_SET_TAG, static_cast<int>(expected.size()),
                              expected.data()) == 1 &&

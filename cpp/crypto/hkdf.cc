@@ -18,7 +18,7 @@ struct Free {
   void operator()(EVP_KDF_CTX* context) const { EVP_KDF_CTX_free(context); }
 };
 
-// OpenSSL takes what it only reads through pointers to what it might write, and no null pointer to nothing.
+// OpenSSL only reads the bytes, but takes a pointer to non-const, which must not be null even for no bytes.
 OSSL_PARAM parameter(const char* name, std::span<const std::byte> bytes) {
   static std::byte nothing{};
   std::byte* const data = bytes.empty() ? &nothing : const_cast<std::byte*>(bytes.data());

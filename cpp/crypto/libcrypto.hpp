@@ -17,7 +17,7 @@ OSSL_LIB_CTX* libcrypto_context();
 // Throws unless `succeeded`.
 void require_of_libcrypto(bool succeeded, const char* what);
 
-// As libcrypto takes bytes.
+// Bytes as the type that libcrypto takes.
 inline const unsigned char* octets(std::span<const std::byte> bytes) {
   return reinterpret_cast<const unsigned char*>(bytes.data());
 }

@@ -98,14 +98,14 @@ Result<std::unique_ptr<Engine>> start_engine(std::unique_ptr<Mesh> mesh, const C
   }
 }
 
-// Rank 0 tells what all have in common.
-void tell_of_world(const Mesh& mesh, const Config& config, std::uint64_t epoch, double seconds, const Logger& logger) {
+// Logs that this rank has joined; rank 0 also logs what all ranks have in common.
+void log_world(const Mesh& mesh, const Config& config, std::uint64_t epoch, double seconds, const Logger& logger) {
   logger.info([&] { return joined_text(mesh, config, epoch, seconds); });
   if (mesh.rank() != 0 || mesh.size() == 1 || !logger.is_on(LogLevel::kInfo)) return;
   for (const std::string& text : host_texts(mesh)) logger.info([&] { return text; });
 }
 
-// For a repeated blocking call of this many bytes.
+// How a repeated blocking allreduce of so many bytes is executed.
 std::string way_of_allreduce(const Engine& engine, std::size_t n_bytes) {
   const std::string_view agreement = engine.agreement(Collective::kAllreduce, n_bytes);
   if (agreement != "the log") return std::string(agreement);
@@ -115,7 +115,7 @@ std::string way_of_allreduce(const Engine& engine, std::size_t n_bytes) {
   return "an unknown algorithm";
 }
 
-void tell_of_ways(const Engine& engine, const Logger& logger) {
+void log_ways(const Engine& engine, const Logger& logger) {
   if (engine.rank() != 0 || engine.size() == 1) return;
   logger.info([&] { return ways_text([&](std::size_t n_bytes) { return way_of_allreduce(engine, n_bytes); }); });
 }
@@ -134,11 +134,11 @@ Result<std::unique_ptr<Engine>> connect(const Config& config, std::uint64_t epoc
   Result<std::unique_ptr<Mesh>> mesh = join_world(options.value());
   if (!mesh.ok()) return mesh.status();
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-  tell_of_world(*mesh.value(), config, epoch, taken.count(), logger.value());
+  log_world(*mesh.value(), config, epoch, taken.count(), logger.value());
   staging_choice().prescribe(staging_copy_named(config.staging_copy));
   auto engine = start_engine(std::move(mesh).value(), config, std::move(may_others_call));
   if (!engine.ok()) return engine;
-  tell_of_ways(*engine.value(), logger.value());
+  log_ways(*engine.value(), logger.value());
   // Scripts for Horovod set it to DYNAMIC if they start the timeline later.
   if (!config.timeline.empty() && config.timeline != "DYNAMIC") {
     Status status = engine.value()->start_timeline(config.timeline, config.timeline_mark_cycles);

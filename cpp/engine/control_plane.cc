@@ -42,7 +42,7 @@ void ControlPlane::ask(int peer) {
   post(peer, 0, PingMessage{});
 }
 
-// An answer that nobody has asked for: its bytes need an acknowledgement, and nothing else.
+// Sends an answer to no question: the peer ignores it, but its host must acknowledge the bytes.
 void ControlPlane::beat() {
   for (const int peer : mesh_.take_quiet_peers()) post(peer, 0, PongMessage{});
 }

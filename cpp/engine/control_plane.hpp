@@ -43,7 +43,7 @@ class ControlPlane {
   // REQUIRES: peer is not this rank.
   void post(int peer, LaneId lane, const Message& message);
   void send_bye(std::vector<ByeMessage::LaneEnd> lanes);
-  // Tells all, also a peer that is lost because of what it sent.
+  // Sends the error to all peers, even to one that counts as lost because of what it sent.
   void send_abort(const Status& why);
   // Sends a liveness probe. Any message from the peer counts as an answer.
   void ask(int peer);

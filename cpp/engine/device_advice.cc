@@ -4,7 +4,7 @@
 
 namespace ciranda {
 
-// The rank that tells is on the host of rank 0, and is the last that would have a GPU of its own there.
+// Of the ranks on rank 0's host, only one gives the advice: the last one for which there is a GPU of its own.
 std::string device_advice(const Mesh& mesh, const Place& place, Device& device) {
   if (place.type != DeviceType::kCuda || place.index != 0) return "";
   const std::string& host = mesh.peer(mesh.rank()).host;
@@ -21,8 +21,8 @@ std::string device_advice(const Mesh& mesh, const Place& place, Device& device) 
   return "this rank is number " + std::to_string(n_before) + " of the " + std::to_string(n_on_host) +
          " on its host, counted from 0, and has a tensor on " + device.name(place) + " of " +
          std::to_string(n_devices) +
-         ", as perhaps all of them. It works, but they share that GPU. If each should have its own, choose it before "
-         "the first tensor: torch.cuda.set_device(hvd.local_rank())?";
+         ", and perhaps all of them have. This works, but they share the GPU. If each should have its own, choose it "
+         "before the first tensor: torch.cuda.set_device(hvd.local_rank())?";
 }
 
 }  // namespace ciranda

@@ -1,6 +1,6 @@
 // Advice where all ranks of a host seem to use its first GPU though it has others: most often a program has forgotten
 // to choose one. No message is exchanged for it, as only some ranks may have tensors on a GPU: one rank of the world
-// tells what it knows by itself. Pure.
+// decides by what it knows itself. Pure.
 //
 // Called by Engine, at the first call of the process with a tensor on a device.
 #pragma once
@@ -12,7 +12,8 @@
 
 namespace ciranda {
 
-// Returns nothing unless this rank is the one that tells, and has reason to. `place`: of one of its tensors.
+// Returns the advice if this rank is the one to give it, and has reason to; else an empty text. `place`: that of one of
+// its tensors.
 std::string device_advice(const Mesh& mesh, const Place& place, Device& device);
 
 }  // namespace ciranda

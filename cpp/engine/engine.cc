@@ -218,7 +218,7 @@ bool Engine::Parts::prepare(Submission& submission, OpHandle* handle) {
   return true;
 }
 
-// At the first call with tensors on a device.
+// Warns by device_advice() at the first call with tensors on a device.
 void Engine::Parts::advise(const Staged& staged) {
   if (has_had_device.load(std::memory_order_relaxed) || has_had_device.exchange(true)) return;
   const std::string advice = device_advice(*mesh, staged.place(), staged.device());
@@ -354,7 +354,7 @@ void Engine::Parts::leave() {
     if (recorded_steps) recorded_steps->end();
     if (call_log) call_log->end();
     const std::chrono::duration<double> age = std::chrono::steady_clock::now() - begin;
-    // After the lines that wait already; finish() returns when all are written.
+    // Written after the lines that are queued already; finish() returns when all are written.
     world.logger.later(LogLevel::kInfo, [&] { return left_text(world.counters.page(), age.count()); });
   }
   progress.callbacks().finish();

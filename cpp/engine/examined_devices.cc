@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kBytes = 1 << 20;
 
-// What one direction of copies comes to. It is shared, as a device that has failed may end it late.
+// The outcome of the copies in one direction. It is shared, because a failed device may set it late.
 using Outcome = std::promise<Status>;
 
 Result<Device::Put> put(Device& device, const Place& place, const std::byte* from) {

@@ -1,4 +1,4 @@
-// What the devices of this process are good for: each is opened and tried, as `ciranda doctor` asks.
+// Opens and tries each device of this process, for `ciranda doctor`.
 // Called by bindings/python/tables.cc; any thread, which waits for the devices.
 #pragma once
 
@@ -13,13 +13,13 @@
 namespace ciranda {
 
 struct ExaminedDevice {
-  std::string name;  // "GPU 0 (GPU-5f0a11c2)"; of a type that cannot be used, that type's
+  std::string name;  // "GPU 0 (GPU-5f0a11c2)"; the type's name if it cannot be used
   Status works;      // an event, pinned memory, and a copy there and back; or why the type cannot be used
   Status kernels;    // see Device::kernels
 };
 
-// One for each device, or one for a type of which there is none. They are tried in their default queues, which a null
-// stands for.
+// Returns an entry for each device, and one for a type without devices. Each device is tried in its default queue
+// (null).
 CIRANDA_EXPORTED std::vector<ExaminedDevice> examine_devices(std::span<const BackendRow> backends = all_backends());
 
 }  // namespace ciranda

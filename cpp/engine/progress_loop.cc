@@ -39,7 +39,7 @@ bool ProgressLoop::run() {
   const Urgency urgency = world_.control.take_urgency();
   moved |= agreed.value();
   moved |= executed.value();
-  // Data needs no urgency: the ranks that it is for execute the same entry, and know that they do.
+  // Data is not urgent: its receivers execute the same entry, so they wait for it by themselves.
   if (moved) mesh_.notify(urgency);
   if (moved) has_lazy_news_ = urgency == Urgency::kLazy;
   return moved;
@@ -77,7 +77,7 @@ Result<bool> ProgressLoop::execute(TimePoint now) {
   return world_.mux.has_made_room() || moved;
 }
 
-// What the kernel and others count themselves comes on the page now and then.
+// Copies to the page of counters, now and then, what the kernel and other parts count by themselves.
 void ProgressLoop::note_state(TimePoint now) {
   next_note_ = now + kBetweenNotes;
   for (int peer = 0; peer < mesh_.size(); ++peer) {

@@ -36,8 +36,9 @@ class ProgressLoop {
     return lane == nullptr ? std::nullopt : lane->repeat(call, handle, stages, n_looks);
   }
 
-  // A thread waits, so requests must not be held back for fusion with later ones. If `awaited`, its operation, is the
-  // only submission in the queue, the call may use a direct round, as a blocking call does. Cheap to call again.
+  // A thread waits, so requests must not be held back for fusion with later ones. `awaited`: the operation for which it
+  // waits. If that is the only submission in the queue, the call may use a direct round, as a blocking call does. Cheap
+  // to call again.
   void expect_no_more(const Operation* awaited = nullptr) REQUIRES(progress_lock);
 
   // No thread will poll any longer. Closes the direct rounds in memory that are incomplete, and reports their calls. If
@@ -91,7 +92,7 @@ class ProgressLoop {
   };
   std::optional<StandstillReport> last_report_
       GUARDED_BY(progress_lock);                   // this rank's last report of a standstill, until its next call
-  TimePoint next_note_ GUARDED_BY(progress_lock);  // of the state, for the page of counters
+  TimePoint next_note_ GUARDED_BY(progress_lock);  // when note_state() is due
   bool has_lazy_news_ GUARDED_BY(progress_lock) = false;  // the last notification of the peers was a lazy one
 };
 

@@ -37,8 +37,8 @@ class RoundsByMessages {
 
   // The member sends no more inputs.
   void on_end(int from) { inputs_.on_end(from); }
-  // Informs all members that this rank sends no more inputs, because it refuses new calls. A member that lacks its
-  // input to a round then knows that it will not arrive.
+  // Informs all members that this rank sends no more inputs, because it refuses new calls. So a member that waits for
+  // an input of this rank knows that none will arrive.
   void send_no_more();
   // Fails the calls that lack an input that will not arrive.
   void fail_lost(const Status& why) REQUIRES(progress_lock);

@@ -36,9 +36,9 @@ bool is_better_in_place(const SharedArena& arena, const Request& request) {
   return n_elsewhere <= SharedArena::kStageBytes && n_elsewhere < signature.n_bytes();
 }
 
-bool completes_within(int n_looks, const Arrivals& place, std::uint64_t round) {
-  for (int i = 0; !place.is_complete(round); ++i) {
-    if (i == n_looks || place.is_closed(round)) return false;
+bool completes_within(int n_looks, const Arrivals& arrivals, std::uint64_t round) {
+  for (int i = 0; !arrivals.is_complete(round); ++i) {
+    if (i == n_looks || arrivals.is_closed(round)) return false;
     relax();
   }
   return true;
@@ -133,9 +133,9 @@ bool RoundsInMemory::look(bool closes, TimePoint now) {
   std::vector<PersistentOp*> complete;
   std::vector<PersistentOp*> missed;
   std::erase_if(pending_, [&](const DirectRound& pending) REQUIRES(progress_lock) {
-    Arrivals place = at(arena, pending);
+    Arrivals arrivals = at(arena, pending);
     const std::uint64_t number = pending.number;
-    const bool is_complete = place.is_complete(number) || (closes && !close_for_all(place, number, 1));
+    const bool is_complete = arrivals.is_complete(number) || (closes && !close_for_all(arrivals, number, 1));
     if (is_complete) memory_.keep_line(arena, pending);
     if (is_complete && memory_.agree(arena, pending)) {
       complete.push_back(pending.op);
@@ -145,7 +145,7 @@ bool RoundsInMemory::look(bool closes, TimePoint now) {
       entry.outcome = carry_out(arena, pending);
       return true;
     }
-    if (!is_complete && !closes && !place.is_closed(number)) return false;
+    if (!is_complete && !closes && !arrivals.is_closed(number)) return false;
     memory_.give_back(arena, pending);
     missed.push_back(pending.op);
     return true;
@@ -265,7 +265,7 @@ std::shared_ptr<Operation> RoundsInMemory::wait_at(const DirectRound& round, con
 // Writes this member's contribution and arrives at the round. Returns false if the round is closed.
 bool RoundsInMemory::enter(SharedArena& arena, const DirectRound& round, const RoundCall& call, Stages* stages) {
   if (!to_close_.empty()) {
-    for (const auto& [place, other] : std::exchange(to_close_, {})) close(other);
+    for (const auto& [number, other] : std::exchange(to_close_, {})) close(other);
   }
   std::byte* const to = memory_.for_writing(arena, round, call.collective);
   const bool has_room = to != nullptr;
@@ -278,7 +278,7 @@ bool RoundsInMemory::enter(SharedArena& arena, const DirectRound& round, const R
 }
 
 // There may be no arena yet. Then the round is closed later, before this rank arrives at any round; no round is
-// complete without this rank. Only the last round of each place is kept for that: all members have finished those
+// complete without this rank. Only the last round of each room is kept for that: all members have finished those
 // before it.
 void RoundsInMemory::close(const DirectRound& round) {
   if (SharedArena* const arena = lane_.data.arena()) {
@@ -290,9 +290,9 @@ void RoundsInMemory::close(const DirectRound& round) {
 
 // Closes a round for all members, and wakes those that have arrived: after an early call they may sleep, and must now
 // report it. `n_own`: 1 if this rank has arrived, else 0. Returns false if the round is complete.
-bool RoundsInMemory::close_for_all(Arrivals place, std::uint64_t round, int n_own) {
-  const bool is_closed = place.close(round);
-  if (is_closed && place.n_arrived(round) > n_own) lane_.mesh.notify(Urgency::kUrgent);
+bool RoundsInMemory::close_for_all(Arrivals arrivals, std::uint64_t round, int n_own) {
+  const bool is_closed = arrivals.close(round);
+  if (is_closed && arrivals.n_arrived(round) > n_own) lane_.mesh.notify(Urgency::kUrgent);
   return is_closed;
 }
 

@@ -67,7 +67,7 @@ class RoundsInMemory {
   std::optional<DirectRound> round_for(const SharedArena& arena, PersistentOp& op, Ticket ticket) const;
   std::optional<DirectRound> round_for(const SharedArena& arena, PersistentOp& op, const Call& call) const;
   void avoid(PersistentOp& op, const Request& request) REQUIRES(progress_lock);
-  bool close_for_all(Arrivals place, std::uint64_t round, int n_own);
+  bool close_for_all(Arrivals arrivals, std::uint64_t round, int n_own);
   bool look(bool closes, TimePoint now) REQUIRES(progress_lock);
   void report_missed(PersistentOp& op, TimePoint now);
 
@@ -87,7 +87,8 @@ class RoundsInMemory {
   const LaneParts lane_;
   std::uint64_t& n_unnamed_;  // this rank's calls without a name
   std::vector<DirectRound> pending_;
-  std::unordered_map<std::uint32_t, DirectRound> to_close_;  // by place; rounds to close once there is an arena
+  std::unordered_map<std::uint32_t, DirectRound>
+      to_close_;  // by the number of their room; rounds to close once there is an arena
   RoundMemory memory_;
   std::vector<const std::byte*> contributed_;  // the contributions that a call combines
 };

@@ -1,5 +1,5 @@
 // StallDetector: detects that an entry in execution no longer moves, because a peer has stopped, a link is cut, or a
-// device of this rank has not come to the call. The peers that this rank waits for may themselves wait for the stopped
+// device of this rank has not reached the call. The peers that this rank waits for may themselves wait for the stopped
 // one, or for their device. So this rank probes them; a peer that answers is not the cause. A rank that waits for the
 // stopped peer or for its device directly reports it to all.
 //
@@ -32,7 +32,7 @@ class StallDetector {
   struct Stuck {
     std::string what;          // the entry in execution
     std::vector<int> awaited;  // the ranks (of the world) that it waits for
-    std::string device;        // where this rank's tensors lie if it waits for these; else empty
+    std::string device;        // the device of this rank for whose copies it waits; empty if none
   };
   // Nothing has moved. Returns Timeout if nothing has moved for the stall limit, or for twice as long if all awaited
   // ranks answer.

@@ -22,7 +22,7 @@ std::string joined_text(const Mesh& mesh, const Config& config, std::uint64_t ep
 // For each host its ranks and cores.
 std::vector<std::string> host_texts(const Mesh& mesh);
 
-// By what an allreduce of each size goes. `way_of` names it for a number of bytes.
+// How an allreduce of each size is executed. `way_of` names that for a number of bytes.
 std::string ways_text(const std::function<std::string(std::size_t n_bytes)>& way_of);
 
 // A process set that was added.

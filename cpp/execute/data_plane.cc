@@ -126,20 +126,20 @@ Result<Work> DataPlane::begin() {
   });
 }
 
-// Whether the log lets the front entry go by the memory of devices, and this lane can or has not tried yet: alike on
-// all ranks.
+// Whether the front entry goes by the memory of devices: the log says so, and this lane can, or has not settled that
+// yet. The same on all ranks.
 bool DataPlane::may_go_by_peer() const {
   const auto& requests = queue_.front().requests;
   if (requests.empty() || requests.front().way != Way::kPeer) return false;
   return !peer_of_lane_ || peer_of_lane_->ok();
 }
 
-// Of a rank's device, as the log lets entries go by peer only if all ranks' tensors lie on one.
+// The backend of this rank's device. REQUIRES: may_go_by_peer(), so all tensors of this rank lie on one device.
 Backend& DataPlane::peer() {
   return backends_.at(in_flight_.at(queue_.front().requests.front().ticket).staged->place());
 }
 
-// Before the lane's first entry by peer: settles whether it can.
+// Settles, before the lane's first entry by peer, whether its ranks can use each other's device memory.
 Result<Work> DataPlane::settle_peer() {
   backends_.share_arena();
   running_ = peer().settle(in_flight_.at(queue_.front().requests.front().ticket).staged->place());
@@ -161,7 +161,7 @@ Result<Work> DataPlane::begin_on_way() {
               .may_continue = [this]() REQUIRES(progress_lock) { return has_inputs(); }};
 }
 
-// All tensors of this rank's that lie on a device go this way.
+// Sets the way of the front entry for this rank's tensors on devices.
 Status DataPlane::use(Way way) {
   way_ = way;
   for (const Participant::Ready& ready : queue_.front().requests) {
@@ -171,9 +171,9 @@ Status DataPlane::use(Way way) {
     if (way == Way::kStaged && expected_.is_to_be_told()) {
       logger_.warning(
           describe_current() +
-          " is staged in host memory, although CIRANDA_GPU_WAY is peer: only allreduces, but not Adasum and "
-          "weighted averages, go by peer, if all ranks share a host and have their tensors on GPUs, and "
-          "CIRANDA_CHECK_CONSISTENCY is not set.");
+          " is staged in host memory, although CIRANDA_GPU_WAY is peer. That way is for allreduces other than Adasum "
+          "and weighted averages, if all ranks are on one host and have their tensors on GPUs. "
+          "CIRANDA_CHECK_CONSISTENCY must not be set.");
     }
     if (Status status = entry.staged->use(way, *entry.request); !status.ok()) return of_this_rank(status);
   }
@@ -198,7 +198,7 @@ Result<Work> DataPlane::plan() {
   return made;
 }
 
-// The failure of a device of this rank, as all ranks are told of it.
+// The error that all ranks get if a device of this rank has failed: names this rank.
 Status DataPlane::of_this_rank(const Status& why) const {
   return Status::internal(mesh_.peer(mesh_.rank()).text() + ": " + why.message());
 }
@@ -225,8 +225,9 @@ Result<bool> DataPlane::start_next() {
   return running_ ? true : end();
 }
 
-// Plans of an entry may go by several algorithms, such as one that exchanges the numbers of rows: the one that moves
-// most bytes is the entry's. What is moved beside its tensors, to compare them or to exchange times, has none.
+// The plans of an entry may use several algorithms, for instance one to exchange the numbers of rows. The entry is
+// counted with the algorithm that moves the most bytes. Plans beside the entry's own, to compare results or to exchange
+// times, do not count.
 void DataPlane::start(const Plan& plan) {
   Started started = backends_.at(plan.place).start(plan);
   running_ = std::move(started.collective);

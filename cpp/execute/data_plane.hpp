@@ -112,7 +112,7 @@ class DataPlane {
   std::deque<Participant::Execute> queue_;  // front: being executed, if has_begun_
   bool has_begun_ = false;
   bool has_checked_ = false;
-  bool is_beside_ = false;           // its own plans are done
+  bool is_beside_ = false;           // its own plans are done: the current plan compares results, or exchanges times
   std::string_view algorithm_ = {};  // of its largest plan so far, with that plan's bytes
   std::size_t n_by_algorithm_ = 0;
   bool is_ending_ = false;   // executed; its results are being put to devices

@@ -101,7 +101,7 @@ class InFlight {
 
   static bool is_waiting(const Stages& stages) { return stages[Stage::kSubmitted] != 0 && stages[Stage::kAgreed] == 0; }
 
-  // The loss of a rank ends calls that are not about it, so each says which it was.
+  // The error of a lost rank does not name the calls that it ends, so each call adds its own name.
   static Status while_under_way(const Request& request, const Status& status) {
     return {status.kind(), status.message() + " " + call_text(request) + " was under way."};
   }

@@ -69,7 +69,8 @@ Result<Buffers> allocate(const Request& request, const Signature& whole, const M
   return buffers;
 }
 
-// Returns the caller's memory as outputs of the operation, so that the caller need not know whether it was used.
+// Returns the caller's memory as outputs of the operation, so that the caller finds the result there whether or not its
+// memory was used.
 Buffers view_given(const Request& request, const Signature& whole) {
   Buffers buffers;
   for (std::size_t i = 0; i < request.memory.size(); ++i) {

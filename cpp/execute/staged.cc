@@ -39,7 +39,7 @@ std::size_t n_bytes_written(const Request& request, std::size_t tensor, std::spa
   return static_cast<std::size_t>(rows[static_cast<std::size_t>(member)]) * own.row_bytes();
 }
 
-// What a tensor takes in the block, and how much of that is behind it.
+// The size of a tensor's place in the block, and the part of it that is behind the tensor.
 std::size_t padded(std::size_t n_bytes) { return round_up(n_bytes, 64); }
 std::size_t n_bytes_behind(std::size_t n_bytes) { return padded(n_bytes) - n_bytes; }
 
@@ -65,7 +65,7 @@ void Staged::Copies::note(const Status& copied) {
 
 // --- when the call is made
 
-// The tensor's queue, in which an event is recorded.
+// Adds a tensor. Records an event in its queue if it is the first tensor of that queue.
 Status Staged::add(const TensorMemory& memory, std::size_t index) {
   Tensor& tensor = tensors_.emplace_back();
   tensor.on_device = memory;
@@ -131,7 +131,8 @@ void Staged::fetch() {
   }
 }
 
-// Other ranks would take this rank's next call of the name for the one that its device has refused: the world breaks.
+// Breaks the world: this rank does not make the call that its device has refused, so other ranks would pair its next
+// call of the name with theirs.
 Status Staged::fail(const Request& request, const Status& why) const {
   Status failed = Status::internal(call_text(request) + ": " + why.message());
   inputs_->wake->fail(failed);
@@ -155,7 +156,7 @@ Result<std::unique_ptr<Staged>> Staged::make(Request& request, std::span<const B
   const Place place = request.memory[first_on_device(request)].place;
   const auto row = std::ranges::find(backends, place.type, &BackendRow::memory);
   const std::string where = call_text(request) + ": its tensors lie " + to_string(place);
-  if (row == backends.end()) return Status::invalid_argument(where + ", which there is no backend for here.");
+  if (row == backends.end()) return Status::invalid_argument(where + ", for which this build has no backend.");
   const Result<Device*> device = row->device();
   if (!device.ok()) return Status::invalid_argument(where + ", but " + device.status().message());
   const Ranks ranks = sets.ranks(request.process_set);
@@ -186,7 +187,7 @@ Status Staged::stage(Request& request) {
 
 // --- when the log has chosen its way
 
-// Seldom stages here: only if calls go another way than the last one did.
+// Rarely stages the call here: only if its way differs from that of the last call.
 Status Staged::use(Way way, Request& request) {
   if (way == Way::kStaged) return host_ == nullptr ? stage(request) : Status::ok_status();
   is_by_peer_ = true;

@@ -35,9 +35,9 @@ namespace ciranda {
 class Staged {
  public:
   // For a request with tensors on a device. Stages it, unless `expected` is another way; sets its home. The call is not
-  // ready at once, so it uses no direct round. Returns an error if the request is refused; the world breaks if its
-  // device does. Any thread. `rank`: in the world. The devices in `backends` outlive the result. REQUIRES: the request
-  // is prepared.
+  // ready at once, so it uses no direct round. Returns an error if the request is refused; if its device fails, the
+  // world breaks, too. Any thread. `rank`: in the world. The devices in `backends` outlive the result. REQUIRES: the
+  // request is prepared.
   static Result<std::unique_ptr<Staged>> make(Request& request, std::span<const BackendRow> backends,
                                               const ProcessSets& sets, int rank, const WayExpected& expected,
                                               std::shared_ptr<Wake> wake);
@@ -46,12 +46,13 @@ class Staged {
   // into which their inputs are copied, or by that on the device again. REQUIRES: the request of make().
   Status use(Way way, Request& request) REQUIRES(progress_lock);
   bool is_staged() const { return host_ != nullptr && !is_by_peer_; }
-  // What the inputs come after.
+  // The events after which the inputs may be read.
   std::vector<DeviceEventPtr> recorded() const;
-  // While it is kept, the tensors are in use.
+  // An object that marks the tensors as in use as long as it lives.
   std::shared_ptr<void> hold() const;
 
-  // Passes while no copy is under way: a call that fails may not give up its tensors before. Orders nothing.
+  // An event that has passed while no copy is under way: until then a failed call must keep its tensors. It orders no
+  // queue.
   DeviceEventPtr idle_event() const;
   // Whether all inputs have arrived; status() has the outcome. The last copy wakes the progress loop.
   bool is_here() const REQUIRES(progress_lock) { return inputs_->n_missing.load(std::memory_order_acquire) == 0; }
@@ -66,12 +67,12 @@ class Staged {
   bool are_results_queued() const REQUIRES(progress_lock) {
     return results_->n_missing.load(std::memory_order_acquire) == 0;
   }
-  // Gives the operation its outputs on the device, and the events behind them. Returns an error if there was no memory
-  // for them. REQUIRES: are_results_queued(), results_status() is ok.
+  // Gives the operation its outputs on the device, and the events that pass when they are there. Returns an error if
+  // there was no memory for them. REQUIRES: are_results_queued(), results_status() is ok.
   Status conclude(Operation& operation) REQUIRES(progress_lock);
 
   Device& device() const { return device_; }
-  // Of the first queue.
+  // The place of the first queue.
   const Place& place() const { return queues_.front().place; }
   // "on GPU 0 (GPU-5f0a11c2)"
   std::string where() const { return "on " + device_.name(place()); }
@@ -91,7 +92,7 @@ class Staged {
     Place place;
     DeviceEventPtr recorded;
   };
-  // How far a direction of copies is. Shared with the device's threads.
+  // The state of the copies in one direction. Shared with the device's threads.
   struct Copies {
     std::atomic<std::size_t> n_missing{0};    // queues
     std::atomic<std::size_t> n_under_way{0};  // queues whose copies have begun, and not ended

@@ -1,4 +1,4 @@
-// Wake: by which threads of a device, which may outlive an engine, wake its progress loop, and tell it of a failure.
+// Wake: lets the threads of a device, which may outlive an engine, wake its progress loop, and report a failure to it.
 // Does nothing once the engine has ended. Any thread. Held by a shared_ptr; the engine calls end() before it destroys
 // the mesh.
 // Called by Staged, on threads of devices; ProgressLoop and Engine, through WorldParts.
@@ -21,7 +21,7 @@ class Wake {
     const std::lock_guard lock(mutex_);
     if (mesh_ != nullptr) mesh_->kick();
   }
-  // The failure of a device of this rank, as all ranks are told of it.
+  // The error that all ranks get if a device of this rank has failed: names this rank.
   Status of_this_rank(const Status& why) const { return Status::internal(who_ + ": " + why.message()); }
   // A device has failed outside of a call that all ranks could be told of: the world must break. The first reason is
   // kept.

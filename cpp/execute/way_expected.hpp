@@ -1,6 +1,6 @@
-// WayExpected: which way the next call with tensors on a device is likely to go: as the last one did. By it a call
-// begins to be staged when it is submitted, before the log has chosen. No result depends on it. Called by DataPlane
-// (the holder of the progress lock), and Staged on any thread; part of WorldParts.
+// WayExpected: the way that the next call with tensors on a device probably goes, which is that of the last one. If it
+// is kStaged, a call is staged when it is submitted, before the log has chosen its way. No result depends on it. Called
+// by DataPlane (the holder of the progress lock), and Staged on any thread; part of WorldParts.
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,7 @@ class WayExpected {
 
   // Whether some call may go by peer.
   bool may_be_peer() const { return may_be_peer_; }
-  // Whether the user wants to be told of a call that is staged, which is so once.
+  // Whether to warn that a call is staged: the user has prescribed peer, and was not warned before.
   bool is_to_be_told() { return setting_ == "peer" && !has_told_.exchange(true, std::memory_order_relaxed); }
   Way of(const Request& request) const {
     const bool may = request.home != kStagedHome && may_go_by_peer(request.signature);

@@ -37,7 +37,7 @@ struct Plan {
   std::vector<int> receivers;     // allreduce, reduce, allgather, gather: ranks that get the result; empty: all
   int root = -1;                  // broadcast only
 
-  // On a device: what the inputs come after, and what tells, while it is kept, that the memory is in use.
+  // On a device: events after which the inputs may be read, and objects that mark the memory as in use while they live.
   std::vector<DeviceEventPtr> after;
   std::vector<std::shared_ptr<void>> holds;
 

@@ -47,7 +47,7 @@ struct BootstrapOptions : CommonSettings {
   std::chrono::milliseconds link_timeout = kLinkTimeout;  // see SocketMeshParts
   std::string shm_folder = "/dev/shm";
   std::function<void(const std::string&)> warn;  // empty: a line on stderr
-  std::function<void(const std::string&)> tell;  // what is tried again; empty: nobody is told
+  std::function<void(const std::string&)> tell;  // gets a line for what is tried again; empty: none
   std::function<bool()> interrupted;             // polled while waiting for others: true ends the wait with Aborted
 };
 

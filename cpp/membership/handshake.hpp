@@ -95,7 +95,7 @@ class Handshake {
   void accept() { verdict_ = Verdict::kAccepted; }
   void refuse(std::string reason);
   Digest proof_of(bool connecting_side) const;
-  // Of what that side sends.
+  // The key for what that side sends.
   Aead::Key key_of(bool connecting_side) const;
 
   Credentials credentials_;

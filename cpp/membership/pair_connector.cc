@@ -190,7 +190,7 @@ Status PairConnector::timed_out(const std::set<Key>& missing) const {
 }
 
 int PairConnector::timeout_ms(Clock::time_point now) const {
-  // Also the longest time until a dead process is detected, because its descriptor is not on the loop.
+  // A dead process wakes no wait on the loop, which does not have its descriptor: so it is looked for at this interval.
   auto until = now + std::chrono::milliseconds(50);
   for (const auto& [key, attempt] : attempts_) {
     if (!attempt.connection && !ready_.contains(key)) until = std::min(until, attempt.next_try);

@@ -37,7 +37,7 @@ class StoreServer {
   virtual ~StoreServer() = default;
 
   virtual std::uint16_t port() const = 0;
-  // `rank` never comes again: whoever waits for it, now or later, gets RanksLost with the reason `why`.
+  // `rank` never arrives again: each rank that waits for it, now or later, gets RanksLost with the reason `why`.
   virtual void lose(std::uint32_t rank, std::string why) = 0;
   // Ends all connections and the thread. Idempotent.
   virtual void close() = 0;

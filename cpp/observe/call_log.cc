@@ -22,8 +22,8 @@ std::string microseconds(std::int64_t ns) {
   return text.data();
 }
 
-// Paths that take turns, depending on who comes last, are one way.
-std::string_view way_of(Path path) {
+// How the ranks agree by this path. Paths that alternate, depending on which rank comes last, have the same text.
+std::string_view agreement_by(Path path) {
   switch (path) {
     case Path::kDirect:
     case Path::kRepeated:
@@ -81,7 +81,7 @@ void CallLog::write(const Record& record, std::uint64_t n_lost) {
   const std::int64_t at_ns = std::max(record[Stage::kSubmitted], record[Stage::kDone]);
   const std::int64_t at_us = time_of_day(at_ns);
   const std::uint64_t n_steps = n_steps_at(at_ns);
-  tell_other_way(record, at_us, n_steps);
+  log_other_path(record, at_us, n_steps);
   if (!logger_.is_on(LogLevel::kTrace)) return;
   if (n_lost > 0) {
     logger_.past(LogLevel::kTrace, at_us, n_steps,
@@ -90,15 +90,15 @@ void CallLog::write(const Record& record, std::uint64_t n_lost) {
   logger_.past(LogLevel::kTrace, at_us, n_steps, text_of(record));
 }
 
-void CallLog::tell_other_way(const Record& record, std::int64_t at_us, std::uint64_t n_steps) {
-  const std::string_view way = way_of(record.path);
-  if (way.empty()) return;
-  if (ways_.size() >= kMostNames) ways_.clear();
+void CallLog::log_other_path(const Record& record, std::int64_t at_us, std::uint64_t n_steps) {
+  const std::string_view agreement = agreement_by(record.path);
+  if (agreement.empty()) return;
+  if (agreements_.size() >= kMostNames) agreements_.clear();
   const std::string call = call_of(record);
-  const std::string_view before = std::exchange(ways_.try_emplace(call, way).first->second, way);
-  if (before == way) return;
+  const std::string_view before = std::exchange(agreements_.try_emplace(call, agreement).first->second, agreement);
+  if (before == agreement) return;
   logger_.past(LogLevel::kDebug, at_us, n_steps,
-               call + " goes by " + std::string(way) + ", before by " + std::string(before));
+               call + " goes by " + std::string(agreement) + ", before by " + std::string(before));
 }
 
 // Records come in the order in which calls completed.

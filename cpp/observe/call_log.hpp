@@ -1,5 +1,5 @@
 // CallLog: writes to the log what this rank's calls do, on a thread of its own: at the level trace each call, at debug
-// that the ranks agree on the calls of a name in another way than before. The recorder is on meanwhile.
+// that the ranks agree on the calls of a name by another path than before. The recorder is on meanwhile.
 //
 // Calls never wait for it: if they complete faster than they can be written, some are left out, and the log says how
 // many. A line has the time and the step of the call's end. Called by Engine, any thread; signals are blocked while
@@ -30,14 +30,14 @@ class CallLog {
 
  private:
   void write(const Record& record, std::uint64_t n_lost);
-  void tell_other_way(const Record& record, std::int64_t at_us, std::uint64_t n_steps);
+  void log_other_path(const Record& record, std::int64_t at_us, std::uint64_t n_steps);
   std::uint64_t n_steps_at(std::int64_t at_ns);
 
   const Logger logger_;
-  std::unordered_map<std::string, std::string_view> ways_;  // by call and lane
-  std::mutex mutex_;                                        // guards the next two members
-  std::uint64_t n_steps_ = 0;                               // that had ended before the last record
-  std::deque<std::int64_t> steps_after_;                    // when later steps ended, by the records' clock
+  std::unordered_map<std::string, std::string_view> agreements_;  // by call and lane
+  std::mutex mutex_;                                              // guards the next two members
+  std::uint64_t n_steps_ = 0;                                     // that had ended before the last record
+  std::deque<std::int64_t> steps_after_;                          // when later steps ended, by the records' clock
   RecordReader reader_;
 };
 

@@ -35,7 +35,7 @@ constexpr std::size_t size_class(std::size_t n_bytes) {
   return std::min((static_cast<std::size_t>(std::bit_width(n_bytes | 1U)) - 1) / 2, kPageSizes - 1);
 }
 
-// Of the calls of one collective and one class of sizes; a cache line.
+// Counters of the calls of one collective and one class of sizes; a cache line.
 struct CallCounters {
   CounterWord direct;     // calls that found all other ranks there: direct rounds without a wait
   CounterWord others;     // all other calls
@@ -46,7 +46,7 @@ struct CallCounters {
   CounterWord unused[2];  // NOLINT(modernize-avoid-c-arrays): std::array hides the layout from offsetof
 };
 
-// Of the calls that one algorithm has carried out; a cache line.
+// Counters of the calls that one algorithm has executed; a cache line.
 struct AlgorithmCounters {
   CounterWord name[3];    // NOLINT(modernize-avoid-c-arrays): at most 24 characters, filled up with zeros
   CounterWord n_calls;    // 0: nothing is known of it
@@ -55,7 +55,7 @@ struct AlgorithmCounters {
   CounterWord unused[2];  // NOLINT(modernize-avoid-c-arrays)
 };
 
-// Of the connections with one rank, or the rings in memory that both share.
+// Counters of the connections with one rank, or of the rings in memory that both share.
 struct LinkCounters {
   CounterWord n_sent;      // bytes that have arrived there, with all that is sent beside the tensors
   CounterWord n_received;  // bytes
@@ -83,9 +83,10 @@ struct alignas(64) CounterPage {
   CounterWord paths[kPagePaths];                     // NOLINT(modernize-avoid-c-arrays): `others` by path
   CallCounters calls[kPageCollectives][kPageSizes];  // NOLINT(modernize-avoid-c-arrays)
   AlgorithmCounters algorithms[kPageAlgorithms];     // NOLINT(modernize-avoid-c-arrays)
-  // How long this rank has waited in direct rounds for the rank that came last.
+  // By the rank that arrived last: how long this rank has waited for it in direct rounds.
   CounterWord own_waits_ns[kPageRanks];  // NOLINT(modernize-avoid-c-arrays)
-  // How long the first rank had waited for each rank that came last, of calls that this rank coordinated.
+  // By the rank that reported a call last: how long the first rank to report it had waited. Of calls that this rank
+  // coordinates.
   CounterWord held_up_ns[kPageRanks];  // NOLINT(modernize-avoid-c-arrays)
   LinkCounters links[kPageRanks];      // NOLINT(modernize-avoid-c-arrays)
 };

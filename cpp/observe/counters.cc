@@ -73,7 +73,7 @@ void Counters::begin_wait(const Stages& stages) {
   store(own().waiting_ns, time_of(wait_began_));
 }
 
-// An error of the rate makes one of the time, unless both clocks are read again now and then.
+// Reads both clocks again now and then: an error of the measured rate would otherwise add up.
 std::uint64_t Counters::time_of(std::uint64_t when) {
   constexpr std::uint64_t kLookAgain = 1ULL << 34U;  // ticks; some seconds
   if (when - clocks_.ticks > kLookAgain) clocks_ = both_clocks();

@@ -33,7 +33,7 @@ class Counters {
 
   // Whether the stages of the next direct round without a wait are to be timed, which is so for every 61st.
   bool is_due(Collective collective) const { return load(n_direct_of(collective)) % kDirectPerTimed == 0; }
-  // Such a round. `stages`: null if it was not timed.
+  // Counts such a round. `stages`: null if it was not timed.
   void count_direct(Collective collective, std::size_t n_bytes, const Stages* stages) {
     CallCounters& counters = of(collective, n_bytes);
     if (stages != nullptr && is_due(collective)) add_times(counters, *stages, kDirectPerTimed);
@@ -42,18 +42,19 @@ class Counters {
     add(counters.n_bytes, n_bytes);
   }
 
-  // A call that is in flight: it begins to wait, the ranks agree on it (which fails, or is skipped, if it has never
-  // been agreed on), and it is complete.
+  // For a call in flight, in this order: it begins to wait; the ranks have agreed on it (not called if they never do);
+  // it is complete.
   void begin_wait(const Stages& stages);
   void end_wait(std::uint64_t when);
   void count(Collective collective, std::size_t n_bytes, const Stages& stages, ErrorKind outcome);
 
-  // This rank has waited in a direct round, in ticks; `rank` came last. Only what no earlier wait has counted is added.
+  // This rank has waited in a direct round for `rank`, the last to arrive. Times in ticks. Adds only the time that no
+  // earlier wait has counted.
   void waited_for(int rank, std::uint64_t from, std::uint64_t until);
-  // As above, of the first rank to report a call to this one, its coordinator.
+  // The same for calls that this rank coordinates: the first rank to report one has waited for `rank`, the last.
   void held_up_by(int rank, TimePoint from, TimePoint until);
 
-  // What is so now.
+  // The present state of a link.
   struct Link {
     std::uint64_t n_sent = 0;  // as LinkCounters
     std::uint64_t n_received = 0;

@@ -21,8 +21,8 @@ bool is_page(int fd) {
   return magic == 0 || magic == kPageMagic;
 }
 
-// The lock ends with the last descriptor of this opening, so a child that has inherited it could keep it for ever: the
-// destructor unlocks the file.
+// The lock lasts while any process has the descriptor, and a child may have inherited it. So the destructor unlocks the
+// file.
 UniqueFd open_page(const std::string& path) {
   if (path.empty()) return {};
   UniqueFd file(::open(path.c_str(), O_RDWR | O_CLOEXEC));

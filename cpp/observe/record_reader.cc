@@ -37,7 +37,7 @@ void RecordReader::run() {
   while (!ends_.wait_for(lock, until_look, [this] { return is_ending_; })) {
     lock.unlock();
     const std::size_t n_read = look();
-    // With more to read, the thread keeps its core: it may wait long for another.
+    // While there is more to read, the thread does not sleep: it might wait long for a core.
     until_look = n_read < kMany ? kBetweenLooks : std::chrono::milliseconds(n_read < kMostAtOnce ? 1 : 0);
     lock.lock();
   }

@@ -47,7 +47,7 @@ class TickClock {
   std::int64_t nanoseconds(std::uint64_t ticks) const;
 
  private:
-  // The pairs kept: 400 ms at ten looks per millisecond, longer than almost every call.
+  // The most pairs that are kept. At ten looks a millisecond they cover 400 ms, longer than almost every call.
   static constexpr std::size_t kMost = 4096;
 
   std::deque<BothClocks> pairs_;  // ascending; never empty

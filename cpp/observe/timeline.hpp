@@ -27,7 +27,7 @@ class Timeline {
  public:
   struct Options {
     std::string path;
-    bool appends = false;  // to a file that exists, where earlier worlds of this process may have written, alone
+    bool appends = false;  // to a file that exists, to which only earlier worlds of this process have written
   };
   // InvalidArgument if the file cannot be made.
   static Result<std::unique_ptr<Timeline>> create(const Options& options, std::unique_ptr<RecordFormat> format,

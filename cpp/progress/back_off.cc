@@ -17,8 +17,8 @@ constexpr int kLooksBeforeYield = 50;
 constexpr auto kLonelyYield = std::chrono::microseconds(4);
 
 // After a long yield, the thread does not yield again for this many times the yield's duration. So a rank that shares
-// its core spends at most a sixteenth of its time on testing whether the other work has ended. (The system schedules a
-// thread that wakes from sleep before a busy thread, but a thread that yields after it.)
+// its core spends at most a sixteenth of its time on testing whether the other work has ended. (The system gives the
+// core to a thread that wakes from sleep before a busy one, but to a thread that has yielded after it.)
 constexpr int kTimesWithoutYield = 16;
 
 // Moves this thread to another core. A thread that only yields stays on its core, even if it shares the core with the

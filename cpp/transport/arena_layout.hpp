@@ -5,8 +5,8 @@
 // its NUMA node. A part consists of a table of ranges, a stage, two slots of slot_bytes, an area for direct rounds, and
 // (with two members) exchanged buffers; without slots it has no area and no buffers. Only the member writes to its
 // table, stage and area. Others also write to its slots and buffers, once they have read its data there. Each counter
-// has its own 128 bytes (two cache lines: the prefetcher fetches pairs). Called by SharedArena, which is one; so by
-// Lane, LaneArena, ExchangedBuffers and SegmentLayout; pure.
+// has its own 128 bytes (two cache lines: the prefetcher fetches pairs). Called by Lane, LaneArena, ExchangedBuffers
+// and SegmentLayout, and by SharedArena, which inherits it; pure.
 #pragma once
 
 #include <algorithm>

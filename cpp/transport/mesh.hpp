@@ -46,7 +46,8 @@ struct PeerInfo {
 
 // When a sleeping peer must read the bytes written for it.
 enum class Urgency : std::uint8_t {
-  kLazy,    // when it wakes for another reason, or at once if a thread there waits; for news useless without later news
+  kLazy,    // when it wakes for another reason, or at once if a thread there waits; for news that is of no use before
+            // later news
   kUrgent,  // at once
 };
 
@@ -87,7 +88,7 @@ class Mesh {
   virtual void poll_events() REQUIRES(progress_lock) = 0;
 
   // Wakes every sleeping peer that may have new data to read (after channel writes or arena counter updates). Lazy news
-  // wakes only peers whose sleeper awaits it; peers reached by a network wake in any case.
+  // wakes only peers that sleep with Sleeper::kAwaits, and all peers that are reached by a network.
   virtual void notify(Urgency urgency = Urgency::kUrgent) = 0;
 
   // Sleep protocol of the background thread: arm(); check once more for work; if there is none, sleep(); disarm().

@@ -19,7 +19,7 @@ std::size_t next_record(std::size_t n_left) {
   return n_left <= kMostRecordBytes ? n_left : RecordChannel::kRecordBytes;
 }
 
-// What stands in a header before one of its fields.
+// The bytes of a header before one of its fields.
 template <typename Header, typename Field>
 std::span<const std::byte> before(const Header& header, const Field& field) {
   const auto bytes = std::as_bytes(std::span(&header, 1));
@@ -137,16 +137,16 @@ bool RecordChannel::write_records(Strand& strand, Bytes first, Bytes second) {
   return true;
 }
 
-// The header of the record that is the next but `place` of the strand.
-RecordChannel::Header RecordChannel::seal(Strand& strand, std::uint32_t place, Seal::Parts parts, bool roams,
+// Seals a record, and returns its header. `nth`: 0 for the strand's next record, 1 for the one after it.
+RecordChannel::Header RecordChannel::seal(Strand& strand, std::uint32_t nth, Seal::Parts parts, bool roams,
                                           std::byte* out) const {
   std::size_t n_bytes = 0;
   for (const Bytes part : parts) n_bytes += part.size();
   Header header;
-  header.number = n_written_ + place;
+  header.number = n_written_ + nth;
   header.n_bytes = static_cast<std::uint32_t>(n_bytes) & 0x7fffffffU;
   header.roams = roams;
-  const std::uint64_t sequence = strand.n_sealed + place;
+  const std::uint64_t sequence = strand.n_sealed + nth;
   header.tag = strand.outgoing->seal(sequence, before(header, header.tag), parts, out);
   header.checksum = strand.outgoing->checksum_of(sequence, before(header, header.checksum));
   return header;

@@ -110,7 +110,7 @@ class RecordChannel final : public Channel {
   static bool flush(Strand& strand);
   bool write_records(Bytes first, Bytes second);
   bool write_records(Strand& strand, Bytes first, Bytes second);
-  Header seal(Strand& strand, std::uint32_t place, Seal::Parts parts, bool roams, std::byte* out) const;
+  Header seal(Strand& strand, std::uint32_t nth, Seal::Parts parts, bool roams, std::byte* out) const;
   bool look_for_header(Strand& strand);
   bool find_record();
   std::size_t receive(std::span<std::byte> room);

@@ -38,7 +38,7 @@ class KeyedSeal final : public Seal {
     return nonce;
   }
 
-  // Both ends count alike, so they need not tell each other.
+  // Both ends count the same records, so they renew the key without a message.
   void renew_key(std::uint64_t sequence) {
     for (; n_renewals_ < sequence / kRecordsOfAKey; ++n_renewals_) {
       const Aead::Key old = key_;

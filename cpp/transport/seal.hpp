@@ -1,5 +1,5 @@
-// Seal: what proves that a record has arrived as it was sent, and hides its bytes if it encrypts. A connection has one
-// for each direction, with a key of its own.
+// Seal: proves that a record has arrived as it was sent; at the level kEncrypt it also hides the bytes. A connection
+// has one for each direction, with a key of its own.
 //
 // kAuthenticate: a GMAC by AES-256, or a Poly1305 by ChaCha20, under a key that only the two ranks have. The number of
 // the record is the nonce, so a record that is repeated, left out, moved, or of another connection or direction does
@@ -25,7 +25,7 @@ namespace ciranda {
 
 enum class WireLevel : std::uint8_t { kAuthenticate, kEncrypt, kCheck, kNone };
 
-// kAuthenticate, but for the names of the others.
+// The level of this name; kAuthenticate for any other name.
 WireLevel wire_level_named(std::string_view name);
 
 // The same at both ends of a connection.
@@ -47,7 +47,7 @@ class Seal {
   virtual ~Seal() = default;
 
   // Below, `sequence` is the number of records before this one in the same direction of the same connection, and never
-  // less than in the call before; `header` is what tells of the record.
+  // less than in the call before; `header` describes the record.
 
   // Seals the concatenation of `parts`, at most kMostParts. If encrypts(), writes as many bytes to `out`, which travel
   // instead of them.
@@ -55,7 +55,8 @@ class Seal {
   // Whether header and bytes are those of seal(); decrypts the bytes in place if encrypts().
   virtual bool opens(std::uint64_t sequence, Bytes header, const Tag& tag, std::span<std::byte> bytes) = 0;
   virtual bool encrypts() const { return false; }
-  // Of a header and its tag: a length that was changed by accident is told of before its bytes are waited for.
+  // The checksum of a header and its tag, so that a length that was changed by accident is detected before the reader
+  // waits for its bytes.
   virtual std::uint32_t checksum_of(std::uint64_t sequence, Bytes header) const;
 };
 

@@ -114,7 +114,8 @@ void tune_connection(int fd, std::chrono::milliseconds link_timeout) {
   set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   const SocketAddress peer = SocketAddress::peer_of(fd);
   if (!peer.is_loopback()) {
-    // Of the link timeout, a third passes before the first probe. At least so many must be lost, as any one may be.
+    // The first probe is sent after a third of the link timeout. A link counts as dead only after this many lost probes
+    // or more, since a network may lose any single one.
     constexpr std::int64_t kFewestProbes = 8;
     const auto third = std::max<std::int64_t>(link_timeout.count() / 3000, 1);
     const std::int64_t interval = std::max<std::int64_t>(2 * third / kFewestProbes, 1);

@@ -167,7 +167,8 @@ class SocketMesh final : public Mesh {
   bool only_rings_ = false;
   bool looks_at_sockets_ = false;  // reads all sockets in every poll, without epoll
   std::atomic<bool> woken_by_socket_{false};
-  // Events were taken from epoll since arm(): the caller of arm() may have read the channels before them only.
+  // Events were taken from epoll since arm(): the caller of arm() may have read the channels before these events, and
+  // not since.
   std::atomic<bool> took_events_{false};
 };
 
@@ -261,7 +262,7 @@ void SocketMesh::poll_events() {
   if (has_failed_) close_failed();
 }
 
-// The thread that sleeps, or is about to, may not be the one that reads.
+// Rings the bell, since another thread may sleep, or be about to.
 void SocketMesh::on_failure() {
   has_failed_ = true;
   bell_.ring();

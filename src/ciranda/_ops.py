@@ -28,6 +28,7 @@ LogicalAnd: Final[int] = _core.REDUCE_OPS["logical_and"]
 LogicalOr: Final[int] = _core.REDUCE_OPS["logical_or"]
 LogicalXor: Final[int] = _core.REDUCE_OPS["logical_xor"]
 
+#: The numbers of collectives that several modules call; that of another stands where its functions are.
 ALLREDUCE: Final[int] = _core.COLLECTIVES["allreduce"]
 ALLGATHER: Final[int] = _core.COLLECTIVES["allgather"]
 BROADCAST: Final[int] = _core.COLLECTIVES["broadcast"]
@@ -37,7 +38,6 @@ ALLTOALL: Final[int] = _core.COLLECTIVES["alltoall"]
 REDUCE: Final[int] = _core.COLLECTIVES["reduce"]
 GATHER: Final[int] = _core.COLLECTIVES["gather"]
 SCATTER: Final[int] = _core.COLLECTIVES["scatter"]
-SCAN: Final[int] = _core.COLLECTIVES["scan"]
 TRANSFER: Final[int] = _core.COLLECTIVES["send/recv"]
 JOIN: Final[int] = _core.COLLECTIVES["join"]
 

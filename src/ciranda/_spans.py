@@ -5,7 +5,7 @@
     ciranda:wait                the wait for it
     ciranda:step                from the end of a step to the end of the next
 
-What shows them is a `Sink`. While none records, a call costs the reading of a flag more.
+A `Sink` shows them. While none records, a call reads one more flag, and that is all.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MakeSpan = Callable[[str, list[Any], Mapping[str, Any]], AbstractContextManager[
 MakeStep = Callable[[int], AbstractContextManager[Any]]
 
 _NAME_OF = {number: name for name, number in _core.COLLECTIVES.items()}
-_LOW_WORD = 0xFFFFFFFF  # of a process set's number; above are those of what it was made with
+_LOW_WORD = 0xFFFFFFFF  # of `id_of()`: the process set's id; its lane is above
 _STEPS_AT = 8 * _core.PAGE_LAYOUT["fields"]["steps"][0]
 
 
@@ -31,9 +31,9 @@ class Sink(NamedTuple):
     """Where spans are shown.
 
     Attributes:
-        switch: has `_is_profiler_enabled`, whether it records now.
-        make: of calls.
-        make_step: of steps; None for a profiler that has steps of its own.
+        switch: its `_is_profiler_enabled` tells whether the sink records now.
+        make: makes the span of a call.
+        make_step: makes the span of a step; None for a profiler that has steps of its own.
     """
 
     switch: Any
@@ -46,7 +46,7 @@ class _Off:
 
 
 class Always:
-    """The switch of what records until it is removed."""
+    """The switch of a sink that records until it is removed."""
 
     _is_profiler_enabled = True
 
@@ -64,8 +64,8 @@ class _Profiler:
     """All sinks.
 
     Attributes:
-        switch: its `_is_profiler_enabled` says whether any records.
-        marks_steps: whether anybody is to learn of steps.
+        switch: its `_is_profiler_enabled` tells whether any sink records.
+        marks_steps: whether the end of a step must be reported.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class _Profiler:
         return "profiler"
 
     def set(self, sinks: list[Sink]) -> None:
-        """Have these sinks, and no others."""
+        """Replace all sinks."""
         switches = [sink.switch for sink in sinks]
         self.sinks = sinks
         # One switch is read directly: a property costs ten times as much.
@@ -105,12 +105,12 @@ profiler = _Profiler()
 
 
 def recorded_in(sink: Sink) -> None:
-    """Have calls and steps shown there as well."""
+    """Add a sink."""
     profiler.set([*profiler.sinks, sink])
 
 
 def no_longer_recorded_in(sink: Sink) -> None:
-    """Undo `recorded_in()`; what is under way is ended first."""
+    """Remove the sink. The spans of the current step end first."""
     profiler.step.close()
     profiler.set([each for each in profiler.sinks if each is not sink])
 

@@ -5,8 +5,8 @@
     tracing.to_nvtx()           # for Nsight Systems; needs the package nvtx
     tracing.to_opentelemetry()  # for Jaeger and the like; needs opentelemetry-api
 
-Neither package is imported before. Spans are those of calls from Python, on the thread that makes them; not those of
-compiled programs, which the timeline of `ciranda run --timeline` has.
+Neither package is imported before. Spans show calls from Python, on the thread that makes them. Calls of compiled
+programs are not among them: see `ciranda run --timeline`.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _sinks: dict[str, Sink] = {}
 def to_nvtx(domain: str = "ciranda") -> None:
     """Make each call and each step a range of NVTX, from now on; `pip install ciranda[nvtx]` brings what it needs.
 
-    A call is a range of its thread, a step one of the process, from a call of `ciranda.step()` to the next.
+    A call is a range of its thread. A step is a range of the process, from one call of `ciranda.step()` to the next.
 
     Args:
-        domain: of the ranges.
+        domain: the NVTX domain of the ranges.
 
     Raises:
-        ImportError: there is no package `nvtx`.
-        InvalidArgumentError: they are made already.
+        ImportError: the package `nvtx` is not installed.
+        InvalidArgumentError: calls are NVTX ranges already.
     """
     require("nvtx", "ciranda.tracing.to_nvtx()")
     import nvtx
@@ -60,17 +60,17 @@ def to_nvtx(domain: str = "ciranda") -> None:
 def to_opentelemetry(tracer: Any = None, least_seconds: float = 0.01) -> None:
     """Make each step, and each long call, a span of OpenTelemetry, from now on.
 
-    `pip install ciranda[opentelemetry]` brings what it needs, but for the exporter that the program chooses. A step
-    lasts from a call of `ciranda.step()` to the next, and begins a trace; calls belong to their step, or, where the
-    program has a span of its own around them, to that.
+    `pip install ciranda[opentelemetry]` brings what it needs, except the exporter that the program chooses. A step
+    lasts from one call of `ciranda.step()` to the next, and begins a trace. The parent of a call's span is the span of
+    its step, or the program's own span around the call.
 
     Args:
-        tracer: of OpenTelemetry; that of the global provider, if there is none.
-        least_seconds: shorter calls have no span. Their cost is the reading of two clocks.
+        tracer: OpenTelemetry's tracer; None for one of the global provider.
+        least_seconds: shorter calls have no span; they only cost the reading of two clocks.
 
     Raises:
-        ImportError: there is no package `opentelemetry`.
-        InvalidArgumentError: they are made already.
+        ImportError: the package `opentelemetry` is not installed.
+        InvalidArgumentError: calls are spans of OpenTelemetry already.
     """
     require("opentelemetry", "ciranda.tracing.to_opentelemetry()")
     from opentelemetry import trace
@@ -81,7 +81,8 @@ def to_opentelemetry(tracer: Any = None, least_seconds: float = 0.01) -> None:
 
     @contextmanager
     def make(name: str, _tensors: list[Any], attributes: Mapping[str, Any]) -> Iterator[None]:
-        # Not now, when nobody knows how long it takes. In between, the clock of the day may be set.
+        # The span is made at the end, when its duration is known, which the monotonic clock measures: the other
+        # clock may be set meanwhile.
         began_at, began = time.time_ns(), time.monotonic_ns()
         error: BaseException | None = None
         try:
@@ -115,7 +116,7 @@ def to_opentelemetry(tracer: Any = None, least_seconds: float = 0.01) -> None:
 
 
 def stop() -> None:
-    """End what `to_nvtx()` and `to_opentelemetry()` have begun, and the step that is under way."""
+    """Undo `to_nvtx()` and `to_opentelemetry()`. The span of the current step ends."""
     while _sinks:
         no_longer_recorded_in(_sinks.popitem()[1])
 
@@ -128,6 +129,6 @@ def _add(which: str, sink: Sink) -> None:
 
 
 def _named(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes under names as OpenTelemetry has them."""
+    """Return the attributes under names in OpenTelemetry's style."""
     named = {f"ciranda.{key.lower().replace(' ', '_')}": value for key, value in attributes.items() if key != "Rank"}
     return {**named, "ciranda.rank": _basics.rank()}

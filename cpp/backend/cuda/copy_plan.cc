@@ -60,7 +60,7 @@ class Planner {
   CopyPlan plan_;
   std::vector<DeviceCopy> window_;
   const std::byte* begin_ = nullptr;  // of the window, on the host
-  const std::byte* end_ = nullptr;    // of its last part, and the bytes behind that
+  const std::byte* end_ = nullptr;    // of the window: behind its last part and that part's n_bytes_behind
   bool begins_amid_copy_ = false;
 };
 

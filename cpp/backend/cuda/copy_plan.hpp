@@ -1,8 +1,8 @@
-// How the tensors of a call are copied between the host and a GPU: by which copies, and which of them take several
-// tensors at once, packed in a buffer on the GPU.
+// Plans the copies of a call's tensors between the host and a GPU. A copy may take several tensors at once, which are
+// packed in a buffer on the GPU.
 //
-// On the host tensors follow each other, so the host's memory is divided into windows of the size of the buffer. A
-// window with few tensors is copied by a copy for each, one with many by one copy and one launch. A tensor alone is
+// On the host the tensors lie one behind the other, so their memory is divided into windows of the size of the buffer.
+// A window with few tensors is copied by a copy for each, one with many by one copy and one launch. A tensor alone is
 // never packed, however long it is.
 //
 // Pure; any thread; cannot fail.

@@ -31,7 +31,7 @@ Result<CopyStream::Copied> CopyStream::copy(const std::vector<DeviceCopy>& copie
   return status;
 }
 
-// `pieces`: memory for the descriptions of what is packed, where something is.
+// Allocates `pieces`, memory for the descriptions of packed tensors, if any are packed.
 CopyPlan CopyStream::plan(const std::vector<DeviceCopy>& copies, std::shared_ptr<std::byte>& pieces) {
   CopyPlan planned = plan_copies(copies, direction_, gpu_.kernels == nullptr ? 0 : kBufferBytes);
   if (planned.n_packed == 0) return planned;
@@ -39,7 +39,7 @@ CopyPlan CopyStream::plan(const std::vector<DeviceCopy>& copies, std::shared_ptr
   return pieces == nullptr ? plan_copies(copies, direction_, 0) : planned;
 }
 
-// A stream that got none asks again at its next call: programs free memory.
+// Allocates the buffer at first use. If that fails, the next call tries again: the program may have freed memory.
 bool CopyStream::has_buffer() {
   if (buffer_ != nullptr) return true;
   CUdeviceptr memory = 0;
@@ -61,7 +61,7 @@ Status CopyStream::queue(const CopyPlan& plan, std::byte* pieces, const DeviceEv
   return Status::ok_status();
 }
 
-// The stream's order lets each step use the buffer after the one before.
+// All steps use the same buffer: the stream executes them one after the other.
 Status CopyStream::queue_packed(std::span<const DeviceCopy> parts, std::byte* pieces) {
   const std::byte* const begin = on_host(parts.front(), direction_);
   const std::byte* const end = on_host(parts.back(), direction_) + parts.back().n_bytes;
@@ -74,8 +74,8 @@ Status CopyStream::queue_packed(std::span<const DeviceCopy> parts, std::byte* pi
   return status.ok() ? queue_copy({parts.front().to, buffer_, n_bytes}) : status;
 }
 
-// In the buffer the parts are as far apart as on the host. The GPU reads what describes them from the host: to copy
-// that first would be one more call.
+// In the buffer the parts are as far apart as on the host. The GPU reads their descriptions in host memory, since
+// copying them first would take one more call.
 Status CopyStream::queue_launch(std::span<const DeviceCopy> parts, std::byte* pieces) {
   const std::byte* const begin = on_host(parts.front(), direction_);
   std::vector<Piece> described;

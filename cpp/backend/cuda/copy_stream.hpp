@@ -1,6 +1,6 @@
-// CopyStream: a stream of ours on a GPU, in which the tensors of calls are copied in one direction. Many small ones are
-// copied at once: a launch packs them into a buffer of the stream's, or unpacks them (copy_plan.hpp). Where the GPU has
-// no kernels, or no memory for the buffer, each is copied by itself.
+// CopyStream: a stream of the engine on a GPU, in which the tensors of calls are copied in one direction. Many small
+// ones are copied at once: a launch packs them into a buffer of the stream's, or unpacks them (copy_plan.hpp). Where
+// the GPU has no kernels, or no memory for the buffer, each is copied by itself.
 //
 // The bus is far slower than a GPU's memory, so a pack takes a small part of the time of its copy: both run in one
 // stream, and one buffer is enough.
@@ -19,7 +19,7 @@
 
 namespace ciranda::cuda {
 
-// What a GPU's streams use of it.
+// The parts of a GPU that its streams use.
 struct GpuParts {
   const GpuContext& context;
   Events& events;
@@ -35,17 +35,17 @@ class CopyStream {
   CopyStream(const CopyStream&) = delete;
   CopyStream& operator=(const CopyStream&) = delete;
 
-  // Makes the stream, unless it is made.
+  // Creates the stream, unless it exists.
   Status open();
   // REQUIRES: it is open.
   CUstream handle() const { return handle_; }
 
   struct Copied {
-    std::shared_ptr<const Event> event;  // behind the copies
+    std::shared_ptr<const Event> event;  // passes after the copies
     std::shared_ptr<std::byte> kept;     // must live until the event has passed
   };
-  // Queues the copies, after the event. If something cannot be queued, waits for what was: the memory is the caller's
-  // again. REQUIRES: it is open.
+  // Queues the copies, after the event. If one of them cannot be queued, waits for those that were, so that the caller
+  // may free their memory. REQUIRES: it is open.
   Result<Copied> copy(const std::vector<DeviceCopy>& copies, const DeviceEventPtr& after);
 
  private:

@@ -60,8 +60,8 @@ class CudaDevice final : public Device {
   }
 
  private:
-  // To open a GPU takes long. Who waits for that is only who needs the same GPU: record() has opened it before it is
-  // copied from or to.
+  // Opening a GPU takes long, so each has a lock of its own: only threads that need the same GPU wait. record() opens
+  // it before anything is copied from or to it.
   struct Slot {
     std::mutex mutex;
     Gpu* gpu = nullptr;

@@ -1,4 +1,4 @@
-// CudaDevice: all GPUs of NVIDIA's of this process. Each is opened when a call's tensors first lie on it.
+// CudaDevice: all NVIDIA GPUs of this process. Each is opened when a call's tensors first lie on it.
 // Called by registry.cc (`all_backends`) and PeerBackend; any thread.
 #pragma once
 
@@ -11,7 +11,7 @@ namespace ciranda::cuda {
 // The device of the process. Returns an error if the driver cannot be used; it says why, and what to do. Any thread.
 Result<Device*> find_device();
 
-// Another beside it, with images of the caller's choice: for tests. It lives as long as the process.
+// A further device, with the caller's images of kernels: for tests. It lives as long as the process.
 Result<Device*> make_device(Images images);
 
 // The GPU at this place. REQUIRES: the device was made by one of the functions above.

@@ -9,7 +9,8 @@
 namespace ciranda::cuda {
 namespace {
 
-// While copies are under way: how often the thread looks in a row, and how long it sleeps between later looks.
+// While copies are under way, the thread queries their events this many times in a row. If none has passed by then, it
+// sleeps for the interval before each further query.
 constexpr int kQuickLooks = 200;
 constexpr std::chrono::microseconds kInterval{20};
 
@@ -34,7 +35,7 @@ void DeviceThread::when_passed(std::shared_ptr<const Event> event, std::function
 
 void DeviceThread::loop() {
   gpu_.driver.cuCtxSetCurrent(gpu_.context);
-  int n_looks = 0;  // in a row that found nothing
+  int n_looks = 0;  // in a row, without an event that has passed
   std::unique_lock lock(mutex_);
   while (true) {
     const auto has_job = [this] { return !jobs_.empty(); };
@@ -48,7 +49,7 @@ void DeviceThread::loop() {
       jobs_.pop_front();
       lock.unlock();
       job();
-      job = nullptr;  // what it kept alive may give this thread work when it is freed
+      job = nullptr;  // freeing what it kept alive may add a job
       lock.lock();
       n_looks = 0;
     }
@@ -59,8 +60,8 @@ void DeviceThread::loop() {
   }
 }
 
-// Whether an event has passed. After a failure nothing tells when the copies end, so the memory that `done` keeps alive
-// is never freed.
+// Calls back for each event that has passed. Returns whether one has. After a failure it is unknown when the copies
+// end, so the memory that `done` keeps alive is never freed.
 bool DeviceThread::look() {
   bool has_passed = false;
   for (auto awaited = awaited_.begin(); awaited != awaited_.end();) {

@@ -1,9 +1,9 @@
 // DeviceThread: the thread that gives one GPU its work, and learns when that is done. Only it queues copies: a driver
-// call blocks while a queue is full or another thread has the context, and who waits there must not be the holder of
-// the progress lock, whom other ranks may need.
+// call blocks while a queue is full or another thread has the context. The holder of the progress lock must not block
+// there, since other ranks may depend on it.
 //
-// It sleeps while there is no work, and looks for the ends of copies often, then less often, while some are under way.
-// Any thread may call its methods. It lives as long as the process.
+// It sleeps while there is no work. While copies are under way, it queries their events, at first often, then less
+// often. Any thread may call its methods. It lives as long as the process.
 //
 // Called by Gpu.
 #pragma once

@@ -104,8 +104,8 @@ Status not_there(std::string_view loader) {
                                   ": install it; start a container with the NVIDIA container toolkit (--gpus all)");
 }
 
-// Every driver exports its version, which it tells before cuInit too: an old one is called old before its functions are
-// missed.
+// Every driver has cuDriverGetVersion, which works before cuInit too. So an old driver is reported as old, and not as
+// one that lacks functions.
 Result<int> version_of(void* library) {
   const auto get_version = exported<decltype(DriverFunctions::cuDriverGetVersion)>(library, "cuDriverGetVersion");
   int version = 0;

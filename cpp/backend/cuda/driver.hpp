@@ -5,7 +5,7 @@
 //   if (!driver.ok()) return driver.status();
 //   const Status made = driver.value()->check(driver.value()->cuMemAlloc(&at, n_bytes), "cuMemAlloc", "GPU 0");
 //
-// Threads: any. The first load() searches, the others wait for it; the answer holds for the life of the process.
+// Threads: any. The first load() searches, the others wait for it; its result is kept as long as the process lives.
 // Failure: a status with the version found, the version needed, and what to do. Kind InvalidArgument: tensors on a GPU
 // are refused here, all else works.
 //

@@ -15,7 +15,7 @@ struct Advice {
 };
 
 inline constexpr auto kAdvice = std::to_array<Advice>({
-    {CUresult::kOutOfMemory, "free GPU memory; other processes' is listed by nvidia-smi"},
+    {CUresult::kOutOfMemory, "free GPU memory; nvidia-smi lists the processes that use it"},
     {CUresult::kNotInitialized,
      "CUDA does not survive a fork: start processes that use it by spawn, or before its use"},
     {CUresult::kStubLibrary, "libcuda.so.1 is the stub for linking: take it out of LD_LIBRARY_PATH"},

@@ -1,6 +1,6 @@
-// Events: those of one GPU. An event is made once and used again, as the driver makes one in microseconds.
+// Events: the events of one GPU. They are reused, because the driver takes microseconds to create one.
 //
-// Any thread. An event may be dropped while a stream waits for it: a wait is for what was recorded before it.
+// Any thread. An event may be freed while a stream waits for it: the wait is for the work that was recorded before.
 //
 // Called by DeviceThread, Gpu, CopyStream, LoadedKernels and PinnedMemory.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace ciranda::cuda {
 
-// A GPU as far as its events need it.
+// The parts of a GPU that its events use.
 struct GpuContext {
   const Driver& driver;
   CUcontext context;
@@ -53,7 +53,8 @@ class Events {
  public:
   explicit Events(const GpuContext& gpu) : gpu_(gpu) {}
 
-  // The event behind all work that the stream has been given. REQUIRES: the GPU's context is the thread's.
+  // Returns an event that passes when all work queued in the stream so far is done. REQUIRES: the GPU's context is the
+  // thread's.
   Result<std::shared_ptr<const Event>> record(CUstream stream);
 
  private:

@@ -11,7 +11,7 @@
 namespace ciranda::cuda {
 namespace {
 
-// Programs use few streams. The copies of those beyond this number share two.
+// Programs use few streams. Streams beyond this number share the copy streams of the first one.
 constexpr std::size_t kMostStreams = 64;
 
 // "GPU-5f0a11c2", by which nvidia-smi and CUDA_VISIBLE_DEVICES know the GPU too.
@@ -25,7 +25,7 @@ std::string beginning_of(const CUuuid& uuid) {
   return text;
 }
 
-// `done`, which also keeps what the copies use.
+// Returns `done`, which then also keeps alive what the copies use.
 Device::Done until(const CopyStream::Copied& copied, Device::Done done) {
   return [kept = copied.kept, done = std::move(done)](Status status) { done(std::move(status)); };
 }
@@ -97,7 +97,7 @@ Result<Gpu::Streams*> Gpu::streams_of(void* queue) {
   return &streams;
 }
 
-// Fills in `to` where it is missing; it stays null where the GPU is out of memory.
+// Allocates memory for each copy whose `to` is null, which stays null if the GPU is out of memory.
 Status Gpu::allocate(void* queue, CUstream stream, std::vector<DeviceCopy>& copies, Device::Put& put) {
   for (DeviceCopy& one : copies) {
     if (one.to != nullptr) continue;
@@ -116,7 +116,7 @@ Status Gpu::allocate(void* queue, CUstream stream, std::vector<DeviceCopy>& copi
   return Status::ok_status();
 }
 
-// After all work that the caller's stream has been given until now, which may use the memory.
+// Frees the memory after all work that is in the caller's stream now, since that may use it.
 void Gpu::free_after(void* queue, CUdeviceptr memory) {
   Result<DeviceEventPtr> used = record(queue);
   if (!used.ok()) return;  // the GPU has failed, or the process ends

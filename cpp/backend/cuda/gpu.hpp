@@ -1,6 +1,6 @@
-// Gpu: one GPU: its context, its kernels, its thread, and the streams in which tensors are copied. For each stream of a
-// caller's there are two, so that no copy waits behind one of another stream, which may wait for it in turn, and
-// results are copied beside inputs.
+// Gpu: one GPU: its context, its kernels, its thread, and the streams in which tensors are copied. Each stream of a
+// caller has two of these: then no copy waits behind one of another stream, which could in turn wait for it, and inputs
+// and results are copied at the same time.
 //
 // Any thread. It lives as long as the process.
 //
@@ -26,19 +26,20 @@ namespace ciranda::cuda {
 class Gpu {
  public:
   // The context that the rest of the process uses, the primary one, is retained. Returns an error if there is no GPU
-  // with this number, or if it cannot be used; the error says why. Kernels that cannot be loaded are done without.
+  // with this number, or if it cannot be used; the error says why. If its kernels cannot be loaded, it does without
+  // them.
   static Result<Gpu*> open(const Driver& driver, int number, Images images);
 
   const std::string& name() const { return context_.name; }
   // Why it has no kernels; ok if it has.
   Status kernels() const { return kernels_.status(); }
 
-  // For what gives it other work than copies. Of these, all but the kernels may be used by any thread.
+  // For classes that give the GPU other work than copies. Any thread may use these parts, except the kernels.
   GpuParts parts() { return {context_, events_, pinned_, kernels_.ok() ? &kernels_.value() : nullptr}; }
   DeviceThread& thread() { return thread_; }
 
   std::shared_ptr<std::byte> allocate_on_host(std::size_t n_bytes) { return pinned_.allocate(n_bytes); }
-  // As the methods of Device with these names.
+  // See the methods of Device with these names.
   Result<DeviceEventPtr> record(void* queue);
   void fetch(void* queue, std::vector<DeviceCopy> copies, DeviceEventPtr after, Device::Done done);
   void put(void* queue, std::vector<DeviceCopy> copies, DeviceEventPtr after, Device::Queued queued, Device::Done done);
@@ -54,7 +55,7 @@ class Gpu {
   Gpu(const GpuContext& context, Result<LoadedKernels> kernels)
       : context_(context), kernels_(std::move(kernels)), events_(context), pinned_(context), thread_(context) {}
 
-  // These are for jobs of the thread.
+  // Called by jobs of the GPU's thread.
   Result<Streams*> streams_of(void* queue);
   Status allocate(void* queue, CUstream stream, std::vector<DeviceCopy>& copies, Device::Put& put);
   void free_after(void* queue, CUdeviceptr memory);

@@ -39,7 +39,7 @@ class LoadedKernels {
   int n_multiprocessors_;
   CUmodule module_;
   CUfunction copy_bytes_ = nullptr;
-  mutable std::array<CUfunction, kNumKernels> found_{};  // of reductions; the GPU's thread's own
+  mutable std::array<CUfunction, kNumKernels> found_{};  // of reductions; used by the GPU's thread only
 };
 
 }  // namespace ciranda::cuda

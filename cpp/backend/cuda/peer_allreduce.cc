@@ -11,11 +11,10 @@ namespace {
 
 using Counter = ArenaSession::Counter;
 
-// Chunks up to this part of a slot go by one shot: to hear of the end of one more phase takes longer than to reduce
-// them.
+// Chunks of up to 1 / kSlotsOfOneShot of a slot use one shot: reducing a whole one takes less time than one more phase.
 constexpr std::size_t kSlotsOfOneShot = 16;
 
-// Ranges between a plan's pieces and memory where they follow each other.
+// Append the copies of n_bytes from a plan's pieces to contiguous memory, and back.
 void add_input(std::vector<Piece>& to, const InputPieces& pieces, std::size_t offset, std::byte* memory,
                std::size_t n_bytes) {
   pieces.for_range(offset, n_bytes, [&](std::span<const std::byte> part, std::size_t at) {
@@ -43,7 +42,7 @@ std::byte* PeerAllreduce::room(int member) const {
   return PeerMemory::room(group_.memory[static_cast<std::size_t>(member)], group_.slot_bytes, chunk_);
 }
 
-// With two ranks, each reads as much by one shot as by two.
+// With two ranks, one shot reads no more than two shots do.
 bool PeerAllreduce::is_one_shot() const {
   return group_.session.n_members() == 2 || n_bytes_ <= group_.slot_bytes / kSlotsOfOneShot;
 }
@@ -96,10 +95,6 @@ std::vector<int> PeerAllreduce::awaited() const {
   return {};
 }
 
-std::string PeerAllreduce::awaited_device() const {
-  return group_.stream.is_under_way() ? "on " + group_.stream.name() : "";
-}
-
 bool PeerAllreduce::has_ended() {
   if (group_.stream.is_under_way()) return false;
   status_ = group_.stream.status();
@@ -119,7 +114,7 @@ void PeerAllreduce::pack() {
   });
 }
 
-// A chunk that is not in one piece of the output is reduced to the room, and unpacked from there at once.
+// By one shot, a chunk that is not contiguous in the output is reduced to the room, and unpacked from there at once.
 void PeerAllreduce::reduce() {
   const int self = group_.session.member();
   const Share share = is_one_shot() ? Share{0, n_bytes_} : this->share(self);

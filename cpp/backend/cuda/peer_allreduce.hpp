@@ -5,11 +5,11 @@
 //             share, to its room (two shots), and
 //   unpack    from the rooms of all ranks to the output
 //
-// Each phase is launched by the host when it has heard that the one before has ended on all ranks whose memory it
-// reads, so no kernel waits for another rank. Counters are those of algorithms in shared memory (ArenaSession): a slot
-// is packed again when all have consumed what was in it two chunks before.
+// The host launches a phase once all ranks whose memory it reads have published that the phase before has ended, so no
+// kernel waits for another rank. The counters are those of algorithms in shared memory (ArenaSession): a slot is packed
+// again when all ranks have consumed the chunk before the last one, which was in it.
 //
-// The plan is done when its results are there.
+// The plan is done when its results are in the output: no copy is still under way.
 //
 // Called by PeerBackend; one thread (the holder of the progress lock).
 #pragma once
@@ -33,15 +33,15 @@ class PeerAllreduce final : public RunningCollective {
   Progress step() override;
   std::vector<int> awaited() const override;
   Status status() const override { return status_; }
-  std::string awaited_device() const override;
+  std::string awaited_device() const override { return group_.stream.awaited_device(); }
 
  private:
   enum class Phase : std::uint8_t {
-    kSlot,     // awaits the slot
-    kPacking,  // awaits the GPU, like all that end in -ing
-    kPacked,   // awaits the other ranks
+    kSlot,     // waits until the slot is free
+    kPacking,  // waits for the GPU, as in each phase that ends in -ing
+    kPacked,   // waits for the other ranks
     kReducing,
-    kReduced,  // awaits the other ranks
+    kReduced,  // waits for the other ranks
     kUnpacking,
   };
   struct Share {
@@ -53,10 +53,10 @@ class PeerAllreduce final : public RunningCollective {
   void reduce();
   void unpack();
   Progress end_chunk();
-  // Whether the work on the GPU has ended well.
+  // Whether the work on the GPU has ended without an error. Sets status_ when it ends.
   bool has_ended();
   bool is_one_shot() const;
-  // Of a member, in the chunk.
+  // The share of a member in the current chunk.
   Share share(int member) const;
   std::byte* slot(int member) const;
   std::byte* room(int member) const;

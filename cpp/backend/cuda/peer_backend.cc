@@ -10,7 +10,8 @@
 namespace ciranda::cuda {
 namespace {
 
-// A slot on a GPU, in slots of the arena: a launch takes longer than a copy begins, and GPUs are faster.
+// The size of a slot on a GPU, in slots of the arena. It is larger, since a launch takes longer than the start of a
+// copy on the CPU, and a GPU is faster.
 constexpr std::size_t kArenaSlots = 8;
 
 class PeerBackend final : public Backend {
@@ -26,7 +27,7 @@ class PeerBackend final : public Backend {
   bool is_settled() const override { return failed_.has_value() || (group_ != nullptr && group_->usable.has_value()); }
   Status usable() const override { return failed_.has_value() ? *failed_ : *group_->usable; }
 
-  // Whether there is shared memory is the same on all members. A GPU that cannot be found has had no tensors.
+  // Either all members have shared memory or none has. The device can be found, since this rank's tensors lie on it.
   std::unique_ptr<RunningCollective> settle(const Place& place) override {
     if (session_ == nullptr) {
       failed_ = mesh_.rank() == 0 ? Status::internal("they share no memory on the host") : Status::aborted("as rank 0");
@@ -63,7 +64,7 @@ class PeerBackend final : public Backend {
   FindDevice* const device_;
   ArenaSession* session_ = nullptr;
   std::shared_ptr<PeerGroup> group_;
-  std::optional<Status> failed_;  // before there was a group
+  std::optional<Status> failed_;  // why there is no group
   bool was_aborted_ = false;
 };
 

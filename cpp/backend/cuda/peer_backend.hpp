@@ -1,7 +1,6 @@
 // PeerBackend: executes allreduces of tensors on GPUs whose ranks share a host, in the GPUs' memory, by our kernels.
 // Tensors are packed in slots (PeerMemory), which the other ranks have mapped by CUDA IPC, and reduced in rank order:
-// the results have the bits of kernels::reduce. Ranks tell each other how far they are by the counters of the lane's
-// arena.
+// the results have the bits of kernels::reduce. The counters of the lane's arena show how far each rank is.
 //
 // Called by Backends and DataPlane; made by a row of registry.cc; one thread (the holder of the progress lock).
 #pragma once

@@ -1,6 +1,6 @@
-// PeerGroup: the memory and the stream by which the ranks of a lane exchange tensors on their GPUs, once that is
-// settled. Used by PeerBackend, PeerSettling, which fills it in, and PeerAllreduce; one thread (the holder of the
-// progress lock), and while it is settled the GPU's.
+// PeerGroup: the memory and the stream by which the ranks of a lane exchange tensors on their GPUs, once PeerSettling
+// has filled it in. Used by PeerBackend, PeerSettling and PeerAllreduce; one thread (the holder of the progress lock),
+// and the GPU's thread while PeerSettling waits for its jobs.
 #pragma once
 
 #include <cstddef>
@@ -21,13 +21,13 @@ struct PeerGroup {
   PeerStream stream;
   ArenaSession& session;
 
-  // --- settled
+  // --- by PeerSettling
   std::optional<Status> usable;            // see Backend::usable()
   PeerMemory* own = nullptr;               // null: none
   std::vector<std::byte*> memory;          // by member, as this rank's GPU has mapped it
-  std::vector<CUdeviceptr> opened;         // to be closed
+  std::vector<CUdeviceptr> opened;         // of other processes; to be closed
   std::size_t slot_bytes = 0;              // the smallest of all members
-  std::optional<std::uint64_t> last = {};  // the last chunk that was used
+  std::optional<std::uint64_t> last = {};  // the last chunk that PeerAllreduce has used
 };
 
 }  // namespace ciranda::cuda

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kSlotsAndRooms = 4;
 
-// What was given back.
+// The memory that was given back, for reuse.
 struct Kept {
   std::mutex mutex;
   std::vector<std::pair<const Gpu*, PeerMemory*>> all;

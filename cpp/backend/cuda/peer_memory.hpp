@@ -1,6 +1,6 @@
-// PeerMemory: memory on a rank's GPU through which it exchanges tensors with the ranks that map it: for each of two
-// chunks in turn a slot, for its own input, and a room for what it has reduced. Others only read. The memory and its
-// stream are kept when they are given back, and used again: memory that others have mapped must not be freed before
+// PeerMemory: memory on a rank's GPU through which it exchanges tensors with the ranks that map it: a slot for its own
+// input, and a room for what it has reduced, each for even and for odd chunks. Other ranks only read it. The memory and
+// its stream are kept when they are given back, and used again: memory that others have mapped must not be freed before
 // they have unmapped it.
 //
 // Called by PeerBackend, PeerSettling, PeerAllreduce and PeerGroup; all functions but those of addresses on the GPU's
@@ -31,7 +31,8 @@ class PeerMemory {
   const CUipcMemHandle& handle() const { return handle_; }
   CUstream stream() const { return stream_; }
 
-  // In memory at `address`, which some rank has for slots of `slot_bytes`.
+  // The address of a chunk's slot or room in any rank's memory, which is mapped at `address` and has slots of
+  // `slot_bytes`.
   static std::byte* slot(std::byte* address, std::size_t slot_bytes, std::uint64_t chunk) {
     return address + chunk % 2 * slot_bytes;
   }

@@ -13,8 +13,8 @@ namespace {
 
 using Counter = ArenaSession::Counter;
 
-// By which a process knows memory of its own, which it cannot open. Process numbers are not enough: containers have
-// their own.
+// A random number of this process. By it a process recognizes offers of its own memory, whose handle it cannot open.
+// Process ids do not suffice, since each container has its own.
 std::uint64_t number_of_process() {
   static const std::uint64_t number = [] {
     std::uint64_t drawn = 0;
@@ -29,7 +29,7 @@ std::uint64_t number_of_process() {
 struct PeerSettling::Offer {
   std::uint64_t process;
   std::uint64_t slot_bytes;  // 0: this member has no memory
-  const Gpu* gpu;            // these two are of use within the process
+  const Gpu* gpu;            // this and the next are valid within the process only
   std::byte* address;
   CUipcMemHandle handle;
 };
@@ -44,7 +44,8 @@ const PeerSettling::Offer& PeerSettling::offer_of(int member) const {
   return *reinterpret_cast<const Offer*>(group_.session.slot(member, chunk_));
 }
 
-// Behind the offer, as it is written while others read that.
+// Whether the member can use the memory of all. It lies behind the offer, since others may still read that when it is
+// written.
 std::uint64_t& PeerSettling::can_use_all(int member) const {
   static_assert(sizeof(Offer) <= 2 * PeerMemory::kAlignment);
   return *reinterpret_cast<std::uint64_t*>(group_.session.slot(member, chunk_) + 2 * PeerMemory::kAlignment);
@@ -70,10 +71,10 @@ Progress PeerSettling::step() {
       return Progress::kMoved;
     case Phase::kOpen:
       if (group_.stream.is_under_way()) return Progress::kStuck;
-      tell();
-      phase_ = Phase::kTell;
+      publish_outcome();
+      phase_ = Phase::kPublished;
       return Progress::kMoved;
-    case Phase::kTell: break;
+    case Phase::kPublished: break;
   }
   if (!session.have_all(Counter::kReduced, chunk_)) return Progress::kStuck;
   conclude();
@@ -84,12 +85,8 @@ Progress PeerSettling::step() {
 std::vector<int> PeerSettling::awaited() const {
   if (phase_ == Phase::kBegin) return group_.session.holding_slot(chunk_);
   if (phase_ == Phase::kOffer) return group_.session.lacking(Counter::kPacked, chunk_);
-  if (phase_ == Phase::kTell) return group_.session.lacking(Counter::kReduced, chunk_);
+  if (phase_ == Phase::kPublished) return group_.session.lacking(Counter::kReduced, chunk_);
   return {};
-}
-
-std::string PeerSettling::awaited_device() const {
-  return group_.stream.is_under_way() ? "on " + group_.stream.name() : "";
 }
 
 void PeerSettling::make() {
@@ -139,14 +136,15 @@ void PeerSettling::open() {
   });
 }
 
-void PeerSettling::tell() {
+void PeerSettling::publish_outcome() {
   if (own_.ok()) own_ = group_.stream.status();
   const bool can = own_.ok() && group_.slot_bytes > 0;
   can_use_all(group_.session.member()) = can ? 1 : 0;
   group_.session.publish(Counter::kReduced, chunk_);
 }
 
-// A member that only lacks another's memory has nothing to say.
+// One member gets its own reason as the outcome, which is then logged: the lowest one without memory, or else the
+// lowest one that failed to map another's memory.
 void PeerSettling::conclude() {
   const int n = group_.session.n_members();
   int lowest_without = n;

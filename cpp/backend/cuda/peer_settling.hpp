@@ -1,7 +1,8 @@
-// PeerSettling: the members of a lane make memory on their GPUs, tell each other of it, and map that of all others. If
-// one cannot, all know, and none uses it. The lowest member that cannot knows that it has to say so.
+// PeerSettling: the members of a lane allocate memory on their GPUs, exchange its handles, and map the memory of all
+// others. If one fails, none uses the memory. One of those that failed gets its own error as the outcome, so that it is
+// logged once; all others get Aborted.
 //
-// What members tell lies in their slots of the lane's arena, as a chunk.
+// Members exchange handles and outcomes in their slots of the lane's arena, as one chunk.
 //
 // Called by PeerBackend; one thread (the holder of the progress lock).
 #pragma once
@@ -23,27 +24,27 @@ class PeerSettling final : public RunningCollective {
 
   Progress step() override;
   std::vector<int> awaited() const override;
-  std::string awaited_device() const override;
+  std::string awaited_device() const override { return group_.stream.awaited_device(); }
 
  private:
-  enum class Phase : std::uint8_t { kBegin, kMake, kOffer, kOpen, kTell };
+  enum class Phase : std::uint8_t { kBegin, kMake, kOffer, kOpen, kPublished };
   struct Offer;
 
   void make();
   void offer();
   void open();
-  void tell();
+  void publish_outcome();
   void conclude();
   const Offer& offer_of(int member) const;
 
   std::uint64_t& can_use_all(int member) const;
 
-  const std::shared_ptr<PeerGroup> shared_group_;  // also the jobs' that fill it in
+  const std::shared_ptr<PeerGroup> shared_group_;  // shared with the jobs that fill it in
   PeerGroup& group_;
   const std::size_t slot_bytes_;
   const std::uint64_t chunk_;
   Phase phase_ = Phase::kBegin;
-  Status own_;  // why this member cannot
+  Status own_;  // whether this member has memory and has mapped that of all, or why not
 };
 
 }  // namespace ciranda::cuda

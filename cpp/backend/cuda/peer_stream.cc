@@ -56,7 +56,7 @@ void PeerStream::run(CUstream stream, std::vector<std::shared_ptr<void>> holds, 
       }
       status = event.status();
     }
-    // Nothing tells when what was queued ends.
+    // It is unknown when the work that was queued ends, so what it uses is never freed.
     static_cast<void>(new auto(std::make_pair(std::move(holds), std::move(tasks.kept))));
     state->end(std::move(status));
   });

@@ -1,9 +1,9 @@
-// PeerStream: this rank's stream for a lane's exchanges on its GPU, and how far it is. Work is queued by the GPU's
-// thread, one piece at a time, and has ended when the event behind it has passed: then its results may be read by other
-// ranks, whose work is queued only after they have heard of that. No work ever waits for another process.
+// PeerStream: this rank's stream for a lane's exchanges on its GPU, and whether its work has ended. Work is queued by
+// the GPU's thread, one piece at a time, and has ended when the event behind it has passed: then other ranks may read
+// its results. They queue work that does only after they have learnt of that end, so no work waits for another process.
 //
-// Called by PeerBackend, PeerGroup, PeerSettling and PeerAllreduce (the holder of the progress lock). Work that is
-// under way keeps what it needs, also when this has gone.
+// Called by PeerBackend, PeerGroup, PeerSettling and PeerAllreduce (the holder of the progress lock). Work under way
+// keeps alive what it needs, even after this object is destroyed.
 #pragma once
 
 #include <atomic>
@@ -22,12 +22,12 @@ namespace ciranda::cuda {
 
 class PeerStream {
  public:
-  // `mesh` is woken when work ends; it outlives this.
+  // `mesh` is woken when work ends; it is used until leave().
   PeerStream(Gpu& gpu, Mesh& mesh) : gpu_(gpu), state_(std::make_shared<State>(&mesh)) {}
   PeerStream(const PeerStream&) = delete;
   PeerStream& operator=(const PeerStream&) = delete;
 
-  // What the work in a stream is given.
+  // Passed to the work that queues something in a stream.
   struct Tasks {
     GpuParts gpu;
     CUstream stream;
@@ -46,14 +46,15 @@ class PeerStream {
   // Calls the driver on the GPU's thread, without a stream; the call has ended when it returns. REQUIRES: as above.
   void call(std::function<Status()> calls);
 
-  // Nothing is queued any more.
+  // From now on nothing is queued.
   void abort() { state_->is_over.store(true); }
-  // Nor is the mesh woken.
+  // As abort(); and the mesh is no longer woken, so it may be destroyed.
   void leave();
   bool is_under_way() const { return state_->is_under_way.load(std::memory_order_acquire); }
-  // Of the last work. REQUIRES: nothing is under way.
+  // The outcome of the last work. REQUIRES: nothing is under way.
   Status status() const { return state_->status; }
-  const std::string& name() const { return gpu_.name(); }
+  // The GPU, as in "on GPU 0", if work is under way; else empty.
+  std::string awaited_device() const { return is_under_way() ? "on " + gpu_.name() : ""; }
   Gpu& gpu() const { return gpu_; }
 
  private:

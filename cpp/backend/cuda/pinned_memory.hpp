@@ -1,5 +1,5 @@
-// PinnedMemory: host memory of which a GPU copies at the speed of the bus. Blocks are kept when they are freed, since
-// the driver takes a lock, and up to milliseconds, to pin one.
+// PinnedMemory: page-locked host memory, which a GPU copies from and to at the speed of the bus. Blocks are kept when
+// they are freed, since the driver takes a lock, and up to milliseconds, to pin one.
 //
 // Any thread. Blocks may be freed at any time; this object lives as long as the process.
 //

@@ -2,9 +2,9 @@
 // native::Call holds.
 //
 // Ownership: references its arrays, and the world that the process was in when it was pushed.
-// Threads: prepare() runs on the thread that pushes, Python's or, in a backward pass, one of MXNet's; submit() on a
-// thread of MXNet's engine; end() on any thread, also within submit(), or under the progress lock. end() runs no
-// operations: MXNet puts those that wait for the arrays into the queues of its own threads.
+// Threads: prepare() runs on the thread that pushes, Python's or, in a backward pass, one of MXNet's; submit() and
+// submit_nothing() on a thread of MXNet's engine; end() on any thread, also within submit(), or under the progress
+// lock. end() runs no operations: MXNet puts those that wait for the arrays into the queues of its own threads.
 //
 // Called by push() and plugin.cc; through native::Call by the engine, which ends it.
 #pragma once

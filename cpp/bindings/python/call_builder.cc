@@ -88,11 +88,11 @@ std::optional<double> read_weight(nb::handle weight) {
 
 std::int32_t read_priority(nb::handle priority) { return read<std::int32_t>(priority, "priority", "a whole number"); }
 
-void CallBuilder::begin(const Terms& terms, std::uint64_t place) {
+void CallBuilder::begin(const Terms& terms, std::uint64_t set_and_lane) {
   constexpr std::uint32_t kNeedsAll = 1U << 31U;
-  const auto upper = static_cast<std::uint32_t>(place >> 32U);
+  const auto upper = static_cast<std::uint32_t>(set_and_lane >> 32U);
   call = Call{terms};
-  call.process_set = static_cast<std::uint32_t>(place);
+  call.process_set = static_cast<std::uint32_t>(set_and_lane);
   call.lane = upper & ~kNeedsAll;
   call.needs_all = (upper & kNeedsAll) != 0;
   call.is_cacheable = false;

@@ -33,7 +33,7 @@ class CallBuilder {
  public:
   // A call without tensors, of the terms and of Python's number of a process set and its lane: the set's in the lower
   // half, the lane's in the upper. The highest bit means that all ranks of the set are needed.
-  void begin(const Terms& terms, std::uint64_t place);
+  void begin(const Terms& terms, std::uint64_t set_and_lane);
   // Text, or None: then the call is numbered.
   void set_name(nb::handle name);
   // None, or a list of a list of numbers for each tensor.

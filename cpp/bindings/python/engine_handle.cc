@@ -63,10 +63,10 @@ OperationHandle EngineHandle::handle_of(Engine::OperationPtr operation, const Ca
 }
 
 nb::list EngineHandle::run(const Terms& terms, nb::handle inputs, nb::handle outputs, nb::handle name,
-                           std::uint64_t place, nb::handle splits, nb::handle weight) {
+                           std::uint64_t set_and_lane, nb::handle splits, nb::handle weight) {
   session_->release_done();
   Loan<CallBuilder> builder(builder_);
-  builder->begin(terms, place);
+  builder->begin(terms, set_and_lane);
   builder->set_name(name);
   builder->set_splits(splits);
   builder->call.weight = read_weight(weight);
@@ -79,11 +79,11 @@ nb::list EngineHandle::run(const Terms& terms, nb::handle inputs, nb::handle out
 }
 
 OperationHandle EngineHandle::submit(const Terms& terms, nb::handle inputs, nb::handle outputs, nb::handle name,
-                                     std::uint64_t place, nb::handle splits, nb::handle weight, nb::handle priority,
-                                     std::uint32_t how) {
+                                     std::uint64_t set_and_lane, nb::handle splits, nb::handle weight,
+                                     nb::handle priority, std::uint32_t how) {
   session_->release_done();
   Loan<CallBuilder> builder(builder_);
-  builder->begin(terms, place);
+  builder->begin(terms, set_and_lane);
   builder->set_name(name);
   builder->set_splits(splits);
   Call& call = builder->call;
@@ -98,10 +98,10 @@ OperationHandle EngineHandle::submit(const Terms& terms, nb::handle inputs, nb::
 }
 
 OperationHandle EngineHandle::submit_bare(int collective, const std::vector<std::int64_t>& arguments,
-                                          std::uint64_t place) {
+                                          std::uint64_t set_and_lane) {
   session_->release_done();
   CallBuilder builder;
-  builder.begin({collective_of(collective)}, place);
+  builder.begin({collective_of(collective)}, set_and_lane);
   builder.call.arguments = arguments;
   return handle_of(session_->engine()->submit(builder.call), builder, {});
 }
@@ -110,7 +110,7 @@ OperationHandle EngineHandle::submit_prepared(PreparedCall& prepared, nb::handle
                                               bool is_early) {
   session_->release_done();
   Loan<CallBuilder> builder(builder_);
-  builder->begin(prepared.terms, prepared.place);
+  builder->begin(prepared.terms, prepared.set_and_lane);
   Call& call = builder->call;
   call.name = prepared.name;
   call.is_cacheable = true;
@@ -258,8 +258,9 @@ void bind_prepared_call(nb::module_& m) {
   nb::class_<PreparedCall>(m, "PreparedCall", "A named call that is made again and again with fresh tensors.")
       .def(
           "__init__",
-          [](PreparedCall* self, std::string name, const Terms& terms, std::uint64_t place, nb::handle priority) {
-            new (self) PreparedCall{std::move(name), terms, place, read_priority(priority), {}};
+          [](PreparedCall* self, std::string name, const Terms& terms, std::uint64_t set_and_lane,
+             nb::handle priority) {
+            new (self) PreparedCall{std::move(name), terms, set_and_lane, read_priority(priority), {}};
           },
           nb::arg("name"), nb::arg("terms"), nb::arg("process_set") = 0, nb::arg("priority") = 0)
       .def_ro("name", &PreparedCall::name);

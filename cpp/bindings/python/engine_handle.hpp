@@ -24,7 +24,7 @@ namespace ciranda::python {
 struct PreparedCall {
   std::string name;
   Terms terms;
-  std::uint64_t place;  // as in CallBuilder
+  std::uint64_t set_and_lane;  // as in CallBuilder
   std::int32_t priority;
   OpHandle handle;
 };
@@ -46,13 +46,13 @@ class EngineHandle {
   // The arguments are those of CallBuilder.
 
   // A blocking call. Returns the tensors that the engine allocated.
-  nb::list run(const Terms& terms, nb::handle inputs, nb::handle outputs, nb::handle name, std::uint64_t place,
+  nb::list run(const Terms& terms, nb::handle inputs, nb::handle outputs, nb::handle name, std::uint64_t set_and_lane,
                nb::handle splits, nb::handle weight);
   OperationHandle submit(const Terms& terms, nb::handle inputs, nb::handle outputs, nb::handle name,
-                         std::uint64_t place, nb::handle splits, nb::handle weight, nb::handle priority,
+                         std::uint64_t set_and_lane, nb::handle splits, nb::handle weight, nb::handle priority,
                          std::uint32_t how);
   // A collective without tensors, on process sets or participation.
-  OperationHandle submit_bare(int collective, const std::vector<std::int64_t>& arguments, std::uint64_t place);
+  OperationHandle submit_bare(int collective, const std::vector<std::int64_t>& arguments, std::uint64_t set_and_lane);
   // In place. With a weight the average divides by the sum of the weights. `is_early`: as in Hints.
   OperationHandle submit_prepared(PreparedCall& prepared, nb::handle tensors, std::optional<double> weight,
                                   bool is_early);

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
+from ciranda import _core
 from ciranda._collectives.adapter import Given, Splits, Tensor
 from ciranda._collectives.reductions import Reductions
-from ciranda._ops import SCAN, Divisor, Handle, Sum
+from ciranda._ops import Divisor, Handle, Sum
 from ciranda.errors import NotSupportedError
 from ciranda.process_sets import ProcessSet, global_process_set
+
+SCAN: Final[int] = _core.COLLECTIVES["scan"]
 
 
 class Scans(Reductions[Given, Tensor, Splits]):

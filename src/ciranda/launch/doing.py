@@ -1,4 +1,4 @@
-"""What a rank did between two looks, beside its calls: computed, waited for a core or input, was stopped. Pure."""
+"""What a rank's process did between two looks, apart from its calls: why it did not compute, if it did not. Pure."""
 
 from __future__ import annotations
 
@@ -6,25 +6,27 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_NOTABLE = 0.1  # of the time
+_NOTABLE = 0.1  # the least share of the time that is mentioned
 _BUSY = 0.8  # of a core
-_MOSTLY = 0.5
+_MOSTLY = 0.5  # of the time
 
 
 @dataclass(frozen=True)
 class Doing:
-    """Shares of the time between two looks, unless said otherwise; all 0 where it was looked at once.
+    """What the process did, as shares of the time between two looks. All are 0 if there was only one look.
 
     Attributes:
-        is_known: whether the system has told more than ``cpu``.
-        cpu: how many cores the process has kept busy.
-        waited: for other ranks.
-        stopped: by a signal or a debugger, of the looks at it.
+        is_known: whether the system reports more than ``cpu``.
+        cpu: the number of cores that the process kept busy.
+        waited: it waited for other ranks.
+        stopped: a signal or a debugger had stopped it; a share of the looks.
         throttled: its cgroup had used up its limit.
-        lacked_core: its main thread could have run, but had no core.
-        disk, memory: it waited for the disk; its cgroup lacked memory.
-        slept, thread, input: its main thread slept, waited for another thread, for input; of the looks at it.
-        yields_per_second, preemptions_per_second: how often it gave up the core, and how often it was taken from it.
+        lacked_core: its main thread was ready, but had no core.
+        disk: it waited for the disk.
+        memory: its cgroup lacked memory.
+        slept, thread, input: its main thread slept, waited for another, or waited for input; shares of the looks.
+        yields_per_second: how often it gave up its core by itself.
+        preemptions_per_second: how often another process took its core.
     """
 
     is_known: bool = False
@@ -43,7 +45,7 @@ class Doing:
 
     @property
     def word(self) -> str:
-        """What it mostly did, for a table."""
+        """One word for what it mostly did, for a table."""
         share, word, _ = max(self._hindrances(), default=(0.0, "", ""))
         if share > 0 and share >= max(self.cpu, self._idle_share()):
             return word
@@ -59,12 +61,12 @@ class Doing:
         return f"{', '.join(said)} ({self.cpu:.0%} of a core)"
 
     def _hindrances(self) -> Iterator[tuple[float, str, str]]:
-        """The share, a word and words for each that is notable."""
+        """Yield the share, a word and a phrase for each notable reason why it did not compute."""
         taken = f", taken from it {self.preemptions_per_second:.0f} times a second," if self.is_preempted else ""
         found = [
             (self.stopped, "stopped", "was stopped by a signal or a debugger"),
             (self.throttled, "throttled", "was throttled by its cgroup's limit"),
-            # What is throttled has no core either.
+            # A throttled process has no core either: named once.
             (0.0 if self.throttled >= _NOTABLE else self.lacked_core, "no core", f"waited for a core{taken}"),
             (self.disk, "disk", "waited for the disk"),
             (self.memory, "memory", "lacked memory"),
@@ -72,16 +74,16 @@ class Doing:
         return (each for each in found if each[0] >= _NOTABLE)
 
     def _idle_share(self) -> float:
-        """Of the time without a core, and without a known reason."""
+        """Return the share of the time in which it did not compute, for no reason known here."""
         return max(0.0, 1.0 - self.cpu - self.waited - sum(share for share, _, _ in self._hindrances()))
 
     @property
     def is_preempted(self) -> bool:
-        """Whether others have taken its core again and again."""
+        """Whether other processes took its core at least once a second."""
         return self.preemptions_per_second >= 1
 
     def _idle(self) -> tuple[str, str]:
-        """What it did without a core, as far as looks have shown."""
+        """Return a word and a phrase for what its main thread did while it did not compute, according to the looks."""
         share, *words = max(
             (self.slept, "sleeps", "slept"),
             (self.thread, "blocked", "waited for another of its threads"),
@@ -91,7 +93,7 @@ class Doing:
 
 
 def between(before: Mapping[str, Any], after: Mapping[str, Any], seconds: float) -> Doing:
-    """What a process did between two looks at it, which are so far apart; each is its counters with its signs."""
+    """Return what a process did between two looks, ``seconds`` apart; each is its counters, with those of `Signs`."""
 
     def more(name: str) -> float:
         return max(0.0, float(after.get(name, 0)) - float(before.get(name, 0)))

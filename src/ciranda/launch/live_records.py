@@ -1,6 +1,6 @@
-"""The agent's part of a timeline that is switched on while the job runs: has its ranks record, and keeps what they do.
+"""The agent's part of a timeline that is switched on while the job runs: has its ranks record, and keeps the records.
 
-The ranks answer as they do for stacks (`ciranda._records`): without a signal, and only where Python has joined a world.
+The ranks answer as they do for stacks (`ciranda._records`): without a signal, and only if Python has joined a world.
 Standard library only.
 """
 
@@ -16,19 +16,19 @@ from ciranda.launch.protocol import Message
 from ciranda.launch.record_file import RecordFile
 from ciranda.launch.stacks import Answering, answering_of
 
-_ASK_SECONDS = 0.02  # in which the engine's ring of 8,192 calls must not fill
-_END_SECONDS = 2.0  # for the last answer of a rank whose GIL is kept
+_ASK_SECONDS = 0.02  # between two questions; the engine's ring of 8,192 calls must not fill in this time
+_END_SECONDS = 2.0  # the longest wait for the last answer of a rank, whose GIL another thread may hold
 
 
 class LiveRecords:
-    """What the ranks record until end().
+    """The records of the ranks of this host, until end().
 
     Attributes:
         deadline: when to call on_time().
     """
 
     def __init__(self, pids: Mapping[int, int]) -> None:
-        """``pids``: of the ranks' processes; OSError if there is no file left."""
+        """``pids``: the process of each rank. OSError if no file can be made."""
         self._ranks: dict[int, tuple[Answering, RecordFile]] = {}
         for rank, pid in pids.items():
             found = answering_of(pid)
@@ -39,7 +39,7 @@ class LiveRecords:
         self.deadline = time.monotonic()
 
     def on_time(self) -> bool:
-        """Ask the ranks for what they have recorded, if it is time. False: this was the end."""
+        """Ask the ranks for new records, if it is time. Return False once the last have been handed over."""
         if time.monotonic() < self.deadline:
             return True
         self.deadline = time.monotonic() + _ASK_SECONDS
@@ -55,11 +55,11 @@ class LiveRecords:
         return False
 
     def postpone(self) -> None:
-        """Let the ranks answer somebody else meanwhile."""
+        """Ask later: the ranks answer another question meanwhile."""
         self.deadline = time.monotonic() + _ASK_SECONDS
 
     def end(self, then: Callable[[Iterator[Message]], None]) -> None:
-        """Have the ranks record no more; call ``then`` with all that they have recorded, once it is there."""
+        """Stop the recording. Call ``then`` with the messages of all records, once the ranks have answered."""
         for asked, file in self._ranks.values():
             asked.tell(RECORD_LAST + file.path.encode())
         self._then = then

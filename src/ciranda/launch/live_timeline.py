@@ -1,7 +1,7 @@
 """The launcher's part of a timeline that is switched on and off while the job runs, by `ciranda timeline`.
 
-The records stay in files of the launcher's until the next such timeline, or the end of the job; `ciranda timeline`,
-which runs on the same machine, merges them, so that the launcher never waits.
+The launcher keeps the records in files until the next such timeline or the end of the job. `ciranda timeline`, which
+runs on the same machine, reads and merges them, so that the launcher never waits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Put = Callable[[dict[str, Any]], None]
 
 
 class LiveTimeline:
-    """At most one at a time."""
+    """The timeline that is being recorded, if any; there is at most one at a time."""
 
     def __init__(self, slots: Sequence[Slot], links: Sequence[Link], is_here: Callable[[Link], bool]) -> None:
         self._slots = slots
@@ -31,11 +31,11 @@ class LiveTimeline:
 
     @property
     def is_on(self) -> bool:
-        """Whether agents may have something to say."""
+        """Whether messages of agents may belong to it."""
         return self._collecting is not None
 
     def begin(self, put: Put) -> None:
-        """Compare the clocks, then have the ranks record."""
+        """Compare the clocks of all hosts, then tell the ranks to record."""
         if self._awaited:
             put({"refused": "the calls of this job are being recorded already, by another 'ciranda timeline'"})
             return
@@ -57,7 +57,7 @@ class LiveTimeline:
             self._collecting.begin(link, self._is_here(link), compared)
 
     def end(self, put: Put) -> None:
-        """Have the ranks record no more, and answer once everything is here."""
+        """Stop the recording, and answer once all records have arrived."""
         if self._collecting is None or self._ended is not None:
             put({"refused": "the calls of this job are not being recorded"})
             return

@@ -6,9 +6,9 @@ _VMSTAT = "/proc/vmstat"
 
 
 class MemoryKills:
-    """The kernel's count of such kills on this machine, each of which accounts for one process that SIGKILL has ended.
+    """The kernel's count of such kills on this machine. Each of them explains one process that SIGKILL has ended.
 
-    The kernel does not say which process it was: ask only about one that SIGKILL has ended.
+    The kernel does not name the process, so ask only about a process that SIGKILL has ended.
     """
 
     def __init__(self, vmstat: str = _VMSTAT) -> None:
@@ -16,14 +16,14 @@ class MemoryKills:
         self._n_accounted_for = self._count()
 
     def took_one(self) -> bool:
-        """Whether there was one that no earlier call has accounted for."""
+        """Return whether there was a kill that no earlier call has used as an explanation."""
         if self._count() <= self._n_accounted_for:
             return False
         self._n_accounted_for += 1
         return True
 
     def _count(self) -> int:
-        """0 where the kernel does not count them."""
+        """Return the number of kills; 0 if the kernel does not count them."""
         try:
             with open(self._vmstat, encoding="ascii") as lines:
                 return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)

@@ -22,7 +22,7 @@ def merge(
                                   show_default=False)
     ],
     output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="FILE", help="Where to; compressed if its name ends with .gz.")
+        Path, typer.Option("-o", "--output", metavar="FILE", help="The file to write; compressed if it ends with .gz.")
     ],
 ) -> None:  # fmt: skip
     """Put traces of torch.profiler beside the timeline of all ranks, on its axis of time."""

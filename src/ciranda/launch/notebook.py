@@ -68,7 +68,7 @@ class Shown:
         self._thread.start()
 
     def stop(self) -> None:
-        """Update it no more; it stays as it is."""
+        """End the updates. The table stays as it is."""
         self._is_stopped.set()
         self._thread.join()
 
@@ -105,7 +105,7 @@ def show_top(
         sort: the column to sort by, as of `ciranda top --sort`.
 
     Returns:
-        What has `stop()`, to update it no more.
+        The shown table. Its `stop()` ends the updates.
 
     Raises:
         ImportError: there is no IPython.

@@ -1,6 +1,6 @@
-"""What the system says of a rank's process and its cgroup: why it may not compute. Standard library only.
+"""What the system reports of a rank's process and its cgroup, to tell why it does not compute. Standard library only.
 
-The agent reads it, from /proc and the cgroup's files; no rank is asked. What a system does not tell is 0.
+The agent reads it from /proc and the cgroup's files, without asking the rank. A value that the system lacks is 0.
 """
 
 from __future__ import annotations
@@ -14,40 +14,40 @@ from typing import Any
 
 _PROC = "/proc"
 _CGROUPS = "/sys/fs/cgroup"
-#: What a thread waits for, by the function of the kernel that it sleeps in.
+#: What a thread waits for, and the functions of the kernel in which it then sleeps.
 _SLEEPS = (
     ("slept", re.compile("nanosleep")),
     ("thread", re.compile("futex")),
     ("input", re.compile("pipe|read|recv|poll|select|sk_wait|tcp|unix|inet|wait_for_more")),
 )
-# Fields of /proc/PID/stat behind the name, where the first is the state: the time that it and then the kernel have used
-# a core, when it began, its memory, and its waits for the disk.
+# Fields of /proc/PID/stat, counted from the one behind the name, which is the state: its time on a core (followed by
+# that of the kernel), its start, its memory, and its waits for the disk.
 _USER, _STARTED, _RESIDENT, _IN_DISK_WAIT = 11, 19, 21, 39
 _PAGE_BYTES, _TICKS = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
-_FRESH_SECONDS = 0.2  # ranks that share a cgroup are looked at together
-_STAYS_SECONDS = 5.0  # a process is seldom moved to another cgroup
+_FRESH_SECONDS = 0.2  # the files of a cgroup are read once for all ranks of a look
+_STAYS_SECONDS = 5.0  # a process is rarely moved to another cgroup
 
 
 class Signs:
-    """Of the processes of one host, look after look."""
+    """Reads the signs of the processes of one host, and adds up what only single looks can show."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[int, str], Counter[str]] = {}  # by number and start: numbers come again
+        self._seen: dict[tuple[int, str], Counter[str]] = {}  # by id and start: ids are reused
         self._cgroups = _Cgroups()
 
     def of(self, pid: int, is_waiting: bool) -> dict[str, Any]:
-        """Totals of a process so far, each of which only grows, and what `use_of` says; this alone if there is none.
+        """Return a process's totals, which only grow, with `use_of(pid)`; that alone if there is no such process.
 
         Args:
-            pid: its number.
-            is_waiting: whether it waits for other ranks now. Then what its main thread sleeps in says nothing.
+            pid: its id.
+            is_waiting: whether it waits for other ranks now. Then it does not matter where its main thread sleeps.
 
         Returns:
-            ``looks`` is how often it was looked at, ``stopped_looks`` how often a signal or a debugger had stopped it
-            then, and ``slept_looks``, ``thread_looks`` and ``input_looks`` how often its main thread slept, waited for
-            another thread, or for input. Of the main thread are also ``core_wait_seconds``, in which it was ready but
-            had no core, ``disk_wait_seconds``, and how often it ``yielded`` and was ``preempted``. Of its cgroup:
-            ``throttled_seconds``, and those of pressure on the disk and the memory.
+            ``looks``: the number of looks. ``stopped_looks``: those in which a signal or a debugger had stopped it.
+            ``slept_looks``, ``thread_looks``, ``input_looks``: those in which its main thread slept, waited for another
+            thread, or waited for input. For the main thread: ``core_wait_seconds``, in which it was ready but had no
+            core; ``disk_wait_seconds``; how often it ``yielded`` and was ``preempted``. For its cgroup:
+            ``throttled_seconds``, ``disk_pressure_seconds`` and ``memory_pressure_seconds``.
         """
         stat = _stat(pid)
         if not stat:
@@ -72,7 +72,7 @@ class Signs:
 
 
 def use_of(pid: int) -> dict[str, float]:
-    """The memory that a process uses, and the seconds for which it has kept a core busy; zeros if there is none."""
+    """Return a process's memory in bytes, and its seconds on a core; zeros if there is no such process."""
     return _use(_stat(pid))
 
 
@@ -95,7 +95,7 @@ def _sleeps_for(pid: int) -> str:
 
 
 class _Cgroups:
-    """Those of the processes of one host. Many share one, whose files are read once for all of them."""
+    """The cgroups of one host's processes. The files of a cgroup are read once for all processes in it."""
 
     def __init__(self) -> None:
         self._of_pid: dict[int, tuple[float, str]] = {}  # when it was read, and the text of /proc/PID/cgroup
@@ -115,7 +115,7 @@ class _Cgroups:
 
 
 def _of_cgroup(text: str) -> dict[str, float]:
-    """Of version 2, or of version 1, which knows no pressure; then that of the host counts."""
+    """Return the counters of a cgroup of version 2 or 1. Version 1 has no pressure: that of the host counts instead."""
     throttled = 0.0
     pressure = f"{_PROC}/pressure/%s"
     for line in text.splitlines():
@@ -135,13 +135,13 @@ def _of_cgroup(text: str) -> dict[str, float]:
 
 
 def _number(before: str, text: str) -> int:
-    """The one behind the first place of these characters; 0 without."""
+    """Return the number behind the first occurrence of `before`; 0 if there is none."""
     rest = text.partition(before)[2].split(maxsplit=1)
     return int(rest[0]) if rest else 0
 
 
 def _read(path: str) -> str:
-    """Its beginning; empty if there is no such file, or it may not be read. Faster than by open()."""
+    """Return the beginning of a file; "" if it cannot be read. Faster than open()."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -36,7 +36,8 @@ Words = tuple[int, ...]
 class RecordFile:
     """A file on the disk for one rank's records, in the folder for temporary files.
 
-    It has no name there, so that nothing is left when its owner ends, however that happens; others open it by ``path``.
+    It has no name there, so nothing is left when the process that made it ends, even if it is killed. Others open it by
+    ``path``.
     """
 
     def __init__(self) -> None:
@@ -45,7 +46,7 @@ class RecordFile:
 
     @property
     def path(self) -> str:
-        """What to give to a rank, of the same user."""
+        """The path by which a rank of the same user opens it."""
         return f"/proc/{os.getpid()}/fd/{self._fd}"
 
     def pieces(self, n_bytes: int) -> Iterator[bytes]:
@@ -56,13 +57,13 @@ class RecordFile:
             at += len(piece)
 
     def append(self, data: bytes) -> None:
-        """Add to its end. REQUIRES: nobody else does."""
+        """Append to the file. REQUIRES: nothing else appends to it."""
         view = memoryview(data)
         while view:
             view = view[os.write(self._fd, view) :]
 
     def drop_incomplete(self) -> None:
-        """Leave out what a killed rank has left incomplete at the end, so that another may go on there."""
+        """Cut off the incomplete entry of a killed rank at the end, so that another process may append."""
         n_bytes = os.fstat(self._fd).st_size // N_BYTES * N_BYTES
         os.ftruncate(self._fd, n_bytes)
         os.lseek(self._fd, n_bytes, os.SEEK_SET)  # append() writes there
@@ -73,7 +74,7 @@ class RecordFile:
 
 
 class Pieces(Protocol):
-    """Whatever has the content of such a file."""
+    """An object with the content of such a file."""
 
     def pieces(self, n_bytes: int) -> Iterator[bytes]:
         """Its content from the beginning, so many bytes at a time."""
@@ -93,10 +94,10 @@ def entries(file: Pieces) -> Iterator[tuple[Words, bytes]]:
 
 
 class Names:
-    """The names that a rank's entries tell, by their numbers.
+    """The names in a rank's entries, by their numbers.
 
     Attributes:
-        algorithms: by their numbers, too; 0, for a call without one, is empty.
+        algorithms: the names of algorithms, by their numbers; "" for 0, a call without one.
     """
 
     def __init__(self) -> None:

@@ -18,30 +18,30 @@ class SharedFile:
 
     @property
     def path(self) -> str:
-        """What to give to a rank."""
+        """The path by which a rank of the same user opens it."""
         return f"/proc/{os.getpid()}/fd/{self._fd}"
 
     def append(self, data: bytes) -> None:
-        """Add to its end. REQUIRES: not sealed."""
+        """Append to the file. REQUIRES: not sealed."""
         view = memoryview(data)
         while view:
             view = view[os.write(self._fd, view) :]
 
     def fix_size(self, n_bytes: int) -> None:
-        """Make it so many zeros, which others may overwrite, but neither lengthen nor shorten."""
+        """Fill it with n_bytes zeros. Others may then overwrite them, but not change the size."""
         os.ftruncate(self._fd, n_bytes)
         self._add_seals(0x0001 | 0x0002 | 0x0004)  # seal, shrink, grow
 
     def read(self, n_bytes: int, at: int) -> bytes:
-        """What it has there now."""
+        """Read n_bytes from the offset."""
         return os.pread(self._fd, n_bytes, at)
 
     def close(self) -> None:
-        """Remove it. What has opened it keeps its content."""
+        """Remove the file. A process that has it open keeps the content."""
         os.close(self._fd)
 
     def seal(self) -> None:
-        """No further change, by anyone."""
+        """Forbid all further changes, also by other processes."""
         self._add_seals(0x0001 | 0x0002 | 0x0004 | 0x0008)  # seal, shrink, grow, write
 
     def _add_seals(self, seals: int) -> None:

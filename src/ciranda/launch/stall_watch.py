@@ -46,13 +46,13 @@ class Watched:
 
 
 class StallWatch:
-    """What is known of waiting ranks, and where all stood when others last waited for some."""
+    """Knows which ranks others wait for, and where all ranks stood when that was last so."""
 
     def __init__(self, watched: Watched) -> None:
         self._watched = watched
         self._warnings = {rank: StallWarnings() for rank in watched.host_of}
         self._stacks = StackReports(watched.host_of, self._keep_stack)
-        self._waited_for: list[RankStack] = []  # when their stacks were last taken since others waited for them
+        self._waited_for: list[RankStack] = []  # the last stacks that were taken because others waited
         self._waited_at = 0.0
 
     @property
@@ -61,7 +61,7 @@ class StallWatch:
         return self._stacks.deadline
 
     def add(self, rank: int) -> None:
-        """There is another rank."""
+        """Watch another rank, too."""
         self._warnings[rank] = StallWarnings()
 
     def feed(self, rank: int, stderr: bytes) -> set[int]:
@@ -69,7 +69,7 @@ class StallWatch:
         return self._warnings[rank].feed(stderr)
 
     def last_warning(self, rank: int) -> str:
-        """The last of its engine, of whatever kind; empty without one."""
+        """Return the last warning of the rank's engine, of any kind; "" if there was none."""
         return self._warnings[rank].last
 
     def look(self, ranks: set[int], then: Callable[[Sequence[RankStack]], None]) -> None:
@@ -93,7 +93,7 @@ class StallWatch:
         self._stacks.end_of(link)
 
     def expire(self) -> None:
-        """Go on with the stacks that have come, if it is time."""
+        """Continue with the stacks that have arrived, if the deadline has passed."""
         self._stacks.expire()
 
     def last_lines(self, failure: RankFailure | None, is_interrupted: bool) -> list[str]:

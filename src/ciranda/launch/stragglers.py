@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from ciranda.launch.rates import NO_RANKS, Counters, Row, rows
 
-SHARE = 0.1  # of the time: for so much longer than for any other rank the others wait for a straggler
-STEPS = 50  # that a judgement is about
-_TIMES = 2  # so often in a row it must be the same rank: a rank that the system has slowed down is none
+SHARE = 0.1  # of the time, by which the others wait longer for a straggler than for any other rank
+STEPS = 50  # between two judgements
+_TIMES = 2  # judgements in a row that must find the same rank: a rank that was slow once is no straggler
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Straggler:
 
 
 class Stragglers:
-    """Judges every so many steps, and tells of a change only."""
+    """Judges once in n_steps steps, and reports only changes."""
 
     def __init__(self, share: float = SHARE, n_steps: int = STEPS) -> None:
         self._share = share
@@ -38,7 +38,7 @@ class Stragglers:
         self._told: int | None = None
 
     def look(self, now: Counters) -> Straggler | None:
-        """The rank to warn of, unless it was the last one too; ``now`` are the counters of all ranks."""
+        """Return a straggler to warn of, if it was not reported last. ``now``: the counters of all ranks."""
         if not _is_same_world(self._before, now):
             if _has_changed(self._before, now):
                 self._worst = self._told = None

@@ -22,13 +22,13 @@ _LOOK_SECONDS = 0.1
 
 
 class _KeptRecords:
-    """The records of a rank in a file of the launcher's."""
+    """The records of a rank, in a file that the launcher has open."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
     def pieces(self, n_bytes: int) -> Iterator[bytes]:
-        """Its content from the beginning, so many bytes at a time."""
+        """Yield the file's content, at most n_bytes at a time."""
         with open(self._path, "rb") as file:
             while piece := file.read(n_bytes):
                 yield piece
@@ -36,7 +36,7 @@ class _KeptRecords:
 
 def timeline(
     output: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Where to; compressed if its name ends with .gz.",
+        Path, typer.Argument(metavar="FILE", help="The file to write; compressed if it ends with .gz.",
                              show_default=False)
     ],
     job: Annotated[
@@ -44,10 +44,10 @@ def timeline(
         typer.Option("--job", metavar="JOB", help="The beginning of its identifier.", show_default="the only one"),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option("--steps", min=1, metavar="N", help="Until every rank has ended so many whole steps.")
+        int | None, typer.Option("--steps", min=1, metavar="N", help="End when every rank has completed N whole steps.")
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option("--seconds", min=0.0, metavar="SECONDS", help="For so long.",
+        float | None, typer.Option("--seconds", min=0.0, metavar="SECONDS", help="End after so many seconds.",
                                    show_default="until Ctrl-C")
     ] = None,
 ) -> None:  # fmt: skip

@@ -27,12 +27,12 @@ class World {
   int call(std::size_t n_ways = kWays, std::uint32_t of_class = kClass) {
     std::optional<int> taken;
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      const OnlineAutotuner::Call call = ranks_[rank].next({of_class, n_ways, 0});
-      const int way = call.way ? static_cast<int>(*call.way) : -1;
+      const OnlineAutotuner::Choice call = ranks_[rank].next({of_class, n_ways, 0});
+      const int way = call.candidate ? static_cast<int>(*call.candidate) : -1;
       EXPECT_EQ(taken.value_or(way), way);
       taken = way;
-      EXPECT_TRUE(call.way || !call.sample);
-      if (call.sample) ranks_[rank].took(*call.sample, ns_of_(rank, *call.way));
+      EXPECT_TRUE(call.candidate || !call.sample);
+      if (call.sample) ranks_[rank].took(*call.sample, ns_of_(rank, *call.candidate));
       n_timed_ += call.sample && rank == 0 ? 1 : 0;
     }
     tell_each_other();
@@ -168,9 +168,9 @@ TEST(OnlineAutotunerTest, TrialsThatEndTogetherAreToldTogether) {
   for (std::uint64_t i = 0; i < OnlineAutotuner::kFirstTrial + 2 * kCallsOfAWay; ++i) {
     for (const std::uint32_t of_class : {1U, 2U}) {
       for (OnlineAutotuner& rank : ranks) {
-        const OnlineAutotuner::Call call = rank.next({of_class, 2, 0});
+        const OnlineAutotuner::Choice call = rank.next({of_class, 2, 0});
         if (!call.sample) continue;
-        const bool is_fast = *call.way == (of_class == 1 ? 1U : 0U);
+        const bool is_fast = *call.candidate == (of_class == 1 ? 1U : 0U);
         rank.took(*call.sample, of_class * (is_fast ? 100 : 200));
       }
     }

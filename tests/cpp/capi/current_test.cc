@@ -64,7 +64,7 @@ TEST(Current, WhoHoldsAContextThatWasShutDownIsToldSo) {
   testing::internal::CaptureStderr();
   ciranda_shutdown(world);
   const std::string told = testing::internal::GetCapturedStderr();
-  EXPECT_EQ(told.find("1 more references") != std::string::npos, tells_references_left()) << told;
+  EXPECT_EQ(told.find("1 more references") != std::string::npos, warns_of_references_left()) << told;
   EXPECT_EQ(ciranda_context_is_open(world), 0);
   EXPECT_EQ(ciranda_rank(world), 0);
   EXPECT_EQ(sum_of_one(world, "late"), CIRANDA_ABORTED);

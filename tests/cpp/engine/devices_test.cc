@@ -172,7 +172,7 @@ TEST(DevicesTest, WhatHasNoBackendIsRefused) {
     const Status status = make(engine, std::move(r));
     EXPECT_EQ(status.kind(), ErrorKind::kInvalidArgument);
     EXPECT_EQ(status.message(),
-              "allreduce 'x': its tensors lie on device 0 of type 77, which there is no backend for here.");
+              "allreduce 'x': its tensors lie on device 0 of type 77, for which this build has no backend.");
     EXPECT_TRUE(make(engine, tensor.sum("x")).ok()) << "the name is free";
   });
 }

@@ -76,11 +76,11 @@ TEST(CallLog, SaysWhatFailed) {
 
 TEST(CallLog, HasTheStepInWhichACallEnded) {
   const auto recorder = std::make_shared<Recorder>();
-  const auto place = std::make_shared<Logger::Place>();
-  place->format = LogFormat::kJson;
+  const auto destination = std::make_shared<Logger::Destination>();
+  destination->format = LogFormat::kJson;
   ::testing::internal::CaptureStderr();
   {
-    CallLog log(recorder, Logger(0, LogLevel::kTrace, place));
+    CallLog log(recorder, Logger(0, LogLevel::kTrace, destination));
     recorder->write({.name = "a"}, stages(Path::kPlan));
     let_a_moment_pass();
     log.count_step();

@@ -11,15 +11,14 @@ namespace ciranda::cuda {
 inline constexpr std::uint32_t kMostThreads = 256;  // of a block, which has a multiple of 32
 inline constexpr std::uint32_t kMostInputs = 64;    // of a reduction
 
-// A range of memory, one of any number in an array that the GPU accesses. A launch divides the ranges into chunks,
-// which are numbered across all of them, and distributes these over its blocks; launches.hpp numbers them. A block
-// finds its first range by a binary search, whose reads wait for each other: a long array should be in the GPU's
-// memory.
+// A range of memory. The GPU accesses an array of any number of them. A launch divides the ranges into chunks, which
+// are numbered across all of them, and distributes these over its blocks; launches.hpp numbers them. A block finds its
+// first range by a binary search, whose reads wait for each other: a long array should be in the GPU's memory.
 struct Piece {
   const void* from;           // any alignment
   void* to;                   // any alignment; may be equal to `from`
   std::uint64_t n_bytes;      // may be 0
-  std::uint64_t first_chunk;  // of this range, which has none if it is empty
+  std::uint64_t first_chunk;  // of this range; an empty range has no chunks
 };
 
 struct Pieces {
@@ -31,7 +30,8 @@ struct Pieces {
 inline constexpr std::uint64_t kChunkBytes = 16 * 1024;           // of kernels that copy, scale or count
 inline constexpr std::uint64_t kChecksumChunkBytes = 256 * 1024;  // a block of the checksum for each thread
 
-// What is done to each input, and to the result, in this order. 1: nothing.
+// The factors, in the order of their application: each input is multiplied, the result divided and then multiplied. A
+// factor of 1 changes nothing.
 struct Scaling {
   double prescale;
   double divisor;  // a whole number

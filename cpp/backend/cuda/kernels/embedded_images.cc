@@ -1,6 +1,6 @@
 #include "backend/cuda/kernels/images.hpp"
 
-// The file whose path is the macro CIRANDA_CUDA_IMAGES.
+// Embeds the file whose path is the macro CIRANDA_CUDA_IMAGES.
 asm(".pushsection .rodata\n"
     ".balign 16\n"
     ".globl ciranda_cuda_images\n"

@@ -121,7 +121,8 @@ Scaling integer_scaling(const ReduceFactors& factors) {
   return {factors.prescale, static_cast<double>(factors.n_average), factors.postscale};
 }
 
-// All of them are resident at once, unless a kernel needs more than 64 registers: no second wave of blocks runs alone.
+// So many are resident at once, unless a kernel needs more than 64 registers. More would leave a second, incomplete
+// wave.
 constexpr std::uint32_t kBlocksOfMultiprocessor = 4;
 
 }  // namespace

@@ -57,8 +57,8 @@ struct ScaleLaunch {
   ScaleArguments arguments;
 };
 
-// Each element as a reduction of one input gives it: times prescale, and over n_average where the op is kAverage, times
-// postscale. If all factors are 1, use copy_bytes: this kernel would make NaN canonical. REQUIRES:
+// Scales each element as a reduction of one input does: times prescale, divided by n_average if the op is kAverage,
+// times postscale. If all factors are 1, use copy_bytes: this kernel would make NaN canonical. REQUIRES:
 // accepts_factors(op, dtype); the op is kSum or kAverage; the pieces are numbered by kChunkBytes, with whole elements
 // in each; no weights.
 ScaleLaunch make_scale(DataType dtype, ReduceOp op, const ReduceFactors& factors, const Pieces& pieces);

@@ -109,7 +109,7 @@ TEST(CudaDriver, FailedCallsAreNamedWithTheirDeviceAndAdvice) {
     EXPECT_EQ(failed.kind(), ErrorKind::kInternal);
     EXPECT_EQ(failed.message(),
               "cuMemAlloc on GPU 1 failed: CUDA_ERROR_OUT_OF_MEMORY (2, out of memory): free GPU "
-              "memory; other processes' is listed by nvidia-smi");
+              "memory; nvidia-smi lists the processes that use it");
     EXPECT_EQ(driver.check(CUresult::kInvalidHandle, "cuEventQuery").message(),
               "cuEventQuery failed: CUDA_ERROR_INVALID_HANDLE (400, invalid resource handle)");
   });
