@@ -1,5 +1,5 @@
 // PeerGroup: the memory and the stream by which the ranks of a lane exchange tensors on their GPUs, once that is
-// settled. Used by PeerBackend, PeerSettling, which fills it in, and PeerAllreduce; one thread (the holder of the
+// settled. Used by PeerBackend, PeerSettling, which fills it in, and PeerCollective; one thread (the holder of the
 // progress lock), and while it is settled the GPU's.
 #pragma once
 

@@ -2,7 +2,7 @@
 // thread, one piece at a time, and has ended when the event behind it has passed: then its results may be read by other
 // ranks, whose work is queued only after they have heard of that. No work ever waits for another process.
 //
-// Called by PeerBackend, PeerGroup, PeerSettling and PeerAllreduce (the holder of the progress lock). Work that is
+// Called by PeerBackend, PeerGroup, PeerSettling and PeerCollective (the holder of the progress lock). Work that is
 // under way keeps what it needs, also when this has gone.
 #pragma once
 
