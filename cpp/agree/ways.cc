@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "call/peer_collectives.hpp"
+
 namespace ciranda {
 namespace {
 
@@ -10,7 +12,8 @@ constexpr int kMostRanks = 64;  // inputs of one reduction on a GPU
 }  // namespace
 
 bool may_go_by_peer(const Signature& signature) {
-  return signature.collective == Collective::kAllreduce && info(signature.op).is_elementwise && !signature.is_weighted;
+  if (!may_go_by_peer(signature.collective)) return false;
+  return !info(signature.collective).is_reduction || (info(signature.op).is_elementwise && !signature.is_weighted);
 }
 
 Way Ways::way_of(const Signature& signature, const std::vector<HomeId>& homes) {

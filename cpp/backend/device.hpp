@@ -67,6 +67,12 @@ class Device {
   virtual void fetch(const Place& place, std::vector<DeviceCopy> copies, DeviceEventPtr after, Done done) = 0;
   virtual void put(const Place& place, std::vector<DeviceCopy> copies, DeviceEventPtr after, Queued queued,
                    Done done) = 0;
+
+  // Allocates memory of these sizes, behind the event of what `queued` is given. Only for devices whose row makes a
+  // backend.
+  virtual void allocate_results(const Place& /*place*/, std::vector<std::size_t> /*n_bytes*/, Queued queued) {
+    queued(Status::internal("its results are not allocated by themselves"));
+  }
 };
 
 // Returns an error if this machine has no such device, or no driver for it; it says what to do.

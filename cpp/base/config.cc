@@ -122,8 +122,9 @@ constexpr std::array kSettings{
     word(
         "GPU_WAY", "", &Config::gpu_way, kGpuWays,
         "How tensors on GPUs travel. peer: in the GPUs' memory, where all ranks of a call are on one host and the call "
-        "is an allreduce; what cannot go so is staged, and a warning says why, once. staged: always in host memory. "
-        "auto: as peer, without the warning. The same on all ranks."),
+        "is an allreduce, a broadcast, an allgather, a reducescatter or an alltoall; what cannot go so is staged, and "
+        "a warning says why, once. staged: always in host memory. auto: as peer, without the warning. The same on all "
+        "ranks."),
     integer("SEGMENT_BYTES", "", &Config::segment_bytes, 0, kGiB,
             "Pipeline segment of two-shot reductions and of forwarded broadcasts, at most a slot where memory is "
             "shared; a multiple of 4096; 0: the cost model chooses. The same on all ranks."),

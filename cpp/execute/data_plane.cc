@@ -57,6 +57,25 @@ void DataPlane::take(Work work) {
   work_ = std::move(work);
   n_begun_ = 0;
   leave_out_absent();
+  if (way_ == Way::kPeer) order_on_devices();
+}
+
+// Plans on devices come after the events of their calls, and keep the calls' memory in use.
+void DataPlane::order_on_devices() {
+  if (work_.plans.empty()) return;
+  std::vector<DeviceEventPtr> after;
+  std::vector<std::shared_ptr<void>> holds;
+  for (const Participant::Ready& ready : queue_.front().requests) {
+    const Submission& entry = in_flight_.at(ready.ticket);
+    for (const DeviceEventPtr& event : entry.staged->after()) after.push_back(event);
+    holds.push_back(entry.staged->hold());
+    for (const OutputBuffer& output : entry.operation->outputs()) holds.push_back(output.data);
+  }
+  for (Plan& plan : work_.plans) {
+    if (plan.place.is_host()) continue;
+    plan.after = after;
+    plan.holds = holds;
+  }
 }
 
 Result<bool> DataPlane::step() {
@@ -171,32 +190,16 @@ Status DataPlane::use(Way way) {
     if (way == Way::kStaged && expected_.is_to_be_told()) {
       logger_.warning(
           describe_current() +
-          " is staged in host memory, although CIRANDA_GPU_WAY is peer. That way is for allreduces other than Adasum "
-          "and weighted averages, if all ranks are on one host and have their tensors on GPUs. "
-          "CIRANDA_CHECK_CONSISTENCY must not be set.");
+          " is staged in host memory, although CIRANDA_GPU_WAY is peer: only allreduces, reducescatters, "
+          "broadcasts, allgathers and alltoalls, but not Adasum and weighted averages, go by peer, if all ranks "
+          "share a host and have their tensors on GPUs, and CIRANDA_CHECK_CONSISTENCY is not set.");
     }
     if (Status status = entry.staged->use(way, *entry.request); !status.ok()) return of_this_rank(status);
   }
   return Status::ok_status();
 }
 
-Result<Work> DataPlane::plan() {
-  Result<Work> work = make_plans(queue_.front(), in_flight_, mesh_);
-  if (!work.ok() || way_ != Way::kPeer) return work;
-  std::vector<DeviceEventPtr> after;
-  std::vector<std::shared_ptr<void>> holds;
-  for (const Participant::Ready& ready : queue_.front().requests) {
-    const Staged& staged = *in_flight_.at(ready.ticket).staged;
-    for (DeviceEventPtr& event : staged.recorded()) after.push_back(std::move(event));
-    holds.push_back(staged.hold());
-  }
-  Work made = std::move(work).value();
-  for (Plan& plan : made.plans) {
-    plan.after = after;
-    plan.holds = holds;
-  }
-  return made;
-}
+Result<Work> DataPlane::plan() { return make_plans(queue_.front(), in_flight_, mesh_); }
 
 // The error that all ranks get if a device of this rank has failed: names this rank.
 Status DataPlane::of_this_rank(const Status& why) const {
@@ -305,6 +308,7 @@ void DataPlane::finish() {
 
 void DataPlane::forget_entry() {
   has_begun_ = has_checked_ = is_beside_ = is_ending_ = false;
+  way_ = Way::kStaged;
   algorithm_ = {};
   n_by_algorithm_ = 0;
 }

@@ -89,6 +89,7 @@ class DataPlane {
   Result<bool> end() REQUIRES(progress_lock);
   void put_results() REQUIRES(progress_lock);
   void take(Work work);
+  void order_on_devices();
   void start(const Plan& plan);
   void forget_entry();
   std::string describe(const Participant::Execute& entry) const;

@@ -69,13 +69,18 @@ Result<Buffers> allocate(const Request& request, const Signature& whole, const M
   return buffers;
 }
 
-// Returns the caller's memory as outputs of the operation, so that the caller finds the result there whether or not its
-// memory was used.
+std::vector<std::size_t> bytes_of(const Signature& whole) {
+  std::vector<std::size_t> n_bytes;
+  for (const TensorSignature& tensor : whole.tensors) n_bytes.push_back(tensor.n_bytes());
+  return n_bytes;
+}
+
+// Returns the caller's memory as outputs of the operation, so that the caller need not know whether it was used.
 Buffers view_given(const Request& request, const Signature& whole) {
   Buffers buffers;
   for (std::size_t i = 0; i < request.memory.size(); ++i) {
     const std::shared_ptr<std::byte> data(std::shared_ptr<std::byte>(), request.memory[i].output);
-    buffers.push_back({data, whole.tensors[i].n_bytes(), whole.tensors[i].shape});
+    buffers.push_back({data, whole.tensors[i].n_bytes(), whole.tensors[i].shape, request.memory[i].place});
   }
   return buffers;
 }
@@ -86,6 +91,30 @@ void add_received_splits(const FirstDims& rows_from, Buffers& to) {
     to.push_back(allocate_output(n_bytes, {static_cast<std::int64_t>(rows.size())}));
     if (to.back().data) std::memcpy(to.back().data.get(), rows.data(), n_bytes);
   }
+}
+
+// Gives the operation what was allocated for it.
+std::vector<std::byte*> give(Buffers buffers, const Submission& entry, const FirstDims* rows_from) {
+  std::vector<std::byte*> to;
+  for (const OutputBuffer& buffer : buffers) to.push_back(buffer.data.get());
+  const Signature& signature = entry.request->signature;
+  if (has_own_splits(signature) && !info(signature.collective).is_from_root) add_received_splits(*rows_from, buffers);
+  entry.operation->set_outputs(std::move(buffers));
+  return to;
+}
+
+bool gets_result(const Signature& signature, const Mesh& mesh) {
+  const CollectiveInfo& facts = info(signature.collective);
+  return facts.receives(facts.has_root && root_member(signature, mesh) == mesh.rank());
+}
+
+// Memory on the device that Staged::allocate_outputs() has got for such a result.
+Result<std::vector<std::byte*>> give_allocated(const Submission& entry, const Signature& whole,
+                                               const FirstDims* rows_from) {
+  Result<Buffers> buffers = entry.staged->allocated_outputs(bytes_of(whole));
+  if (!buffers.ok()) return buffers.status();
+  for (std::size_t i = 0; i < whole.tensors.size(); ++i) buffers.value()[i].shape = whole.tensors[i].shape;
+  return give(std::move(buffers).value(), entry, rows_from);
 }
 
 std::vector<std::byte*> given_memory(const Request& request) {
@@ -113,20 +142,48 @@ Result<std::vector<std::byte*>> give_outputs(const Submission& entry, const Firs
   if (!facts.allocates_output) return given_memory(request);
   const Result<Signature> whole = result_of(request, rows_from, mesh);
   if (!whole.ok()) return whole.status();
-  if (!facts.receives(facts.has_root && root_member(request.signature, mesh) == mesh.rank())) {
-    return std::vector<std::byte*>{};
-  }
+  if (!gets_result(request.signature, mesh)) return std::vector<std::byte*>{};
   if (uses_given(request, rows_from)) {
     if (facts.output == Output::kMayHaveRoom) entry.operation->set_outputs(view_given(request, whole.value()));
     return given_memory(request);
   }
   Result<Buffers> buffers = allocate(request, whole.value(), mesh, memory);
   if (!buffers.ok()) return buffers.status();
-  std::vector<std::byte*> to;
-  for (const OutputBuffer& buffer : buffers.value()) to.push_back(buffer.data.get());
-  if (has_own_splits(request.signature) && !facts.is_from_root) add_received_splits(*rows_from, buffers.value());
-  entry.operation->set_outputs(std::move(buffers).value());
-  return to;
+  return give(std::move(buffers).value(), entry, rows_from);
+}
+
+Result<Work> work_with_outputs(Ticket ticket, InFlight& in_flight, const FirstDims* rows_from, const Mesh& mesh,
+                               const MakeWithOutputs& make) {
+  const Submission& entry = in_flight.at(ticket);
+  const Request& request = *entry.request;
+  const bool is_on_device = entry.staged != nullptr && entry.staged->is_by_peer();
+  const bool is_allocated = info(request.signature.collective).allocates_output &&
+                            gets_result(request.signature, mesh) && !uses_given(request, rows_from);
+  if (!is_on_device || !is_allocated) {
+    const auto outputs = give_outputs(entry, rows_from, mesh, in_flight.output_memory());
+    if (!outputs.ok()) return outputs.status();
+    return make(outputs.value());
+  }
+  const Result<Signature> whole = result_of(request, rows_from, mesh);
+  if (!whole.ok()) return whole.status();
+  Staged& staged = *entry.staged;
+  staged.allocate_outputs(bytes_of(whole.value()));
+  return Work{.plans = {},
+              .continue_with =
+                  [ticket, &in_flight, whole = whole.value(), rows_from, make] {
+                    Submission& allocated = in_flight.at(ticket);
+                    const auto outputs = give_allocated(allocated, whole, rows_from);
+                    if (!outputs.ok()) {
+                      const std::string call = call_text(*allocated.request);
+                      allocated.outcome = Status::internal(call + ": " + outputs.status().message());
+                    }
+                    return make(outputs.ok() ? outputs.value() : std::vector<std::byte*>{});
+                  },
+              .may_continue = [&staged]() REQUIRES(progress_lock) -> Result<bool> {
+                if (!staged.is_here()) return false;
+                const Status status = staged.status();
+                return status.ok() ? Result<bool>(true) : status;
+              }};
 }
 
 }  // namespace ciranda

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "call/output_memory.hpp"
 #include "call/request.hpp"
 #include "execute/in_flight.hpp"
+#include "execute/work.hpp"
 #include "transport/mesh.hpp"
 
 namespace ciranda {
@@ -25,5 +27,13 @@ std::optional<std::int64_t> sum_of_rows(const std::vector<std::int64_t>& rows);
 // the numbers of rows, which came over the network, are invalid.
 Result<std::vector<std::byte*>> give_outputs(const Submission& entry, const FirstDims* rows_from, const Mesh& mesh,
                                              const OutputMemory& memory);
+
+// The work that `make` makes, once the outputs of the call are there: what it is given is from give_outputs(), or lies
+// on the tensors' device, if the call works there, where it is allocated meanwhile. If there is no memory for a result
+// there, the call fails on this rank, which takes part without outputs: `make` is given none. What `rows_from` points
+// to must outlive the work.
+using MakeWithOutputs = std::function<Result<Work>(const std::vector<std::byte*>& outputs)>;
+Result<Work> work_with_outputs(Ticket ticket, InFlight& in_flight, const FirstDims* rows_from, const Mesh& mesh,
+                               const MakeWithOutputs& make);
 
 }  // namespace ciranda

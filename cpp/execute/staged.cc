@@ -195,9 +195,35 @@ Status Staged::use(Way way, Request& request) {
   return Status::ok_status();
 }
 
-std::vector<DeviceEventPtr> Staged::recorded() const {
+void Staged::allocate_outputs(const std::vector<std::size_t>& n_bytes) {
+  std::vector<std::vector<std::size_t>> by_queue(queues_.size());
+  for (const Tensor& tensor : tensors_) by_queue[tensor.queue].push_back(n_bytes[tensor.index]);
+  inputs_->puts.resize(queues_.size());
+  inputs_->n_missing = queues_.size();
+  for (std::size_t i = 0; i < queues_.size(); ++i) {
+    device_.allocate_results(queues_[i].place, std::move(by_queue[i]), [inputs = inputs_, i](Result<Device::Put> made) {
+      const Status status = made.status();
+      if (status.ok()) inputs->puts[i] = std::move(made).value();
+      inputs->note(status);
+    });
+  }
+}
+
+Result<std::vector<OutputBuffer>> Staged::allocated_outputs(const std::vector<std::size_t>& n_bytes) const {
+  std::vector<OutputBuffer> outputs;
+  std::vector<std::size_t> n_taken(queues_.size(), 0);
+  for (const Tensor& tensor : tensors_) {
+    auto data = std::move(inputs_->puts[tensor.queue].allocated[n_taken[tensor.queue]++]);
+    if (data == nullptr) return no_memory(tensor, n_bytes[tensor.index]);
+    outputs.push_back({std::move(data), n_bytes[tensor.index], {}, tensor.on_device.place});
+  }
+  return outputs;
+}
+
+std::vector<DeviceEventPtr> Staged::after() const {
   std::vector<DeviceEventPtr> events;
   for (const Queue& queue : queues_) events.push_back(queue.recorded);
+  for (const Device::Put& allocated : inputs_->puts) events.push_back(allocated.event);
   return events;
 }
 
@@ -247,6 +273,11 @@ void Staged::put_results(const Operation& operation) {
   }
 }
 
+Status Staged::no_memory(const Tensor& tensor, std::size_t n_bytes) const {
+  return Status::internal("there is no memory on " + device_.name(tensor.on_device.place) + " for a result of " +
+                          std::to_string(n_bytes) + " bytes");
+}
+
 Status Staged::conclude(Operation& operation) {
   if (is_by_peer_) {  // the results are there
     operation.set_events({});
@@ -263,10 +294,7 @@ Status Staged::conclude(Operation& operation) {
       continue;
     }
     output.data = std::move(results_->puts[tensor.queue].allocated[n_taken[tensor.queue]++]);
-    if (output.data == nullptr) {
-      return Status::internal("there is no memory on " + device_.name(output.place) + " for a result of " +
-                              std::to_string(output.n_bytes) + " bytes");
-    }
+    if (output.data == nullptr) return no_memory(tensor, output.n_bytes);
   }
   operation.set_outputs(std::move(outputs));
   std::vector<DeviceEventPtr> events;

@@ -46,15 +46,23 @@ class Staged {
   // into which their inputs are copied, or by that on the device again. REQUIRES: the request of make().
   Status use(Way way, Request& request) REQUIRES(progress_lock);
   bool is_staged() const { return host_ != nullptr && !is_by_peer_; }
-  // The events after which the inputs may be read.
-  std::vector<DeviceEventPtr> recorded() const;
-  // An object that marks the tensors as in use as long as it lives.
+  // Whether plans work on the tensors themselves.
+  bool is_by_peer() const { return is_by_peer_; }
+  // Begins to allocate the outputs on the device, of so many bytes for each tensor of the request. REQUIRES:
+  // is_by_peer().
+  void allocate_outputs(const std::vector<std::size_t>& n_bytes);
+  // These, without shapes, or why there is no memory for them. REQUIRES: is_here(), status() is ok.
+  Result<std::vector<OutputBuffer>> allocated_outputs(const std::vector<std::size_t>& n_bytes) const;
+  // What plans come after that work on the tensors.
+  std::vector<DeviceEventPtr> after() const;
+  // While it is kept, the tensors are in use.
   std::shared_ptr<void> hold() const;
 
   // An event that has passed while no copy is under way: until then a failed call must keep its tensors. It orders no
   // queue.
   DeviceEventPtr idle_event() const;
-  // Whether all inputs have arrived; status() has the outcome. The last copy wakes the progress loop.
+  // Whether all inputs have arrived, and outputs are allocated; status() has the outcome. The last copy wakes the
+  // progress loop.
   bool is_here() const REQUIRES(progress_lock) { return inputs_->n_missing.load(std::memory_order_acquire) == 0; }
   // REQUIRES, for both: is_here() or are_results_queued(). An error means that the device has failed.
   Status status() const REQUIRES(progress_lock) { return inputs_->status; }
@@ -113,6 +121,7 @@ class Staged {
   Status fail(const Request& request, const Status& why) const;
   Status allocate(Request& request);
   void fetch();
+  Status no_memory(const Tensor& tensor, std::size_t n_bytes) const;
   static bool is_in_place(const Tensor& tensor) { return tensor.on_device.input == tensor.on_device.output; }
   // Whether the device allocates the tensor's output, which is now on the host.
   static bool is_allocated(const Tensor& tensor, const OutputBuffer& output) {

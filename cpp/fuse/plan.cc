@@ -66,9 +66,12 @@ std::vector<Plan> plan_reducescatter(const Request& request, int n_ranks, int ra
     Plan& plan = plan_for(tensor.dtype, request, plans);
     add_by_rank(request.memory[i].input, rows, tensor.row_bytes(), plan.input_by_rank);
     const auto n_rows = static_cast<std::size_t>(rows[static_cast<std::size_t>(rank)]);
-    plan.output.add(outputs[i], n_rows * tensor.row_bytes());
+    if (!outputs.empty()) plan.output.add(outputs[i], n_rows * tensor.row_bytes());
   }
-  for (Plan& plan : plans) plan.n_bytes = plan.input_by_rank.front().n_bytes();  // the first rank has the most rows
+  for (Plan& plan : plans) {
+    plan.n_bytes = plan.input_by_rank.front().n_bytes();  // the first rank has the most rows
+    plan.n_average = n_ranks;
+  }
   return plans;
 }
 
@@ -109,7 +112,8 @@ Plan plan_exchange(const Request& request, const FirstDims& rows_to, const First
   for (std::size_t i = 0; i < request.signature.tensors.size(); ++i) {
     const std::size_t row_bytes = request.signature.tensors[i].row_bytes();
     add_by_rank(request.memory[i].input, rows_to[i], row_bytes, plan.input_by_rank);
-    add_by_rank(outputs[i], rows_from[i], row_bytes, plan.output_by_rank);
+    plan.output_by_rank.resize(rows_from[i].size());
+    if (!outputs.empty()) add_by_rank(outputs[i], rows_from[i], row_bytes, plan.output_by_rank);
   }
   return plan;
 }

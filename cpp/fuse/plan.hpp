@@ -1,7 +1,7 @@
 // Plan: the work of a backend: the bytes to move, and how to combine them. It is made from requests for which all ranks
 // are ready; making it copies no tensor. A plain value, made by execute/ and read by the backend, on one thread (the
 // holder of the progress lock).
-// Used by Work, Adasum, launch.hpp, RegionPieces, Backend, NativeBackend and PeerAllreduce; through launch.hpp by
+// Used by Work, Adasum, launch.hpp, RegionPieces, Backend, NativeBackend and PeerCollective; through launch.hpp by
 // direct_*.cc and shm_*.cc; through functions.hpp by execute/collectives/, which makes plans; a plain value, pure
 // functions.
 #pragma once
@@ -72,7 +72,7 @@ struct Plan {
 // One plan for each dtype, in order of appearance. REQUIRES: allreduces with the same op and factors, or a reduce.
 std::vector<Plan> plan_reduction(std::span<const Request* const> requests);
 
-// One plan for each dtype, as above. outputs[tensor] is memory for this rank's rows.
+// One plan for each dtype, as above. outputs[tensor] is memory for this rank's rows; none if nothing is received.
 std::vector<Plan> plan_reducescatter(const Request& request, int n_ranks, int rank,
                                      std::span<std::byte* const> outputs);
 
@@ -82,8 +82,8 @@ Plan plan_broadcast(const Request& request);
 Plan plan_gather(const Request& request, const FirstDims& first_dims, std::span<std::byte* const> outputs);
 
 // Alltoall and scatter. rows_to[tensor][rank]: the rows to send to each rank. rows_from[tensor][rank]: the rows to
-// receive from each; outputs[tensor] is memory for these, in rank order. longest_bytes: the most bytes from any rank to
-// any other.
+// receive from each; outputs[tensor] is memory for these, in rank order, or none as above. longest_bytes: the most
+// bytes from any rank to any other.
 Plan plan_exchange(const Request& request, const FirstDims& rows_to, const FirstDims& rows_from,
                    std::span<std::byte* const> outputs, std::size_t longest_bytes);
 

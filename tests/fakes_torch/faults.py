@@ -128,6 +128,8 @@ def sums() -> None:
     for turn in range(3):
         assert hvd.allreduce(values().cuda(), op=hvd.Sum, name="sum")[1].item() == hvd.size() * (hvd.size() + 1) / 2
         assert hvd.broadcast(values().cuda(), 0, name=f"broadcast.{turn}")[1].item() == 1
+        assert hvd.allgather(values().cuda()).numel() == hvd.size() * values().numel()
+        assert hvd.scan(values().cuda(), op=hvd.Sum, name=f"scan.{turn}")[1].item() == sum(range(1, hvd.rank() + 2))
     found("right")
 
 

@@ -20,9 +20,12 @@ def examined(monkeypatch: pytest.MonkeyPatch, **given: str) -> list[Finding]:
 
 
 def test_each_gpu_is_opened_and_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    driver, *each = examined(monkeypatch, FAKE_CUDA_DEVICES="2", FAKE_CUDA_VERSION="12040", FAKE_CUDA_DELAY_SEED="1")
+    driver, *each, way = examined(
+        monkeypatch, FAKE_CUDA_DEVICES="2", FAKE_CUDA_VERSION="12040", FAKE_CUDA_DELAY_SEED="1"
+    )
     assert (driver.name, driver.status, driver.found) == ("NVIDIA driver", "ok", "libcuda.so.1 supports CUDA 12.4")
     assert [gpu.name for gpu in each] == ["GPU 0 (GPU-5f5f5f00)", "GPU 1 (GPU-5f5f5f01)"]
+    assert way.name == "GPU tensors"
     for gpu in each:
         assert gpu.found.startswith(WORKS), gpu
         has_kernels = gpu.found == f"{WORKS}; its kernels are loaded"

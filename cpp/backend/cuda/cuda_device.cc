@@ -50,6 +50,10 @@ class CudaDevice final : public Device {
     at(place).value()->put(place.queue, std::move(copies), std::move(after), std::move(queued), std::move(done));
   }
 
+  void allocate_results(const Place& place, std::vector<std::size_t> n_bytes, Queued queued) override {
+    at(place).value()->allocate_results(place.queue, std::move(n_bytes), std::move(queued));
+  }
+
   Result<Gpu*> at(const Place& place) {
     Slot& slot = slot_of(place.index);
     const std::lock_guard lock(slot.mutex);

@@ -77,7 +77,13 @@ void Gpu::put(void* queue, std::vector<DeviceCopy> copies, DeviceEventPtr after,
     if (!streams.ok()) return queued(streams.status());
     CopyStream& stream = streams.value()->puts;
     Device::Put put;
-    if (Status status = allocate(queue, stream.handle(), copies, put); !status.ok()) return queued(status);
+    for (DeviceCopy& one : copies) {
+      if (one.to != nullptr) continue;
+      Result<std::shared_ptr<std::byte>> memory = allocate(queue, stream.handle(), one.n_bytes);
+      if (!memory.ok()) return queued(memory.status());
+      one.to = memory.value().get();
+      put.allocated.push_back(std::move(memory).value());
+    }
     const bool has_memory = std::ranges::none_of(copies, [](const DeviceCopy& one) { return one.to == nullptr; });
     if (!has_memory) return queued(std::move(put));
     const Result<CopyStream::Copied> copied = stream.copy(copies, after);
@@ -85,6 +91,12 @@ void Gpu::put(void* queue, std::vector<DeviceCopy> copies, DeviceEventPtr after,
     put.event = copied.value().event;
     queued(std::move(put));
     thread_.when_passed(copied.value().event, until(copied.value(), std::move(done)));
+  });
+}
+
+void Gpu::allocate_results(void* queue, std::vector<std::size_t> n_bytes, Device::Queued queued) {
+  thread_.run([this, queue, n_bytes = std::move(n_bytes), queued = std::move(queued)] {
+    queued(allocate_all(queue, n_bytes));
   });
 }
 
@@ -97,23 +109,30 @@ Result<Gpu::Streams*> Gpu::streams_of(void* queue) {
   return &streams;
 }
 
-// Allocates memory for each copy whose `to` is null, which stays null if the GPU is out of memory.
-Status Gpu::allocate(void* queue, CUstream stream, std::vector<DeviceCopy>& copies, Device::Put& put) {
-  for (DeviceCopy& one : copies) {
-    if (one.to != nullptr) continue;
-    CUdeviceptr memory = 0;
-    const CUresult outcome = context_.driver.cuMemAllocAsync(&memory, std::max<std::size_t>(one.n_bytes, 1), stream);
-    if (outcome != CUresult::kSuccess && outcome != CUresult::kOutOfMemory) {
-      return context_.check(outcome, "cuMemAllocAsync");
-    }
-    one.to = reinterpret_cast<std::byte*>(memory);
-    if (one.to == nullptr) {
-      put.allocated.emplace_back();
-    } else {
-      put.allocated.emplace_back(one.to, [this, queue, memory](std::byte*) { free_after(queue, memory); });
-    }
+// Null where the GPU is out of memory.
+Result<std::shared_ptr<std::byte>> Gpu::allocate(void* queue, CUstream stream, std::size_t n_bytes) {
+  CUdeviceptr memory = 0;
+  const CUresult outcome = context_.driver.cuMemAllocAsync(&memory, std::max<std::size_t>(n_bytes, 1), stream);
+  if (outcome == CUresult::kOutOfMemory) return std::shared_ptr<std::byte>();
+  if (Status status = context_.check(outcome, "cuMemAllocAsync"); !status.ok()) return status;
+  return std::shared_ptr<std::byte>(reinterpret_cast<std::byte*>(memory),
+                                    [this, queue, memory](std::byte*) { free_after(queue, memory); });
+}
+
+Result<Device::Put> Gpu::allocate_all(void* queue, const std::vector<std::size_t>& n_bytes) {
+  const Result<Streams*> streams = streams_of(queue);
+  if (!streams.ok()) return streams.status();
+  const CUstream stream = streams.value()->puts.handle();
+  Device::Put made;
+  for (const std::size_t each : n_bytes) {
+    Result<std::shared_ptr<std::byte>> memory = allocate(queue, stream, each);
+    if (!memory.ok()) return memory.status();
+    made.allocated.push_back(std::move(memory).value());
   }
-  return Status::ok_status();
+  Result<std::shared_ptr<const Event>> event = events_.record(stream);
+  if (!event.ok()) return event.status();
+  made.event = std::move(event).value();
+  return made;
 }
 
 // Frees the memory after all work that is in the caller's stream now, since that may use it.

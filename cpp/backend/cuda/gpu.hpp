@@ -43,6 +43,7 @@ class Gpu {
   Result<DeviceEventPtr> record(void* queue);
   void fetch(void* queue, std::vector<DeviceCopy> copies, DeviceEventPtr after, Device::Done done);
   void put(void* queue, std::vector<DeviceCopy> copies, DeviceEventPtr after, Device::Queued queued, Device::Done done);
+  void allocate_results(void* queue, std::vector<std::size_t> n_bytes, Device::Queued queued);
 
  private:
   struct Streams {
@@ -57,7 +58,8 @@ class Gpu {
 
   // Called by jobs of the GPU's thread.
   Result<Streams*> streams_of(void* queue);
-  Status allocate(void* queue, CUstream stream, std::vector<DeviceCopy>& copies, Device::Put& put);
+  Result<std::shared_ptr<std::byte>> allocate(void* queue, CUstream stream, std::size_t n_bytes);
+  Result<Device::Put> allocate_all(void* queue, const std::vector<std::size_t>& n_bytes);
   void free_after(void* queue, CUdeviceptr memory);
 
   const GpuContext context_;

@@ -1,11 +1,17 @@
 #include "backend/cuda/peer_backend.hpp"
 
+#include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
 #include "backend/cuda/cuda_device.hpp"
 #include "backend/cuda/peer_allreduce.hpp"
+#include "backend/cuda/peer_broadcast.hpp"
+#include "backend/cuda/peer_exchange.hpp"
+#include "backend/cuda/peer_reducescatter.hpp"
 #include "backend/cuda/peer_settling.hpp"
+#include "call/peer_collectives.hpp"
 
 namespace ciranda::cuda {
 namespace {
@@ -13,6 +19,22 @@ namespace {
 // The size of a slot on a GPU, in slots of the arena. It is larger, since a launch takes longer than the start of a
 // copy on the CPU, and a GPU is faster.
 constexpr std::size_t kArenaSlots = 8;
+
+template <typename Peer>
+std::unique_ptr<RunningCollective> make(PeerGroup& group, const Plan& plan) {
+  return std::make_unique<Peer>(group, plan);
+}
+
+struct Row {
+  Collective collective;
+  std::unique_ptr<RunningCollective> (*make)(PeerGroup& group, const Plan& plan);
+};
+
+constexpr std::array kRows{
+    Row{Collective::kAllreduce, make<PeerAllreduce>}, Row{Collective::kAllgather, make<PeerExchange>},
+    Row{Collective::kBroadcast, make<PeerBroadcast>}, Row{Collective::kReducescatter, make<PeerReducescatter>},
+    Row{Collective::kAlltoall, make<PeerExchange>}};
+static_assert(std::ranges::equal(kRows, kPeerCollectives, {}, &Row::collective));
 
 class PeerBackend final : public Backend {
  public:
@@ -40,7 +62,8 @@ class PeerBackend final : public Backend {
 
   Started start(const Plan& plan) override {
     if (plan.n_bytes == 0) return {};
-    return {std::make_unique<PeerAllreduce>(*group_, plan), "peer"};
+    const auto row = std::ranges::find(kRows, plan.collective, &Row::collective);
+    return {row->make(*group_, plan), "peer"};
   }
 
   void abort() override {

@@ -1,4 +1,4 @@
-// PeerBackend: executes allreduces of tensors on GPUs whose ranks share a host, in the GPUs' memory, by our kernels.
+// PeerBackend: executes collectives of tensors on GPUs whose ranks share a host, in the GPUs' memory, by our kernels.
 // Tensors are packed in slots (PeerMemory), which the other ranks have mapped by CUDA IPC, and reduced in rank order:
 // the results have the bits of kernels::reduce. The counters of the lane's arena show how far each rank is.
 //

@@ -3,7 +3,7 @@
 // its stream are kept when they are given back, and used again: memory that others have mapped must not be freed before
 // they have unmapped it.
 //
-// Called by PeerBackend, PeerSettling, PeerAllreduce and PeerGroup; all functions but those of addresses on the GPU's
+// Called by PeerBackend, PeerSettling, PeerCollective and PeerGroup; all functions but those of addresses on the GPU's
 // thread. It lives as long as the process.
 #pragma once
 

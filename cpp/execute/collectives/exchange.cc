@@ -20,7 +20,7 @@ constexpr std::int64_t kRefused = -1;
 
 // The numbers that each rank sends to each other rank, as int64: for each tensor, the number of rows for the receiver;
 // then the largest number of bytes that the sender has for any one rank, which gives the size of the second phase.
-class SplitExchange {
+class SplitExchange : public std::enable_shared_from_this<SplitExchange> {
  public:
   SplitExchange(Ticket ticket, InFlight& in_flight, const Mesh& mesh)
       : ticket_(ticket),
@@ -60,14 +60,18 @@ class SplitExchange {
       in_flight_.at(ticket_).outcome = std::move(status);
       return Work{};
     }
-    const FirstDims rows_to = rows(sent_);
-    const FirstDims rows_from = rows(received_);
-    const auto outputs = give_outputs(in_flight_.at(ticket_), &rows_from, mesh_, in_flight_.output_memory());
-    if (!outputs.ok()) return outputs.status();
-    return Work{{plan_exchange(request(), rows_to, rows_from, outputs.value(), longest_of_all())}, nullptr};
+    rows_from_ = rows(received_);
+    return work_with_outputs(ticket_, in_flight_, &rows_from_, mesh_,
+                             [kept = shared_from_this()](const std::vector<std::byte*>& outputs) -> Result<Work> {
+                               return Work{{kept->plan(outputs)}, nullptr};
+                             });
   }
 
  private:
+  Plan plan(const std::vector<std::byte*>& outputs) const {
+    return plan_exchange(request(), rows(sent_), rows_from_, outputs, longest_of_all());
+  }
+
   const Request& request() const { return *in_flight_.at(ticket_).request; }
   const Signature& signature() const { return request().signature; }
 
@@ -125,6 +129,7 @@ class SplitExchange {
   std::size_t n_numbers_;
   std::vector<std::int64_t> sent_;      // [rank][number]
   std::vector<std::int64_t> received_;  // [rank][number]
+  FirstDims rows_from_;                 // [tensor][rank]
 };
 
 // All ranks have equally many rows and send equal parts into given memory, so the first phase is not needed.

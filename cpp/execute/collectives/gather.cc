@@ -9,12 +9,14 @@ namespace ciranda {
 Result<Work> gather_work(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh) {
   const Participant::Ready& ready = entry.requests.front();
   const Request& request = *in_flight.at(ready.ticket).request;
-  const auto outputs =
-      give_outputs(in_flight.at(ready.ticket), ready.first_dims.get(), mesh, in_flight.output_memory());
-  if (!outputs.ok()) return outputs.status();
-  Plan plan = plan_gather(request, *ready.first_dims, outputs.value());
-  if (info(request.signature.collective).has_root) plan.receivers = {root_member(request.signature, mesh)};
-  return Work{{std::move(plan)}, nullptr};
+  const FirstDims& rows = *ready.first_dims;
+  return work_with_outputs(ready.ticket, in_flight, &rows, mesh,
+                           [&](const std::vector<std::byte*>& outputs) -> Result<Work> {
+                             Plan plan = plan_gather(request, rows, outputs);
+                             if (info(request.signature.collective).has_root)
+                               plan.receivers = {root_member(request.signature, mesh)};
+                             return Work{{std::move(plan)}, nullptr};
+                           });
 }
 
 // Copies this member's rows first: if the output is the input, they may lie where the rows of another member will be.

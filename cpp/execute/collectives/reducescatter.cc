@@ -5,10 +5,12 @@
 namespace ciranda {
 
 Result<Work> reducescatter_work(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh) {
-  const Submission& at = in_flight.at(entry.requests.front().ticket);
-  const auto outputs = give_outputs(at, nullptr, mesh, in_flight.output_memory());
-  if (!outputs.ok()) return outputs.status();
-  return Work{plan_reducescatter(*at.request, mesh.size(), mesh.rank(), outputs.value()), nullptr};
+  const Ticket ticket = entry.requests.front().ticket;
+  const Request& request = *in_flight.at(ticket).request;
+  return work_with_outputs(ticket, in_flight, nullptr, mesh,
+                           [&request, &mesh](const std::vector<std::byte*>& outputs) -> Result<Work> {
+                             return Work{plan_reducescatter(request, mesh.size(), mesh.rank(), outputs), nullptr};
+                           });
 }
 
 // Moves `contributed` to the rows of this member.

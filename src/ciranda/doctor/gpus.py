@@ -1,4 +1,7 @@
-"""NVIDIA's GPUs: the driver, and whether each GPU copies, with kernels or without. A CPU job needs none of it."""
+"""NVIDIA's GPUs: the driver, whether each GPU copies, with kernels or without, and which way tensors go.
+
+A CPU job needs none of it.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +24,23 @@ except OSError:
 version = ctypes.c_int()
 driver.cuDriverGetVersion(ctypes.byref(version))
 from ciranda import _core
-print(json.dumps([version.value, _core.examine_devices()]))
+devices = _core.examine_devices()
+try:
+    settings = _core.effective_settings()
+except ValueError:
+    settings = None
+print(json.dumps([version.value, devices, settings]))
 """
+_WITH_A_WAY = ("CIRANDA_GPU_WAY", "CIRANDA_SHARED_MEMORY", "CIRANDA_CHECK_CONSISTENCY")
 _SECONDS = 60
+_BY_PEER = "allreduce, reducescatter, broadcast, allgather and alltoall"
 _WITHOUT_KERNELS = "docs/devices.md says how a build gets kernels; `make wheel` insists on them"
 
 
 def gpus() -> Iterator[Finding]:
-    """Open each GPU, record an event, pin memory, and copy 1 MiB there and back."""
+    """Open each GPU, record an event, pin memory, and copy 1 MiB there and back; tell which way tensors go."""
     try:
-        done = run_python(["-c", _TRIAL], keep=(), seconds=_SECONDS)
+        done = run_python(["-c", _TRIAL], keep=_WITH_A_WAY, seconds=_SECONDS)
     except subprocess.TimeoutExpired:
         advice = "see nvidia-smi, and the kernel's log (dmesg) for Xid errors"
         yield Finding("GPUs", "warn", f"the driver hangs: no answer after {_SECONDS} s", advice)
@@ -44,9 +54,24 @@ def gpus() -> Iterator[Finding]:
     if found is None:
         yield Finding("GPUs", "ok", "no NVIDIA driver (libcuda.so.1): tensors in CPU memory only")
         return
-    version, devices = found
+    version, devices, settings = found
     yield Finding("NVIDIA driver", "ok", f"libcuda.so.1 supports CUDA {version // 1000}.{version % 1000 // 10}")
     yield from (_examined(*device) for device in devices)
+    if settings is not None and not any(problem for _, problem, _ in devices):
+        yield Finding("GPU tensors", "ok", _way(settings, has_kernels=not any(lacks for _, _, lacks in devices)))
+
+
+def _way(settings: dict[str, object], *, has_kernels: bool) -> str:
+    """How they go among ranks of this host, as far as one process can tell."""
+    if not has_kernels:
+        return "are staged in host memory, since a GPU has no kernels"
+    if settings["CIRANDA_GPU_WAY"] == "staged":
+        return "are staged in host memory, since CIRANDA_GPU_WAY is staged"
+    if not settings["CIRANDA_SHARED_MEMORY"]:
+        return "are staged in host memory, since CIRANDA_SHARED_MEMORY is off"
+    if settings["CIRANDA_CHECK_CONSISTENCY"]:
+        return "are staged in host memory, since CIRANDA_CHECK_CONSISTENCY compares results there"
+    return f"go by peer among ranks of one host: {_BY_PEER}. Others are staged in host memory"
 
 
 def _examined(name: str, problem: str, no_kernels: str) -> Finding:

@@ -45,11 +45,18 @@ TEST(Ways, WhatHasNoKernelIsStaged) {
   const CoordinatorOptions options = on_one_host();
   Signature weighted = allreduce({4});
   weighted.is_weighted = true;
+  Signature scan = allreduce({4});
+  scan.collective = Collective::kScan;
   const Signature adasum = allreduce({4}, DataType::kFloat32, ReduceOp::kAdasum);
-  for (const Signature& signature : {weighted, adasum, allgather({4}), broadcast({4}, 0), even_alltoall(4)}) {
+  for (const Signature& signature : {weighted, adasum, scan}) {
     EXPECT_EQ(Ways(options).way_of(signature, {kGpu0, kGpu0}), Way::kStaged);
   }
   EXPECT_EQ(Ways(options).way_of(allreduce({4}, DataType::kInt64, ReduceOp::kAverage), {kGpu0, kGpu0}), Way::kPeer);
+  Signature reducescatter = allreduce({4});
+  reducescatter.collective = Collective::kReducescatter;
+  for (const Signature& signature : {allgather({4}), broadcast({4}, 0), even_alltoall(4), reducescatter}) {
+    EXPECT_EQ(Ways(options).way_of(signature, {kGpu0, kGpu0}), Way::kPeer);
+  }
 }
 
 // Its memory is on that of its first call.

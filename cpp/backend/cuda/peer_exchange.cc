@@ -1,0 +1,41 @@
+#include "backend/cuda/peer_exchange.hpp"
+
+#include <array>
+#include <utility>
+
+namespace ciranda::cuda {
+
+PeerExchange::PeerExchange(PeerGroup& group, const Plan& plan)
+    : PeerCollective(group, plan, plan.input_by_rank.empty() ? group.slot_bytes : share_bytes(group)),
+      is_shared_out_(!plan.input_by_rank.empty()) {}
+
+std::span<const PeerStage> PeerExchange::stages() const {
+  static constexpr std::array kStages{kPack, Stage{.does = Does::kUnpack, .awaits = Counter::kPacked}};
+  return kStages;
+}
+
+PeerStream::Work PeerExchange::work(Does what) const { return what == Does::kPack ? pack() : unpack(); }
+
+PeerStream::Work PeerExchange::pack() const {
+  Copies copies;
+  const InputPieces& own = plan().input_for(self());
+  if (!is_shared_out_) add(copies, own, offset(), slot(self()), n_bytes_of(own.n_bytes()));
+  for (int member = 0; is_shared_out_ && member < n_members(); ++member) {
+    if (member != self()) add_share(copies, member);
+  }
+  add(copies, own, output_of(self()), offset(), n_bytes_of(output_of(self()).n_bytes()));
+  return copy(std::move(copies));
+}
+
+PeerStream::Work PeerExchange::unpack() const {
+  Copies copies;
+  for (int member = 0; member < n_members(); ++member) {
+    if (member == self()) continue;
+    const OutputPieces& output = output_of(member);
+    const std::byte* const from = is_shared_out_ ? share_of_slot(member, self()) : slot(member);
+    add(copies, from, output, offset(), n_bytes_of(output.n_bytes()));
+  }
+  return copy(std::move(copies));
+}
+
+}  // namespace ciranda::cuda
