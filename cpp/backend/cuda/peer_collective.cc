@@ -68,7 +68,7 @@ std::vector<int> PeerCollective::awaited() const {
 }
 
 std::string PeerCollective::awaited_device() const {
-  return group_.stream.is_under_way() ? "on " + group_.stream.name() : "";
+  return group_.stream.awaited_device();
 }
 
 std::size_t PeerCollective::n_bytes_of(std::size_t n_bytes) const {

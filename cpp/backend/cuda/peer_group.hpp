@@ -1,6 +1,6 @@
-// PeerGroup: the memory and the stream by which the ranks of a lane exchange tensors on their GPUs, once that is
-// settled. Used by PeerBackend, PeerSettling, which fills it in, and PeerCollective; one thread (the holder of the
-// progress lock), and while it is settled the GPU's.
+// PeerGroup: the memory and the stream by which the ranks of a lane exchange tensors on their GPUs, once PeerSettling
+// has filled it in. Used by PeerBackend, PeerSettling and PeerCollective; one thread (the holder of the progress lock),
+// and the GPU's thread while PeerSettling waits for its jobs.
 #pragma once
 
 #include <cstddef>

@@ -2,8 +2,8 @@
 // the GPU's thread, one piece at a time, and has ended when the event behind it has passed: then other ranks may read
 // its results. They queue work that does only after they have learnt of that end, so no work waits for another process.
 //
-// Called by PeerBackend, PeerGroup, PeerSettling and PeerCollective (the holder of the progress lock). Work that is
-// under way keeps what it needs, also when this has gone.
+// Called by PeerBackend, PeerGroup, PeerSettling and PeerCollective (the holder of the progress lock). Work under way
+// keeps alive what it needs, even after this object is destroyed.
 #pragma once
 
 #include <atomic>
