@@ -130,7 +130,7 @@ Result<Work> DataPlane::begin() {
 // all ranks.
 bool DataPlane::may_go_by_peer() const {
   const auto& requests = queue_.front().requests;
-  if (requests.empty() || requests.front().way != Way::kPeer) return false;
+  if (requests.empty() || !is_on_device(requests.front().way)) return false;
   return !peer_of_lane_ || peer_of_lane_->ok();
 }
 
@@ -155,7 +155,8 @@ Result<Work> DataPlane::settle_peer() {
 }
 
 Result<Work> DataPlane::begin_on_way() {
-  if (Status status = use(may_go_by_peer() ? Way::kPeer : Way::kStaged); !status.ok()) return status;
+  if (Status status = use(may_go_by_peer() ? queue_.front().requests.front().way : Way::kStaged); !status.ok())
+    return status;
   return Work{.plans = {},
               .continue_with = [this] { return plan(); },
               .may_continue = [this]() REQUIRES(progress_lock) { return has_inputs(); }};
@@ -169,11 +170,9 @@ Status DataPlane::use(Way way) {
     if (entry.staged == nullptr) continue;
     expected_.went(way);
     if (way == Way::kStaged && expected_.is_to_be_told()) {
-      logger_.warning(
-          describe_current() +
-          " is staged in host memory, although CIRANDA_GPU_WAY is peer: only allreduces, but not Adasum and "
-          "weighted averages, go by peer, if all ranks share a host and have their tensors on GPUs, and "
-          "CIRANDA_CHECK_CONSISTENCY is not set.");
+      logger_.warning(describe_current() + " is staged in host memory, although CIRANDA_GPU_WAY is " +
+                      expected_.setting() + ": " + std::string(expected_.what_goes()) +
+                      " and CIRANDA_CHECK_CONSISTENCY is not set.");
     }
     if (Status status = entry.staged->use(way, *entry.request); !status.ok()) return of_this_rank(status);
   }
@@ -182,7 +181,7 @@ Status DataPlane::use(Way way) {
 
 Result<Work> DataPlane::plan() {
   Result<Work> work = make_plans(queue_.front(), in_flight_, mesh_);
-  if (!work.ok() || way_ != Way::kPeer) return work;
+  if (!work.ok() || !is_on_device(way_)) return work;
   std::vector<DeviceEventPtr> after;
   std::vector<std::shared_ptr<void>> holds;
   for (const Participant::Ready& ready : queue_.front().requests) {

@@ -2,8 +2,8 @@
 // thread, one piece at a time, and has ended when the event behind it has passed: then its results may be read by other
 // ranks, whose work is queued only after they have heard of that. No work ever waits for another process.
 //
-// Called by PeerBackend, PeerGroup, PeerSettling and PeerAllreduce (the holder of the progress lock). Work that is
-// under way keeps what it needs, also when this has gone.
+// Called by PeerBackend, PeerGroup, PeerSettling, PeerAllreduce and NcclGroup (the holder of the progress lock). Work
+// that is under way keeps what it needs, also when this has gone.
 #pragma once
 
 #include <atomic>
@@ -48,11 +48,16 @@ class PeerStream {
 
   // Nothing is queued any more.
   void abort() { state_->is_over.store(true); }
+  bool was_aborted() const { return state_->is_over.load(); }
   // Nor is the mesh woken.
   void leave();
   bool is_under_way() const { return state_->is_under_way.load(std::memory_order_acquire); }
   // Of the last work. REQUIRES: nothing is under way.
   Status status() const { return state_->status; }
+  // Wakes the mesh, if the lane has not ended; any thread, also when this has gone.
+  std::function<void()> waker() const {
+    return [state = state_] { state->wake(); };
+  }
   const std::string& name() const { return gpu_.name(); }
   Gpu& gpu() const { return gpu_; }
 
@@ -61,6 +66,7 @@ class PeerStream {
   struct State {
     explicit State(Mesh* to_wake) : mesh(to_wake) {}
     void end(Status outcome);
+    void wake();
 
     std::atomic<bool> is_over{false};
     std::atomic<bool> is_under_way{false};
