@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 
+from ciranda._nccl import nccl
 from ciranda.doctor.engine import run_python
 from ciranda.doctor.finding import Finding
 
@@ -47,6 +48,17 @@ def gpus() -> Iterator[Finding]:
     version, devices = found
     yield Finding("NVIDIA driver", "ok", f"libcuda.so.1 supports CUDA {version // 1000}.{version % 1000 // 10}")
     yield from (_examined(*device) for device in devices)
+    yield from nccl_found()
+
+
+def nccl_found() -> Iterator[Finding]:
+    """Which NCCL tensors on GPUs could go by. Those without a driver are not told."""
+    found = nccl()
+    if not found.problem:
+        yield Finding("NCCL", "ok", f"{found.text} ({found.path}): CIRANDA_GPU_WAY=nccl uses it")
+        return
+    advice = "without it tensors on GPUs go by other ways: docs/guide/gpu.md" if found.version else ""
+    yield Finding("NCCL", "warn" if found.version else "ok", found.problem, advice)
 
 
 def _examined(name: str, problem: str, no_kernels: str) -> Finding:
