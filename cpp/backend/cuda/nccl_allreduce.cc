@@ -75,9 +75,13 @@ std::string NcclAllreduce::awaited_device() const {
 
 // Whether the work on the GPU has ended well.
 bool NcclAllreduce::has_ended() {
-  if (status_.ok()) status_ = group_.communicator->status();
-  if (!status_.ok() || group_.stream.is_under_way()) return false;
+  if (!status_.ok()) return false;
+  if (group_.stream.is_under_way()) {
+    status_ = group_.communicator->status();
+    return false;
+  }
   status_ = group_.stream.status();
+  if (status_.ok()) status_ = group_.communicator->look();
   return status_.ok();
 }
 

@@ -24,6 +24,8 @@ constexpr std::chrono::seconds kLongestCall{1};
 constexpr std::chrono::seconds kLongestAbort{5};
 constexpr std::chrono::seconds kLongestEnd{5};
 
+Status aborted() { return Status::aborted("its communicator of NCCL was aborted, as another call on its GPU failed"); }
+
 using Communicators = std::vector<std::shared_ptr<NcclCommunicator>>;
 
 // Those of the process that NCCL has.
@@ -100,9 +102,7 @@ struct NcclWatch {
  private:
   static void run() {
     while (true) {
-      for (const auto& each : all()) {
-        if (!each->status().ok()) each->wake_();
-      }
+      for (const auto& each : all()) each->watch();
       std::this_thread::sleep_for(kLookEvery);
     }
   }
@@ -171,7 +171,7 @@ Result<std::shared_ptr<NcclCommunicator>> NcclCommunicator::begin(const Nccl& nc
 
 Status NcclCommunicator::call(const char* name, const auto& function) {
   const std::lock_guard lock(mutex_);
-  if (is_over_.load()) return Status::aborted("the communicator was aborted");
+  if (is_over_.load()) return aborted();
   return nccl_.check(function(), name);
 }
 
@@ -198,12 +198,27 @@ Status NcclCommunicator::allreduce(const std::byte* from, std::byte* to, std::si
   return status.ok() ? await(kCall) : status;
 }
 
-Status NcclCommunicator::status() {
-  const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock() || is_under_way_.load() || is_over_.load()) return Status::ok_status();
+Status NcclCommunicator::status() const {
+  if (has_failed_.load(std::memory_order_acquire)) return failed_;
+  return is_over_.load() ? aborted() : Status::ok_status();
+}
+
+// While a call is waited for, who waits learns of errors.
+Status NcclCommunicator::look() {
+  const std::lock_guard lock(mutex_);
+  if (is_over_.load()) return aborted();
+  if (is_under_way_.load()) return Status::ok_status();
   auto state = ncclResult_t::kSuccess;
   const ncclResult_t asked = nccl_.ncclCommGetAsyncError(handle_, &state);
   return nccl_.check(asked == ncclResult_t::kSuccess ? state : asked, "a collective");
+}
+
+void NcclCommunicator::watch() {
+  Status found = look();
+  if (found.ok() || is_over_.load() || has_failed_.load()) return;
+  failed_ = std::move(found);
+  has_failed_.store(true, std::memory_order_release);
+  wake_();
 }
 
 void NcclCommunicator::abort_all(const Gpu& gpu) { NcclAbort::all_of(gpu); }

@@ -5,7 +5,7 @@
 // NCCL may hang if they are aborted one by one, and by a thread of their own. If NCCL does not come back from that, the
 // process ends: nothing else frees its GPU.
 //
-// Threads: begin(), await() and allreduce() are for the GPU's; status(), abort_all() and end() for any.
+// Threads: begin(), await() and allreduce() are for the GPU's; the others for any.
 //
 // Called by NcclSettling, NcclAllreduce, NcclGroup and NcclBackend.
 #pragma once
@@ -37,8 +37,10 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   // Queues one. REQUIRES: await() has returned ok.
   Status allreduce(const std::byte* from, std::byte* to, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
                    CUstream stream);
-  // What has gone wrong meanwhile, on this rank or another one.
-  Status status();
+  // What has gone wrong meanwhile, on this rank or another one, as far as the watch knows.
+  Status status() const;
+  // The same, as NCCL knows. REQUIRES: nothing is under way.
+  Status look();
 
   // Ends all of this GPU, and what they have under way, without the other ranks. Returns at once.
   static void abort_all(const Gpu& gpu);
@@ -52,6 +54,7 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   // With the lock; aborted: nothing is called any more.
   Status call(const char* name, const auto& function);
   void finalize();
+  void watch();
 
   friend struct NcclAbort;
   friend struct NcclWatch;
@@ -62,7 +65,9 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   const std::function<void()> wake_;
   std::atomic<bool> is_over_{false};
   std::atomic<bool> is_under_way_{true};  // a call, for which the GPU's thread waits
-  std::mutex mutex_;                      // of calls: NCCL does not want two at a time
+  Status failed_;                         // by the watch, once
+  std::atomic<bool> has_failed_{false};
+  std::mutex mutex_;  // of calls: NCCL does not want two at a time
 };
 
 }  // namespace ciranda::cuda

@@ -9,6 +9,7 @@
 #include <functional>
 #include <latch>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -138,6 +139,11 @@ std::uint64_t n_kernels_under_way() {
   return reinterpret_cast<std::uint64_t (*)()>(dlsym(library, "fake_nccl_n_under_way"))();
 }
 
+Engine::OperationPtr begin_sum(Engine& engine, Guarded& tensor) {
+  return submit_request(engine,
+                        testing::request(Collective::kAllreduce, "sum", DataType::kFloat32, {10}, tensor.data()));
+}
+
 // In part of a chunk and in several, in one piece and in many; on late streams; with memory that ranks share, and
 // without, as between hosts.
 TEST(NcclDeathTest, SumsOfEverySize) {
@@ -231,9 +237,7 @@ TEST(NcclDeathTest, ACommunicatorThatIsNeverMadeIsNamed) {
     std::latch is_over(2);
     world.run([&](Engine& engine) {
       Guarded tensor(40, Guarded::kAligned);
-      const Status status =
-          wait_at_home(engine, submit_request(engine, testing::request(Collective::kAllreduce, "sum",
-                                                                       DataType::kFloat32, {10}, tensor.data())));
+      const Status status = wait_at_home(engine, begin_sum(engine, tensor));
       EXPECT_NE(status.message().find("GPU"), std::string::npos) << status.message();
       is_over.arrive_and_wait();
       end_program();
@@ -252,9 +256,7 @@ TEST(NcclDeathTest, AnErrorOfNcclIsEveryones) {
       Guarded tensor(40, Guarded::kAligned);
       Status status;
       for (int step = 0; step < 20 && status.ok(); ++step) {
-        status =
-            wait_at_home(engine, submit_request(engine, testing::request(Collective::kAllreduce, "sum",
-                                                                         DataType::kFloat32, {10}, tensor.data())));
+        status = wait_at_home(engine, begin_sum(engine, tensor));
       }
       EXPECT_NE(status.message().find("remote process exited or there was a network error"), std::string::npos)
           << status.message();
@@ -264,6 +266,22 @@ TEST(NcclDeathTest, AnErrorOfNcclIsEveryones) {
   });
 }
 
+// While it lives, this rank's stream stands still, so its GPU does not come to a call. The thread has made a tensor.
+class StandingStill {
+ public:
+  StandingStill() {
+    const auto begin = testing::of_fake<cuda::CUresult(void**, void*, const char*, const void*, std::size_t)>(
+        "fake_cuda_begin_kernel");
+    EXPECT_EQ(begin(&kernel_, testing::home().place.queue, "endless", nullptr, 0), cuda::CUresult::kSuccess);
+  }
+  ~StandingStill() { testing::of_fake<void(void*)>("fake_cuda_end_kernel")(kernel_); }
+  StandingStill(const StandingStill&) = delete;
+  StandingStill& operator=(const StandingStill&) = delete;
+
+ private:
+  void* kernel_ = nullptr;
+};
+
 // A rank is lost while the other's kernel spins: that call fails, its GPU is free again, and the engine can end.
 TEST(NcclDeathTest, ALostRankLeavesNoKernelBehind) {
   expect_in_own_program([] {
@@ -272,29 +290,58 @@ TEST(NcclDeathTest, ALostRankLeavesNoKernelBehind) {
     world.run([&](Engine& engine) {
       expect_of<float>(engine, {10}, 2, 4, "sum");
       Guarded tensor(40, Guarded::kAligned);
-      const auto sum = [&] {
-        return submit_request(engine,
-                              testing::request(Collective::kAllreduce, "sum", DataType::kFloat32, {10}, tensor.data()));
-      };
       if (engine.rank() == 1) {
-        // Its stream stands still before the call, so it never comes to it.
-        void* kernel = nullptr;
-        const auto begin = testing::of_fake<cuda::CUresult(void**, void*, const char*, const void*, std::size_t)>(
-            "fake_cuda_begin_kernel");
-        ASSERT_EQ(begin(&kernel, testing::home().place.queue, "endless", nullptr, 0), cuda::CUresult::kSuccess);
+        const StandingStill still;
         has_begun.arrive_and_wait();
-        const auto lost = sum();
+        const auto lost = begin_sum(engine, tensor);
         world.fabric().kill(1);
         EXPECT_FALSE(engine.wait(lost).ok());
-        testing::of_fake<void(void*)>("fake_cuda_end_kernel")(kernel);
       } else {
         has_begun.arrive_and_wait();
-        const Status status = wait_at_home(engine, sum());
+        const Status status = wait_at_home(engine, begin_sum(engine, tensor));
         EXPECT_EQ(status.kind(), ErrorKind::kRanksLost) << status.message();
       }
       while (n_kernels_under_way() > 0) std::this_thread::yield();
       is_over.arrive_and_wait();
       end_program();  // tensors of calls that failed may not be freed yet
+    });
+  });
+}
+
+// Two worlds of the same GPUs, of which one loses a rank: NCCL hangs if their communicators are aborted one by one. The
+// other world's call has no result, and says so.
+TEST(NcclDeathTest, AllCommunicatorsOfAGpuAreAbortedTogether) {
+  expect_in_own_program([] {
+    World losing(2, by_nccl(2));
+    World other(2, by_nccl(2));
+    std::latch is_made(2), are_ready(4), stands_still(4), is_over(4);
+    const auto run = [&](Engine& engine, const char* message, const std::function<void(Engine&)>& lose) {
+      expect_of<float>(engine, {10}, 2, 4, "sum");
+      if (&engine != &other.engine(engine.rank())) is_made.count_down();
+      Guarded tensor(40, Guarded::kAligned);
+      are_ready.arrive_and_wait();
+      std::optional<StandingStill> still;
+      if (lose != nullptr && engine.rank() == 1) still.emplace();
+      stands_still.arrive_and_wait();
+      const auto sum = begin_sum(engine, tensor);
+      if (still) lose(engine);
+      const Status status = engine.wait(sum);
+      EXPECT_FALSE(status.ok());
+      EXPECT_NE(status.message().find(message), std::string::npos) << status.message();
+      still.reset();
+      while (n_kernels_under_way() > 0) std::this_thread::yield();
+      is_over.arrive_and_wait();
+      end_program();
+    };
+    const std::jthread beside([&] {
+      is_made.wait();  // both GPUs would wait, each for another communicator
+      other.run([&](Engine& engine) { run(engine, "its communicator of NCCL was aborted", nullptr); });
+    });
+    losing.run([&](Engine& engine) {
+      run(engine, "", [&](Engine&) {
+        while (n_kernels_under_way() < 4) std::this_thread::yield();
+        losing.fabric().kill(1);
+      });
     });
   });
 }
