@@ -102,7 +102,10 @@ ncclResult_t Communicator::poll() {
 }
 
 ncclResult_t Communicator::init() {
-  if (setting("FAKE_NCCL_INIT") == "never") return ncclResult_t::kInProgress;
+  if (setting("FAKE_NCCL_INIT") == "never") {
+    segment_->forget_name();
+    return ncclResult_t::kInProgress;
+  }
   if (n_polls_left_ > 0) {
     --n_polls_left_;
     return ncclResult_t::kInProgress;
