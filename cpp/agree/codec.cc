@@ -13,7 +13,7 @@ constexpr bool is_one(ReduceOp value) { return reduce_op_from_wire(static_cast<s
 constexpr bool is_one(DataType value) { return data_type_from_wire(static_cast<std::uint8_t>(value)).has_value(); }
 constexpr bool is_one(Check value) { return value <= Check::kCompare; }
 constexpr bool is_one(Direct value) { return value <= Direct::kByMessages; }
-constexpr bool is_one(Way value) { return value <= Way::kPeer; }
+constexpr bool is_one(Way value) { return value <= Way::kNccl; }
 
 // --- the fields of each message, in wire order; one function serves writing and reading
 

@@ -4,7 +4,7 @@
 // A lane has memory on one device of each rank: that of its first call which goes by peer. A call from another device
 // is staged.
 //
-// Called by Negotiations, which owns it; may_go_by_peer() also by WayExpected; pure.
+// Called by Negotiations, which owns it; may_go_by_peer() and may_go_by_nccl() also by WayExpected; pure.
 #pragma once
 
 #include <vector>
@@ -17,6 +17,9 @@ namespace ciranda {
 
 // Whether calls with this signature can go by memory of devices at all, wherever their tensors lie.
 bool may_go_by_peer(const Signature& signature);
+// The same by NCCL. It lacks some types; integers would wrap in averages, and lose bits to factors; its least and
+// greatest floating-point numbers are not ours where there is a NaN.
+bool may_go_by_nccl(const Signature& signature);
 
 class Ways {
  public:
@@ -27,6 +30,9 @@ class Ways {
   Way way_of(const Signature& signature, const std::vector<HomeId>& homes);
 
  private:
+  // Other than staged, if all members' tensors are on devices; staged: it cannot.
+  Way fastest(const Signature& signature) const;
+
   const CoordinatorOptions& options_;
   std::vector<HomeId> homes_;  // by member, of the lane's first call by peer; empty before
 };

@@ -1,9 +1,9 @@
 // Backend: executes plans over memory of one type, among the ranks of one mesh. A lane has one for each type of memory
 // (backend/backends.hpp), and each plan goes to the one where its tensors lie.
 //
-// Called by DataPlane, through Backends; implemented by NativeBackend and PeerBackend; made by rows of registry.hpp;
-// one thread (the holder of the progress lock). Plans run one after the other, in the order of the response log. No
-// method blocks: a running collective is a state machine.
+// Called by DataPlane, through Backends; implemented by NativeBackend, PeerBackend and NcclBackend; made by rows of
+// registry.hpp; one thread (the holder of the progress lock). Plans run one after the other, in the order of the
+// response log. No method blocks: a running collective is a state machine.
 #pragma once
 
 #include <memory>

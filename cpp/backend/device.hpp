@@ -6,9 +6,9 @@
 // executed. Events order them. A copy of one caller's queue does not wait behind those of another, which may wait for
 // it in turn.
 //
-// Called by Staged, PeerBackend, device_advice() and examine_devices(); implemented by CudaDevice, with Gpu and
-// copy_plan.hpp; made by rows of registry.hpp; any thread, concurrently. No method waits for the device. It lives as
-// long as the process.
+// Called by Staged, PeerBackend, NcclBackend, device_advice() and examine_devices(); implemented by CudaDevice, with
+// Gpu and copy_plan.hpp; made by rows of registry.hpp; any thread, concurrently. No method waits for the device. It
+// lives as long as the process.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // BlockSignals: during the object's lifetime, this thread and the threads that it starts receive no signals.
-// Called by CallbackThreads, DeviceThread, Engine, ProgressThreads, RecordedSteps, log_watch.cc and stack_watch.cc,
-// before they start a thread; any thread.
+// Called by CallbackThreads, DeviceThread, NcclCommunicator, Engine, ProgressThreads, RecordedSteps, log_watch.cc and
+// stack_watch.cc, before they start a thread; any thread.
 #pragma once
 
 #include <signal.h>

@@ -53,7 +53,7 @@ constexpr std::array<std::string_view, 3> kSimdLevels{"baseline", "avx2", "avx51
 constexpr std::array<std::string_view, 7> kAlgorithms{"one-shot", "two-shot", "by-hosts", "doubling",
                                                       "star",     "tree",     "chain"};
 constexpr std::array<std::string_view, 1> kWireDtypes{"bf16"};
-constexpr std::array<std::string_view, 3> kGpuWays{"auto", "staged", "peer"};
+constexpr std::array<std::string_view, 4> kGpuWays{"auto", "staged", "peer", "nccl"};
 constexpr std::array<std::string_view, 4> kWireLevels{"authenticate", "encrypt", "check", "none"};
 constexpr std::array<std::string_view, 3> kBindings{"none", "numa", "core"};
 
@@ -123,8 +123,12 @@ constexpr std::array kSettings{
         "GPU_WAY", "", &Config::gpu_way, kGpuWays,
         "How tensors on GPUs travel. peer: in the GPUs' memory, where all ranks of a call are on one host and the call "
         "is an allreduce, a broadcast, an allgather, a reducescatter or an alltoall; what cannot go so is staged, and "
-        "a warning says why, once. staged: always in host memory. auto: as peer, without the warning. The same on all "
-        "ranks."),
+        "a warning says why, once. staged: always in host memory. nccl: by NCCL, where each rank has a GPU of its own "
+        "and NCCL has the operation; what cannot go so is staged, and a warning says why. auto: as peer, without the "
+        "warning. The same on all ranks."),
+    text("NCCL", "", &Config::nccl,
+         "File of NCCL's library, libnccl.so.2. Empty: the one that the process has loaded, else that of the package "
+         "nvidia-nccl beside ciranda, else the system's."),
     integer("SEGMENT_BYTES", "", &Config::segment_bytes, 0, kGiB,
             "Pipeline segment of two-shot reductions and of forwarded broadcasts, at most a slot where memory is "
             "shared; a multiple of 4096; 0: the cost model chooses. The same on all ranks."),

@@ -4,8 +4,8 @@
 // A call with tensors on a device reads its inputs after all work that their queues had been given before. When it is
 // done, its results may still be under way: Operation::order() makes a queue wait for them. The host waits for neither.
 //
-// Used by DeviceEvent, Device, OutputMemory, Request, Call, Plan, Staged, translate.hpp and bindings/python/; a plain
-// value.
+// Used by DeviceEvent, Device, NcclSettling, OutputMemory, Request, Call, Plan, Staged, translate.hpp and
+// bindings/python/; a plain value.
 #pragma once
 
 #include <cstdint>

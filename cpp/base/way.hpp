@@ -10,7 +10,9 @@ namespace ciranda {
 enum class Way : std::uint8_t {
   kStaged,  // host memory, where tensors of devices are staged
   kPeer,    // memory of devices that all ranks map
+  kNccl,    // between GPUs, each of which is one rank's
 };
+constexpr bool is_on_device(Way way) { return way != Way::kStaged; }
 
 // The number of the device plus one, if all tensors of the call lie on it, and it may go by memory of devices. 0: host
 // memory, or a device whose tensors are always staged.

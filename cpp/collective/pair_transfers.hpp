@@ -2,8 +2,8 @@
 //
 // Each peer has a queue of sends and a queue of receives, each done in order. Both sides must queue the same number of
 // bytes, but may cut them differently. Only the channel copies bytes, unless values are rounded on the way. The piece
-// lists must outlive their transfers. Called by the direct algorithms: direct_*.cc; one thread (the holder of the
-// progress lock).
+// lists must outlive their transfers. Called by the direct algorithms, direct_*.cc, and NcclSettling; one thread (the
+// holder of the progress lock).
 #pragma once
 
 #include <cstddef>

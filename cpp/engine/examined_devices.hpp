@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/found_nccl.hpp"  // for its callers
 #include "backend/registry.hpp"
 #include "base/exported.hpp"
 #include "base/status.hpp"

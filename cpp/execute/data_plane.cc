@@ -57,7 +57,7 @@ void DataPlane::take(Work work) {
   work_ = std::move(work);
   n_begun_ = 0;
   leave_out_absent();
-  if (way_ == Way::kPeer) order_on_devices();
+  if (is_on_device(way_)) order_on_devices();
 }
 
 // Plans on devices come after the events of their calls, and keep the calls' memory in use.
@@ -149,7 +149,7 @@ Result<Work> DataPlane::begin() {
 // yet. The same on all ranks.
 bool DataPlane::may_go_by_peer() const {
   const auto& requests = queue_.front().requests;
-  if (requests.empty() || requests.front().way != Way::kPeer) return false;
+  if (requests.empty() || !is_on_device(requests.front().way)) return false;
   return !peer_of_lane_ || peer_of_lane_->ok();
 }
 
@@ -174,7 +174,8 @@ Result<Work> DataPlane::settle_peer() {
 }
 
 Result<Work> DataPlane::begin_on_way() {
-  if (Status status = use(may_go_by_peer() ? Way::kPeer : Way::kStaged); !status.ok()) return status;
+  if (Status status = use(may_go_by_peer() ? queue_.front().requests.front().way : Way::kStaged); !status.ok())
+    return status;
   return Work{.plans = {},
               .continue_with = [this] { return plan(); },
               .may_continue = [this]() REQUIRES(progress_lock) { return has_inputs(); }};
@@ -188,11 +189,9 @@ Status DataPlane::use(Way way) {
     if (entry.staged == nullptr) continue;
     expected_.went(way);
     if (way == Way::kStaged && expected_.is_to_be_told()) {
-      logger_.warning(
-          describe_current() +
-          " is staged in host memory, although CIRANDA_GPU_WAY is peer: only allreduces, reducescatters, "
-          "broadcasts, allgathers and alltoalls, but not Adasum and weighted averages, go by peer, if all ranks "
-          "share a host and have their tensors on GPUs, and CIRANDA_CHECK_CONSISTENCY is not set.");
+      logger_.warning(describe_current() + " is staged in host memory, although CIRANDA_GPU_WAY is " +
+                      expected_.setting() + ": " + std::string(expected_.what_goes()) +
+                      " and CIRANDA_CHECK_CONSISTENCY is not set.");
     }
     if (Status status = entry.staged->use(way, *entry.request); !status.ok()) return of_this_rank(status);
   }

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <string>
+#include <string_view>
 
 #include "agree/ways.hpp"
 #include "base/config.hpp"
@@ -16,27 +17,46 @@ namespace ciranda {
 
 class WayExpected {
  public:
-  WayExpected(const Config& config, const Mesh& mesh)
-      : setting_(config.gpu_way), last_(shares_memory_with_all(mesh) ? Way::kPeer : Way::kStaged) {
+  WayExpected(const Config& config, const Mesh& mesh) : setting_(config.gpu_way), last_(way_at_first(config, mesh)) {
     for (int rank = 0; rank < mesh.size(); ++rank) {
-      const bool has_neighbour = rank != mesh.rank() && mesh.peer(rank).shares_memory;
-      may_be_peer_ = may_be_peer_ || (has_neighbour && setting_ != "staged");
+      const bool has_neighbour = rank != mesh.rank() && (mesh.peer(rank).shares_memory || goes_by_nccl());
+      may_be_on_device_ = may_be_on_device_ || (has_neighbour && setting_ != "staged");
     }
   }
 
-  // Whether some call may go by peer.
-  bool may_be_peer() const { return may_be_peer_; }
-  // Whether to warn that a call is staged: the user has prescribed peer, and was not warned before.
-  bool is_to_be_told() { return setting_ == "peer" && !has_told_.exchange(true, std::memory_order_relaxed); }
+  // Whether some call may go by the memory of devices.
+  bool may_be_on_device() const { return may_be_on_device_; }
+  // Whether to warn that a call is staged: the user has prescribed another way, and was not warned before.
+  bool is_to_be_told() {
+    return (setting_ == "peer" || goes_by_nccl()) && !has_told_.exchange(true, std::memory_order_relaxed);
+  }
+  const std::string& setting() const { return setting_; }
+  // What does not have to be staged by it, for a message that goes on with "and".
+  std::string_view what_goes() const {
+    if (goes_by_nccl()) {
+      return "only sums, averages and products of numbers that NCCL has, outside process sets and lanes, go by it, if "
+             "each rank has its tensors on a GPU of its own,";
+    }
+    return "only allreduces, reducescatters, broadcasts, allgathers and alltoalls, but not Adasum and weighted "
+           "averages, go "
+           "by peer, if all ranks share a host and have their tensors on GPUs,";
+  }
   Way of(const Request& request) const {
-    const bool may = request.home != kStagedHome && may_go_by_peer(request.signature);
+    if (request.home == kStagedHome) return Way::kStaged;
+    const bool may = goes_by_nccl() ? may_go_by_nccl(request.signature) : may_go_by_peer(request.signature);
     return may ? last_.load(std::memory_order_relaxed) : Way::kStaged;
   }
   void went(Way way) { last_.store(way, std::memory_order_relaxed); }
 
  private:
+  static Way way_at_first(const Config& config, const Mesh& mesh) {
+    if (config.gpu_way == "nccl") return Way::kNccl;
+    return shares_memory_with_all(mesh) ? Way::kPeer : Way::kStaged;
+  }
+  bool goes_by_nccl() const { return setting_ == "nccl"; }
+
   const std::string setting_;
-  bool may_be_peer_ = false;
+  bool may_be_on_device_ = false;
   std::atomic<Way> last_;
   std::atomic<bool> has_told_{false};
 };

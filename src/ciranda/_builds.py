@@ -1,12 +1,13 @@
 """Horovod's functions about its build options, answered for Ciranda.
 
 Scripts use them to choose between transports. Ciranda's engine does what Horovod does over Gloo, collectives on the CPU
-without MPI, and copies tensors on GPUs there and back; so Gloo and CUDA are reported as available, and nothing else.
+without MPI, and those of tensors on GPUs; so Gloo and CUDA are reported as available, and NCCL where it is found.
 """
 
 from __future__ import annotations
 
 from ciranda import _basics
+from ciranda._nccl import nccl
 
 __all__ = [
     "ccl_built",
@@ -49,8 +50,14 @@ def gloo_built() -> bool:
 
 
 def nccl_built() -> int:
-    """Return 0, for no NCCL; else this would be its version."""
-    return 0
+    """Return the version of the NCCL that tensors on GPUs can go by, 22809 for 2.28.9; 0 if there is none.
+
+    Every build can use the NCCL that it finds at run time, from 2.26.2 on: the one that the process has loaded, as
+    torch does, else that of the package nvidia-nccl, else the system's; ``CIRANDA_NCCL`` names one. The process does
+    not open it for this. `ciranda doctor` says what was found, and why it cannot be used.
+    """
+    found = nccl()
+    return 0 if found.problem else found.version
 
 
 def ddl_built() -> bool:

@@ -20,12 +20,12 @@ def examined(monkeypatch: pytest.MonkeyPatch, **given: str) -> list[Finding]:
 
 
 def test_each_gpu_is_opened_and_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    driver, *each, way = examined(
-        monkeypatch, FAKE_CUDA_DEVICES="2", FAKE_CUDA_VERSION="12040", FAKE_CUDA_DELAY_SEED="1"
-    )
+    fakes = {"FAKE_CUDA_DEVICES": "2", "FAKE_CUDA_VERSION": "12040", "FAKE_CUDA_DELAY_SEED": "1"}
+    driver, *each, way, nccl = examined(monkeypatch, **fakes)
     assert (driver.name, driver.status, driver.found) == ("NVIDIA driver", "ok", "libcuda.so.1 supports CUDA 12.4")
     assert [gpu.name for gpu in each] == ["GPU 0 (GPU-5f5f5f00)", "GPU 1 (GPU-5f5f5f01)"]
     assert way.name == "GPU tensors"
+    assert nccl.name == "NCCL"
     for gpu in each:
         assert gpu.found.startswith(WORKS), gpu
         has_kernels = gpu.found == f"{WORKS}; its kernels are loaded"
@@ -55,7 +55,7 @@ def test_each_gpu_is_opened_and_tried(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_wrong_is_named_with_a_way_out(
     given: dict[str, str], name: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, gpu = examined(monkeypatch, **given)
+    _, gpu, _ = examined(monkeypatch, **given)
     assert (gpu.name.startswith(name), gpu.status) == (True, "warn"), gpu
     assert reason in gpu.found, gpu
     assert gpu.advice

@@ -8,7 +8,7 @@ import pytest
 
 import ciranda
 
-BUILT = ["ccl_built", "ddl_built", "mpi_built", "mpi_enabled", "nccl_built", "rocm_built"]
+BUILT = ["ccl_built", "ddl_built", "mpi_built", "mpi_enabled", "rocm_built"]
 
 
 @pytest.mark.parametrize("name", BUILT)

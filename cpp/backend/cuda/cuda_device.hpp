@@ -1,5 +1,5 @@
 // CudaDevice: all NVIDIA GPUs of this process. Each is opened when a call's tensors first lie on it.
-// Called by registry.cc (`all_backends`) and PeerBackend; any thread.
+// Called by registry.cc (`all_backends`), PeerBackend and NcclBackend; any thread.
 #pragma once
 
 #include "backend/cuda/gpu.hpp"

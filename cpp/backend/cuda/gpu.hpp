@@ -4,7 +4,7 @@
 //
 // Any thread. It lives as long as the process.
 //
-// Called by CudaDevice, PeerMemory, PeerStream and PeerBackend.
+// Called by CudaDevice, PeerMemory, PeerStream, PeerBackend, NcclCommunicator and NcclRoom.
 #pragma once
 
 #include <cstddef>

@@ -16,6 +16,10 @@ void PeerStream::leave() {
 void PeerStream::State::end(Status outcome) {
   status = std::move(outcome);
   is_under_way.store(false, std::memory_order_release);
+  wake();
+}
+
+void PeerStream::State::wake() {
   const std::lock_guard lock(mutex);
   if (mesh != nullptr) mesh->kick();
 }

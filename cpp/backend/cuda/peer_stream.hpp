@@ -2,8 +2,8 @@
 // the GPU's thread, one piece at a time, and has ended when the event behind it has passed: then other ranks may read
 // its results. They queue work that does only after they have learnt of that end, so no work waits for another process.
 //
-// Called by PeerBackend, PeerGroup, PeerSettling and PeerCollective (the holder of the progress lock). Work under way
-// keeps alive what it needs, even after this object is destroyed.
+// Called by PeerBackend, PeerGroup, PeerSettling, PeerCollective and NcclGroup (the holder of the progress lock). Work
+// under way keeps alive what it needs, even after this object is destroyed.
 #pragma once
 
 #include <atomic>
@@ -48,13 +48,19 @@ class PeerStream {
 
   // From now on nothing is queued.
   void abort() { state_->is_over.store(true); }
+  bool was_aborted() const { return state_->is_over.load(); }
   // As abort(); and the mesh is no longer woken, so it may be destroyed.
   void leave();
   bool is_under_way() const { return state_->is_under_way.load(std::memory_order_acquire); }
   // The outcome of the last work. REQUIRES: nothing is under way.
   Status status() const { return state_->status; }
   // The GPU, as in "on GPU 0", if work is under way; else empty.
-  std::string awaited_device() const { return is_under_way() ? "on " + gpu_.name() : ""; }
+  std::string awaited_device() const { return is_under_way() ? "on " + name() : ""; }
+  // Wakes the mesh, if the lane has not ended; any thread, even after this object is destroyed.
+  std::function<void()> waker() const {
+    return [state = state_] { state->wake(); };
+  }
+  const std::string& name() const { return gpu_.name(); }
   Gpu& gpu() const { return gpu_; }
 
  private:
@@ -62,6 +68,7 @@ class PeerStream {
   struct State {
     explicit State(Mesh* to_wake) : mesh(to_wake) {}
     void end(Status outcome);
+    void wake();
 
     std::atomic<bool> is_over{false};
     std::atomic<bool> is_under_way{false};

@@ -230,6 +230,15 @@ nb::list examined_devices() {
   return rows;
 }
 
+nb::tuple row_of(const FoundNccl& found) { return nb::make_tuple(found.version, found.path, found.usable.message()); }
+
+nb::tuple found_nccl(const std::string& named) { return row_of(find_nccl(named)); }
+
+nb::object nccl_of_process() {
+  const std::optional<FoundNccl> loaded = loaded_nccl();
+  return loaded ? nb::object(row_of(*loaded)) : nb::none();
+}
+
 }  // namespace
 
 void bind_tables(nb::module_& m) {
@@ -257,6 +266,9 @@ void bind_tables(nb::module_& m) {
   m.def("staging_copy", [] { return to_string(staging_choice().current()); });
   m.def("examine_devices", &examined_devices,
         "Opens and tries every device: its name, what is wrong (empty: nothing), and why it has no kernels.");
+  m.def("find_nccl", &found_nccl, nb::arg("named"),
+        "Opens the NCCL that would be used: its version, its file, and why it cannot be used (empty: it can).");
+  m.def("loaded_nccl", &nccl_of_process, "The same of the NCCL that this process has loaded, or None.");
   m.def("set_simd_level", &set_simd_level, nb::arg("name"), "For tests; clamped to what this CPU can do.");
 }
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 
+from ciranda._nccl import nccl
 from ciranda.doctor.engine import run_python
 from ciranda.doctor.finding import Finding
 
@@ -59,6 +60,17 @@ def gpus() -> Iterator[Finding]:
     yield from (_examined(*device) for device in devices)
     if settings is not None and not any(problem for _, problem, _ in devices):
         yield Finding("GPU tensors", "ok", _way(settings, has_kernels=not any(lacks for _, _, lacks in devices)))
+    yield from nccl_found()
+
+
+def nccl_found() -> Iterator[Finding]:
+    """Which NCCL tensors on GPUs could go by. Those without a driver are not told."""
+    found = nccl()
+    if not found.problem:
+        yield Finding("NCCL", "ok", f"{found.text} ({found.path}): CIRANDA_GPU_WAY=nccl uses it")
+        return
+    advice = "without it tensors on GPUs go by other ways: docs/guide/gpu.md" if found.version else ""
+    yield Finding("NCCL", "warn" if found.version else "ok", found.problem, advice)
 
 
 def _way(settings: dict[str, object], *, has_kernels: bool) -> str:

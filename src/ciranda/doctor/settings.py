@@ -26,6 +26,13 @@ print(json.dumps({"names": [row["name"] for row in rows], "horovod": [row["horov
 _SECONDS = 30
 #: How variables begin by which Horovod is built for GPUs.
 _FOR_BUILDS = ("HOROVOD_GPU_", "HOROVOD_CUDA_", "HOROVOD_NCCL_", "HOROVOD_ROCM_")
+#: Settings of Horovod's for NCCL, and what there is instead.
+OF_NCCL = {
+    "HOROVOD_NUM_NCCL_STREAMS": "each GPU has one stream for NCCL, as several would need one order of all calls",
+    "HOROVOD_HIERARCHICAL_ALLREDUCE": "NCCL itself uses the links within a host before those between hosts",
+    "HOROVOD_ENABLE_ASYNC_COMPLETION": "a wait orders streams, and does not stop the host, as far as a way allows it",
+    "HOROVOD_BATCH_D2D_MEMCOPIES": "a launch packs any number of tensors",
+}
 
 
 def settings() -> Iterator[Finding]:
@@ -45,6 +52,9 @@ def settings() -> Iterator[Finding]:
     for name in sorted(name for name in os.environ if name.startswith(_FOR_BUILDS)):
         found = f"{name} is set, and ignored: it chooses how Horovod is built; tensors on GPUs need no such choice here"
         yield Finding("settings", "ok", found)
+    for name, why in OF_NCCL.items():
+        if name in os.environ:
+            yield Finding("settings", "ok", f"{name} is set, and ignored: {why}")
     yield Finding(
         "settings", "ok", ", ".join(f"{name}={shown(name, os.environ[name])}" for name in given) or "none given"
     )

@@ -15,6 +15,7 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
+from ciranda._nccl import nccl
 from ciranda.doctor import software
 from ciranda.doctor.engine import run_python
 
@@ -39,6 +40,7 @@ def versions_here() -> dict[str, str]:
         "Python": f"{platform.python_implementation()} {platform.python_version()}",
         "libc": " ".join(platform.libc_ver()).strip() or "unknown",
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "NCCL": _nccl(),
         "frameworks": ", ".join(software.frameworks_found()) or "none",
     }
 
@@ -56,6 +58,14 @@ def _engine() -> tuple[str, str]:
     version, simd = words
     asked_for = os.environ.get("CIRANDA_SIMD", "")
     return version, f"{simd}; CIRANDA_SIMD={asked_for}" if asked_for else simd
+
+
+def _nccl() -> str:
+    """As it is found without being used."""
+    found = nccl()
+    if not found.version:
+        return "none"
+    return f"{found.text} ({found.path})" + (f"; not used: {found.problem}" if found.problem else "")
 
 
 def commit() -> str | None:

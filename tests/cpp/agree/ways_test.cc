@@ -59,6 +59,39 @@ TEST(Ways, WhatHasNoKernelIsStaged) {
   }
 }
 
+TEST(Ways, NcclNeedsNoSharedMemoryAndStagesWhatItLacks) {
+  CoordinatorOptions options;
+  options.size = 2;
+  options.goes_by_nccl = true;
+  const auto way = [&](const Signature& signature, HomeId other = kGpu0) {
+    return Ways(options).way_of(signature, {kGpu0, other});
+  };
+  for (const DataType dtype : {DataType::kFloat16, DataType::kBFloat16, DataType::kFloat32, DataType::kFloat64}) {
+    for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kProduct}) {
+      EXPECT_EQ(way(allreduce({4}, dtype, op)), Way::kNccl);
+    }
+    for (const ReduceOp op : {ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kAdasum}) {
+      EXPECT_EQ(way(allreduce({4}, dtype, op)), Way::kStaged);
+    }
+  }
+  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kProduct, ReduceOp::kMin, ReduceOp::kMax}) {
+    EXPECT_EQ(way(allreduce({4}, DataType::kInt64, op)), Way::kNccl);
+    EXPECT_EQ(way(allreduce({4}, DataType::kUInt16, op)), Way::kStaged);
+  }
+  Signature scaled = allreduce({4}, DataType::kInt64);
+  scaled.prescale = 0.5;
+  Signature mixed = allreduce({4});
+  mixed.tensors.push_back({DataType::kComplex64, {4}});
+  for (const Signature& signature :
+       {scaled, mixed, allreduce({4}, DataType::kInt64, ReduceOp::kAverage),
+        allreduce({4}, DataType::kInt64, ReduceOp::kBitwiseAnd), allgather({4}), broadcast({4}, 0)}) {
+    EXPECT_EQ(way(signature), Way::kStaged);
+  }
+  EXPECT_EQ(way(allreduce({4}), kStagedHome), Way::kStaged);
+  options.check_interval = 1;
+  EXPECT_EQ(way(allreduce({4})), Way::kStaged);
+}
+
 // Its memory is on that of its first call.
 TEST(Ways, ALaneHasOneDeviceOfEachRank) {
   const CoordinatorOptions options = on_one_host();

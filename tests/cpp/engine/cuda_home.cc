@@ -1,8 +1,10 @@
-// Memory and streams of GPU 0 for tests, by the driver that the program finds: the fake one.
+// Memory and streams of GPUs for tests, by the driver that the program finds: the fake one.
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,7 +22,6 @@ using cuda::CUresult;
 using cuda::CUstream;
 using cuda::Driver;
 
-constexpr int kGpu = 0;
 constexpr int kRanks = 8;
 
 [[noreturn]] void give_up(const std::string& why) {
@@ -28,22 +29,39 @@ constexpr int kRanks = 8;
   std::abort();
 }
 
+// The fake driver takes any bytes for code, and runs the kernels' twins.
+std::span<const std::byte> with_any_image(int /*compute_capability*/) {
+  static constexpr std::array<std::byte, 1> kImage{};
+  return kImage;
+}
+std::span<const std::byte> without_image(int /*compute_capability*/) { return {}; }
+
+Device* made(cuda::Images images) {
+  const Result<Device*> device = cuda::make_device(images);
+  if (!device.ok()) give_up(device.status().message());
+  return device.value();
+}
+
+// All GPUs.
+Device* device(bool has_kernels) {
+  static Device* const with_kernels = made(with_any_image);
+  static Device* const without_kernels = made(without_image);
+  return has_kernels ? with_kernels : without_kernels;
+}
+
 class Gpu {
  public:
-  Gpu() {
+  explicit Gpu(int number) : name_("GPU " + std::to_string(number)) {
     const Result<const Driver*> driver = Driver::load();
     if (!driver.ok()) give_up(driver.status().message());
     driver_ = driver.value();
-    device_ = made(with_any_image);
-    without_kernels_ = made(without_image);
-    expect(driver_->cuDevicePrimaryCtxRetain(&context_, kGpu), "cuDevicePrimaryCtxRetain");
+    expect(driver_->cuDevicePrimaryCtxRetain(&context_, number), "cuDevicePrimaryCtxRetain");
     enter();
     for (CUstream& stream : streams_) {
       expect(driver_->cuStreamCreateWithPriority(&stream, cuda::kStreamNonBlocking, 0), "cuStreamCreateWithPriority");
     }
   }
 
-  Device* device(bool has_kernels) const { return has_kernels ? device_ : without_kernels_; }
   CUstream stream(int rank) const { return streams_[static_cast<std::size_t>(rank)]; }
 
   std::shared_ptr<std::byte> allocate(const Place& place, std::size_t n_bytes) {
@@ -58,44 +76,35 @@ class Gpu {
   }
 
  private:
-  // The fake driver takes any bytes for code, and runs the kernels' twins.
-  static std::span<const std::byte> with_any_image(int /*compute_capability*/) {
-    static constexpr std::array<std::byte, 1> kImage{};
-    return kImage;
-  }
-  static std::span<const std::byte> without_image(int /*compute_capability*/) { return {}; }
-
-  static Device* made(cuda::Images images) {
-    const Result<Device*> device = cuda::make_device(images);
-    if (!device.ok()) give_up(device.status().message());
-    return device.value();
-  }
-
   void enter() const { expect(driver_->cuCtxSetCurrent(context_), "cuCtxSetCurrent"); }
   void expect(CUresult outcome, const char* call) const {
-    if (Status status = driver_->check(outcome, call, "GPU 0"); !status.ok()) give_up(status.message());
+    if (Status status = driver_->check(outcome, call, name_); !status.ok()) give_up(status.message());
   }
 
+  const std::string name_;
   const Driver* driver_ = nullptr;
-  Device* device_ = nullptr;
-  Device* without_kernels_ = nullptr;
   CUcontext context_ = nullptr;
   std::vector<CUstream> streams_{kRanks};
 };
 
-Gpu& gpu() {
-  static Gpu& gpu = *new Gpu;  // as long as the device's thread, which may use its memory
-  return gpu;
+// Each is made at its first use.
+Gpu& gpu(int number) {
+  static std::mutex mutex;
+  static auto& gpus = *new std::map<int, Gpu>;  // as long as the devices' threads, which may use its memory
+  const std::lock_guard lock(mutex);
+  return gpus.try_emplace(number, number).first->second;
 }
 
 }  // namespace
 
-Result<Device*> cuda_with_kernels() { return gpu().device(true); }
-Result<Device*> cuda_without_kernels() { return gpu().device(false); }
+Result<Device*> cuda_with_kernels() { return device(true); }
+Result<Device*> cuda_without_kernels() { return device(false); }
 
-Home cuda_home(int rank, bool has_kernels) {
-  const auto allocate = [](const Place& place, std::size_t n_bytes) { return gpu().allocate(place, n_bytes); };
-  return {gpu().device(has_kernels), {DeviceType::kCuda, kGpu, gpu().stream(rank)}, allocate};
+Home cuda_home(int rank, bool has_kernels, int number) {
+  const auto allocate = [](const Place& place, std::size_t n_bytes) {
+    return gpu(place.index).allocate(place, n_bytes);
+  };
+  return {device(has_kernels), {DeviceType::kCuda, number, gpu(number).stream(rank)}, allocate};
 }
 
 }  // namespace ciranda::testing

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/cuda/nccl_backend.hpp"
 #include "backend/cuda/peer_backend.hpp"
 #include "backend/registry.hpp"
 #include "call/output_memory.hpp"
@@ -33,6 +34,7 @@ enum class Homes : std::uint8_t {
   kCuda,   // all ranks on a GPU of the fake driver, each with a stream of its own: by peer where they share memory
   kCudaWithoutKernels,
   kCudaStaged,  // always staged, like the one before, but with kernels
+  kCudaNccl,    // each rank on a GPU of its own, by the fake NCCL if CIRANDA_GPU_WAY is nccl
 };
 
 // For the conformance suites: all, those with all ranks on a device, and those with a device beside host memory.
@@ -41,16 +43,16 @@ inline constexpr std::array kHomesOnDevice{Homes::kPaged};
 inline constexpr std::array kHomesBesideHost{Homes::kMixed};
 
 inline std::string to_string(Homes homes) {
-  constexpr const char* kNames[] = {"Host", "Paged", "Mixed", "Cuda", "CudaWithoutKernels", "CudaStaged"};
+  constexpr const char* kNames[] = {"Host", "Paged", "Mixed", "Cuda", "CudaWithoutKernels", "CudaStaged", "CudaNccl"};
   return kNames[static_cast<std::size_t>(homes)];
 }
 
-// GPU 0 of the fake driver, in cuda_home.cc: with kernels, whatever images the build has, and without. Both end the
+// The GPUs of the fake driver, in cuda_home.cc: with kernels, whatever images the build has, and without. Both end the
 // program if there is no driver.
 Result<Device*> cuda_with_kernels();
 Result<Device*> cuda_without_kernels();
-// A home on it, with a stream for each rank.
-Home cuda_home(int rank, bool has_kernels = true);
+// A home on one of them, with a stream for each rank.
+Home cuda_home(int rank, bool has_kernels = true, int number = 0);
 
 // The registry of tests: a row for each device on which homes are.
 inline std::span<const BackendRow> backends_of(Homes homes) {
@@ -61,11 +63,15 @@ inline std::span<const BackendRow> backends_of(Homes homes) {
       kPagedRow,
       BackendRow{
           .memory = DeviceType::kCuda, .name = "cuda", .make = cuda::make_peer_backend, .device = cuda_with_kernels}};
+  static constexpr BackendRow kNcclRow{
+      .memory = DeviceType::kCuda, .name = "cuda", .make = cuda::make_nccl_backend, .device = cuda_with_kernels};
+  static constexpr std::array kNcclRows{kPagedRow, kNcclRow};
   static constexpr std::array kStagedRows{kPagedRow, kStagedRow};
   static constexpr std::array kRowsWithoutKernels{BackendRow{
       .memory = DeviceType::kCuda, .name = "cuda", .make = cuda::make_peer_backend, .device = cuda_without_kernels}};
   if (homes == Homes::kCudaWithoutKernels) return kRowsWithoutKernels;
   if (homes == Homes::kCudaStaged) return kStagedRows;
+  if (homes == Homes::kCudaNccl) return kNcclRows;
   return kRows;
 }
 
@@ -78,6 +84,7 @@ inline Home paged_home(int rank) {
 
 inline Home home_of(Homes homes, int rank) {
   const bool is_on_host = homes == Homes::kHost || (homes == Homes::kMixed && rank % 2 == 1);
+  if (homes == Homes::kCudaNccl) return cuda_home(rank, true, rank);
   if (homes >= Homes::kCuda) return cuda_home(rank, homes != Homes::kCudaWithoutKernels);
   return is_on_host ? Home{} : paged_home(rank);
 }

@@ -107,7 +107,7 @@ TUNABLES = (
     Tunable("mpi-threads-disable", "MPI_THREADS_DISABLE", bool, "library_options", "mpi_threads_disable",
             "one thread in MPI", "MPI is not used", negation="no-mpi-threads-disable"),
     Tunable("num-nccl-streams", "NUM_NCCL_STREAMS", int, "library_options", "num_nccl_streams",
-            "streams for NCCL", "NCCL is not used"),
+            "streams for NCCL", "each GPU has one stream for NCCL"),
     Tunable("thread-affinity", "THREAD_AFFINITY", str, "library_options", "thread_affinity",
             "core of each local rank's background thread", "whoever waits turns the engine, on its own core"),
     Tunable("gloo-timeout-seconds", "GLOO_TIMEOUT_SECONDS", int, "library_options", "gloo_timeout_seconds",

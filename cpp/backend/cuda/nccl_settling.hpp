@@ -1,0 +1,67 @@
+// NcclSettling: the members of a lane tell each other of their GPUs and their NCCL, and make a communicator of it. If
+// one cannot, all know, and none uses it. The lowest member with a reason knows that it has to say so.
+//
+// What members tell, and the communicator's id, travel by the lane's channels, as ranks may be on several hosts.
+//
+// Called by NcclBackend; one thread (the holder of the progress lock).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/nccl_group.hpp"
+#include "base/place.hpp"
+#include "collective/pair_transfers.hpp"
+#include "collective/running_collective.hpp"
+#include "fuse/piece_list.hpp"
+
+namespace ciranda::cuda {
+
+class NcclSettling final : public RunningCollective {
+ public:
+  // `nccl`: what CIRANDA_NCCL says.
+  NcclSettling(std::shared_ptr<NcclGroup> group, const Place& place, std::string nccl);
+
+  Progress step() override;
+  std::vector<int> awaited() const override;
+  std::string awaited_device() const override;
+
+ private:
+  enum class Phase : std::uint8_t { kPrepare, kPreparing, kTelling, kMaking, kEnding };
+  struct Offer {
+    std::uint8_t can_use;
+    int version;
+    CUuuid gpu;
+    ncclUniqueId id;  // of rank 0
+  };
+  struct Prepared;
+
+  // Sends `sent` to all other members.
+  template <typename Told>
+  void exchange(const Told& sent, std::vector<Told>& told);
+  void prepare();
+  void tell();
+  void make();
+  void conclude(const std::vector<std::uint8_t>& can);
+  // Why no communicator is made, as all members see it; ok: one is.
+  Status refusal() const;
+
+  const std::shared_ptr<NcclGroup> shared_group_;  // also the jobs' that fill it in
+  NcclGroup& group_;
+  const Place place_;
+  const std::string nccl_;
+  const std::shared_ptr<Prepared> prepared_;
+  Phase phase_ = Phase::kPrepare;
+  Status own_;  // why this member cannot
+  std::vector<Offer> offers_;
+  std::vector<std::uint8_t> made_;
+  InputPieces sent_;
+  std::vector<OutputPieces> received_;
+  std::optional<PairTransfers> transfers_;
+};
+
+}  // namespace ciranda::cuda

@@ -1,0 +1,56 @@
+// Communicator: a rank's end of one. It is used by one thread at a time, but for aborts, and for the threads of
+// streams, which run its kernels.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "backend/cuda/nccl_api.hpp"
+#include "segment.hpp"
+
+namespace ciranda::fakes {
+
+class Communicator : public std::enable_shared_from_this<Communicator> {
+ public:
+  Communicator(const cuda::ncclUniqueId& id, int n_ranks, int rank, const cuda::CUuuid& gpu);
+
+  // As ncclCommGetAsyncError: what does not block goes on by these calls.
+  cuda::ncclResult_t poll();
+  cuda::ncclResult_t allreduce(const void* from, void* to, Call call, cuda::CUstream stream);
+
+  // Kernels end without having done their work, also those that come later.
+  void abort() { is_aborted_.store(true); }
+  bool has_work() const { return n_under_way_.load() > 0; }
+  // Of the GPU that the communicator is for.
+  const cuda::CUuuid& gpu() const { return segment_->of(rank_).gpu; }
+
+  // Kernels of the process.
+  static inline std::atomic<std::uint64_t> n_under_way{0};
+
+ private:
+  struct Kernel;
+
+  cuda::ncclResult_t init();
+  cuda::ncclResult_t launch(const void* from, void* to, const Call& call, cuda::CUstream stream);
+  void run(const Kernel& kernel);
+  void count(int change);  // of kernels
+  // Returns false if the kernel was aborted.
+  bool wait_until(const std::function<bool(const Segment::Part&)>& holds) const;
+
+  const std::unique_ptr<Segment> segment_;
+  const int rank_;
+  const std::uint64_t seed_;
+  std::uint64_t n_polls_left_;
+  bool is_made_ = false;
+  std::optional<cuda::ncclResult_t> failed_;
+  std::uint64_t n_calls_ = 0;
+  std::function<cuda::ncclResult_t()> pending_;  // a launch that has not been made yet
+  std::atomic<bool> is_aborted_{false};
+  std::atomic<std::uint64_t> n_under_way_{0};
+  std::uint64_t n_pieces_ = 0;  // of the kernels' thread
+};
+
+}  // namespace ciranda::fakes

@@ -1,0 +1,54 @@
+// The fake NCCL: a libnccl.so.2 for machines without a GPU, with the part of NCCL that the engine calls
+// (cpp/backend/cuda/nccl_api.hpp), on the fake driver (tests/fakes/cuda.hpp), which it finds as the real one finds
+// libcuda.so.1.
+//
+// What it is like:
+//   communicators   of ranks that are threads or processes of one host, over shared memory; two ranks on one GPU are
+//                   refused; they do not block: ncclCommGetAsyncError tells when one is made
+//   allreduce       a kernel on the given stream, which spins until all ranks' kernels have come, and reads and writes
+//                   the tensors; the fake driver's checker orders it with all other work. A rank that calls another one
+//                   than the others ends the program
+//   sums            in an order that is random from call to call, rounded after each addition, alike on all ranks
+//   aborts          end the kernels of the communicator. While its GPU has others with work under way, to abort one
+//                   alone hangs: all are aborted in one group
+// What it is not: it has no CTAs, so kernels of two communicators never keep each other from running.
+//
+// A program finds fake_nccl_n_under_way() by dlsym.
+//
+// Settings, in the environment:
+//   FAKE_NCCL_VERSION=v   10000 * major + 100 * minor + patch (22809)
+//   FAKE_NCCL_POLLS=k     what does not block takes k polls: init, and the first allreduce of a communicator (0)
+//   FAKE_NCCL_INIT=e      ncclCommInitRankConfig fails with error e on the ranks of this process; never: it never ends
+//   FAKE_NCCL_ASYNC=k:e   once it has been given its k-th allreduce, a communicator of this process has error e
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cuda/nccl_api.hpp"
+
+#pragma GCC visibility push(default)
+extern "C" {
+namespace ciranda::fakes {
+
+cuda::ncclResult_t ncclGetVersion(int* version);
+const char* ncclGetErrorString(cuda::ncclResult_t result);
+const char* ncclGetLastError(cuda::ncclComm_t communicator);
+cuda::ncclResult_t ncclGetUniqueId(cuda::ncclUniqueId* id);
+cuda::ncclResult_t ncclCommInitRankConfig(cuda::ncclComm_t* communicator, int n_ranks, cuda::ncclUniqueId id, int rank,
+                                          cuda::ncclConfig_t* config);
+cuda::ncclResult_t ncclCommGetAsyncError(cuda::ncclComm_t communicator, cuda::ncclResult_t* error);
+cuda::ncclResult_t ncclCommFinalize(cuda::ncclComm_t communicator);
+cuda::ncclResult_t ncclCommDestroy(cuda::ncclComm_t communicator);
+cuda::ncclResult_t ncclCommAbort(cuda::ncclComm_t communicator);
+cuda::ncclResult_t ncclGroupStart();
+cuda::ncclResult_t ncclGroupEnd();
+cuda::ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, cuda::ncclDataType_t type,
+                                 cuda::ncclRedOp_t op, cuda::ncclComm_t communicator, cuda::CUstream stream);
+
+// Kernels of this process that have been queued and have not ended.
+std::uint64_t fake_nccl_n_under_way();
+
+}  // namespace ciranda::fakes
+}
+#pragma GCC visibility pop
