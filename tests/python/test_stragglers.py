@@ -20,11 +20,11 @@ class Job:
 
     def counters(self) -> Counters:
         told = {"host": "h", "runs": True, "memory_bytes": 1, "cpu_seconds": self.cpu, "warning": ""}
-        of_all = {"seconds": self.seconds, "steps": self.steps, "waited_seconds": 0.0, "collectives": {}}
-        held_up = {str(last): seconds for last, seconds in enumerate(self.held_up)}
+        of_all = {"seconds": self.seconds, "steps": self.steps, "waited_seconds": 0.0}
+        held_up = {str(last): int(seconds * 1e9) for last, seconds in enumerate(self.held_up)}
         return {
             rank: {**told, **of_all, "rank": rank, "pid": self.pid + rank,
-                   "held_up_seconds": held_up if rank == 0 else {}}
+                   "held_up_ns": held_up if rank == 0 else {}}
             for rank in range(4)
         }  # fmt: skip
 

@@ -58,7 +58,8 @@ MAX_QUEUED_BYTES = 4 << 20  # above this, nothing more is read from the agents u
 END_MARGIN_SECONDS = 0.7  # beyond the grace period, before agents are killed
 STALL_SECONDS = 2.0  # to hear where the ranks stand that others have given up to wait for
 NO_STORE = "elastic:0"  # where elastic ranks find a store before they are told of a world: settings must be complete
-LOOK_SECONDS = 2.0  # between looks for stragglers
+LOOK_SECONDS = 2.0  # between looks for stragglers, at least
+LOOK_RANKS_A_SECOND = 64  # that are looked at for them, at most: it is done in every job
 RECORDS_SECONDS = 5.0  # without a piece of the records, before agents are killed
 BLAME_SECONDS = 1.0  # to hear of the rank that was lost, when the first to fail says that another was
 
@@ -124,7 +125,8 @@ class _Run:
         self._tails = {slot.rank: bytearray() for slot in job.slots}
         self._held = {slot.rank: Held() for slot in job.slots}
         self._host_of = {slot.rank: slot.host for slot in job.slots}
-        self._counters = CounterReports(self._host_of)
+        self._counters = CounterReports("counters", self._host_of)
+        self._totals = CounterReports("totals", self._host_of)
         self._stragglers = Stragglers(job.straggler_share)
         self._next_look: float | None = None  # for stragglers
         self._collecting: Collecting | None = None  # for a timeline
@@ -280,7 +282,8 @@ class _Run:
                 self._watch(link, selector)
             if self._control is not None:
                 self._control.watch(selector)
-            deadlines = [self._deadline, self._stalls.deadline, self._counters.deadline, self._next_look]
+            deadlines = [self._deadline, self._stalls.deadline, self._next_look]
+            deadlines += [self._counters.deadline, self._totals.deadline]
             if not self._ending:
                 deadlines.append(self._log.deadline)
             if self._collecting is not None:
@@ -307,6 +310,7 @@ class _Run:
         if self._going_on is not None:
             self._going_on.on_time()
         self._counters.expire()
+        self._totals.expire()
         if self._collecting is not None:
             self._collecting.compare(self._links)
         self._live.compare()
@@ -360,6 +364,7 @@ class _Run:
         link.done_reason = "lost"
         self._stalls.end_of(link)
         self._counters.end_of(link)
+        self._totals.end_of(link)
         self._live.end_of(link)
         if self._ending:
             return
@@ -377,6 +382,9 @@ class _Run:
             self._lose_host(f"the agent on {link.host} was lost, and with it ranks {ranks}{said}")
 
     # -- messages ----------------------------------------------------------------------------------------------------
+
+    def _reports_of(self, kind: str) -> CounterReports:
+        return self._counters if kind == "counters" else self._totals
 
     def _on_message(self, link: Link, message: Message) -> None:
         kind = message["t"]
@@ -400,11 +408,11 @@ class _Run:
             self._stalls.take(self._rank_of(link, message), message)
         elif kind == "stacks_end":
             self._stalls.end_of(link)
-        elif kind == "counters":
+        elif kind in ("counters", "totals"):
             rank = self._rank_of(link, message)
-            self._counters.take(rank, message, self._stalls.last_warning(rank))
-        elif kind == "counters_end":
-            self._counters.end_of(link)
+            self._reports_of(kind).take(rank, message, self._stalls.last_warning(rank))
+        elif kind in ("counters_end", "totals_end"):
+            self._reports_of(kind.removesuffix("_end")).end_of(link)
         elif kind in ("clock", "records", "records_end") and self._collecting is not None:
             self._on_collected(self._collecting, link, message)
         elif kind in ("clock", "records", "records_end") and self._live.is_on:
@@ -424,6 +432,7 @@ class _Run:
             link.done_reason = protocol.text_of(message, "reason")
             self._stalls.end_of(link)
             self._counters.end_of(link)
+            self._totals.end_of(link)
             self._live.end_of(link)
             if self._going_on is not None and self._started:
                 self._going_on.on_link_lost(link, f"its agent has ended: {link.done_reason}")
@@ -523,16 +532,16 @@ class _Run:
     def _look_for_stragglers(self) -> None:
         self._next_look = None
         if not self._ending:
-            self._count(self._on_counters)
+            self._count(self._on_totals)
 
     def _count(self, then: Callable[[list[dict[str, Any]]], None]) -> None:
-        """Call ``then`` with the counters of all ranks, once the agents have answered."""
+        """Call ``then`` with the totals of all ranks, once the agents have answered."""
         in_order = list if self._changing is None else self._changing.by_rank
-        self._counters.ask(self._links, lambda found: then(in_order(found)))
+        self._totals.ask(self._links, lambda found: then(in_order(found)))
 
-    def _on_counters(self, counters: list[dict[str, Any]]) -> None:
-        self._next_look = time.monotonic() + LOOK_SECONDS
-        straggler = self._stragglers.look(by_rank({"counters": counters}))
+    def _on_totals(self, totals: list[dict[str, Any]]) -> None:
+        self._next_look = time.monotonic() + max(LOOK_SECONDS, len(totals) / LOOK_RANKS_A_SECOND)
+        straggler = self._stragglers.look(by_rank({"counters": totals}))
         if straggler is not None and not self._ending:
             self._say(f"ciranda: warning: {straggler}")
             self._log.write("straggler", rank=straggler.row.rank, text=str(straggler))
@@ -541,7 +550,7 @@ class _Run:
         """Let the user ask about the job from other terminals."""
         answers: dict[str, Answer] = {
             "jobs": lambda put: put(self._description()),
-            "counters": lambda put: self._count(lambda counters: put({"counters": counters})),
+            "totals": lambda put: self._count(lambda totals: put({"counters": totals})),
             "stacks": lambda put: self._stalls.ask(lambda stacks: put({"stacks": [*map(asdict, stacks)]})),
             "record": self._record,
             "record end": self._live.end,

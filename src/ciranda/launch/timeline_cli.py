@@ -77,7 +77,7 @@ def _wait(job: str | None, steps: int | None, seconds: float | None) -> None:
     begun: dict[int, int] | None = None
     while until is None or time.monotonic() < until:
         if steps is not None:
-            now = {rank: each.get("steps", 0) for rank, each in by_rank(control.ask(job, "counters")).items()}
+            now = {rank: each.get("steps", 0) for rank, each in by_rank(control.ask(job, "totals")).items()}
             begun = begun or now
             # The step that is under way is not recorded whole.
             if all(now.get(rank, 0) > begun[rank] + steps for rank in begun):
