@@ -57,6 +57,21 @@ def test_a_straggler_is_named_once_and_again_after_a_change() -> None:
     assert "slept" in told(stragglers, job.window(0.3, 0, 0, 0))
 
 
+def test_looks_between_two_judgements_are_about_nothing() -> None:
+    """They tell what a suspicious rank does: the signs of a process come with the counters."""
+    job, stragglers = Job(), Stragglers(n_seconds=2.0)
+    stragglers.look(job.counters())
+    assert not stragglers.is_suspicious
+    for n_windows in (1, 2):
+        assert told(stragglers, job.window(0, 0, 0.2, 0)) == "", "of one second"
+        assert stragglers.is_suspicious == (n_windows == 2)
+        said = told(stragglers, job.window(0, 0, 0.2, 0))
+        assert said.startswith("rank 2 (h) is a straggler: in the last 100 steps" if n_windows == 2 else "")
+        assert stragglers.is_suspicious == (n_windows == 1), "until it is named"
+    assert told(stragglers, job.window(0, 0, 0, 0)) == told(stragglers, job.window(0, 0, 0, 0)) == ""
+    assert not stragglers.is_suspicious
+
+
 @pytest.mark.parametrize("held_up", [(0.3, 0.3, 0.3, 0.3), (0.05, 0.0, 0.0, 0.0), (0.35, 0.3, 0.0, 0.0)])
 def test_ranks_that_are_late_in_turn_are_none(held_up: tuple[float, ...]) -> None:
     job, stragglers = Job(), Stragglers()

@@ -59,6 +59,8 @@ END_MARGIN_SECONDS = 0.7  # beyond the grace period, before agents are killed
 STALL_SECONDS = 2.0  # to hear where the ranks stand that others have given up to wait for
 NO_STORE = "elastic:0"  # where elastic ranks find a store before they are told of a world: settings must be complete
 LOOK_SECONDS = 2.0  # between looks for stragglers, at least
+SUSPICIOUS_LOOK_SECONDS = 0.2  # the same, once a rank may be one
+JUDGED_SECONDS = 1.9  # that a judgement on them is about, at least
 LOOK_RANKS_A_SECOND = 64  # that are looked at for them, at most: it is done in every job
 RECORDS_SECONDS = 5.0  # without a piece of the records, before agents are killed
 BLAME_SECONDS = 1.0  # to hear of the rank that was lost, when the first to fail says that another was
@@ -127,7 +129,7 @@ class _Run:
         self._host_of = {slot.rank: slot.host for slot in job.slots}
         self._counters = CounterReports("counters", self._host_of)
         self._totals = CounterReports("totals", self._host_of)
-        self._stragglers = Stragglers(job.straggler_share)
+        self._stragglers = Stragglers(job.straggler_share, n_seconds=JUDGED_SECONDS)
         self._next_look: float | None = None  # for stragglers
         self._collecting: Collecting | None = None  # for a timeline
         if job.recorded_steps is not None:
@@ -540,8 +542,9 @@ class _Run:
         self._totals.ask(self._links, lambda found: then(in_order(found)))
 
     def _on_totals(self, totals: list[dict[str, Any]]) -> None:
-        self._next_look = time.monotonic() + max(LOOK_SECONDS, len(totals) / LOOK_RANKS_A_SECOND)
         straggler = self._stragglers.look(by_rank({"counters": totals}))
+        least = SUSPICIOUS_LOOK_SECONDS if self._stragglers.is_suspicious else LOOK_SECONDS
+        self._next_look = time.monotonic() + max(least, len(totals) / LOOK_RANKS_A_SECOND)
         if straggler is not None and not self._ending:
             self._say(f"ciranda: warning: {straggler}")
             self._log.write("straggler", rank=straggler.row.rank, text=str(straggler))
