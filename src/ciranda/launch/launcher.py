@@ -20,7 +20,7 @@ from functools import cache
 from typing import Any
 
 from ciranda._misspelt import TOLD, misspelt
-from ciranda.launch import environment, protocol, reserved_port, silence, ssh
+from ciranda.launch import environment, protocol, reserved_port, silence, ssh, trace_counters
 from ciranda.launch import store as stores
 from ciranda.launch.changing import Changing, Launching
 from ciranda.launch.collecting import Collecting, told
@@ -130,11 +130,13 @@ class _Run:
         self._counters = CounterReports("counters", self._host_of)
         self._totals = CounterReports("totals", self._host_of)
         self._stragglers = Stragglers(job.straggler_share, n_seconds=JUDGED_SECONDS)
-        self._next_look: float | None = None  # for stragglers
+        self._next_look: float | None = None  # at the totals
         self._collecting: Collecting | None = None  # for a timeline
         if job.recorded_steps is not None:
-            self._collecting = Collecting(job.slots, job.elastic is not None)
-        self._live = LiveTimeline(job.slots, self._links, lambda link: link.host not in self._remote)
+            self._collecting = Collecting(self._host_of, job.elastic is not None)
+        self._live = LiveTimeline(
+            self._host_of, self._links, lambda link: link.host not in self._remote, job.elastic is not None
+        )
         self._log = JobLog(show.output_dir.directory if show.output_dir is not None else None)
         self._log.write_job(job)
         to_output_dir = self._to_output_dir if show.output_dir is not None else None
@@ -198,8 +200,6 @@ class _Run:
         self._stalls.add(rank)
         if self._output_dir is not None:
             self._output_dir.add(rank)
-        if self._collecting is not None:
-            self._collecting.add(rank, host)
 
     def _end_as(self, end: End, failure: RankFailure | None) -> None:
         """End an elastic job, as its supervisor says."""
@@ -225,8 +225,7 @@ class _Run:
 
     def _start_ranks(self, meeting: Meeting) -> None:
         self._started = True
-        if self._job.straggler_share > 0 and len(self._job.slots) > 1:
-            self._next_look = time.monotonic() + LOOK_SECONDS
+        self._plan_look(len(self._job.slots))
         self._log.begin_looks()
         self._deadline = None
         self.note(f"torch's store, if rank 0 makes one, is at {meeting.address}, port {meeting.port}")
@@ -317,7 +316,7 @@ class _Run:
             self._collecting.compare(self._links)
         self._live.compare()
         if self._next_look is not None and time.monotonic() >= self._next_look:
-            self._look_for_stragglers()
+            self._look()
         if not self._ending and self._log.is_due():
             self._counters.ask(self._links, self._log.write_look)
         self._check_output()
@@ -531,34 +530,49 @@ class _Run:
         for stack in waited_for:
             self._say(f"ciranda: {stack}")
 
-    def _look_for_stragglers(self) -> None:
+    def _plan_look(self, n_ranks: int) -> None:
+        """Set when the totals of all ranks are wanted next, for a timeline or for stragglers."""
+        waits = [trace_counters.LOOK_SECONDS] if self._collecting is not None or self._live.is_recording else []
+        if self._job.straggler_share > 0 and n_ranks > 1:
+            waits.append(SUSPICIOUS_LOOK_SECONDS if self._stragglers.is_suspicious else LOOK_SECONDS)
+        self._next_look = time.monotonic() + max(min(waits), n_ranks / LOOK_RANKS_A_SECOND) if waits else None
+
+    def _look(self) -> None:
         self._next_look = None
         if not self._ending:
-            self._count(self._on_totals)
+            self._totals.ask(self._links, self._on_totals)
 
-    def _count(self, then: Callable[[list[dict[str, Any]]], None]) -> None:
-        """Call ``then`` with the totals of all ranks, once the agents have answered."""
-        in_order = list if self._changing is None else self._changing.by_rank
-        self._totals.ask(self._links, lambda found: then(in_order(found)))
+    def _on_totals(self, totals: Sequence[dict[str, Any]]) -> None:
+        if self._collecting is not None:
+            self._collecting.on_totals(totals)
+        self._live.on_totals(totals)
+        if self._job.straggler_share > 0:
+            self._look_for_stragglers(totals)
+        self._plan_look(len(totals))
 
-    def _on_totals(self, totals: list[dict[str, Any]]) -> None:
-        straggler = self._stragglers.look(by_rank({"counters": totals}))
-        least = SUSPICIOUS_LOOK_SECONDS if self._stragglers.is_suspicious else LOOK_SECONDS
-        self._next_look = time.monotonic() + max(least, len(totals) / LOOK_RANKS_A_SECOND)
+    def _look_for_stragglers(self, totals: Sequence[dict[str, Any]]) -> None:
+        straggler = self._stragglers.look(by_rank({"counters": self._in_order(totals)}))
         if straggler is not None and not self._ending:
             self._say(f"ciranda: warning: {straggler}")
             self._log.write("straggler", rank=straggler.row.rank, text=str(straggler))
+
+    def _in_order(self, totals: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Those of ranks, in their order, from those of places."""
+        return [*totals] if self._changing is None else self._changing.by_rank(totals)
 
     def open_control(self) -> None:
         """Let the user ask about the job from other terminals."""
         answers: dict[str, Answer] = {
             "jobs": lambda put: put(self._description()),
-            "totals": lambda put: self._count(lambda totals: put({"counters": totals})),
+            "totals": self._tell_totals,
             "stacks": lambda put: self._stalls.ask(lambda stacks: put({"stacks": [*map(asdict, stacks)]})),
             "record": self._record,
             "record end": self._live.end,
         }
         self._control = Control(self._job.job_id, answers)
+
+    def _tell_totals(self, put: Put) -> None:
+        self._totals.ask(self._links, lambda totals: put({"counters": self._in_order(totals)}))
 
     def _record(self, put: Put) -> None:
         if self._job.elastic is not None:
@@ -569,6 +583,7 @@ class _Run:
             put({"refused": "its ranks do not run"})
         else:
             self._live.begin(put)
+            self._next_look = time.monotonic()
 
     def _description(self) -> dict[str, object]:
         return {

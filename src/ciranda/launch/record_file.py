@@ -48,6 +48,11 @@ class RecordFile:
         """What to give to a rank, of the same user."""
         return f"/proc/{os.getpid()}/fd/{self._fd}"
 
+    @property
+    def n_bytes(self) -> int:
+        """How long it is now."""
+        return os.fstat(self._fd).st_size
+
     def pieces(self, n_bytes: int) -> Iterator[bytes]:
         """Its content from the beginning, so many bytes at a time."""
         at = 0
@@ -63,7 +68,7 @@ class RecordFile:
 
     def drop_incomplete(self) -> None:
         """Leave out what a killed rank has left incomplete at the end, so that another may go on there."""
-        n_bytes = os.fstat(self._fd).st_size // N_BYTES * N_BYTES
+        n_bytes = self.n_bytes // N_BYTES * N_BYTES
         os.ftruncate(self._fd, n_bytes)
         os.lseek(self._fd, n_bytes, os.SEEK_SET)  # append() writes there
 
