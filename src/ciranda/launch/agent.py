@@ -494,9 +494,8 @@ class Agent:
     def _record_live(self, is_begin: bool) -> None:
         """Have the ranks record from now on; or end that, and send what they have recorded."""
         if is_begin and self._live is None:
-            joined = {rank: page.totals().get("pid", 0) for rank, page in self._pages.items()}
             try:
-                self._live = LiveRecords({rank: pid for rank, pid in joined.items() if pid})
+                self._live = LiveRecords(self._pages)
             except OSError as error:
                 text = f"calls cannot be recorded: {why_not_started(error)}"
                 self._outbox.send({"t": "note", "text": text, "warning": True})

@@ -575,9 +575,7 @@ class _Run:
         self._totals.ask(self._links, lambda totals: put({"counters": self._in_order(totals)}))
 
     def _record(self, put: Put) -> None:
-        if self._job.elastic is not None:
-            put({"refused": "it is elastic: 'ciranda run --timeline' records such jobs"})
-        elif self._job.recorded_steps is not None:
+        if self._job.recorded_steps is not None:
             put({"refused": "its calls are recorded already, as --timeline or --timeline-steps says"})
         elif not self._started or self._ending:
             put({"refused": "its ranks do not run"})

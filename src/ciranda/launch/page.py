@@ -82,6 +82,9 @@ Read = Callable[[int, int], bytes]
 class RankPage(SharedFile):
     """The file in memory for the page of one place's rank: as long as the agent lives, and of a size that is fixed."""
 
+    #: What world() says before a process has joined one.
+    NO_WORLD = (0, 0)
+
     def __init__(self, rank: int) -> None:
         super().__init__(f"ciranda-page-{rank}")
         self.fix_size(N_BYTES)
@@ -97,6 +100,12 @@ class RankPage(SharedFile):
     def totals(self) -> dict[str, Any]:
         """As `read_page`, without those of each collective: half the work, and half of what to pass on."""
         return read_page(self.read, of_collectives=False)
+
+    def world(self) -> tuple[int, int]:
+        """The process that writes here, and a number that is another for each world that it joins. Costs little."""
+        head = _words(self.read(8 * (FIELDS["pid"][0] + 1), 0))
+        generation = _one(head, "generation")
+        return (_one(head, "pid"), generation) if generation and generation % 2 == 0 else self.NO_WORLD
 
 
 def read_page(read: Read, of_collectives: bool = True) -> dict[str, Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 
 import typer
 
@@ -23,16 +24,16 @@ _LOOK_SECONDS = 0.1
 
 
 class _KeptRecords:
-    """What was recorded, in a file of the launcher's."""
+    """What was recorded, in a file of the launcher's, which may end before all of it is read."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
 
     def pieces(self, n_bytes: int) -> Iterator[bytes]:
         """Its content from the beginning, so many bytes at a time."""
-        with open(self._path, "rb") as file:
-            while piece := file.read(n_bytes):
-                yield piece
+        self._file.seek(0)
+        while piece := self._file.read(n_bytes):
+            yield piece
 
 
 def timeline(
@@ -103,13 +104,16 @@ class _Steps:
 
 def _write(answer: dict[str, Any], to: TraceFile, job: str | None) -> None:
     clocks = {host: HostClock(Reading(*each) for each in found) for host, found in answer["clocks"].items()}
-    ranks = [
-        RankRecords(each["rank"], each["host"], clocks.get(each["host"], HostClock()), _KeptRecords(each["path"]))
-        for each in answer["ranks"]
-    ]
-    summary = write_timeline(ranks, to, answer["began_ns"], answer["is_elastic"])
-    for event in events_of(_KeptRecords(answer["counters"]), summary.begin_ns, summary.end_ns):
-        to.put(event)
+    with ExitStack() as files:
+        ranks = [
+            RankRecords(each["rank"], each["host"], clocks.get(each["host"], HostClock()),
+                        _KeptRecords(files.enter_context(open(each["path"], "rb"))))
+            for each in answer["ranks"]
+        ]  # fmt: skip
+        counters = _KeptRecords(files.enter_context(open(answer["counters"], "rb")))
+        summary = write_timeline(ranks, to, answer["began_ns"], answer["is_elastic"])
+        for event in events_of(counters, summary.begin_ns, summary.end_ns):
+            to.put(event)
     to.complete(about(summary, ranks, answer["began_at"], job or "", []))
     for text in told(summary, (0, 0), to.path):
         print(f"ciranda: {text}", file=sys.stderr)
