@@ -69,11 +69,10 @@ struct Engine::Parts {
   Parts(std::unique_ptr<Mesh> mesh_of_world, const Config& config, std::span<const BackendRow> backends,
         MayOthersCall may_others_call)
       : mesh(std::move(mesh_of_world)),
-        recorder(std::make_shared<Recorder>(config.records_file.empty() ? Recorder::kMostRecords
-                                                                        : Recorder::kMostRecordedSteps)),
+        recorder(std::make_shared<Recorder>()),
         world{*mesh, config, *recorder, backends},
+        recorded_steps(steps_of(config), recorder, world.logger),
         progress(world, std::move(may_others_call)) {
-    if (!config.records_file.empty()) recorded_steps.emplace(steps_of(config), recorder, world.logger);
     if (world.logger.is_on(LogLevel::kDebug)) {
       const BlockSignals blocked;  // inherited by its thread
       call_log.emplace(recorder, world.logger);
@@ -95,10 +94,10 @@ struct Engine::Parts {
   WorldParts world;
   std::atomic<bool> has_had_device{false};  // a call with tensors on one
   std::mutex timeline_mutex;
-  std::unique_ptr<Timeline> timeline;           // rank 0's
-  std::optional<std::string> timeline_path;     // on all ranks, so that all refuse another
-  std::optional<RecordedSteps> recorded_steps;  // for the launcher's timeline of all ranks
-  std::optional<CallLog> call_log;              // if the level is debug or trace
+  std::unique_ptr<Timeline> timeline;        // rank 0's
+  std::optional<std::string> timeline_path;  // on all ranks, so that all refuse another
+  RecordedSteps recorded_steps;              // for the launcher's timelines of all ranks
+  std::optional<CallLog> call_log;           // if the level is debug or trace
   ProgressThreads progress;
 };
 
@@ -311,7 +310,7 @@ void Engine::count_step() {
   parts_->world.note_memory();
   parts_->world.logger.count_step();
   if (parts_->call_log) parts_->call_log->count_step();
-  if (parts_->recorded_steps) parts_->recorded_steps->count_step();
+  parts_->recorded_steps.count_step();
 }
 const CounterPage& Engine::counter_page() const { return parts_->world.counters.page(); }
 
@@ -341,6 +340,9 @@ void Engine::stop_timeline() {
   parts_->timeline_path.reset();
 }
 
+void Engine::start_records(const std::string& path) { parts_->recorded_steps.start(path); }
+void Engine::stop_records() { parts_->recorded_steps.stop(); }
+
 // --- the end
 
 void Engine::shutdown() {
@@ -351,7 +353,7 @@ void Engine::Parts::leave() {
   if (progress.end()) {
     const std::lock_guard lock(timeline_mutex);
     timeline.reset();
-    if (recorded_steps) recorded_steps->end();
+    recorded_steps.end();
     if (call_log) call_log->end();
     const std::chrono::duration<double> age = std::chrono::steady_clock::now() - begin;
     // Written after the lines that are queued already; finish() returns when all are written.

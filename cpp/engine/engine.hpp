@@ -148,6 +148,12 @@ class Engine {
   // 0 an error if the file cannot be created. stop_timeline() completes the file. Any thread may call either.
   CIRANDA_EXPORTED Status start_timeline(const std::string& path, bool marks_cycles);
   CIRANDA_EXPORTED void stop_timeline();
+  // Appends this rank's calls to a file that the launcher has made for a timeline of all ranks, until stop_records(),
+  // or until the world ends. Does nothing if it is called again with this file, or if the launcher has had calls
+  // recorded from the beginning. A file that cannot be written is reported on standard error. Any thread may call
+  // either.
+  CIRANDA_EXPORTED void start_records(const std::string& path);
+  CIRANDA_EXPORTED void stop_records();
 
   // Says goodbye to the other ranks, fails pending operations with Aborted, and stops the background thread. Returns
   // when every live peer has answered (or after two seconds) and all callbacks have run, except one that calls this.

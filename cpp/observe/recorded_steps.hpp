@@ -1,5 +1,5 @@
-// RecordedSteps: the records of this rank between two steps of the training, in the file that the launcher has made for
-// its timeline of all ranks.
+// RecordedSteps: the records of this rank in the file that the launcher has made for a timeline of all ranks: those
+// between two steps of the training, if the settings say so, else those from start() to stop().
 //
 // Called by Engine, which owns it; any thread.
 // Failure: a file that cannot be written is reported once, on standard error; no call fails.
@@ -19,7 +19,7 @@ namespace ciranda {
 class RecordedSteps {
  public:
   struct Options {
-    std::string path;  // of a file that exists
+    std::string path;  // of a file that exists; empty: none is wanted from the beginning
     int rank = 0;
     int size = 1;
     std::uint64_t from = 0;   // the number of steps that end before the first record
@@ -27,13 +27,18 @@ class RecordedSteps {
   };
   RecordedSteps(Options options, std::shared_ptr<Recorder> recorder, const Logger& logger);
 
+  // Appends to a file that exists, from now on. Does nothing if it has been called with this file before, or if there
+  // is one from the beginning.
+  void start(const std::string& path);
+  // Completes the file of start(), if there is one.
+  void stop();
   // A step has ended.
   void count_step();
   // The world ends: completes the file. Nothing is recorded afterwards.
   void end();
 
  private:
-  void begin();
+  void begin(const std::string& path);
 
   const Options options_;
   const std::shared_ptr<Recorder> recorder_;
@@ -41,6 +46,7 @@ class RecordedSteps {
   std::mutex mutex_;
   std::uint64_t n_steps_ = 0;
   bool has_ended_ = false;
+  std::string started_;                 // the path of start()
   std::unique_ptr<Timeline> timeline_;  // null before and after
 };
 

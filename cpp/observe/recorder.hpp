@@ -5,6 +5,7 @@
 // progress lock); by Engine, which owns it in WorldParts, RecordedSteps and Recording, on any thread.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -18,13 +19,19 @@ namespace ciranda {
 
 class Recorder {
  public:
-  // 2 MiB, allocated by the first start().
+  // 2 MiB, allocated by the first start(), unless more are wanted before.
   static constexpr std::size_t kMostRecords = 8192;
   // For RecordedSteps, which must lose none: 32 MiB, a quarter of a second at 500,000 calls a second. The thread that
   // reads may have to wait for a core as long.
   static constexpr std::size_t kMostRecordedSteps = 1U << 17U;
 
   explicit Recorder(std::size_t most_records = kMostRecords) : most_records_(most_records) {}
+
+  // The ring is to hold so many records. Does nothing once there is one: who reads it goes on.
+  void want(std::size_t most_records) {
+    const std::lock_guard lock(mutex_);
+    if (!memory_) most_records_ = std::max(most_records_, most_records);
+  }
 
   bool is_on() const { return ring_.load(std::memory_order_relaxed) != nullptr; }
 
@@ -47,7 +54,7 @@ class Recorder {
   }
 
  private:
-  const std::size_t most_records_;
+  std::size_t most_records_;                // guarded by mutex_
   std::atomic<RecordRing*> ring_{nullptr};  // null while the recorder is off
   std::mutex mutex_;
   std::unique_ptr<RecordRing> memory_;

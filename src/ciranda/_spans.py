@@ -73,7 +73,6 @@ class _Profiler:
         self.marks_steps = False
         self.sinks: list[Sink] = []
         self.step = ExitStack()  # the spans of the step that is under way
-        self._listener: Callable[[int], None] | None = None
 
     def __reduce__(self) -> str:
         """A function that travels to another process by value, with what it refers to, finds the profiler there."""
@@ -85,20 +84,7 @@ class _Profiler:
         self.sinks = sinks
         # One switch is read directly: a property costs ten times as much.
         self.switch = _Off if not switches else switches[0] if len(switches) == 1 else _AnyOf(switches)
-        self._heed_steps()
-
-    def listen(self, listener: Callable[[int], None] | None) -> None:
-        """Call it with the number of each step that has ended; None for no more."""
-        self._listener = listener
-        self._heed_steps()
-
-    def tell(self, number: int) -> None:
-        """This step has ended."""
-        if self._listener is not None:
-            self._listener(number)
-
-    def _heed_steps(self) -> None:
-        self.marks_steps = self._listener is not None or any(sink.make_step is not None for sink in self.sinks)
+        self.marks_steps = any(sink.make_step is not None for sink in sinks)
 
 
 profiler = _Profiler()
@@ -119,7 +105,6 @@ def step_ended(engine: _core.Engine) -> None:
     """End the spans of a step, and begin those of the next. REQUIRES: the engine has counted it."""
     profiler.step.close()
     number = int.from_bytes(engine.counter_page()[_STEPS_AT : _STEPS_AT + 8], "little")
-    profiler.tell(number)
     for sink in profiler.sinks:
         if sink.make_step is not None and sink.switch._is_profiler_enabled:
             profiler.step.enter_context(sink.make_step(number + 1))

@@ -29,9 +29,9 @@ THREAD_NAME = "ciranda-stacks"
 SIGNAL = signal.SIGURG
 #: The last line of a dump that is complete.
 END = "# end\n"
-#: What stands in the file, before a path, for requests of another kind (`ciranda._records`): to record calls there, and
-#: to record no more. And the answer to the latter.
-RECORD, RECORD_LAST, RECORDED = b"record ", b"record-last ", "# recorded\n"
+#: What stands in the file for requests of another kind: before a path, to have calls written there from now on; and to
+#: write no more. And the answer to the latter.
+RECORD, RECORD_END, RECORDED = b"record ", b"record-end", "# recorded\n"
 
 _MOST_FRAMES = 200
 _MOST_REQUEST_BYTES = 4096
@@ -66,18 +66,26 @@ def _answer(file: int) -> None:
     request = os.pread(file, _MOST_REQUEST_BYTES, 0)
     if request.startswith(RECORDED.encode()):  # what came after the last request to record
         return
-    if not request.startswith((RECORD, RECORD_LAST)):
+    if request.startswith(RECORD):
+        _record(os.fsdecode(request.removeprefix(RECORD)))
+    elif request.startswith(RECORD_END):
+        _record(None)
+        os.ftruncate(file, 0)
+        os.write(file, RECORDED.encode())
+    else:
         _dump(file)
-        return
-    from ciranda import _records  # which few jobs need
 
-    is_last = request.startswith(RECORD_LAST)
-    try:
-        _records.on_request(os.fsdecode(request.partition(b" ")[2]), is_last)
-    finally:
-        if is_last:
-            os.ftruncate(file, 0)
-            os.write(file, RECORDED.encode())
+
+def _record(path: str | None) -> None:
+    """Have the engine write this process's calls to a file, or to none; in the world that it is in."""
+    from ciranda._basics import world  # an agent has none
+
+    if world.engine is None:
+        return
+    if path is None:
+        world.engine.stop_records()
+    else:
+        world.engine.start_records(path)
 
 
 def _dump(file: int) -> None:

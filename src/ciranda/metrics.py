@@ -32,19 +32,18 @@ def snapshot(prefix: str = "ciranda/") -> dict[str, float]:
         NotInitializedError: this process is in no world.
     """
     counters = read_bytes(engine().counter_page())
-    collectives = counters["collectives"]
     found: dict[str, float] = {
         "steps": counters["steps"],
         "stalls": counters["stalls"],
         "seconds": counters["seconds"],
         "waited_seconds": counters["waited_seconds"],
-        "calls": sum(each["calls"] for each in collectives.values()),
-        "bytes": sum(each["bytes"] for each in collectives.values()),
+        "calls": counters["calls"],
+        "bytes": counters["bytes"],
         **use_of(counters["pid"]),
         **{f"links/{name}": value for name, value in counters["all_links"].items()},
         **{f"memory/{name}_bytes": value for name, value in counters["memory_bytes_of"].items()},
     }
-    for collective, values in collectives.items():
+    for collective, values in counters["collectives"].items():
         found.update({f"{collective}/{name}": value for name, value in values.items() if name != "sizes"})
     return {prefix + name: value for name, value in found.items()}
 

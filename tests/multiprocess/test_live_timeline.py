@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import netns
+import psutil
 import pytest
 from launch_support import until
+from traces import Trace
+
+from ciranda.launch import record_file
 
 pytestmark = pytest.mark.multiprocess
 
@@ -32,13 +38,38 @@ while not is_over:
     is_over = hvd.allreduce(np.float32(os.path.exists(__file__ + ".over")), name="over", op=hvd.Max)
 """
 
+# Rank 0 of two dies once it is told to.
+_ELASTIC = """
+import os, signal, time
+import numpy as np
+import ciranda as hvd
+from ciranda._frameworks.objects import broadcast_object
+from ciranda.elastic import ObjectState, run_fn
+
+hvd.init()
+
+def train(state):
+    is_over = 0.0
+    while not is_over:
+        if hvd.rank() == 0 and os.path.exists(__file__ + ".kill"):
+            os.unlink(__file__ + ".kill")
+            os.kill(os.getpid(), signal.SIGKILL)
+        hvd.allreduce(np.ones(1000, np.float32), name="grad")
+        hvd.step()
+        is_over = hvd.allreduce(np.float32(os.path.exists(__file__ + ".over")), name="over", op=hvd.Max)
+        time.sleep(0.001)
+        state.commit()
+
+run_fn(train, lambda: None)(ObjectState(broadcast_object, hvd.rank))
+"""
+
 
 class Job:
     """Two ranks that make steps until they are told to end."""
 
-    def __init__(self, folder: Path, *options: str, enter: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path, *options: str, program: str = _STEPS, enter: Sequence[str] = ()) -> None:
         """`enter`: what comes before a command for it to run on the launcher's host."""
-        (folder / "steps.py").write_text(_STEPS)
+        (folder / "steps.py").write_text(program)
         self._folder = folder
         self._enter = enter
         self._environment = {**os.environ, "XDG_RUNTIME_DIR": str(folder)}
@@ -48,11 +79,25 @@ class Job:
     def _ciranda(self, *arguments: str) -> list[str]:
         return [*self._enter, str(Path(sys.executable).with_name("ciranda")), *arguments]
 
-    def ask(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def begin(self, *arguments: str) -> subprocess.Popen[str]:
         command = self._ciranda(*arguments)
-        return subprocess.run(
-            command, cwd=self._folder, env=self._environment, capture_output=True, text=True, check=False
+        return subprocess.Popen(
+            command, cwd=self._folder, env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
+
+    def ask(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        with self.begin(*arguments) as asking:
+            said, warned = asking.communicate()
+        return subprocess.CompletedProcess(arguments, asking.returncode, said, warned)
+
+    def n_recorded(self) -> int:
+        """How many entries the files of both ranks have at least, which they write to without a name; 0 without."""
+        try:
+            found = psutil.Process(self._process.pid).children(recursive=True)
+            ranks = [each for each in found if str(self._folder / "steps.py") in each.cmdline()[1:2]]
+            return min(map(_n_entries, ranks)) if len(ranks) == 2 else 0
+        except (OSError, psutil.Error):  # one has ended meanwhile, or has closed a file
+            return 0
 
     def makes_steps(self) -> bool:
         found = self.ask("top", "--json", "--interval", "0.1")
@@ -73,6 +118,15 @@ class Job:
         self._process.wait()
 
 
+def _n_entries(process: psutil.Process) -> int:
+    files = [path for path in Path(f"/proc/{process.pid}/fd").iterdir() if _is_of_records(os.readlink(path))]
+    return max((path.stat().st_size // record_file.N_BYTES for path in files), default=0)
+
+
+def _is_of_records(link: str) -> bool:
+    return link.startswith(f"{tempfile.gettempdir()}/") and link.endswith("(deleted)")
+
+
 def _check(whole: dict[str, Any], n_steps: int) -> None:
     events = whole["traceEvents"]
     assert whole["otherData"]["lost_calls"] == {}
@@ -83,7 +137,7 @@ def _check(whole: dict[str, Any], n_steps: int) -> None:
     for rank in (0, 1):
         calls = [each for each in events if each["name"] == "allreduce grad" and each["pid"] == rank]
         assert len(calls) >= n_steps
-        assert {each["args"]["bytes"] for each in calls} == {4000}
+        assert {(each["args"]["bytes"], each["args"]["dtype"]) for each in calls} == {(4000, "float32")}
     waits = [each["args"]["waited_us"] for each in events if each["name"] == "allreduce grad" and each["pid"] == 0
              and "waited_us" in each["args"]]  # fmt: skip
     assert max(waits) > 1000
@@ -100,6 +154,33 @@ def test_a_job_is_recorded_while_it_runs_and_goes_on(tmp_path: Path) -> None:
         assert job.end() == 0
     finally:
         job.kill()
+
+
+def test_the_worlds_of_an_elastic_job(tmp_path: Path) -> None:
+    """A rank that is lost, one that goes on, and one that is started meanwhile."""
+    job = Job(tmp_path, "--elastic", "-np", "2", "--min-np", "1", program=_ELASTIC)
+    try:
+        until(job.makes_steps, what="steps")
+        recording = job.begin("timeline", "live.json")
+        until(lambda: job.n_recorded() > 100, what="records")
+        before = job.n_recorded()
+        (tmp_path / "steps.py.kill").touch()
+        until(lambda: not (tmp_path / "steps.py.kill").exists(), what="a rank's end")
+        until(lambda: job.n_recorded() > before + 1000, what="records of another process")
+        recording.send_signal(signal.SIGINT)
+        _, said = recording.communicate()
+        assert recording.returncode == 0, said
+        assert job.end() == 0
+    finally:
+        job.kill()
+    trace = Trace(tmp_path / "live.json")
+    assert trace.processes == {place: f"[{place}] (localhost)" for place in range(2)}
+    for place, (first, last) in enumerate((("rank 0 of 2", "rank 1 of 2"), ("rank 1 of 2", "rank 0 of 2"))):
+        worlds = [span for span in trace.spans[place] if span["cat"] == "world"]
+        assert (worlds[0]["name"], worlds[-1]["name"]) == (first, last)
+        assert len(worlds) > 1
+        assert trace.calls_within(place, worlds[0])
+    assert trace.about["lost_calls"] == {}
 
 
 @pytest.mark.netns

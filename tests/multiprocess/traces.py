@@ -18,6 +18,7 @@ class Trace:
         about: what it says of itself.
         processes, tracks: their names, the latter by process and number.
         spans: by process, in the order of their beginning, outer ones first.
+        counters: by process and name, what it says of memory and links, in the order of time.
         arrows: the span from which each leads, and the one to which, as (process, span).
     """
 
@@ -35,7 +36,12 @@ class Trace:
             self.spans[event["pid"]].append(event)
         self._check_spans()
         self.arrows = self._arrows(events)
-        assert {event["ph"] for event in events} <= {"X", "M", "s", "f", "i"}
+        assert {event["ph"] for event in events} <= {"X", "M", "s", "f", "i", "C"}
+        self.counters: dict[tuple[int, str], list[Event]] = defaultdict(list)
+        for event in (event for event in events if event["ph"] == "C"):
+            assert event["pid"] in self.processes
+            self.counters[event["pid"], event["name"]].append(event)
+        assert all(of == sorted(of, key=lambda event: event["ts"]) for of in self.counters.values())
 
     def calls(self, rank: int, name: str = "") -> list[Event]:
         """The spans of a rank's calls."""

@@ -175,12 +175,16 @@ def test_the_legend_of_a_plot_lies_beside_the_curves(tmp_path: Path, monkeypatch
         for size in (4, 1024, 1 << 20)
     ]
     meta = {"systems": [name for name, _ in BOTH], "collective": "allreduce", "dtype": "float32", "np": 2}
+    meta["limit_gb_per_s"] = 7.0
     plot.save(Results({**meta, "cpu": "a processor", "cores": 2}, rows), tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
     (figure,) = kept
     renderer = figure.canvas.get_renderer()
     (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()][::2] == [f"{name}, median" for name, _ in BOTH]
+    assert [text.get_text() for text in legend.get_texts()][::2] == [
+        *(f"{name}, median" for name, _ in BOTH), "limit of large calls (ciranda tune)"
+    ]  # fmt: skip
+    assert [*figure.axes[1].lines[-1].get_ydata()] == [7.0, 7.0]
     for axes in figure.axes:
         assert not legend.get_window_extent(renderer).overlaps(axes.get_window_extent(renderer))
 

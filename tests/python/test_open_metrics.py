@@ -20,8 +20,8 @@ RANK = {
     "paths": {"direct": 2, "plan": 1}, "collectives": {"allreduce": {**USED, "sizes": {"64": OF_SIZE}}},
     "algorithms": {"shm one-shot": {"calls": 1, "bytes": 2, "move_seconds": 0.125}}, "links": {"3": LINK},
     "memory_bytes_of": {"slot": 1, "kept": 2, "empty": 3}, "throttled_seconds": 0.75, "core_wait_seconds": 0.0,
-    "own_waits_seconds": {"0": 0.5},
-    "held_up_seconds": {}, "memory_bytes": 1 << 20, "cpu_seconds": 1.5,
+    "own_waits_ns": {"0": 500_000_000},
+    "held_up_ns": {}, "memory_bytes": 1 << 20, "cpu_seconds": 1.5,
     "up": 1,
 }  # fmt: skip
 
@@ -50,8 +50,8 @@ def test_each_series_has_its_family_and_labels() -> None:
 
 
 def test_a_rank_has_at_most_200_series() -> None:
-    many = {str(rank): 1.0 + rank for rank in range(4096)}
-    full = {**RANK, "paths": dict.fromkeys(page.PATHS, 1), "own_waits_seconds": many, "held_up_seconds": many}
+    many = {str(rank): 1 + rank for rank in range(4096)}
+    full = {**RANK, "paths": dict.fromkeys(page.PATHS, 1), "own_waits_ns": many, "held_up_ns": many}
     sizes = {str(4**number): {**USED, "move_seconds": number} for number in range(16)}
     full["collectives"] = {name: {**USED, "sizes": sizes} for name in page.COLLECTIVES}
     full["algorithms"] = {str(n): {"calls": 1, "bytes": 1, "move_seconds": n} for n in range(16)}

@@ -78,6 +78,10 @@ def test_calls_by_size_and_algorithm() -> None:
     assert found["broadcast"]["sizes"][str(1 << 30)]["bytes"] == 1 << 31
     assert counters["algorithms"] == {"direct by-hosts": {"calls": 3, "bytes": 1 << 31, "move_seconds": 2.5}}
     assert counters["paths"] == {"direct": 61}
+    assert (counters["calls"], counters["bytes"]) == (64, 400 + (1 << 31))
+    totals = read_page(lambda n_bytes, at: bytes(raw[at : at + n_bytes]), of_collectives=False)
+    assert counters.keys() - totals.keys() == {"collectives", "paths"}
+    assert (totals["calls"], totals["algorithms"]) == (64, counters["algorithms"])
 
 
 def test_links_and_memory() -> None:

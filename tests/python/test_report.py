@@ -42,7 +42,7 @@ def a_job(hosts: dict[str, list[int]], **fields: Any) -> Line:
 
 def counters(rank: int, **fields: Any) -> Line:
     """A rank's that has counted nothing."""
-    empty: Line = {"own_waits_seconds": {}, "held_up_seconds": {}, "collectives": {}, "paths": {}}
+    empty: Line = {"own_waits_ns": {}, "held_up_ns": {}, "collectives": {}, "paths": {}}
     zeros = dict.fromkeys(("seconds", "steps", "last_step_seconds", "waiting", "waited_seconds", "stalls"), 0)
     used = {"memory_bytes": 1 << 20, "cpu_seconds": 0.5, "runs": True, "host": "a", "warning": ""}
     return {"pid": 100 + rank, "rank": rank, "size": 2, **zeros, **empty, **used, **fields}
@@ -123,9 +123,10 @@ def test_where_the_time_goes_by_the_counters(tmp_path: Path) -> None:
         tmp_path,
         a_job({"a": [0, 1]}),
         look(1.0, counters(0), counters(1)),
-        look(2.0, counters(0, seconds=1.0, steps=10, held_up_seconds={"1": 0.5}), counters(1, seconds=1.0, steps=10)),
-        look(12.0, counters(0, **told, waited_seconds=6.0, held_up_seconds={"1": 6.0}, cpu_seconds=9.9, runs=False,
-                            memory_bytes=0, peak_memory_bytes=7 << 20), counters(1, **told, runs=False)),
+        look(2.0, counters(0, seconds=1.0, steps=10, held_up_ns={"1": 500_000_000}),
+                  counters(1, seconds=1.0, steps=10)),
+        look(12.0, counters(0, **told, waited_seconds=6.0, held_up_ns={"1": 6_000_000_000}, cpu_seconds=9.9,
+                            runs=False, memory_bytes=0, peak_memory_bytes=7 << 20), counters(1, **told, runs=False)),
         an_end(12.5),
     )  # fmt: skip
     first, second = facts["ranks"]
@@ -149,11 +150,11 @@ def test_why_a_rank_is_slow(tmp_path: Path) -> None:
     signs = dict.fromkeys(("stopped_looks", "slept_looks", "thread_looks", "input_looks", "core_wait_seconds",
                            "disk_wait_seconds", "yielded", "preempted", "throttled_seconds", "disk_pressure_seconds",
                            "memory_pressure_seconds"), 0)  # fmt: skip
-    told: Line = {"seconds": 10.0, "steps": 100, "held_up_seconds": {"1": 6.0}, "waited_seconds": 6.0}
+    told: Line = {"seconds": 10.0, "steps": 100, "held_up_ns": {"1": 6_000_000_000}, "waited_seconds": 6.0}
 
     def ranks(looks: int, cpu: float, throttled: float, **more: Any) -> list[Line]:
         slow = {"looks": looks, "cpu_seconds": cpu, "throttled_seconds": throttled}
-        return [counters(0, **{**told, **more}), counters(1, **{**told, "held_up_seconds": {}, **signs, **slow})]
+        return [counters(0, **{**told, **more}), counters(1, **{**told, "held_up_ns": {}, **signs, **slow})]
 
     log = [a_job({"a": [0, 1]}), look(1.0, *ranks(1, 2.0, 100.0)), look(11.0, *ranks(2, 6.0, 106.0))]
     ended = look(12.0, *[{**rank, "runs": False} for rank in ranks(2, 6.0, 106.0)])
@@ -235,9 +236,9 @@ def in_world(place: int, world_rank: int, process: str, size: int, seconds: floa
 def test_an_elastic_job(tmp_path: Path) -> None:
     """Place 0's process ends; place 1 is rank 0 then, with the same process; another takes place 0, as rank 1."""
     calls = {"calls": 3, "failed": 0, "bytes": 24, "agree_seconds": 1.0, "move_seconds": 0.5}
-    told = {"steps": 10, "last_step_seconds": 2.0, "collectives": {"allreduce": calls}}
+    told = {"steps": 10, "last_step_seconds": 2.0, "calls": 3, "collectives": {"allreduce": calls}}
     ended = {**told, "cpu_seconds": 1.0, "runs": False}
-    waits = {"held_up_seconds": {"1": 1.5}, "waited_seconds": 1.5}
+    waits = {"held_up_ns": {"1": 1_500_000_000}, "waited_seconds": 1.5}
     facts = left(
         tmp_path,
         a_job({"a": [0, 1]}, elastic=True),
@@ -493,7 +494,7 @@ def test_a_page_on_many_ranks_is_small(tmp_path: Path) -> None:
     n_ranks = 300
     looks = [
         look(n + 1.0, *(counters(rank, seconds=n, steps=n, last_step_seconds=n,
-                                 held_up_seconds={str(n % n_ranks): n} if rank == 0 else {})
+                                 held_up_ns={str(n % n_ranks): n * 10**9} if rank == 0 else {})
                         for rank in range(n_ranks)))
         for n in range(150)
     ]  # fmt: skip

@@ -9,6 +9,7 @@ import os
 import random
 import struct
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,11 @@ from ciranda.launch import record_file
 from ciranda.launch.clocks import N_EXCHANGES, HostClock
 from ciranda.launch.collecting import Collecting
 from ciranda.launch.errors import LaunchError, ProtocolError
-from ciranda.launch.hosts import Host, assign
 from ciranda.launch.matching import Call, Group, Sequence
 from ciranda.launch.record_file import RecordFile
 from ciranda.launch.timeline import RankRecords, Summary, about, write_timeline
 from ciranda.launch.timeline_steps import parse_steps
+from ciranda.launch.trace_counters import TraceCounters, events_of
 from ciranda.launch.trace_writer import TraceFile
 
 DAY_NS = 86400 * 10**9
@@ -274,12 +275,12 @@ def test_steps() -> None:
             parse_steps(text)
 
 
-SLOTS = assign([Host("localhost", 2)])
+HOST_OF = {0: "localhost", 1: "localhost"}
 
 
 def test_records_that_find_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What came before is in the file, and what comes later is not taken for what is missing."""
-    collecting = Collecting(SLOTS, is_elastic=False)
+    collecting = Collecting(HOST_OF, is_elastic=False)
     whole = next(records(0, a_call(10, 20, 30), a_call(40, 50, 60)).file.pieces(1 << 20))
     collecting.on_records(0, {"t": "records", "rank": 0, "raw": whole[: -ENTRY.size]})
     with monkeypatch.context() as patch:
@@ -299,7 +300,7 @@ def full(file: RecordFile, data: bytes) -> None:
 
 
 def test_records_in_many_pieces_need_no_more_files() -> None:
-    collecting = Collecting(SLOTS, is_elastic=False)
+    collecting = Collecting(HOST_OF, is_elastic=False)
     piece = {"t": "records", "rank": 0, "raw": ENTRY.pack(record_file.LOST, *[0] * 9)}
     collecting.on_records(0, piece)
     before = os.listdir("/proc/self/fd")
@@ -307,6 +308,37 @@ def test_records_in_many_pieces_need_no_more_files() -> None:
         collecting.on_records(0, piece)
     assert os.listdir("/proc/self/fd") == before
     collecting.close()
+
+
+def test_counters_of_what_was_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory as it was; of links the rate between two looks, from the first on. Only what changes is written."""
+    times = iter(range(10**9, 10**10, 10**9))
+    monkeypatch.setattr(time, "monotonic_ns", lambda: next(times))
+    counters = TraceCounters(0)
+
+    def look(memory: int, sent: int, seconds: float, **more: int) -> None:
+        links = {"sent_bytes": sent, "received_bytes": 0, "retries": 0, "queued_bytes": 9}
+        of_rank = {"rank": 3, "pid": 1, "generation": 2, "seconds": seconds, "all_links": links}
+        counters.take([{**of_rank, "memory_bytes_of": {"slot": memory}, **more}, {"rank": 4}])
+
+    look(5, 100, 1.0)
+    look(5, 300, 2.0)
+    look(7, 500, 3.0)
+    look(7, 500, 4.0)
+    look(0, 50, 1.0, generation=4)  # of another world: nothing is known of its links before
+    found = [json.loads(event) for event in events_of(counters.file, 0, 1 << 62)]
+    assert [(each["ts"], each["name"], *each["args"].values()) for each in found] == [
+        (1e6, "engine memory", 5), (1e6, "links", 200, 0, 0), (3e6, "engine memory", 7), (3e6, "links", 0, 0, 0),
+        (5e6, "engine memory", 0),
+    ]  # fmt: skip
+    assert [*found[1]["args"]] == ["sent bytes/s", "received bytes/s", "retries/s"]
+    assert {each["pid"] for each in found} == {3}
+    some = [json.loads(event) for event in events_of(counters.file, 2 * 10**9, 4 * 10**9)]
+    assert [(each["ts"], each["name"]) for each in some] == [
+        (2e6, "engine memory"), (3e6, "engine memory"), (2e6, "links"), (3e6, "links"),
+    ]  # fmt: skip
+    assert [*events_of(counters.file, 2, 1)] == [], "nothing was recorded"
+    counters.file.close()
 
 
 def test_a_compressed_trace_on_a_full_disk() -> None:

@@ -20,11 +20,11 @@ class Job:
 
     def counters(self) -> Counters:
         told = {"host": "h", "runs": True, "memory_bytes": 1, "cpu_seconds": self.cpu, "warning": ""}
-        of_all = {"seconds": self.seconds, "steps": self.steps, "waited_seconds": 0.0, "collectives": {}}
-        held_up = {str(last): seconds for last, seconds in enumerate(self.held_up)}
+        of_all = {"seconds": self.seconds, "steps": self.steps, "waited_seconds": 0.0}
+        held_up = {str(last): int(seconds * 1e9) for last, seconds in enumerate(self.held_up)}
         return {
             rank: {**told, **of_all, "rank": rank, "pid": self.pid + rank,
-                   "held_up_seconds": held_up if rank == 0 else {}}
+                   "held_up_ns": held_up if rank == 0 else {}}
             for rank in range(4)
         }  # fmt: skip
 
@@ -55,6 +55,21 @@ def test_a_straggler_is_named_once_and_again_after_a_change() -> None:
         assert told(stragglers, job.window(0, 0, 0, 0)) == ""
     assert told(stragglers, job.window(0.3, 0, 0, 0)) == ""
     assert "slept" in told(stragglers, job.window(0.3, 0, 0, 0))
+
+
+def test_looks_between_two_judgements_are_about_nothing() -> None:
+    """They tell what a suspicious rank does: the signs of a process come with the counters."""
+    job, stragglers = Job(), Stragglers(n_seconds=2.0)
+    stragglers.look(job.counters())
+    assert not stragglers.is_suspicious
+    for n_windows in (1, 2):
+        assert told(stragglers, job.window(0, 0, 0.2, 0)) == "", "of one second"
+        assert stragglers.is_suspicious == (n_windows == 2)
+        said = told(stragglers, job.window(0, 0, 0.2, 0))
+        assert said.startswith("rank 2 (h) is a straggler: in the last 100 steps" if n_windows == 2 else "")
+        assert stragglers.is_suspicious == (n_windows == 1), "until it is named"
+    assert told(stragglers, job.window(0, 0, 0, 0)) == told(stragglers, job.window(0, 0, 0, 0)) == ""
+    assert not stragglers.is_suspicious
 
 
 @pytest.mark.parametrize("held_up", [(0.3, 0.3, 0.3, 0.3), (0.05, 0.0, 0.0, 0.0), (0.35, 0.3, 0.0, 0.0)])

@@ -12,22 +12,16 @@ from rich.console import Console
 from ciranda.launch import top
 from ciranda.launch.rates import rows
 
-CALLS = {"calls": 0, "failed": 0, "bytes": 0, "agree_seconds": 0.0, "move_seconds": 0.0}
-
 
 def rank(number: int, seconds: float, **values: Any) -> dict[str, Any]:
-    counters = {"pid": 100 + number, "seconds": seconds, "steps": 0, "waited_seconds": 0.0, "collectives": {}}
+    counters = {"pid": 100 + number, "seconds": seconds, "steps": 0, "waited_seconds": 0.0, "calls": 0, "bytes": 0}
     told = {"rank": number, "host": "h", "runs": True, "memory_bytes": 1 << 20, "cpu_seconds": 0.0, "warning": ""}
     return {**counters, **told, **values}
 
 
-def calls(n: int, n_bytes: int) -> dict[str, Any]:
-    return {"allreduce": {**CALLS, "calls": n, "bytes": n_bytes}}
-
-
 def test_rates_are_those_between_the_looks() -> None:
-    before = {0: rank(0, 10.0, steps=100, collectives=calls(1000, 10**9), waited_seconds=5.0)}
-    after = {0: rank(0, 12.0, steps=110, collectives=calls(3000, 5 * 10**9), waited_seconds=6.0)}
+    before = {0: rank(0, 10.0, steps=100, calls=1000, bytes=10**9, waited_seconds=5.0)}
+    after = {0: rank(0, 12.0, steps=110, calls=3000, bytes=5 * 10**9, waited_seconds=6.0)}
     (row,) = rows(before, after)
     assert (row.steps_per_second, row.calls_per_second, row.bytes_per_second) == (5.0, 1000.0, 2e9)
     assert row.waited == 0.5
@@ -37,8 +31,8 @@ def test_rates_are_those_between_the_looks() -> None:
 def test_whom_the_others_waited_for() -> None:
     before = {n: rank(n, 10.0) for n in range(3)}
     after = {
-        0: rank(0, 11.0, held_up_seconds={"2": 0.25}, own_waits_seconds={"2": 0.25, "1": 0.1}),
-        1: rank(1, 11.0, own_waits_seconds={"2": 0.5}),
+        0: rank(0, 11.0, held_up_ns={"2": 250_000_000}, own_waits_ns={"2": 250_000_000, "1": 100_000_000}),
+        1: rank(1, 11.0, own_waits_ns={"2": 500_000_000}),
         2: rank(2, 11.0),
     }
     found = rows(before, after)
@@ -83,7 +77,7 @@ def test_what_the_slow_rank_does() -> None:
                            "memory_pressure_seconds"), 0)  # fmt: skip
     before = {n: rank(n, 10.0, **signs, looks=1) for n in range(2)}
     after = {
-        0: rank(0, 11.0, **signs, looks=2, waited_seconds=0.9, held_up_seconds={"1": 0.9}),
+        0: rank(0, 11.0, **signs, looks=2, waited_seconds=0.9, held_up_ns={"1": 900_000_000}),
         1: rank(1, 11.0, **{**signs, "input_looks": 1}, looks=2),
     }
     found = rows(before, after)
@@ -103,8 +97,8 @@ def test_another_world_begins_anew() -> None:
 
 def test_waits_of_another_world_do_not_count() -> None:
     """In an elastic job the same process goes on in the next world, where its counters begin at 0."""
-    before = {0: rank(0, 100.0, held_up_seconds={"1": 50.0}), 1: rank(1, 100.0)}
-    after = {0: rank(0, 1.0, held_up_seconds={"1": 0.5}), 1: rank(1, 1.0)}
+    before = {0: rank(0, 100.0, held_up_ns={"1": 50_000_000_000}), 1: rank(1, 100.0)}
+    after = {0: rank(0, 1.0, held_up_ns={"1": 500_000_000}), 1: rank(1, 1.0)}
     assert [row.waited_for for row in rows(before, after)] == [0.0, 0.5]
 
 

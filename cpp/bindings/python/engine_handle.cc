@@ -222,6 +222,19 @@ void stop_timeline(EngineHandle& self) {
   engine->stop_timeline();
 }
 
+// The first start makes room for many records; the end waits until the file is complete.
+void start_records(EngineHandle& self, const std::string& path) {
+  const std::shared_ptr<Engine> engine = self.session().engine();
+  const GilReleased released;
+  engine->start_records(path);
+}
+
+void stop_records(EngineHandle& self) {
+  const std::shared_ptr<Engine> engine = self.session().engine();
+  const GilReleased released;
+  engine->stop_records();
+}
+
 // The rate in GB/s, given the time of a byte in fs.
 double rate_of(std::uint64_t fs) { return 1e6 / static_cast<double>(std::max<std::uint64_t>(fs, 1)); }
 
@@ -329,6 +342,9 @@ void bind_engine_handle(nb::module_& m) {
       .def("start_timeline", &start_timeline, nb::arg("path"), nb::arg("marks_cycles"),
            "Writes the calls of rank 0 to a file; does nothing on others.")
       .def("stop_timeline", &stop_timeline, "Completes the file, if there is one.")
+      .def("start_records", &start_records, nb::arg("path"),
+           "Appends this rank's calls to a file of the launcher's; does nothing if it does so already.")
+      .def("stop_records", &stop_records, "Completes that file, if there is one.")
       .def("submit_bare", &EngineHandle::submit_bare, nb::arg("collective"), nb::arg("arguments"),
            nb::arg("process_set") = 0)
       .def(

@@ -14,11 +14,13 @@ from typing import Annotated, Any
 import psutil
 import typer
 
+from ciranda import _core, _limits
 from ciranda._sizes import parse_size
 from ciranda.bench import plot as plots
 from ciranda.bench import ranks, table
 from ciranda.bench.plan import COLLECTIVES, DTYPES, OPS, Plan, Results
 from ciranda.bench.systems import CANNOT, PEERS
+from ciranda.errors import InvalidArgumentError
 from ciranda.launch.api import RunOptions
 from ciranda.launch.api import run as launch
 from ciranda.launch.num_proc import NUM_PROC, PER_HOST, CommandWithRanks
@@ -140,8 +142,20 @@ def describe(plan: Plan) -> dict[str, Any]:
         "cpu": _cpu_name(),
         "cores": len(os.sched_getaffinity(0)),
         "python": platform.python_version(),
+        "limit_gb_per_s": _limit(plan),
         **versions,
     }
+
+
+def _limit(plan: Plan) -> float | None:
+    """The bus bandwidth that this machine allows, as far as 'ciranda tune' has measured it; None where it has not."""
+    if (plan.collective, plan.np) != ("allreduce", 2):
+        return None
+    try:
+        costs = _core.measured_costs()
+    except InvalidArgumentError:  # a broken file
+        return None
+    return _limits.in_shared_memory(costs) / 1e9 if costs else None
 
 
 def _version(package: str) -> str:

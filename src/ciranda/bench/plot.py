@@ -31,8 +31,13 @@ def save(results: Results, path: Path) -> None:
         axes.set_xticklabels([format_size(size) for size in axes.get_xticks()])
         axes.minorticks_off()
         axes.grid(alpha=0.3, which="both")
-    figure.legend(*left.get_legend_handles_labels(), loc="outside right upper", frameon=False)
     meta = results.meta
+    if meta.get("limit_gb_per_s"):
+        right.axhline(
+            meta["limit_gb_per_s"], color="#555555", linestyle="--", label="limit of large calls (ciranda tune)"
+        )
+    curves, limits = left.get_legend_handles_labels(), right.get_legend_handles_labels()
+    figure.legend(curves[0] + limits[0], curves[1] + limits[1], loc="outside right upper", frameon=False)
     figure.suptitle(
         f"{meta['collective']}, {meta['dtype']}, {meta['np']} ranks on {meta['cpu']}, {meta['cores']} cores",
         fontsize=12,

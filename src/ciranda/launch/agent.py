@@ -23,6 +23,7 @@ import syslog
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import Any
 
 from ciranda.launch import cores, environment, protocol, reserved_port, silence
 from ciranda.launch.errors import LaunchError, ProtocolError
@@ -199,7 +200,9 @@ class Agent:
         elif message["t"] in ("word", "kill", "restart") and self._started:
             self._on_order_for(protocol.int_of(message, "rank", 0, 1 << 24), message)
         elif message["t"] == "counters":
-            self._send_counters()
+            self._send_counters("counters", RankPage.counters)
+        elif message["t"] == "totals":
+            self._send_counters("totals", RankPage.totals)
         elif message["t"] == "clock":
             self._outbox.send({**message, "now": time.monotonic_ns()})
         elif message["t"] == "collected":
@@ -478,22 +481,21 @@ class Agent:
             self._taker = None
             self._outbox.send({"t": "stacks_end"})
 
-    def _send_counters(self) -> None:
+    def _send_counters(self, kind: str, look: Callable[[RankPage], dict[str, Any]]) -> None:
         pids = {process.rank: process.pid for process in self._ranks.values()}
         for rank, page in self._pages.items():
-            counters = page.counters()
+            counters = look(page)
             pid = counters.get("pid", pids[rank]) if rank in pids else 0
             signs = self._signs.of(pid, is_waiting=counters.get("waiting", 0) > 0)
             told = {**counters, **signs, **self._spent.get(rank, {}), "runs": rank in pids}
-            self._outbox.send({"t": "counters", "rank": rank, "counters": told})
-        self._outbox.send({"t": "counters_end"})
+            self._outbox.send({"t": kind, "rank": rank, "counters": told})
+        self._outbox.send({"t": f"{kind}_end"})
 
     def _record_live(self, is_begin: bool) -> None:
         """Have the ranks record from now on; or end that, and send what they have recorded."""
         if is_begin and self._live is None:
-            joined = {rank: page.counters().get("pid", 0) for rank, page in self._pages.items()}
             try:
-                self._live = LiveRecords({rank: pid for rank, pid in joined.items() if pid})
+                self._live = LiveRecords(self._pages)
             except OSError as error:
                 text = f"calls cannot be recorded: {why_not_started(error)}"
                 self._outbox.send({"t": "note", "text": text, "warning": True})
@@ -646,7 +648,7 @@ class Agent:
                 self._close_pipe(fd)
             if not self._has_sent_records():
                 return
-            self._send_counters()  # the last ones
+            self._send_counters("counters", RankPage.counters)  # the last ones
             self._outbox.send({"t": "done", "reason": self._end_reason or "finished"})
             self._done = True
         elif time.monotonic() >= self._kill_at:

@@ -557,7 +557,7 @@ def _top_of(
     view = top.View(parse_ranks(ranks, None) if ranks is not None else None, sort)
 
     def look() -> rates.Counters:
-        return rates.by_rank(control.ask(job, "counters"))
+        return rates.by_rank(control.ask(job, "totals"))
 
     if once or as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         print(top.once(look, seconds or 1.0, as_json, view))

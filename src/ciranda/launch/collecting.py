@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from ciranda.launch import protocol
 from ciranda.launch.clocks import HostClock, Reading
 from ciranda.launch.errors import ProtocolError
-from ciranda.launch.hosts import Slot
 from ciranda.launch.link import Link
 from ciranda.launch.protocol import Message
 from ciranda.launch.record_file import RecordFile
 from ciranda.launch.timeline import RankRecords, Summary, about, write_timeline
+from ciranda.launch.trace_counters import TraceCounters, events_of
 from ciranda.launch.trace_writer import TraceFile
 
 COMPARE_SECONDS = 10.0  # between two comparisons of the clocks
@@ -28,21 +29,25 @@ class Collecting:
         deadline: when to call compare() again.
     """
 
-    def __init__(self, slots: Sequence[Slot], is_elastic: bool) -> None:
-        """``is_elastic``: whether a slot's number is that of a place, where one process follows another."""
+    def __init__(self, host_of: Mapping[int, str], is_elastic: bool) -> None:
+        """Begin.
+
+        Args:
+            host_of: by rank, also of those that come later.
+            is_elastic: whether a rank is a place, where one process follows another.
+        """
         self._is_elastic = is_elastic
-        self._host_of = {slot.rank: slot.host for slot in slots}
+        self._host_of = host_of
         self._files: dict[int, RecordFile] = {}
         self._failure: OSError | None = None  # why records could not be kept
         self._clocks: dict[str, HostClock] = {}
         self._then: dict[str, Callable[[], None]] = {}  # by host, for the end of a burst that is under way
         self._began = time.monotonic_ns()
         self._began_at = time.time()
+        self._counters = TraceCounters(self._began)
+        self._kept = ExitStack()
+        self._kept.callback(self._counters.file.close)
         self.deadline: float | None = None
-
-    def add(self, rank: int, host: str) -> None:
-        """There is another place."""
-        self._host_of[rank] = host
 
     def begin(self, link: Link, is_here: bool, then: Callable[[], None]) -> None:
         """Compare the clock of a host with the launcher's, unless it is the same; then call ``then``."""
@@ -107,6 +112,10 @@ class Collecting:
             self._files[rank] = RecordFile()
         return self._files[rank]
 
+    def on_totals(self, totals: Sequence[Mapping[str, Any]]) -> None:
+        """Take what was counted until now: memory and links become counters of the timeline."""
+        self._counters.take(totals)
+
     def on_end(self, link: Link) -> None:
         """All records of a host have come: compare its clock for the last time, then let its agent end."""
         for rank, file in self._files.items():
@@ -125,6 +134,8 @@ class Collecting:
             for rank, host in sorted(self._host_of.items())
         ]
         summary = write_timeline(ranks, to, self._began, self._is_elastic)
+        for event in events_of(self._counters.file, summary.begin_ns, summary.end_ns):
+            to.put(event)
         to.complete(about(summary, ranks, self._began_at, job, command))
         if self._failure is not None:
             raise self._failure
@@ -150,8 +161,10 @@ class Collecting:
         return {
             "began_ns": self._began,
             "began_at": self._began_at,
+            "is_elastic": self._is_elastic,
             "clocks": self.clocks(),
             "failure": self.failure,
+            "counters": self._counters.file.path,
             "ranks": [
                 {"rank": rank, "host": host, "path": self._file_of(rank).path}
                 for rank, host in sorted(self._host_of.items())
@@ -160,6 +173,7 @@ class Collecting:
 
     def close(self) -> None:
         """Remove the records. Idempotent."""
+        self._kept.close()
         while self._files:
             self._files.popitem()[1].close()
 

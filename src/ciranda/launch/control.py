@@ -1,7 +1,7 @@
 """The own jobs of a user on this machine: their launchers answer at a socket each, in a folder of that user's alone.
 
-A client sends a line, ``jobs``, ``stacks`` or ``counters``, and gets a JSON object. Who may open the socket may also
-signal the launcher and its ranks, so that nothing more is asked of a client.
+A client sends a line, such as ``jobs``, ``stacks`` or ``totals``, and gets a JSON object. Who may open the socket may
+also signal the launcher and its ranks, so that nothing more is asked of a client.
 """
 
 from __future__ import annotations

@@ -15,14 +15,16 @@ ANSWER_SECONDS = 5.0  # for all agents
 class CounterReports(Reports[dict[str, Any]]):
     """What `ciranda.launch.page.read_page` says of each rank, also of one that has ended, beside host and memory.
 
+    ``kind`` is "counters", or "totals" without those of each collective, for who looks often.
+
     ``world_rank`` is its rank in its world, once it has joined one: another number in an elastic job, after a change.
 
     Attributes:
         last: by rank, what has come last, also without a question.
     """
 
-    def __init__(self, host_of: Mapping[int, str]) -> None:
-        super().__init__("counters", ANSWER_SECONDS)
+    def __init__(self, kind: str, host_of: Mapping[int, str]) -> None:
+        super().__init__(kind, ANSWER_SECONDS)
         self._host_of = host_of
         self.last: dict[int, dict[str, Any]] = {}
 

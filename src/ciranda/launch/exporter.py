@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ciranda.launch import open_metrics
 from ciranda.launch.errors import LaunchError
 from ciranda.launch.page import RankPage
-from ciranda.launch.process_signs import Signs
+from ciranda.launch.process_signs import Signs, start_of
 from ciranda.launch.processes import END_SIGNALS, die_with_parent
 
 if TYPE_CHECKING:
@@ -120,19 +120,18 @@ class _Ranks:
         self._pages = pages
         self._pids = pids
         self._signs = Signs()
-        self._began = {rank: _start_of(pid) for rank, pid in pids.items()}
+        self._began = {rank: start_of(pid) for rank, pid in pids.items()}
 
     def counters(self) -> list[dict[str, Any]]:
         """Of each rank that runs."""
         return [self._of(rank) for rank in sorted(self._pids) if self._runs(rank)]
 
     def _runs(self, rank: int) -> bool:
-        return _start_of(self._pids[rank]) == self._began[rank] != ""
+        return start_of(self._pids[rank]) == self._began[rank] != ""
 
     def _of(self, rank: int) -> dict[str, Any]:
         counters = self._pages[rank].counters()
-        signs = self._signs.of(counters.get("pid", self._pids[rank]), is_waiting=True)
-        return {**counters, **signs, "rank": rank, "up": 1}
+        return {**counters, **self._signs.spent(counters.get("pid", self._pids[rank])), "rank": rank, "up": 1}
 
 
 class _PresentRanks:
@@ -146,24 +145,13 @@ class _PresentRanks:
         """Of each rank, in the youngest of its worlds."""
         found: dict[int, dict[str, Any]] = {}
         for counters in sorted(filter(None, map(RankPage.counters, self._pages.values())), key=_age):
-            if counters["rank"] not in found and _start_of(counters["pid"]):
-                signs = self._signs.of(counters["pid"], is_waiting=True)
-                found[counters["rank"]] = {**counters, **signs, "up": 1}
+            if counters["rank"] not in found and start_of(counters["pid"]):
+                found[counters["rank"]] = {**counters, **self._signs.spent(counters["pid"]), "up": 1}
         return [found[rank] for rank in sorted(found)]
 
 
 def _age(counters: Mapping[str, Any]) -> float:
     return float(counters["seconds"])
-
-
-def _start_of(pid: int) -> str:
-    """When a process began, by which it differs from a later one of the same number; empty if it has ended."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            fields = file.read().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if fields[0] in "ZX" else fields[19]
 
 
 def _become_exporter(text: Callable[[], str], listener: socket.socket | None, file: _File | None, agent: int) -> None:

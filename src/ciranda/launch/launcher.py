@@ -20,7 +20,7 @@ from functools import cache
 from typing import Any
 
 from ciranda._misspelt import TOLD, misspelt
-from ciranda.launch import environment, protocol, reserved_port, silence, ssh
+from ciranda.launch import environment, protocol, reserved_port, silence, ssh, trace_counters
 from ciranda.launch import store as stores
 from ciranda.launch.changing import Changing, Launching
 from ciranda.launch.collecting import Collecting, told
@@ -58,7 +58,10 @@ MAX_QUEUED_BYTES = 4 << 20  # above this, nothing more is read from the agents u
 END_MARGIN_SECONDS = 0.7  # beyond the grace period, before agents are killed
 STALL_SECONDS = 2.0  # to hear where the ranks stand that others have given up to wait for
 NO_STORE = "elastic:0"  # where elastic ranks find a store before they are told of a world: settings must be complete
-LOOK_SECONDS = 2.0  # between looks for stragglers
+LOOK_SECONDS = 2.0  # between looks for stragglers, at least
+SUSPICIOUS_LOOK_SECONDS = 0.2  # the same, once a rank may be one
+JUDGED_SECONDS = 1.9  # that a judgement on them is about, at least
+LOOK_RANKS_A_SECOND = 64  # that are looked at for them, at most: it is done in every job
 RECORDS_SECONDS = 5.0  # without a piece of the records, before agents are killed
 BLAME_SECONDS = 1.0  # to hear of the rank that was lost, when the first to fail says that another was
 
@@ -124,13 +127,16 @@ class _Run:
         self._tails = {slot.rank: bytearray() for slot in job.slots}
         self._held = {slot.rank: Held() for slot in job.slots}
         self._host_of = {slot.rank: slot.host for slot in job.slots}
-        self._counters = CounterReports(self._host_of)
-        self._stragglers = Stragglers(job.straggler_share)
-        self._next_look: float | None = None  # for stragglers
+        self._counters = CounterReports("counters", self._host_of)
+        self._totals = CounterReports("totals", self._host_of)
+        self._stragglers = Stragglers(job.straggler_share, n_seconds=JUDGED_SECONDS)
+        self._next_look: float | None = None  # at the totals
         self._collecting: Collecting | None = None  # for a timeline
         if job.recorded_steps is not None:
-            self._collecting = Collecting(job.slots, job.elastic is not None)
-        self._live = LiveTimeline(job.slots, self._links, lambda link: link.host not in self._remote)
+            self._collecting = Collecting(self._host_of, job.elastic is not None)
+        self._live = LiveTimeline(
+            self._host_of, self._links, lambda link: link.host not in self._remote, job.elastic is not None
+        )
         self._log = JobLog(show.output_dir.directory if show.output_dir is not None else None)
         self._log.write_job(job)
         to_output_dir = self._to_output_dir if show.output_dir is not None else None
@@ -194,8 +200,6 @@ class _Run:
         self._stalls.add(rank)
         if self._output_dir is not None:
             self._output_dir.add(rank)
-        if self._collecting is not None:
-            self._collecting.add(rank, host)
 
     def _end_as(self, end: End, failure: RankFailure | None) -> None:
         """End an elastic job, as its supervisor says."""
@@ -221,8 +225,7 @@ class _Run:
 
     def _start_ranks(self, meeting: Meeting) -> None:
         self._started = True
-        if self._job.straggler_share > 0 and len(self._job.slots) > 1:
-            self._next_look = time.monotonic() + LOOK_SECONDS
+        self._plan_look(len(self._job.slots))
         self._log.begin_looks()
         self._deadline = None
         self.note(f"torch's store, if rank 0 makes one, is at {meeting.address}, port {meeting.port}")
@@ -280,7 +283,8 @@ class _Run:
                 self._watch(link, selector)
             if self._control is not None:
                 self._control.watch(selector)
-            deadlines = [self._deadline, self._stalls.deadline, self._counters.deadline, self._next_look]
+            deadlines = [self._deadline, self._stalls.deadline, self._next_look]
+            deadlines += [self._counters.deadline, self._totals.deadline]
             if not self._ending:
                 deadlines.append(self._log.deadline)
             if self._collecting is not None:
@@ -307,11 +311,12 @@ class _Run:
         if self._going_on is not None:
             self._going_on.on_time()
         self._counters.expire()
+        self._totals.expire()
         if self._collecting is not None:
             self._collecting.compare(self._links)
         self._live.compare()
         if self._next_look is not None and time.monotonic() >= self._next_look:
-            self._look_for_stragglers()
+            self._look()
         if not self._ending and self._log.is_due():
             self._counters.ask(self._links, self._log.write_look)
         self._check_output()
@@ -360,6 +365,7 @@ class _Run:
         link.done_reason = "lost"
         self._stalls.end_of(link)
         self._counters.end_of(link)
+        self._totals.end_of(link)
         self._live.end_of(link)
         if self._ending:
             return
@@ -377,6 +383,9 @@ class _Run:
             self._lose_host(f"the agent on {link.host} was lost, and with it ranks {ranks}{said}")
 
     # -- messages ----------------------------------------------------------------------------------------------------
+
+    def _reports_of(self, kind: str) -> CounterReports:
+        return self._counters if kind == "counters" else self._totals
 
     def _on_message(self, link: Link, message: Message) -> None:
         kind = message["t"]
@@ -400,11 +409,11 @@ class _Run:
             self._stalls.take(self._rank_of(link, message), message)
         elif kind == "stacks_end":
             self._stalls.end_of(link)
-        elif kind == "counters":
+        elif kind in ("counters", "totals"):
             rank = self._rank_of(link, message)
-            self._counters.take(rank, message, self._stalls.last_warning(rank))
-        elif kind == "counters_end":
-            self._counters.end_of(link)
+            self._reports_of(kind).take(rank, message, self._stalls.last_warning(rank))
+        elif kind in ("counters_end", "totals_end"):
+            self._reports_of(kind.removesuffix("_end")).end_of(link)
         elif kind in ("clock", "records", "records_end") and self._collecting is not None:
             self._on_collected(self._collecting, link, message)
         elif kind in ("clock", "records", "records_end") and self._live.is_on:
@@ -424,6 +433,7 @@ class _Run:
             link.done_reason = protocol.text_of(message, "reason")
             self._stalls.end_of(link)
             self._counters.end_of(link)
+            self._totals.end_of(link)
             self._live.end_of(link)
             if self._going_on is not None and self._started:
                 self._going_on.on_link_lost(link, f"its agent has ended: {link.done_reason}")
@@ -520,43 +530,58 @@ class _Run:
         for stack in waited_for:
             self._say(f"ciranda: {stack}")
 
-    def _look_for_stragglers(self) -> None:
+    def _plan_look(self, n_ranks: int) -> None:
+        """Set when the totals of all ranks are wanted next, for a timeline or for stragglers."""
+        waits = [trace_counters.LOOK_SECONDS] if self._collecting is not None or self._live.is_recording else []
+        if self._job.straggler_share > 0 and n_ranks > 1:
+            waits.append(SUSPICIOUS_LOOK_SECONDS if self._stragglers.is_suspicious else LOOK_SECONDS)
+        self._next_look = time.monotonic() + max(min(waits), n_ranks / LOOK_RANKS_A_SECOND) if waits else None
+
+    def _look(self) -> None:
         self._next_look = None
         if not self._ending:
-            self._count(self._on_counters)
+            self._totals.ask(self._links, self._on_totals)
 
-    def _count(self, then: Callable[[list[dict[str, Any]]], None]) -> None:
-        """Call ``then`` with the counters of all ranks, once the agents have answered."""
-        in_order = list if self._changing is None else self._changing.by_rank
-        self._counters.ask(self._links, lambda found: then(in_order(found)))
+    def _on_totals(self, totals: Sequence[dict[str, Any]]) -> None:
+        if self._collecting is not None:
+            self._collecting.on_totals(totals)
+        self._live.on_totals(totals)
+        if self._job.straggler_share > 0:
+            self._look_for_stragglers(totals)
+        self._plan_look(len(totals))
 
-    def _on_counters(self, counters: list[dict[str, Any]]) -> None:
-        self._next_look = time.monotonic() + LOOK_SECONDS
-        straggler = self._stragglers.look(by_rank({"counters": counters}))
+    def _look_for_stragglers(self, totals: Sequence[dict[str, Any]]) -> None:
+        straggler = self._stragglers.look(by_rank({"counters": self._in_order(totals)}))
         if straggler is not None and not self._ending:
             self._say(f"ciranda: warning: {straggler}")
             self._log.write("straggler", rank=straggler.row.rank, text=str(straggler))
+
+    def _in_order(self, totals: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Those of ranks, in their order, from those of places."""
+        return [*totals] if self._changing is None else self._changing.by_rank(totals)
 
     def open_control(self) -> None:
         """Let the user ask about the job from other terminals."""
         answers: dict[str, Answer] = {
             "jobs": lambda put: put(self._description()),
-            "counters": lambda put: self._count(lambda counters: put({"counters": counters})),
+            "totals": self._tell_totals,
             "stacks": lambda put: self._stalls.ask(lambda stacks: put({"stacks": [*map(asdict, stacks)]})),
             "record": self._record,
             "record end": self._live.end,
         }
         self._control = Control(self._job.job_id, answers)
 
+    def _tell_totals(self, put: Put) -> None:
+        self._totals.ask(self._links, lambda totals: put({"counters": self._in_order(totals)}))
+
     def _record(self, put: Put) -> None:
-        if self._job.elastic is not None:
-            put({"refused": "it is elastic: 'ciranda run --timeline' records such jobs"})
-        elif self._job.recorded_steps is not None:
+        if self._job.recorded_steps is not None:
             put({"refused": "its calls are recorded already, as --timeline or --timeline-steps says"})
         elif not self._started or self._ending:
             put({"refused": "its ranks do not run"})
         else:
             self._live.begin(put)
+            self._next_look = time.monotonic()
 
     def _description(self) -> dict[str, object]:
         return {

@@ -6,11 +6,10 @@ runs on the same machine, reads and merges them, so that the launcher never wait
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ciranda.launch.collecting import Collecting
-from ciranda.launch.hosts import Slot
 from ciranda.launch.link import Link
 from ciranda.launch.protocol import Message
 
@@ -19,10 +18,20 @@ Put = Callable[[dict[str, Any]], None]
 
 
 class LiveTimeline:
-    """The timeline that is being recorded, if any; there is at most one at a time."""
+    """At most one at a time.
 
-    def __init__(self, slots: Sequence[Slot], links: Sequence[Link], is_here: Callable[[Link], bool]) -> None:
-        self._slots = slots
+    Args:
+        host_of: by rank, also of those that come later.
+        links: to the agents, likewise. Those that come while calls are recorded do not take part.
+        is_here: whether a link leads to this host.
+        is_elastic: as in `Collecting`.
+    """
+
+    def __init__(
+        self, host_of: Mapping[int, str], links: Sequence[Link], is_here: Callable[[Link], bool], is_elastic: bool
+    ) -> None:
+        self._host_of = host_of
+        self._is_elastic = is_elastic
         self._links = links
         self._is_here = is_here
         self._collecting: Collecting | None = None
@@ -34,13 +43,18 @@ class LiveTimeline:
         """Whether messages of agents may belong to it."""
         return self._collecting is not None
 
+    @property
+    def is_recording(self) -> bool:
+        """Whether ranks record now."""
+        return bool(self._awaited)
+
     def begin(self, put: Put) -> None:
         """Compare the clocks of all hosts, then tell the ranks to record."""
         if self._awaited:
             put({"refused": "the calls of this job are being recorded already, by another 'ciranda timeline'"})
             return
         self.close()
-        self._collecting = Collecting(self._slots, False)
+        self._collecting = Collecting(self._host_of, self._is_elastic)
         self._awaited = self._living()
         self._ended = None
         n_left = len(self._awaited)
@@ -51,7 +65,7 @@ class LiveTimeline:
             if n_left == 0:
                 for link in self._awaited:
                     link.send({"t": "record"})
-                put({"ranks": len(self._slots)})
+                put({"ranks": len(self._host_of)})
 
         for link in list(self._awaited):
             self._collecting.begin(link, self._is_here(link), compared)
@@ -83,6 +97,11 @@ class LiveTimeline:
         if link in self._awaited:
             self._awaited.remove(link)
             self._answer_if_complete()
+
+    def on_totals(self, totals: Sequence[Mapping[str, Any]]) -> None:
+        """Take what was counted until now."""
+        if self._collecting is not None and self.is_recording:
+            self._collecting.on_totals(totals)
 
     def compare(self) -> None:
         """Compare the clocks again, if it is time."""

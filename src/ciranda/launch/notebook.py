@@ -73,7 +73,7 @@ class Shown:
         self._thread.join()
 
     def _look(self) -> Counters:
-        return by_rank(control.ask(self._job, "counters"))
+        return by_rank(control.ask(self._job, "totals"))
 
     def _of(self, found: Sequence[Row], more: str) -> Table:
         return Table(found, f"ciranda job {self._job or ''}".rstrip() + more, self._view)

@@ -12,6 +12,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import compress
 from operator import add
 from typing import Any
 
@@ -68,6 +69,8 @@ _N_WORDS = FIELDS["links"][0] + FIELDS["links"][1]
 _OF_CALLS = ("calls", "failed", "bytes", "agree_seconds", "move_seconds")
 _OF_LINK = ("sent_bytes", "received_bytes", "retries", "queued_bytes")
 _GENERATION_AT = 8 * FIELDS["generation"][0]
+_NAMES = [str(rank) for rank in range(MOST_RANKS)]  # JSON has no numbers as names
+_ROWS = [(name, str(4**size)) for name in COLLECTIVES for size in range(_N_SIZES)]  # of `calls`
 
 N_BYTES = 8 * _N_WORDS
 _TRIES = 3
@@ -78,6 +81,9 @@ Read = Callable[[int, int], bytes]
 
 class RankPage(SharedFile):
     """The file in memory for the page of one place's rank: as long as the agent lives, and of a size that is fixed."""
+
+    #: What world() says before a process has joined one.
+    NO_WORLD = (0, 0)
 
     def __init__(self, rank: int) -> None:
         super().__init__(f"ciranda-page-{rank}")
@@ -91,29 +97,43 @@ class RankPage(SharedFile):
         """As `read_page`."""
         return read_page(self.read)
 
+    def totals(self) -> dict[str, Any]:
+        """As `read_page`, without those of each collective: half the work, and half of what to pass on."""
+        return read_page(self.read, of_collectives=False)
 
-def read_page(read: Read) -> dict[str, Any]:
+    def world(self) -> tuple[int, int]:
+        """The process that writes here, and a number that is another for each world that it joins. Costs little."""
+        head = _words(self.read(8 * (FIELDS["pid"][0] + 1), 0))
+        generation = _one(head, "generation")
+        return (_one(head, "pid"), generation) if generation and generation % 2 == 0 else self.NO_WORLD
+
+
+def read_page(read: Read, of_collectives: bool = True) -> dict[str, Any]:
     """What the counters of a page say, in plain values for JSON; nothing if it is refused.
+
+    Args:
+        read: the page.
+        of_collectives: whether ``collectives`` and ``paths`` are wanted as well.
 
     Returns:
         ``seconds`` is the age of the world, ``last_step_seconds`` its age at the end of the last step, 0 before; and
         ``waited_seconds`` the part of it in which a call waited for other ranks, also one that does so now, as
-        ``waiting`` do. ``own_waits_seconds`` and ``held_up_seconds``, by rank, say for whom: the former what this rank
-        has waited itself, the latter the longest wait of any rank in calls that this one coordinated. Of
+        ``waiting`` do. ``own_waits_ns`` and ``held_up_ns``, by rank, say for whom: the former what this rank has waited
+        itself, the latter the longest wait of any rank in calls that this one coordinated. Of
         ``collectives``, each has ``sizes``, by the least bytes of a class, a power of 4. ``algorithms`` have carried
         out the calls that moved data by a plan. ``links`` are those that have carried most, by rank; ``all_links`` the
         sum of all, and ``memory_bytes_of`` what slots, kept results and ``empty()`` take now.
     """
     for _ in range(_TRIES):
-        raw = read(8 * _N_HEAD, 0)
-        head = _words(raw)
+        head = _words(read(8 * _N_HEAD, 0))
         if not _is_page(head):
             continue
         n_ranks = min(_one(head, "size"), MOST_RANKS)
         waits = [_words(read(8 * n_ranks, 8 * FIELDS[name][0])) for name in ("own_waits_ns", "held_up_ns")]
         links = _words(read(8 * _WORDS_OF_LINK * n_ranks, 8 * FIELDS["links"][0]))
-        if _words(read(8, _GENERATION_AT)) == (_one(head, "generation"),):
-            return {**_values(head, *waits), **_links(links)}
+        if [*_words(read(8, _GENERATION_AT))] == [_one(head, "generation")]:
+            found = {**_values(head, *waits), **_links(links)}
+            return {**found, "paths": _paths(head), "collectives": _collectives(head)} if of_collectives else found
     return {}
 
 
@@ -122,8 +142,9 @@ def read_bytes(page: bytes) -> dict[str, Any]:
     return read_page(lambda n_bytes, at: page[at : at + n_bytes])
 
 
-def _words(raw: bytes) -> tuple[int, ...]:
-    return struct.unpack(f"={len(raw) // 8}Q", raw[: len(raw) // 8 * 8])
+def _words(raw: bytes) -> memoryview:
+    """Those that are whole. Most of them are not looked at, and take no time."""
+    return memoryview(raw)[: len(raw) // 8 * 8].cast("Q")
 
 
 def _one(head: Sequence[int], name: str) -> int:
@@ -140,9 +161,6 @@ def _values(head: Sequence[int], own_waits: Sequence[int], held_up: Sequence[int
     now = time.monotonic_ns()
     waiting_since = _one(head, "waiting_ns")
     waited = _one(head, "waited_ns") + (max(0, now - waiting_since) if waiting_since else 0)
-    first, calls = FIELDS["paths"][0], FIELDS["calls"]
-    paths = dict(zip(PATHS, head[first : first + len(PATHS)], strict=True))
-    paths["direct"] += sum(head[calls[0] : calls[0] + calls[1] : _WORDS_OF_CALLS])
     return {
         "pid": _one(head, "pid"),
         "generation": _one(head, "generation"),
@@ -154,28 +172,38 @@ def _values(head: Sequence[int], own_waits: Sequence[int], held_up: Sequence[int
         "waiting": _one(head, "n_waiting"),
         "waited_seconds": _seconds(waited),
         "stalls": _one(head, "stalls"),
-        "paths": {name: n_calls for name, n_calls in paths.items() if n_calls},
+        "calls": sum(_of_calls(head, "direct")) + sum(_of_calls(head, "others")),
+        "bytes": sum(_of_calls(head, "n_bytes")),
         "memory_bytes_of": {name: _one(head, f"{name}_bytes") for name in ("slot", "kept", "empty")},
-        "collectives": _collectives(head),
         "algorithms": dict(_algorithms(head)),
-        "own_waits_seconds": _by_rank(own_waits),
-        "held_up_seconds": _by_rank(held_up),
+        "own_waits_ns": _by_rank(own_waits),
+        "held_up_ns": _by_rank(held_up),
     }
+
+
+def _of_calls(head: Sequence[int], name: str) -> Sequence[int]:
+    """The same word of the calls of each collective and class of sizes."""
+    begin, n_words = FIELDS["calls"]
+    return head[begin + CALL_FIELDS.index(name) : begin + n_words : _WORDS_OF_CALLS]
+
+
+def _paths(head: Sequence[int]) -> dict[str, int]:
+    first = FIELDS["paths"][0]
+    paths = dict(zip(PATHS, head[first : first + len(PATHS)], strict=True))
+    paths["direct"] += sum(_of_calls(head, "direct"))
+    return {name: n_calls for name, n_calls in paths.items() if n_calls}
 
 
 def _collectives(head: Sequence[int]) -> dict[str, dict[str, Any]]:
     """Those that were called, with their sizes, by the least bytes of a class; 1 is of 0, too."""
-    begin, n_words = FIELDS["calls"]
-    n_direct = head[begin : begin + n_words : _WORDS_OF_CALLS]
-    n_others = head[begin + 1 : begin + n_words : _WORDS_OF_CALLS]
+    n_calls = [*map(add, _of_calls(head, "direct"), _of_calls(head, "others"))]
     sizes: dict[str, dict[str, dict[str, Any]]] = {}
-    for row, n_calls in enumerate(map(add, n_direct, n_others)):
-        if n_calls and row < len(COLLECTIVES) * _N_SIZES:
-            first = begin + row * _WORDS_OF_CALLS
-            n_failed, n_bytes, agree_ns, move_ns = head[first + 2 : first + len(CALL_FIELDS)]
-            values = (n_calls, n_failed, n_bytes, _seconds(agree_ns), _seconds(move_ns))
-            of_size = dict(zip(_OF_CALLS, values, strict=True))
-            sizes.setdefault(COLLECTIVES[row // _N_SIZES], {})[str(4 ** (row % _N_SIZES))] = of_size
+    for row in compress(range(len(_ROWS)), n_calls):  # few of them were
+        name, least = _ROWS[row]
+        first = FIELDS["calls"][0] + row * _WORDS_OF_CALLS
+        n_failed, n_bytes, agree_ns, move_ns = head[first + 2 : first + len(CALL_FIELDS)]
+        values = (n_calls[row], n_failed, n_bytes, _seconds(agree_ns), _seconds(move_ns))
+        sizes.setdefault(name, {})[least] = dict(zip(_OF_CALLS, values, strict=True))
     return {name: _with_sums(of) for name, of in sizes.items()}
 
 
@@ -200,16 +228,15 @@ def _links(words: Sequence[int]) -> dict[str, Any]:
     """Those that have carried something, the busiest by rank, and the sum."""
     columns = [words[at::_WORDS_OF_LINK] for at in range(_WORDS_OF_LINK)]
     all_links = dict(zip(_OF_LINK, map(sum, columns), strict=True))
-    if not any(all_links.values()):
-        return {"links": {}, "all_links": all_links}
-    rows = [*zip(*columns, strict=True)]
-    busiest = sorted(range(len(rows)), key=lambda rank: rows[rank][0] + rows[rank][1])[-MOST_LINKS:]
-    links = {str(rank): dict(zip(_OF_LINK, rows[rank], strict=True)) for rank in sorted(busiest) if any(rows[rank])}
+    carried = [*map(add, *columns[:2])]
+    busiest = sorted(range(len(carried)), key=carried.__getitem__)[-MOST_LINKS:] if any(all_links.values()) else []
+    rows = {rank: words[rank * _WORDS_OF_LINK : (rank + 1) * _WORDS_OF_LINK] for rank in sorted(busiest)}
+    links = {_NAMES[rank]: dict(zip(_OF_LINK, row, strict=True)) for rank, row in rows.items() if any(row)}
     return {"links": links, "all_links": all_links}
 
 
-def _by_rank(waits: Sequence[int]) -> Mapping[str, float]:
-    return {str(rank): ns / 1e9 for rank, ns in enumerate(waits) if ns}
+def _by_rank(waits: Sequence[int]) -> dict[str, int]:
+    return {name: ns for name, ns in zip(_NAMES, waits, strict=False) if ns}
 
 
 def _seconds(ns: int) -> float:

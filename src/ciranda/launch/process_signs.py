@@ -43,11 +43,10 @@ class Signs:
             is_waiting: whether it waits for other ranks now. Then it does not matter where its main thread sleeps.
 
         Returns:
-            ``looks``: the number of looks. ``stopped_looks``: those in which a signal or a debugger had stopped it.
-            ``slept_looks``, ``thread_looks``, ``input_looks``: those in which its main thread slept, waited for another
-            thread, or waited for input. For the main thread: ``core_wait_seconds``, in which it was ready but had no
-            core; ``disk_wait_seconds``; how often it ``yielded`` and was ``preempted``. For its cgroup:
-            ``throttled_seconds``, ``disk_pressure_seconds`` and ``memory_pressure_seconds``.
+            ``looks`` is how often it was looked at, ``stopped_looks`` how often a signal or a debugger had stopped it
+            then, and ``slept_looks``, ``thread_looks`` and ``input_looks`` how often its main thread slept, waited for
+            another thread, or for input. Of the main thread are also how often it ``yielded`` and was ``preempted``,
+            and what `spent` says.
         """
         stat = _stat(pid)
         if not stat:
@@ -59,16 +58,37 @@ class Signs:
         elif stat[0] == "S" and not is_waiting:
             seen[f"{_sleeps_for(pid)}_looks"] += 1
         status = _read(f"{_PROC}/{pid}/status")
+        return {
+            **self._spent(pid, stat),
+            **{name: seen[name] for name in ("looks", "stopped_looks", "slept_looks", "thread_looks", "input_looks")},
+            "yielded": _number("\nvoluntary_ctxt_switches:", status),
+            "preempted": _number("\nnonvoluntary_ctxt_switches:", status),
+        }
+
+    def spent(self, pid: int) -> dict[str, float]:
+        """The totals of a process that need no look before; what `use_of` says alone if there is none.
+
+        Of the main thread, ``core_wait_seconds``, in which it was ready but had no core, and ``disk_wait_seconds``. Of
+        its cgroup, ``throttled_seconds``, and those of pressure on the disk and the memory.
+        """
+        return self._spent(pid, _stat(pid))
+
+    def _spent(self, pid: int, stat: Sequence[str]) -> dict[str, float]:
+        if not stat:
+            return _use(stat)
         ran = _read(f"{_PROC}/{pid}/schedstat").split()
         return {
             **_use(stat),
-            **{name: seen[name] for name in ("looks", "stopped_looks", "slept_looks", "thread_looks", "input_looks")},
             "core_wait_seconds": int(ran[1]) / 1e9 if len(ran) > 1 else 0.0,
             "disk_wait_seconds": int(stat[_IN_DISK_WAIT]) / _TICKS,
-            "yielded": _number("\nvoluntary_ctxt_switches:", status),
-            "preempted": _number("\nnonvoluntary_ctxt_switches:", status),
             **self._cgroups.of(pid),
         }
+
+
+def start_of(pid: int) -> str:
+    """When a process began, by which it differs from a later one of the same number; empty if it has ended."""
+    stat = _stat(pid)
+    return "" if not stat or stat[0] in "ZX" else stat[_STARTED]
 
 
 def use_of(pid: int) -> dict[str, float]:

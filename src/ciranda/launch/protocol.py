@@ -1,14 +1,15 @@
 """The protocol of launcher and agent: one JSON object a line, over the agent's stdin and stdout, or sealed by TCP.
 
 To the agent:    ``reserve`` (rank 0's host only), ``spec``, ``blob`` (a piece of a file for the ranks), ``start``,
-                 ``signal`` (for the ranks), ``stacks`` (take them), ``counters`` (read them), ``clock`` (tell yours),
-                 ``end`` (stop the ranks), ``collected`` (all records have come); of an elastic job also ``restart``
-                 and ``kill`` (one rank), ``word`` (for one rank).
+                 ``signal`` (for the ranks), ``stacks`` (take them), ``counters`` (read them), ``totals`` (the same
+                 without those of each collective), ``clock`` (tell yours), ``record`` and ``record_end`` (have the
+                 ranks record their calls), ``end`` (stop the ranks), ``collected`` (all records have come); of an
+                 elastic job also ``restart`` and ``kill`` (one rank), ``word`` (for one rank).
 From the agent:  ``hello``, ``reserved`` (the answer), ``started``, ``data`` (a piece of a rank's output), ``result`` (a
                  piece of what its function returned), ``stacks`` (one rank's), ``stacks_end`` (there are no more),
-                 likewise ``counters`` and ``counters_end``, also before ``done``, ``clock`` (the answer), ``records``
-                 (a piece of one rank's, after the last rank's end) and ``records_end``, ``exit``, ``note``, ``fatal``,
-                 ``done``; of an elastic job also ``word`` (of one rank).
+                 likewise ``totals`` and ``counters``, the latter also before ``done``, ``clock`` (the answer),
+                 ``records`` (a piece of one rank's, after the last rank's end) and ``records_end``, ``exit``, ``note``,
+                 ``fatal``, ``done``; of an elastic job also ``word`` (of one rank).
 
 Either side sends ``beat`` where the other is on another host: it means nothing, but is to be acknowledged (silence.py).
 An agent that has connected by TCP also hears ``admitted``, before all else, and at the end ``verdict``, the job's exit
@@ -29,7 +30,7 @@ from collections.abc import Callable
 
 from ciranda.launch.errors import ProtocolError
 
-VERSION = 7
+VERSION = 8
 MAX_LINE_BYTES = 16 << 20
 CHUNK_BYTES = 256 << 10
 BINDINGS = ("none", "numa", "core")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,8 +68,8 @@ def rows(before: Counters, after: Counters) -> list[Row]:
                 host=now["host"],
                 state="has ended" if not now["runs"] else "runs" if "pid" in now else "starts",
                 steps_per_second=_rate(now.get("steps", 0) - earlier.get("steps", 0), seconds),
-                calls_per_second=_rate(_sum(now, "calls") - _sum(earlier, "calls"), seconds),
-                bytes_per_second=_rate(_sum(now, "bytes") - _sum(earlier, "bytes"), seconds),
+                calls_per_second=_rate(now.get("calls", 0) - earlier.get("calls", 0), seconds),
+                bytes_per_second=_rate(now.get("bytes", 0) - earlier.get("bytes", 0), seconds),
                 waited=_share(now.get("waited_seconds", 0.0) - earlier.get("waited_seconds", 0.0), seconds),
                 waited_for=_share(held_up.get(rank, 0.0), seconds),
                 cpu=_rate(now["cpu_seconds"] - earlier.get("cpu_seconds", now["cpu_seconds"]), seconds),
@@ -100,17 +100,22 @@ def is_same_world(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 
 def _held_up(before: Counters, after: Counters) -> dict[int, float]:
     """For how long others have waited for each rank: calls by the log, and the longest wait in direct rounds."""
-    logged: dict[int, float] = {}
-    direct: dict[int, float] = {}
+    logged: dict[str, int] = {}
+    direct: dict[str, int] = {}
     for rank, now in after.items():
         earlier = _earlier(before, rank, now)
-        for last, seconds in now.get("held_up_seconds", {}).items():
-            more = seconds - earlier.get("held_up_seconds", {}).get(last, 0.0)
-            logged[int(last)] = logged.get(int(last), 0.0) + more
-        for last, seconds in now.get("own_waits_seconds", {}).items():
-            more = seconds - earlier.get("own_waits_seconds", {}).get(last, 0.0)
-            direct[int(last)] = max(direct.get(int(last), 0.0), more)
-    return {rank: logged.get(rank, 0.0) + direct.get(rank, 0.0) for rank in {*logged, *direct}}
+        for last, ns in _more(earlier, now, "held_up_ns"):
+            logged[last] = logged.get(last, 0) + ns
+        for last, ns in _more(earlier, now, "own_waits_ns"):
+            if ns > direct.get(last, 0):
+                direct[last] = ns
+    return {int(last): (logged.get(last, 0) + direct.get(last, 0)) / 1e9 for last in {*logged, *direct}}
+
+
+def _more(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> Iterator[tuple[str, int]]:
+    """By how much each of these totals has grown."""
+    earlier = before.get(name, {})
+    return ((last, ns - earlier.get(last, 0)) for last, ns in after.get(name, {}).items())
 
 
 def _most_used_algorithm(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
@@ -137,10 +142,6 @@ def _busiest_link(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[
 
 def _retries(counters: Mapping[str, Any]) -> int:
     return int(counters.get("all_links", {}).get("retries", 0))
-
-
-def _sum(counters: Mapping[str, Any], what: str) -> int:
-    return sum(each[what] for each in counters.get("collectives", {}).values())
 
 
 def _rate(n: float, seconds: float) -> float:

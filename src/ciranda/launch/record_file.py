@@ -49,6 +49,11 @@ class RecordFile:
         """The path by which a rank of the same user opens it."""
         return f"/proc/{os.getpid()}/fd/{self._fd}"
 
+    @property
+    def n_bytes(self) -> int:
+        """How long it is now."""
+        return os.fstat(self._fd).st_size
+
     def pieces(self, n_bytes: int) -> Iterator[bytes]:
         """Its content from the beginning, so many bytes at a time."""
         at = 0
@@ -63,8 +68,8 @@ class RecordFile:
             view = view[os.write(self._fd, view) :]
 
     def drop_incomplete(self) -> None:
-        """Cut off the incomplete entry of a killed rank at the end, so that another process may append."""
-        n_bytes = os.fstat(self._fd).st_size // N_BYTES * N_BYTES
+        """Leave out what a killed rank has left incomplete at the end, so that another may go on there."""
+        n_bytes = self.n_bytes // N_BYTES * N_BYTES
         os.ftruncate(self._fd, n_bytes)
         os.lseek(self._fd, n_bytes, os.SEEK_SET)  # append() writes there
 

@@ -27,15 +27,21 @@ class Straggler:
 
 
 class Stragglers:
-    """Judges once in n_steps steps, and reports only changes."""
+    """Judges every so many steps, and seconds, and tells of a change only. Other looks add to what is seen of ranks."""
 
-    def __init__(self, share: float = SHARE, n_steps: int = STEPS) -> None:
+    def __init__(self, share: float = SHARE, n_steps: int = STEPS, n_seconds: float = 0.0) -> None:
         self._share = share
         self._n_steps = n_steps
+        self._n_seconds = n_seconds
         self._before = NO_RANKS
         self._worst: int | None = None
         self._n_times = 0
         self._told: int | None = None
+
+    @property
+    def is_suspicious(self) -> bool:
+        """Whether the next judgement may name a rank: more looks tell better what that rank does meanwhile."""
+        return self._worst is not None and self._worst != self._told
 
     def look(self, now: Counters) -> Straggler | None:
         """Return a straggler to warn of, if it was not reported last. ``now``: the counters of all ranks."""
@@ -45,7 +51,8 @@ class Stragglers:
             self._before = now
             return None
         n_steps = min(now[rank]["steps"] - self._before[rank]["steps"] for rank in now)
-        if n_steps < self._n_steps:
+        n_seconds = min(now[rank]["seconds"] - self._before[rank]["seconds"] for rank in now)
+        if n_steps < self._n_steps or n_seconds < self._n_seconds:
             return None
         found = rows(self._before, now)
         self._before = now

@@ -57,6 +57,7 @@ class Summary:
         missing: ranks without records.
         lost: by rank, how many calls are missing.
         began_epoch_us: by rank, the time of day by its host's clock at which the times of the trace are 0.
+        begin_ns, end_ns: of all that was recorded.
     """
 
     bound_ns: int = 0
@@ -66,6 +67,8 @@ class Summary:
     missing: list[int] = field(default_factory=list)
     lost: dict[int, int] = field(default_factory=dict)
     began_epoch_us: dict[int, float] = field(default_factory=dict)
+    begin_ns: int = _NEVER
+    end_ns: int = 0
 
 
 def write_timeline(ranks: Sequence[RankRecords], to: TraceFile, began_ns: int, is_elastic: bool = False) -> Summary:
@@ -305,8 +308,12 @@ class _Merger:
         self._to.put(f'{{"name":"process_sort_index",{head},"args":{{"sort_index":{records.rank}}}}}')
 
     def _put_world(self, place: int, rank: int, size: int, begin: int, end: int) -> None:
-        """Of an elastic job, write the span of a world, unless nothing was recorded in it."""
-        if self._is_elastic and begin != _NEVER:
+        """Take note of when a world was; of an elastic job, write its span. Nothing if nothing was recorded in it."""
+        if begin == _NEVER:
+            return
+        self._summary.begin_ns = min(self._summary.begin_ns, begin)
+        self._summary.end_ns = max(self._summary.end_ns, end)
+        if self._is_elastic:
             self._to.put(
                 f'{{"name":"rank {rank} of {size}","cat":"world","ph":"X","pid":{place},"tid":{_STEPS_TRACK},'
                 f'"ts":{begin / 1000:.3f},"dur":{(end - begin) / 1000:.3f}}}'

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from ciranda import _limits
 from ciranda.report import svg, units
 from ciranda.report.advice import is_notable
 from ciranda.report.steps import series_of
@@ -434,11 +435,10 @@ def _limit(facts: Facts) -> str:
     costs = facts["job"]["costs"]
     if not costs:
         return f"{said} To see this machine's limit here, run 'ciranda tune' before the job."
-    shared = 1e15 / (1.5 * costs["copy_fs"] + costs["reduce_fs"])
-    link = 1e15 / (costs["link_fs"] + costs["reduce_fs"])
     return (
-        f"{said} By 'ciranda tune', large allreduces of two ranks can reach {units.bandwidth(shared)} in shared memory "
-        f"and {units.bandwidth(link)} between hosts."
+        f"{said} By 'ciranda tune', large allreduces of two ranks can reach "
+        f"{units.bandwidth(_limits.in_shared_memory(costs))} in shared memory and "
+        f"{units.bandwidth(_limits.between_hosts(costs))} between hosts."
     )
 
 

@@ -25,6 +25,13 @@ std::vector<int> kinds_of(const TemporaryFile& file) {
   return kinds;
 }
 
+// The calls and steps of a look come in any order.
+std::vector<int> sorted_kinds_of(const TemporaryFile& file) {
+  std::vector<int> kinds = kinds_of(file);
+  std::ranges::sort(kinds);
+  return kinds;
+}
+
 void record_a_call(const std::shared_ptr<Recorder>& recorder) {
   Stages stages;
   stages.note(Stage::kSubmitted);
@@ -41,9 +48,7 @@ TEST(RecordedSteps, AreThoseBetweenTwo) {
     EXPECT_EQ(recorder->is_on(), step == 3);
     steps.count_step();
   }
-  std::vector<int> kinds = kinds_of(file);
-  std::ranges::sort(kinds);  // the calls and steps of a look come in any order
-  EXPECT_EQ(kinds, (std::vector<int>{0, 1, 2, 3, 3})) << "begin, a name, a call, steps 2 and 3";
+  EXPECT_EQ(sorted_kinds_of(file), (std::vector<int>{0, 1, 2, 3, 3})) << "begin, a name, a call, steps 2 and 3";
 }
 
 TEST(RecordedSteps, AreAllWithoutLimits) {
@@ -57,6 +62,50 @@ TEST(RecordedSteps, AreAllWithoutLimits) {
     steps.count_step();
   }
   EXPECT_EQ(kinds_of(file), (std::vector<int>{0, 1, 2, 0, 1, 2})) << "the second world is behind the first";
+}
+
+TEST(RecordedSteps, AreThoseFromStartToStop) {
+  const TemporaryFile file;
+  const TemporaryFile another;
+  const auto recorder = std::make_shared<Recorder>();
+  RecordedSteps steps({}, recorder, kToStandardError);
+  const auto make_step = [&] {
+    record_a_call(recorder);
+    steps.count_step();
+  };
+  make_step();
+  EXPECT_FALSE(recorder->is_on());
+  steps.start(file.name());
+  EXPECT_EQ(recorder->start().capacity(), Recorder::kMostRecordedSteps);
+  recorder->stop();
+  make_step();
+  steps.start(file.name());  // goes on
+  steps.start(another.name());
+  make_step();
+  steps.stop();
+  steps.stop();
+  make_step();
+  EXPECT_FALSE(recorder->is_on());
+  for (const TemporaryFile* each : {&file, &another}) {
+    EXPECT_EQ(sorted_kinds_of(*each), (std::vector<int>{0, 1, 2, 3})) << "begin, a name, a call, a step";
+  }
+  steps.start(file.name());
+  steps.end();
+  steps.start(another.name());
+  EXPECT_FALSE(recorder->is_on()) << "the world has ended";
+  EXPECT_EQ(sorted_kinds_of(file), (std::vector<int>{0, 0, 1, 2, 3})) << "begun again";
+}
+
+TEST(RecordedSteps, OfTheWholeJobAreKept) {
+  const TemporaryFile file;
+  const TemporaryFile another;
+  RecordedSteps steps({.path = file.name()}, std::make_shared<Recorder>(), kToStandardError);
+  steps.start(another.name());
+  steps.stop();
+  steps.count_step();
+  steps.end();
+  EXPECT_EQ(kinds_of(file), (std::vector<int>{0, 3}));
+  EXPECT_EQ(kinds_of(another), std::vector<int>{});
 }
 
 TEST(RecordedSteps, OfOneWorldAtATimeAreInAFile) {
