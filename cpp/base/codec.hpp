@@ -10,7 +10,7 @@
 // Threads: plain values. Failure: a reader trusts no input. It checks every length against the remaining bytes before
 // it allocates memory. After the first invalid field it reads zeros; check is_complete() at the end.
 //
-// Called by agree/codec.cc, Handshake, wire.hpp, bootstrap_messages.hpp and store_messages.hpp; pure.
+// Called by agree/codec.cc, Handshake, bootstrap_messages.hpp and store_messages.hpp; pure.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // HKDF-SHA256 (RFC 5869): keys from a secret. Of one secret, another salt or another info gives an independent key.
 //
-// Called by Handshake and Seal; a pure function. Failure: as libcrypto.hpp.
+// Called by Handshake, SealedMessages and Seal; a pure function. Failure: as libcrypto.hpp.
 #pragma once
 
 #include <cstddef>

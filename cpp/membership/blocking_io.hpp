@@ -1,7 +1,8 @@
 // Sends and receives whole messages over a non-blocking socket, and waits up to a limit. Used while a world forms.
 //
 // Called by StoreClient, PairConnector and probe_shared_memory(); one thread per socket. Failure: Timeout, Aborted if
-// the wait was interrupted, or RanksLost if the other end closed. The caller adds the peer's name.
+// the wait was interrupted, or RanksLost if the other end closed, or a message was changed on its way. The caller adds
+// the peer's name.
 #pragma once
 
 #include <poll.h>
@@ -14,8 +15,8 @@
 #include <vector>
 
 #include "base/status.hpp"
+#include "membership/sealed_messages.hpp"
 #include "membership/wait_limit.hpp"
-#include "membership/wire.hpp"
 
 namespace ciranda {
 
@@ -45,17 +46,17 @@ inline Status send_all(int fd, std::span<const std::byte> bytes, const WaitLimit
   return {};
 }
 
-// Reads one frame, and no byte after it.
-inline Result<std::vector<std::byte>> receive_frame(int fd, std::size_t most_bytes, const WaitLimit& limit) {
-  FrameBuffer frames(most_bytes);
-  std::vector<std::byte> bytes(std::min<std::size_t>(most_bytes + FrameBuffer::kHeaderBytes, 65536));
+// The next message, of at most `most_bytes`. Reads no byte after it.
+inline Result<std::vector<std::byte>> receive_message(int fd, SealedMessages& messages, std::size_t most_bytes,
+                                                      const WaitLimit& limit) {
+  std::vector<std::byte> bytes(std::min<std::size_t>(SealedMessages::kHeaderBytes + most_bytes, 65536));
   for (;;) {
-    auto frame = frames.next();
-    if (!frame.ok()) return frame.status();
-    if (frame.value()) return std::move(*frame.value());
-    const ssize_t n = recv(fd, bytes.data(), std::min(bytes.size(), frames.wants()), MSG_DONTWAIT);
+    auto message = messages.next(most_bytes);
+    if (!message.ok()) return message.status();
+    if (message.value()) return std::move(*message.value());
+    const ssize_t n = recv(fd, bytes.data(), std::min(bytes.size(), messages.wants()), MSG_DONTWAIT);
     if (n > 0) {
-      frames.append(std::span(bytes).first(static_cast<std::size_t>(n)));
+      messages.receive(std::span(bytes).first(static_cast<std::size_t>(n)));
     } else if (n < 0 && errno == EAGAIN) {
       if (Status ready = wait_until_ready(fd, POLLIN, limit); !ready.ok()) return ready;
     } else if (n == 0 || errno != EINTR) {

@@ -273,7 +273,7 @@ Status Joining::share_memory() {
   probe.slot_bytes = all ? options_.slot_bytes : 0;
   probe.folder = options_.shm_folder;
   probe.limit = limit_;
-  probe.control_fd = [this](int rank) { return connector_->fd(Role::kControl, rank); };
+  probe.control = [this](int rank) -> const KeyedSocket& { return connector_->socket(Role::kControl, rank); };
   probe.name = [this](int rank) { return name(rank); };
   probe.warn = [this](const std::string& text) { warn(text); };
   auto result = probe_shared_memory(probe);
@@ -319,7 +319,7 @@ std::optional<HostCosts> Joining::measure_links() const {
   std::chrono::nanoseconds one_way{};
   for (const int rank : others()) {
     if (shares(rank)) continue;
-    const auto round_trip = least_round_trip(connector_->fd(Role::kControl, rank));
+    const auto round_trip = least_round_trip(connector_->socket(Role::kControl, rank).fd.get());
     one_way = std::max<std::chrono::nanoseconds>(one_way, round_trip.value_or(std::chrono::microseconds(0)) / 2);
   }
   if (one_way < kLongLink) return std::nullopt;

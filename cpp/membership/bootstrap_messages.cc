@@ -1,6 +1,6 @@
 #include "membership/bootstrap_messages.hpp"
 
-#include "membership/wire.hpp"
+#include "base/codec.hpp"
 
 namespace ciranda {
 
@@ -47,9 +47,9 @@ Result<Message> decoded(Kind kind, std::span<const std::byte> bytes, const char*
 
 std::vector<std::byte> encode(const Endpoint& endpoint) { return encoded(Kind::kEndpoint, endpoint); }
 std::vector<std::byte> encode(const std::optional<HostCosts>& costs) { return encoded(Kind::kCosts, costs); }
-std::vector<std::byte> encode_frame(const ProbeOffer& offer) { return framed(encoded(Kind::kOffer, offer)); }
-std::vector<std::byte> encode_frame(const ProbeAnswer& answer) { return framed(encoded(Kind::kAnswer, answer)); }
-std::vector<std::byte> encode_frame(const ProbeVerdict& verdict) { return framed(encoded(Kind::kVerdict, verdict)); }
+std::vector<std::byte> encode(const ProbeOffer& offer) { return encoded(Kind::kOffer, offer); }
+std::vector<std::byte> encode(const ProbeAnswer& answer) { return encoded(Kind::kAnswer, answer); }
+std::vector<std::byte> encode(const ProbeVerdict& verdict) { return encoded(Kind::kVerdict, verdict); }
 
 Result<Endpoint> decode_endpoint(std::span<const std::byte> bytes) {
   return decoded<Endpoint>(Kind::kEndpoint, bytes, "description of itself");
@@ -57,14 +57,14 @@ Result<Endpoint> decode_endpoint(std::span<const std::byte> bytes) {
 Result<std::optional<HostCosts>> decode_costs(std::span<const std::byte> bytes) {
   return decoded<std::optional<HostCosts>>(Kind::kCosts, bytes, "message of its costs");
 }
-Result<ProbeOffer> decode_offer(std::span<const std::byte> body) {
-  return decoded<ProbeOffer>(Kind::kOffer, body, "offer of shared memory");
+Result<ProbeOffer> decode_offer(std::span<const std::byte> bytes) {
+  return decoded<ProbeOffer>(Kind::kOffer, bytes, "offer of shared memory");
 }
-Result<ProbeAnswer> decode_answer(std::span<const std::byte> body) {
-  return decoded<ProbeAnswer>(Kind::kAnswer, body, "answer about shared memory");
+Result<ProbeAnswer> decode_answer(std::span<const std::byte> bytes) {
+  return decoded<ProbeAnswer>(Kind::kAnswer, bytes, "answer about shared memory");
 }
-Result<ProbeVerdict> decode_verdict(std::span<const std::byte> body) {
-  return decoded<ProbeVerdict>(Kind::kVerdict, body, "verdict about shared memory");
+Result<ProbeVerdict> decode_verdict(std::span<const std::byte> bytes) {
+  return decoded<ProbeVerdict>(Kind::kVerdict, bytes, "verdict about shared memory");
 }
 
 }  // namespace ciranda

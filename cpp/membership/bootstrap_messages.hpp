@@ -37,10 +37,10 @@ struct Endpoint : CommonSettings {
   std::vector<std::string> addresses;  // on which it listens; at least one
 };
 
-std::vector<std::byte> encode(const Endpoint& endpoint);  // no frame: a blob of the store
+std::vector<std::byte> encode(const Endpoint& endpoint);  // a blob of the store
 Result<Endpoint> decode_endpoint(std::span<const std::byte> bytes);
 
-// A rank's measured costs, if it has any; no frame either.
+// A rank's measured costs, if it has any; a blob too.
 std::vector<std::byte> encode(const std::optional<HostCosts>& costs);
 Result<std::optional<HostCosts>> decode_costs(std::span<const std::byte> bytes);
 
@@ -67,12 +67,11 @@ struct ProbeVerdict {
   std::string failure;
 };
 
-// Encode to frames, for a stream; decode from the body of a frame.
-std::vector<std::byte> encode_frame(const ProbeOffer& offer);
-std::vector<std::byte> encode_frame(const ProbeAnswer& answer);
-std::vector<std::byte> encode_frame(const ProbeVerdict& verdict);
-Result<ProbeOffer> decode_offer(std::span<const std::byte> body);
-Result<ProbeAnswer> decode_answer(std::span<const std::byte> body);
-Result<ProbeVerdict> decode_verdict(std::span<const std::byte> body);
+std::vector<std::byte> encode(const ProbeOffer& offer);
+std::vector<std::byte> encode(const ProbeAnswer& answer);
+std::vector<std::byte> encode(const ProbeVerdict& verdict);
+Result<ProbeOffer> decode_offer(std::span<const std::byte> bytes);
+Result<ProbeAnswer> decode_answer(std::span<const std::byte> bytes);
+Result<ProbeVerdict> decode_verdict(std::span<const std::byte> bytes);
 
 }  // namespace ciranda

@@ -55,7 +55,7 @@ class PairConnector {
 
   // Hands over a connection, once. REQUIRES: connect() has made it.
   KeyedSocket take(Role role, int peer, int index = 0);
-  int fd(Role role, int peer) const { return ready_.at({role, peer, 0}).fd.get(); }
+  const KeyedSocket& socket(Role role, int peer) const { return ready_.at({role, peer, 0}); }
 
   // Adds to an error about a lost peer the names of all peers that have ended, since one of them may be the cause.
   Status with_the_dead(const Status& error) const;

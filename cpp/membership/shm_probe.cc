@@ -1,11 +1,13 @@
 #include "membership/shm_probe.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "base/fill_random.hpp"
 #include "membership/blocking_io.hpp"
 #include "membership/bootstrap_messages.hpp"
+#include "membership/sealed_messages.hpp"
 
 namespace ciranda {
 namespace {
@@ -23,19 +25,23 @@ void put(std::span<std::byte> place, const Nonce& nonce) { std::copy(nonce.begin
 class Probe {
  public:
   explicit Probe(const ShmProbeOptions& options)
-      : options_(options), layout_(static_cast<int>(options.group.size()), options.slot_bytes) {}
+      : options_(options), layout_(static_cast<int>(options.group.size()), options.slot_bytes) {
+    for (const int rank : options.rank == leader() ? followers() : std::vector<int>{leader()}) {
+      messages_.emplace(rank, SealedMessages(options.control(rank).keys));
+    }
+  }
 
   Result<ShmProbeResult> lead();
   Result<ShmProbeResult> follow();
 
  private:
-  Status send(int rank, std::span<const std::byte> frame) const {
-    return named(rank, send_all(options_.control_fd(rank), frame, options_.limit));
+  Status send(int rank, std::span<const std::byte> message) {
+    return named(rank, send_all(options_.control(rank).fd.get(), messages_.at(rank).seal(message), options_.limit));
   }
-  Status send_to_all(std::span<const std::byte> frame) const;
-  Status give_up(const Status& why) const;
+  Status send_to_all(std::span<const std::byte> message);
+  Status give_up(const Status& why);
   template <typename Message>
-  Result<Message> receive(int rank, Result<Message> (*decode)(std::span<const std::byte>)) const;
+  Result<Message> receive(int rank, Result<Message> (*decode)(std::span<const std::byte>));
   Status named(int rank, const Status& status) const {
     return status.ok() ? status : Status(status.kind(), options_.name(rank) + " " + status.message());
   }
@@ -50,6 +56,7 @@ class Probe {
 
   const ShmProbeOptions& options_;
   SegmentLayout layout_;
+  std::map<int, SealedMessages> messages_;  // by rank
 };
 
 Result<ShmProbeResult> Probe::lead() {
@@ -60,13 +67,13 @@ Result<ShmProbeResult> Probe::lead() {
   if (!made.ok()) {
     warn(options_.group, made.status().message());
     offer.reason = made.status().message();
-    Status sent = send_to_all(encode_frame(offer));
+    Status sent = send_to_all(encode(offer));
     return sent.ok() ? Result<ShmProbeResult>(ShmProbeResult{}) : sent;
   }
   std::optional<ShmSegment> segment(std::move(made).value());
   offer.path = segment->path();
   put(layout_.probe(segment->memory(), layout_.n_members()), offer.nonce);
-  if (Status sent = send_to_all(encode_frame(offer)); !sent.ok()) return give_up(sent);
+  if (Status sent = send_to_all(encode(offer)); !sent.ok()) return give_up(sent);
   std::vector<int> sharing = {options_.rank};
   for (const int rank : followers()) {
     auto answer = receive(rank, &decode_answer);
@@ -82,7 +89,7 @@ Result<ShmProbeResult> Probe::lead() {
   if (sharing.size() == 1) sharing.clear();
   const ProbeVerdict verdict{{sharing.begin(), sharing.end()}, ""};
   // The mesh will detect a member that is lost by now: for the others, the probe is complete.
-  if (Status sent = send_to_all(encode_frame(verdict)); !sent.ok() && sent.kind() != ErrorKind::kRanksLost) return sent;
+  if (Status sent = send_to_all(encode(verdict)); !sent.ok() && sent.kind() != ErrorKind::kRanksLost) return sent;
   return share(std::move(segment), std::move(sharing));
 }
 
@@ -92,7 +99,7 @@ Result<ShmProbeResult> Probe::follow() {
   if (offer.value().path.empty()) return ShmProbeResult{};
   std::optional<ShmSegment> segment;
   const ProbeAnswer answer = try_offer(offer.value(), segment);
-  if (Status sent = send(leader(), encode_frame(answer)); !sent.ok()) return sent;
+  if (Status sent = send(leader(), encode(answer)); !sent.ok()) return sent;
   auto verdict = receive(leader(), &decode_verdict);
   if (!verdict.ok()) return verdict.status();
   if (!verdict.value().failure.empty()) {
@@ -138,26 +145,26 @@ ProbeAnswer Probe::try_offer(const ProbeOffer& offer, std::optional<ShmSegment>&
 }
 
 // Sends to all members, even if one is lost. Returns the first failure.
-Status Probe::send_to_all(std::span<const std::byte> frame) const {
+Status Probe::send_to_all(std::span<const std::byte> message) {
   Status first;
   for (const int rank : followers()) {
-    Status sent = send(rank, frame);
+    Status sent = send(rank, message);
     if (first.ok()) first = std::move(sent);
   }
   return first;
 }
 
 // Reports the reason, because otherwise the members would blame the leader, whose connections close when it gives up.
-Status Probe::give_up(const Status& why) const {
-  (void)send_to_all(encode_frame(ProbeVerdict{{}, why.message()}));
+Status Probe::give_up(const Status& why) {
+  (void)send_to_all(encode(ProbeVerdict{{}, why.message()}));
   return why;
 }
 
 template <typename Message>
-Result<Message> Probe::receive(int rank, Result<Message> (*decode)(std::span<const std::byte>)) const {
-  auto frame = receive_frame(options_.control_fd(rank), kMostProbeBytes, options_.limit);
-  if (!frame.ok()) return named(rank, frame.status());
-  auto message = decode(frame.value());
+Result<Message> Probe::receive(int rank, Result<Message> (*decode)(std::span<const std::byte>)) {
+  auto bytes = receive_message(options_.control(rank).fd.get(), messages_.at(rank), kMostProbeBytes, options_.limit);
+  if (!bytes.ok()) return named(rank, bytes.status());
+  auto message = decode(bytes.value());
   return message.ok() ? std::move(message) : Result<Message>(named(rank, message.status()));
 }
 

@@ -1,7 +1,7 @@
 // probe_shared_memory: determines which ranks of a host can share memory, and maps the memory that they share.
 //
 // A group is the ranks with equal host ids; its lowest rank leads.
-//   1. The leader creates the segment, writes a random nonce into it, and sends path and nonce over the authenticated
+//   1. The leader creates the segment, writes a random nonce into it, and sends path and nonce, sealed, over the
 //      control connections.
 //   2. Each member opens the segment, allocates its own part (SegmentLayout), checks the nonce, writes a nonce of its
 //      own to its probe line, and sends that nonce.
@@ -31,8 +31,8 @@ struct ShmProbeOptions {
   std::size_t slot_bytes = 0;  // 0: no slots, because not all ranks of the job are in the group
   std::string folder;          // for the segment that the leader creates
   WaitLimit limit;
-  std::function<int(int rank)> control_fd;    // the control connection with a member
-  std::function<std::string(int rank)> name;  // a rank in messages
+  std::function<const KeyedSocket&(int rank)> control;  // the control connection with a member
+  std::function<std::string(int rank)> name;            // a rank in messages
   std::function<void(const std::string&)> warn;
 };
 

@@ -31,12 +31,12 @@ class Search {
     }
   }
 
-  Result<UniqueFd> run(const WaitLimit& limit) {
+  Result<KeyedSocket> run(const WaitLimit& limit) {
     for (;;) {
       begin_tries(Clock::now());
       for (Candidate& each : candidates_) {
         if (each.connection && each.connection->state() == OutgoingConnection::State::kReady) {
-          return each.connection->take().fd;
+          return each.connection->take();
         }
       }
       if (all_hopeless()) return Status::invalid_argument("no candidate is the job's store: " + reasons());
@@ -129,10 +129,10 @@ Result<std::vector<Blob>> StoreClient::exchange(const std::string& key, int size
   };
   ExchangeRequest request{key, static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(size), limit.left(),
                           std::move(blob)};
-  if (Status sent = send_all(socket_.get(), encode_request(request), limit); !sent.ok()) return lost(sent);
-  auto frame = receive_frame(socket_.get(), most_reply_bytes(request.size), limit.longer_by(kGrace));
-  if (!frame.ok()) return lost(frame.status());
-  auto blobs = decode_reply(frame.value());
+  if (Status sent = send(request, limit); !sent.ok()) return lost(sent);
+  auto reply = receive(request.size, limit.longer_by(kGrace));
+  if (!reply.ok()) return lost(reply.status());
+  auto blobs = decode_reply(reply.value());
   if (blobs.ok() && blobs.value().size() != request.size) {
     return Status::internal("the job's store answered for " + std::to_string(blobs.value().size()) + " ranks of " +
                             std::to_string(size));
@@ -143,9 +143,15 @@ Result<std::vector<Blob>> StoreClient::exchange(const std::string& key, int size
 void StoreClient::withdraw(const std::string& key, int size, const std::string& why, const WaitLimit& limit) {
   const ExchangeRequest request{
       key, static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(size), std::chrono::milliseconds(0), {}, why};
-  if (send_all(socket_.get(), encode_request(request), limit).ok()) {
-    (void)receive_frame(socket_.get(), most_reply_bytes(request.size), limit);  // its reply: it has read the report
-  }
+  if (send(request, limit).ok()) (void)receive(request.size, limit);  // its reply: it has read the report
+}
+
+Status StoreClient::send(const ExchangeRequest& request, const WaitLimit& limit) {
+  return send_all(socket_.get(), messages_.seal(encode_request(request)), limit);
+}
+
+Result<std::vector<std::byte>> StoreClient::receive(std::uint32_t size, const WaitLimit& limit) {
+  return receive_message(socket_.get(), messages_, most_reply_bytes(size), limit);
 }
 
 }  // namespace ciranda

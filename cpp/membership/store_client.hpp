@@ -4,12 +4,16 @@
 // were tried, with the reason why each failed.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
 #include "membership/acceptor.hpp"
+#include "membership/sealed_messages.hpp"
 #include "membership/store_messages.hpp"
 #include "membership/wait_limit.hpp"
 #include "transport/socket_address.hpp"
@@ -34,10 +38,15 @@ class StoreClient {
   const std::vector<SocketAddress>& candidates() const { return candidates_; }
 
  private:
-  StoreClient(UniqueFd socket, int rank, std::vector<SocketAddress> candidates)
-      : socket_(std::move(socket)), rank_(rank), candidates_(std::move(candidates)) {}
+  StoreClient(KeyedSocket socket, int rank, std::vector<SocketAddress> candidates)
+      : socket_(std::move(socket.fd)), messages_(socket.keys), rank_(rank), candidates_(std::move(candidates)) {}
+
+  Status send(const ExchangeRequest& request, const WaitLimit& limit);
+  // The reply to an exchange among `size` ranks.
+  Result<std::vector<std::byte>> receive(std::uint32_t size, const WaitLimit& limit);
 
   UniqueFd socket_;
+  SealedMessages messages_;
   int rank_;
   std::vector<SocketAddress> candidates_;
 };

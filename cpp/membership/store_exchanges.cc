@@ -15,8 +15,8 @@ std::string seconds(std::chrono::milliseconds time) {
   return text + " s";
 }
 
-std::shared_ptr<const std::vector<std::byte>> shared(std::vector<std::byte> frame) {
-  return std::make_shared<const std::vector<std::byte>>(std::move(frame));
+std::shared_ptr<const std::vector<std::byte>> shared(std::vector<std::byte> message) {
+  return std::make_shared<const std::vector<std::byte>>(std::move(message));
 }
 
 }  // namespace
@@ -120,17 +120,17 @@ std::vector<StoreReply> StoreExchanges::complete(Exchanges::iterator exchange) {
     blobs.push_back(std::move(participant.blob));
     replies.push_back({participant.connection, nullptr});
   }
-  const auto frame = shared(encode_blobs(blobs));
-  for (StoreReply& each : replies) each.frame = frame;
+  const auto message = shared(encode_blobs(blobs));
+  for (StoreReply& each : replies) each.message = message;
   exchanges_.erase(exchange);
   return replies;
 }
 
 std::vector<StoreReply> StoreExchanges::fail(Exchanges::iterator exchange, const Status& error) {
-  const auto frame = shared(encode_error(error));
+  const auto message = shared(encode_error(error));
   std::vector<StoreReply> replies;
   for (const auto& [rank, participant] : exchange->second.participants)
-    replies.push_back({participant.connection, frame});
+    replies.push_back({participant.connection, message});
   failed_.emplace_back(exchange->first, error);
   if (failed_.size() > kFailuresRemembered) failed_.pop_front();
   exchanges_.erase(exchange);

@@ -27,7 +27,7 @@ using ConnectionId = std::uint64_t;
 
 struct StoreReply {
   ConnectionId to = 0;
-  std::shared_ptr<const std::vector<std::byte>> frame;  // shared by all replies with the same contents
+  std::shared_ptr<const std::vector<std::byte>> message;  // shared by all replies with the same contents
 };
 
 class StoreExchanges {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "membership/wire.hpp"
+#include "base/codec.hpp"
 
 namespace ciranda {
 
@@ -19,10 +19,11 @@ namespace {
 enum class Kind : std::uint8_t { kExchange = 1, kBlobs = 2, kError = 3 };
 
 template <typename... Values>
-std::vector<std::byte> frame_of(Kind kind, std::size_t most_text_bytes, const Values&... values) {
+std::vector<std::byte> message_of(Kind kind, std::size_t most_text_bytes, const Values&... values) {
   std::vector<std::byte> bytes;
+  bytes.reserve(kMostKeyBytes);  // gcc 12 warns of a copy beyond the end of what it has grown itself
   ByteWriter(bytes, most_text_bytes)(kind, values...);
-  return framed(bytes);
+  return bytes;
 }
 
 Status malformed(const char* what) { return Status::internal(std::string("a malformed ") + what); }
@@ -34,11 +35,11 @@ std::size_t most_reply_bytes(std::uint32_t size) {
 }
 
 std::vector<std::byte> encode_request(const ExchangeRequest& request) {
-  return frame_of(Kind::kExchange, kMostReasonBytes, request);
+  return message_of(Kind::kExchange, kMostReasonBytes, request);
 }
 
-Result<ExchangeRequest> decode_request(std::span<const std::byte> body) {
-  ByteReader in(body, kMostReasonBytes);
+Result<ExchangeRequest> decode_request(std::span<const std::byte> message) {
+  ByteReader in(message, kMostReasonBytes);
   std::uint8_t kind = 0;
   ExchangeRequest request;
   in(kind, request);
@@ -46,14 +47,14 @@ Result<ExchangeRequest> decode_request(std::span<const std::byte> body) {
   return request;
 }
 
-std::vector<std::byte> encode_blobs(std::span<const Blob> blobs) { return frame_of(Kind::kBlobs, kAnyLength, blobs); }
+std::vector<std::byte> encode_blobs(std::span<const Blob> blobs) { return message_of(Kind::kBlobs, kAnyLength, blobs); }
 
 std::vector<std::byte> encode_error(const Status& error) {
-  return frame_of(Kind::kError, kMostErrorBytes, error.kind(), error.message());
+  return message_of(Kind::kError, kMostErrorBytes, error.kind(), error.message());
 }
 
-Result<std::vector<Blob>> decode_reply(std::span<const std::byte> body) {
-  ByteReader in(body, kMostErrorBytes);
+Result<std::vector<Blob>> decode_reply(std::span<const std::byte> reply) {
+  ByteReader in(reply, kMostErrorBytes);
   std::uint8_t kind = 0;
   in(kind);
   if (kind == static_cast<std::uint8_t>(Kind::kError)) {

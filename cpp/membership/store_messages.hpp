@@ -1,8 +1,8 @@
 // The messages between ranks and the rendezvous store, after authentication.
 //
 // There is one request: a rank contributes its blob for a key, and gets all ranks' blobs when all have arrived; or it
-// reports why it cannot take part. There are two replies: the blobs by rank, or an error. Each message is one frame
-// (wire.hpp). Decoding trusts no input. Called by StoreClient, StoreServer, StoreExchanges; pure.
+// reports why it cannot take part. There are two replies: the blobs by rank, or an error. They travel
+// sealed (SealedMessages). Decoding trusts no input. Called by StoreClient, StoreServer, StoreExchanges; pure.
 #pragma once
 
 #include <chrono>
@@ -37,11 +37,11 @@ struct ExchangeRequest {
 std::size_t most_reply_bytes(std::uint32_t size);
 
 std::vector<std::byte> encode_request(const ExchangeRequest& request);
-Result<ExchangeRequest> decode_request(std::span<const std::byte> body);
+Result<ExchangeRequest> decode_request(std::span<const std::byte> message);
 
 std::vector<std::byte> encode_blobs(std::span<const Blob> blobs);
 std::vector<std::byte> encode_error(const Status& error);
 // The blobs, or the error that the store sent, or Internal for an invalid reply.
-Result<std::vector<Blob>> decode_reply(std::span<const std::byte> body);
+Result<std::vector<Blob>> decode_reply(std::span<const std::byte> reply);
 
 }  // namespace ciranda

@@ -15,8 +15,8 @@
 
 #include "base/earliest.hpp"
 #include "membership/acceptor.hpp"
+#include "membership/sealed_messages.hpp"
 #include "membership/store_exchanges.hpp"
-#include "membership/wire.hpp"
 #include "transport/bell.hpp"
 #include "transport/socket.hpp"
 #include "transport/tcp_channel.hpp"
@@ -26,13 +26,29 @@ namespace {
 
 // An authenticated rank.
 struct Client {
-  ConnectionId id = 0;
+  Client(ConnectionId number, Admitted admitted)
+      : id(number), socket(std::move(admitted.socket.fd)), address(admitted.address), messages(admitted.socket.keys) {}
+
+  ConnectionId id;
   UniqueFd socket;
   SocketAddress address;
-  FrameBuffer incoming{kMostRequestBytes};
+  SealedMessages messages;
   std::vector<std::byte> outgoing;
   std::size_t n_sent = 0;
 };
+
+// The next that has come whole, if any.
+Result<std::optional<ExchangeRequest>> next_request(Client& from) {
+  auto message = from.messages.next(kMostRequestBytes);
+  if (!message.ok()) {
+    return Status(message.status().kind(),
+                  "the rank at " + from.address.to_string() + " " + message.status().message());
+  }
+  if (!message.value()) return std::optional<ExchangeRequest>();
+  auto request = decode_request(*message.value());
+  if (!request.ok()) return request.status();
+  return std::optional(std::move(request).value());
+}
 
 void print_refusal(const std::string& what) { std::fprintf(stderr, "ciranda: store: refused: %s\n", what.c_str()); }
 
@@ -198,11 +214,7 @@ void Service::on_event(const EventLoop::Event& event, Clock::time_point now) {
     if (admitted) {
       const int new_fd = admitted->socket.fd.get();
       if (loop_.add(new_fd, EPOLLIN, static_cast<std::uint64_t>(new_fd)).ok()) {
-        Client client;
-        client.id = next_id_++;
-        client.socket = std::move(admitted->socket.fd);
-        client.address = admitted->address;
-        clients_.insert_or_assign(new_fd, std::move(client));
+        clients_.insert_or_assign(new_fd, Client(next_id_++, std::move(*admitted)));
       }
     }
     return;
@@ -230,11 +242,10 @@ void Service::on_readable(Client& client, Clock::time_point now) {
     drop(client);
     return;
   }
-  client.incoming.append(std::span(bytes).first(static_cast<std::size_t>(n_read)));
+  client.messages.receive(std::span(bytes).first(static_cast<std::size_t>(n_read)));
   for (;;) {
-    auto frame = client.incoming.next();
-    if (frame.ok() && !frame.value()) return;
-    auto request = frame.ok() ? decode_request(*frame.value()) : Result<ExchangeRequest>(frame.status());
+    auto request = next_request(client);
+    if (request.ok() && !request.value()) return;
     if (!request.ok()) {
       deliver({{client.id, std::make_shared<const std::vector<std::byte>>(encode_error(request.status()))}});
       drop(client);
@@ -242,7 +253,7 @@ void Service::on_readable(Client& client, Clock::time_point now) {
     }
     const ConnectionId id = client.id;
     const int fd = client.socket.get();
-    deliver(exchanges_.exchange(id, client.address.to_string(), std::move(request).value(), now));
+    deliver(exchanges_.exchange(id, client.address.to_string(), std::move(*request.value()), now));
     const auto still = clients_.find(fd);
     if (still == clients_.end() || still->second.id != id) return;
   }
@@ -253,7 +264,8 @@ void Service::deliver(const std::vector<StoreReply>& replies) {
     const auto client = std::find_if(clients_.begin(), clients_.end(),
                                      [&reply](const auto& each) { return each.second.id == reply.to; });
     if (client != clients_.end()) {
-      client->second.outgoing.insert(client->second.outgoing.end(), reply.frame->begin(), reply.frame->end());
+      const auto sealed = client->second.messages.seal(*reply.message);
+      client->second.outgoing.insert(client->second.outgoing.end(), sealed.begin(), sealed.end());
       flush(client->second);
     }
   }

@@ -9,8 +9,8 @@
 // has no key, so it does not detect an attacker, who can compute it too.
 // kNone proves nothing: for tests, which show what the check detects, and for links that check by themselves.
 //
-// Called by RecordChannel, which holds two for each connection; SocketMesh and join_world() pass levels and keys on;
-// one thread (the holder of the progress lock).
+// Called by RecordChannel and SealedMessages, which hold two for each connection; SocketMesh and join_world() pass
+// levels and keys on; one thread (the holder of the progress lock).
 #pragma once
 
 #include <cstddef>

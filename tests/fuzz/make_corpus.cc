@@ -16,6 +16,7 @@
 
 #include "agree/frames.hpp"
 #include "agree/random_message.hpp"
+#include "base/codec.hpp"
 #include "membership/bootstrap_messages.hpp"
 #include "membership/handshake.hpp"
 #include "membership/store_messages.hpp"
@@ -51,8 +52,6 @@ class Corpus {
   int n_seeds_ = 0;
 };
 
-std::span<const std::byte> body_of(std::span<const std::byte> frame) { return frame.subspan(4); }
-
 void seed_bootstrap_messages(Corpus corpus) {
   Endpoint endpoint;
   endpoint.pid = 4711;
@@ -67,12 +66,12 @@ void seed_bootstrap_messages(Corpus corpus) {
     corpus.add(encode(endpoint));
     endpoint.costs.emplace();
   }
-  corpus.add(body_of(encode_frame(ProbeOffer{"/proc/1/fd/3", 8192, {}, ""})));
-  corpus.add(body_of(encode_frame(ProbeOffer{"", 8192, {}, "too small"})));
-  corpus.add(body_of(encode_frame(ProbeAnswer{true, {}, ""})));
-  corpus.add(body_of(encode_frame(ProbeAnswer{false, {}, "why"})));
-  corpus.add(body_of(encode_frame(ProbeVerdict{{0, 1, 2}, ""})));
-  corpus.add(body_of(encode_frame(ProbeVerdict{{}, "rank 2 is lost"})));
+  corpus.add(encode(ProbeOffer{"/proc/1/fd/3", 8192, {}, ""}));
+  corpus.add(encode(ProbeOffer{"", 8192, {}, "too small"}));
+  corpus.add(encode(ProbeAnswer{true, {}, ""}));
+  corpus.add(encode(ProbeAnswer{false, {}, "why"}));
+  corpus.add(encode(ProbeVerdict{{0, 1, 2}, ""}));
+  corpus.add(encode(ProbeVerdict{{}, "rank 2 is lost"}));
   corpus.add(std::string_view("4000-4100"));
   corpus.add(std::string(64, 'a') + "\n");
 }
@@ -119,20 +118,27 @@ void seed_records(Corpus corpus) {
   }
 }
 
-void seed_store_frames(Corpus corpus) {
+// As the target cuts them.
+Bytes with_length(std::span<const std::byte> message) {
+  Bytes bytes;
+  ByteWriter{bytes}(message);
+  return bytes;
+}
+
+void seed_store_messages(Corpus corpus) {
   const Blob blob(20, std::byte{9});
   Bytes all;
   for (std::uint32_t rank = 0; rank < 3; ++rank) {
-    const auto frame = encode_request({"epoch 1", rank, 3, std::chrono::milliseconds(30000), blob});
-    all.insert(all.end(), frame.begin(), frame.end());
-    corpus.add(frame);
+    const auto bytes = with_length(encode_request({"epoch 1", rank, 3, std::chrono::milliseconds(30000), blob}));
+    all.insert(all.end(), bytes.begin(), bytes.end());
+    corpus.add(bytes);
   }
   corpus.add(all);
-  corpus.add(encode_request({"epoch 1", 1, 3, std::chrono::milliseconds(0), {}, "no free port"}));
-  corpus.add(encode_request({"epoch 1", 1, 4, std::chrono::milliseconds(10), blob}));
+  corpus.add(with_length(encode_request({"epoch 1", 1, 3, std::chrono::milliseconds(0), {}, "no free port"})));
+  corpus.add(with_length(encode_request({"epoch 1", 1, 4, std::chrono::milliseconds(10), blob})));
   const std::array<Blob, 2> blobs{blob, Blob{}};
-  corpus.add(body_of(encode_blobs(blobs)));
-  corpus.add(body_of(encode_error(Status::timeout("rank 1 did not come"))));
+  corpus.add(encode_blobs(blobs));
+  corpus.add(encode_error(Status::timeout("rank 1 did not come")));
 }
 
 RequestMessage request_for(std::string name, Collective collective) {
@@ -217,7 +223,7 @@ int main(int argc, char** argv) {
     ciranda::seed_control_frames({argv[1], "control_frame_fuzz"});
     ciranda::seed_handshake({argv[1], "handshake_fuzz"});
     ciranda::seed_records({argv[1], "record_fuzz"});
-    ciranda::seed_store_frames({argv[1], "store_frame_fuzz"});
+    ciranda::seed_store_messages({argv[1], "store_message_fuzz"});
   } catch (const std::exception& error) {
     std::fprintf(stderr, "make_corpus: %s\n", error.what());
     return 1;

@@ -51,7 +51,7 @@ def _crc32c(data: bytes) -> int:
 
 @dataclass(frozen=True)
 class Stream:
-    """What one rank sends on a connection of a kind: "control" or "data"."""
+    """What one side sends on a connection of a kind: "control", "data", or "store", which rank 0's host has."""
 
     kind: str
     sender: int
@@ -150,7 +150,7 @@ class Hosts(link.Hosts):
         self.tamper = tamper
 
     def editor(self, stream: Stream) -> Editor | None:
-        return self.tamper(stream) if stream.kind in ("control", "data") else None
+        return self.tamper(stream) if stream.kind else None
 
     def env_of(self, rank: int) -> dict[str, str]:
         return {"CIRANDA_INTERFACE": link.address(host=rank), "CIRANDA_PORT_RANGE": f"{PORTS[rank]}-{PORTS[rank]}"}

@@ -197,8 +197,8 @@ TEST(Handshake, BothSidesDeriveTheSameKeys) {
   const auto [connecting, accepting] = keys_of(shared_credentials(), kAsked, 1, 2);
   EXPECT_EQ(connecting.outgoing, accepting.incoming);
   EXPECT_EQ(connecting.incoming, accepting.outgoing);
-  EXPECT_EQ(hex(connecting.outgoing), "0972f9aea7378775b78b6e8665bb38e0c0ba080405fa61e2b2ddb252572d61c2");
-  EXPECT_EQ(hex(connecting.incoming), "500106e2a5743635a44d4ba15cdc7945229b7e92b1c1860dffd21050a635631a");
+  EXPECT_EQ(hex(connecting.outgoing), "d924b6814fece8d645c3fd3adfba54cf52a22a2661b1386c3dd6f29457add7bf");
+  EXPECT_EQ(hex(connecting.incoming), "40e06d5c6749f908e1e3a4d71dba63ff6aff55f9448f6113fdcf0504205797a9");
 }
 
 TEST(Handshake, NoTwoConnectionsOrDirectionsShareAKey) {

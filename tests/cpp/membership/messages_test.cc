@@ -1,15 +1,13 @@
 // The messages of the store and of the bootstrap: what is written is read back, and nothing else is.
 #include <gtest/gtest.h>
 
+#include "base/codec.hpp"
 #include "membership/bootstrap_messages.hpp"
 #include "membership/store_messages.hpp"
-#include "membership/wire.hpp"
 #include "text_matchers.hpp"
 
 namespace ciranda {
 namespace {
-
-std::span<const std::byte> body_of(const std::vector<std::byte>& frame) { return std::span(frame).subspan(4); }
 
 // No prefix of a message is a message, and neither is one with a byte more.
 template <typename Decode>
@@ -25,8 +23,8 @@ void expect_exact(std::span<const std::byte> body, Decode decode) {
 
 TEST(StoreMessages, RequestIsReadBackExactly) {
   const ExchangeRequest request{"epoch 1", 2, 4, std::chrono::milliseconds(1500), Blob(100, std::byte{5}), "sorry"};
-  const auto frame = encode_request(request);
-  const auto decoded = decode_request(body_of(frame));
+  const auto message = encode_request(request);
+  const auto decoded = decode_request(message);
   ASSERT_TRUE(decoded.ok());
   EXPECT_EQ(decoded.value().key, request.key);
   EXPECT_EQ(decoded.value().rank, 2U);
@@ -34,13 +32,11 @@ TEST(StoreMessages, RequestIsReadBackExactly) {
   EXPECT_EQ(decoded.value().timeout, request.timeout);
   EXPECT_EQ(decoded.value().blob, request.blob);
   EXPECT_EQ(decoded.value().why_absent, "sorry");
-  expect_exact(body_of(frame), decode_request);
+  expect_exact(message, decode_request);
 }
 
 TEST(StoreMessages, ImpossibleRequestsAreRefused) {
-  const auto decodes = [](const ExchangeRequest& request) {
-    return decode_request(body_of(encode_request(request))).ok();
-  };
+  const auto decodes = [](const ExchangeRequest& request) { return decode_request(encode_request(request)).ok(); };
   EXPECT_TRUE(decodes({"k", 0, 1, {}, {}}));
   EXPECT_FALSE(decodes({"", 0, 1, {}, {}})) << "no key";
   EXPECT_FALSE(decodes({"k", 1, 1, {}, {}})) << "rank beyond the size";
@@ -52,10 +48,10 @@ TEST(StoreMessages, ImpossibleRequestsAreRefused) {
 
 TEST(StoreMessages, RepliesAreReadBackExactly) {
   const std::vector<Blob> blobs = {Blob(3, std::byte{1}), Blob(), Blob(70, std::byte{2})};
-  const auto frame = encode_blobs(blobs);
-  EXPECT_EQ(decode_reply(body_of(frame)).value(), blobs);
-  expect_exact(body_of(frame), decode_reply);
-  const auto error = decode_reply(body_of(encode_error(Status::timeout("rank 3 did not come"))));
+  const auto message = encode_blobs(blobs);
+  EXPECT_EQ(decode_reply(message).value(), blobs);
+  expect_exact(message, decode_reply);
+  const auto error = decode_reply(encode_error(Status::timeout("rank 3 did not come")));
   EXPECT_EQ(error.status().kind(), ErrorKind::kTimeout);
   EXPECT_EQ(error.status().message(), "rank 3 did not come");
 }
@@ -96,15 +92,15 @@ TEST(BootstrapMessages, AreReadBackExactly) {
 
   ProbeOffer offer{"/proc/1/fd/2", 4096, {}, "why"};
   offer.nonce.fill(std::byte{9});
-  EXPECT_EQ(decode_offer(body_of(encode_frame(offer))).value().path, offer.path);
-  EXPECT_EQ(decode_offer(body_of(encode_frame(offer))).value().nonce, offer.nonce);
-  expect_exact(body_of(encode_frame(offer)), decode_offer);
+  EXPECT_EQ(decode_offer(encode(offer)).value().path, offer.path);
+  EXPECT_EQ(decode_offer(encode(offer)).value().nonce, offer.nonce);
+  expect_exact(encode(offer), decode_offer);
   const ProbeAnswer answer{true, offer.nonce, ""};
-  EXPECT_TRUE(decode_answer(body_of(encode_frame(answer))).value().ok);
-  expect_exact(body_of(encode_frame(answer)), decode_answer);
+  EXPECT_TRUE(decode_answer(encode(answer)).value().ok);
+  expect_exact(encode(answer), decode_answer);
   const ProbeVerdict verdict{{1, 5, 9}, "rank 2 ended"};
-  EXPECT_EQ(decode_verdict(body_of(encode_frame(verdict))).value().ranks, verdict.ranks);
-  expect_exact(body_of(encode_frame(verdict)), decode_verdict);
+  EXPECT_EQ(decode_verdict(encode(verdict)).value().ranks, verdict.ranks);
+  expect_exact(encode(verdict), decode_verdict);
 }
 
 TEST(BootstrapMessages, AYesIsOneAndANoIsZero) {
@@ -153,44 +149,17 @@ TEST(BootstrapMessages, NoAddressesAndTooManyAreRefused) {
 
 TEST(BootstrapMessages, APathWithAZeroByteIsRefused) {
   const ProbeOffer offer{std::string("/etc/passwd\0x", 13), 4096, {}, ""};
-  EXPECT_FALSE(decode_offer(body_of(encode_frame(offer))).ok());
+  EXPECT_FALSE(decode_offer(encode(offer)).ok());
 }
 
 TEST(BootstrapMessages, LongTextsAreCutButNoPathIs) {
   ProbeOffer offer{std::string(kMostTextBytes, 'p'), 4096, {}, std::string(kMostTextBytes + 1, 'r')};
-  const auto decoded = decode_offer(body_of(encode_frame(offer)));
+  const auto decoded = decode_offer(encode(offer));
   ASSERT_TRUE(decoded.ok());
   EXPECT_EQ(decoded.value().path, offer.path);
   EXPECT_EQ(decoded.value().reason.size(), kMostTextBytes);
   offer.path += 'p';
-  EXPECT_FALSE(decode_offer(body_of(encode_frame(offer))).ok());
-}
-
-TEST(FrameBuffer, CutsAStreamAnyhowItComes) {
-  const Blob bytes(3, std::byte{1});
-  std::vector<std::byte> stream;
-  for (const std::size_t n_bytes : {3U, 0U, 1U}) ByteWriter{stream}(std::span(bytes).first(n_bytes));
-  for (std::size_t step = 1; step <= stream.size(); ++step) {
-    FrameBuffer frames(10);
-    std::vector<std::size_t> sizes;
-    for (std::size_t at = 0; at < stream.size(); at += step) {
-      frames.append(std::span(stream).subspan(at, std::min(step, stream.size() - at)));
-      for (auto frame = frames.next(); frame.value(); frame = frames.next()) {
-        sizes.push_back(frame.value()->size());
-      }
-    }
-    EXPECT_EQ(sizes, (std::vector<std::size_t>{3, 0, 1})) << "in steps of " << step;
-  }
-}
-
-TEST(FrameBuffer, RefusesALengthBeyondItsBoundBeforeTheBytesCome) {
-  FrameBuffer frames(10);
-  std::vector<std::byte> length;
-  ByteWriter{length}(std::uint32_t{11});
-  frames.append(length);
-  const auto frame = frames.next();
-  EXPECT_FALSE(frame.ok());
-  EXPECT_TRUE(contains(frame.status().message(), "11 bytes; at most 10"));
+  EXPECT_FALSE(decode_offer(encode(offer)).ok());
 }
 
 }  // namespace

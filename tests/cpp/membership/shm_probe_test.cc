@@ -78,14 +78,14 @@ class Trial {
   explicit Trial(int real_rank) {
     int ends[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
-    real_ = UniqueFd(ends[0]);
+    real_.fd = UniqueFd(ends[0]);
     played_ = UniqueFd(ends[1]);
     options_.rank = real_rank;
     options_.group = {0, 1};
     options_.slot_bytes = 4096;
     options_.folder = "/dev/shm";
     options_.limit = deadline_;
-    options_.control_fd = [this](int) { return real_.get(); };
+    options_.control = [this](int) -> const KeyedSocket& { return real_; };
     options_.name = [](int rank) { return "rank " + std::to_string(rank); };
     options_.warn = [this](const std::string& text) { warnings_.push_back(text); };
     thread_ = std::thread([this] { result_.emplace(probe_shared_memory(options_)); });
@@ -100,16 +100,21 @@ class Trial {
     }
     return *result_;
   }
-  void say(const std::vector<std::byte>& frame) { EXPECT_TRUE(send_all(played_.get(), frame, deadline_).ok()); }
-  std::vector<std::byte> hear() { return receive_frame(played_.get(), kMostProbeBytes, deadline_).value(); }
+  void say(const std::vector<std::byte>& message) {
+    EXPECT_TRUE(send_all(played_.get(), messages_.seal(message), deadline_).ok());
+  }
+  std::vector<std::byte> hear() {
+    return receive_message(played_.get(), messages_, kMostProbeBytes, deadline_).value();
+  }
   void leave() { played_.reset(); }
   std::uint64_t n_bytes() const { return SegmentLayout(2, 4096).n_bytes(); }
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
   Clock::time_point deadline_ = Clock::now() + std::chrono::seconds(10);
-  UniqueFd real_;
+  KeyedSocket real_;
   UniqueFd played_;
+  SealedMessages messages_{{}};  // of keys that are the same in both directions
   ShmProbeOptions options_;
   std::vector<std::string> warnings_;
   std::optional<Result<ShmProbeResult>> result_;
@@ -123,7 +128,7 @@ TEST(ShmProbe, NoNonceComesTwice) {
     Trial leader(0);
     Trial member(1);
     const auto offer = decode_offer(leader.hear());
-    member.say(encode_frame(offer.value()));
+    member.say(encode(offer.value()));
     nonces.push_back(offer.value().nonce);
     nonces.push_back(decode_answer(member.hear()).value().nonce);
     leader.leave();
@@ -141,7 +146,7 @@ TEST(ShmProbe, AMemberWhoseMemoryIsAnotherIsFoundOutByTheLeader) {
   ProbeAnswer answer;
   answer.ok = true;  // but nothing is written anywhere
   answer.nonce.fill(std::byte{1});
-  trial.say(encode_frame(answer));
+  trial.say(encode(answer));
   EXPECT_TRUE(decode_verdict(trial.hear()).value().ranks.empty());
   EXPECT_FALSE(trial.finish().value().shared);
   ASSERT_EQ(trial.warnings().size(), 1U);
@@ -153,12 +158,12 @@ TEST(ShmProbe, ALeaderWhoseMemoryIsAnotherIsFoundOutByTheMember) {
   const auto other = ShmSegment::create(trial.n_bytes());
   ProbeOffer offer{other.value().path(), trial.n_bytes(), {}, ""};
   offer.nonce.fill(std::byte{1});  // which is not in it
-  trial.say(encode_frame(offer));
+  trial.say(encode(offer));
   const auto answer = decode_answer(trial.hear());
   ASSERT_TRUE(answer.ok());
   EXPECT_FALSE(answer.value().ok);
   EXPECT_TRUE(contains(answer.value().reason, "other memory"));
-  trial.say(encode_frame(ProbeVerdict{{0, 1}, ""}));  // and believes it all the same
+  trial.say(encode(ProbeVerdict{{0, 1}, ""}));  // and believes it all the same
   EXPECT_EQ(trial.finish().status().kind(), ErrorKind::kInternal);
 }
 
@@ -187,7 +192,7 @@ TEST(ShmProbe, AMemberAllocatesItsPart) {
   Trial trial(1);
   const SegmentLayout layout(2, 4096);
   const auto made = ShmSegment::create_part(trial.n_bytes(), layout.owned_by(0));
-  trial.say(encode_frame(ProbeOffer{made.value().path(), trial.n_bytes(), {}, ""}));
+  trial.say(encode(ProbeOffer{made.value().path(), trial.n_bytes(), {}, ""}));
   EXPECT_TRUE(decode_answer(trial.hear()).value().ok);
   EXPECT_EQ(allocated_bytes(made.value().path()), trial.n_bytes());
   trial.leave();
@@ -201,7 +206,7 @@ TEST(ShmProbe, AMemberForWhosePartThereIsNoRoomSaysSo) {
   const auto made = ShmSegment::create_part(trial.n_bytes(), SegmentLayout(2, 4096).owned_by(0), small.folder());
   ASSERT_TRUE(made.ok()) << made.status().message();
   ASSERT_TRUE(small.occupy(3 << 20));
-  trial.say(encode_frame(ProbeOffer{made.value().path(), trial.n_bytes(), {}, ""}));
+  trial.say(encode(ProbeOffer{made.value().path(), trial.n_bytes(), {}, ""}));
   const auto answer = decode_answer(trial.hear());
   EXPECT_FALSE(answer.value().ok);
   EXPECT_TRUE(contains(answer.value().reason, "is too small")) << answer.value().reason;
@@ -212,9 +217,9 @@ TEST(ShmProbe, AVerdictAboutStrangersIsRefused) {
   Trial trial(1);
   const auto made = ShmSegment::create(trial.n_bytes());
   const ProbeOffer offer{made.value().path(), trial.n_bytes(), {}, ""};
-  trial.say(encode_frame(offer));
+  trial.say(encode(offer));
   EXPECT_TRUE(decode_answer(trial.hear()).value().ok);
-  trial.say(encode_frame(ProbeVerdict{{0, 1, 7}, ""}));
+  trial.say(encode(ProbeVerdict{{0, 1, 7}, ""}));
   EXPECT_EQ(trial.finish().status().kind(), ErrorKind::kInternal);
 }
 
@@ -231,9 +236,9 @@ TEST(ShmProbe, ALeaderOrMemberThatLeavesIsNamed) {
 TEST(ShmProbe, AMemberThatDiesIsNamedToTheOthers) {
   Trial trial(1);
   const auto made = ShmSegment::create(trial.n_bytes());
-  trial.say(encode_frame(ProbeOffer{made.value().path(), trial.n_bytes(), {}, ""}));
+  trial.say(encode(ProbeOffer{made.value().path(), trial.n_bytes(), {}, ""}));
   EXPECT_TRUE(decode_answer(trial.hear()).value().ok);
-  trial.say(encode_frame(ProbeVerdict{{}, "rank 7 ended the connection"}));
+  trial.say(encode(ProbeVerdict{{}, "rank 7 ended the connection"}));
   EXPECT_EQ(trial.finish().status().kind(), ErrorKind::kRanksLost);
   EXPECT_EQ(trial.finish().status().message(), "rank 7 ended the connection (so says rank 0)");
 }
@@ -241,7 +246,7 @@ TEST(ShmProbe, AMemberThatDiesIsNamedToTheOthers) {
 TEST(ShmProbe, ALeaderSaysWhyItGivesUp) {
   Trial trial(0);
   EXPECT_TRUE(decode_offer(trial.hear()).ok());
-  trial.say(encode_frame(ProbeOffer{}));  // no answer
+  trial.say(encode(ProbeOffer{}));  // no answer
   EXPECT_FALSE(trial.finish().ok());
   EXPECT_EQ(decode_verdict(trial.hear()).value().failure, trial.finish().status().message());
 }

@@ -23,7 +23,7 @@ std::vector<StoreReply> arrive(StoreExchanges& exchanges, const ExchangeRequest&
   return exchanges.exchange(what.rank + 100, "host" + std::to_string(what.rank), what, now);
 }
 
-Result<std::vector<Blob>> read(const StoreReply& reply) { return decode_reply(std::span(*reply.frame).subspan(4)); }
+Result<std::vector<Blob>> read(const StoreReply& reply) { return decode_reply(*reply.message); }
 
 std::vector<ConnectionId> told(const std::vector<StoreReply>& replies) {
   std::vector<ConnectionId> ids;

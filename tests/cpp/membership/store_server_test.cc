@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <future>
+#include <optional>
+#include <string_view>
 
 #include "membership/store_client.hpp"
 #include "membership/stranger.hpp"
 #include "membership/test_job.hpp"
-#include "membership/wire.hpp"
 #include "text_matchers.hpp"
 
 namespace ciranda {
@@ -74,8 +76,15 @@ TEST(StoreServer, TheMissingAreNamed) {
 }
 
 // A rank that has proved to belong to the job and then says what it likes.
-std::unique_ptr<Stranger> authenticated(const TestJob& job, std::uint32_t rank) {
-  auto stranger = std::make_unique<Stranger>(job.store_address());
+struct Authenticated : Stranger {
+  using Stranger::Stranger;
+  std::vector<std::byte> sealed(const ExchangeRequest& request) { return messages->seal(encode_request(request)); }
+
+  std::optional<SealedMessages> messages;
+};
+
+std::unique_ptr<Authenticated> authenticated(const TestJob& job, std::uint32_t rank) {
+  auto stranger = std::make_unique<Authenticated>(job.store_address());
   ConnectingHandshake handshake(credentials_of(job), {Role::kStore, rank, 0, 0}, {});
   while (handshake.verdict() == Verdict::kPending) {
     stranger->say(handshake.take_output());
@@ -88,6 +97,7 @@ std::unique_ptr<Stranger> authenticated(const TestJob& job, std::uint32_t rank) 
     handshake.receive(std::span(bytes).first(static_cast<std::size_t>(n)));
   }
   EXPECT_EQ(handshake.verdict(), Verdict::kAccepted);
+  stranger->messages.emplace(handshake.keys());
   return stranger;
 }
 
@@ -96,8 +106,8 @@ TEST(StoreServer, ThoseWhoWaitAreToldAtOnceOfOneWhoDied) {
   auto survivor = connect(job, 0);
   std::thread dying([&job] {
     auto rank = authenticated(job, 1);
-    rank->say(encode_request({"k", 1, 3, seconds(30), {}}));
-    auto unfinished = encode_request({"k", 1, 3, seconds(30), {}});
+    rank->say(rank->sealed({"k", 1, 3, seconds(30), {}}));
+    auto unfinished = rank->sealed({"k", 1, 3, seconds(30), {}});
     unfinished.pop_back();
     rank->say(unfinished);
   });
@@ -112,7 +122,7 @@ TEST(StoreServer, ThoseWhoWaitAreToldAtOnceOfOneWhoDied) {
 TEST(StoreServer, ThoseWhoWaitAreToldAtOnceOfOneThatIsLost) {
   TestJob job(3);
   auto waiting = authenticated(job, 0);
-  waiting->say(encode_request({"k", 0, 3, seconds(30), {}}));
+  waiting->say(waiting->sealed({"k", 0, 3, seconds(30), {}}));
   auto later = connect(job, 1);
   job.store().lose(2, "it has ended");
   EXPECT_TRUE(wait_until_ready(waiting->fd(), POLLIN, Clock::now() + seconds(10)).ok()) << "nobody told it";
@@ -166,15 +176,53 @@ TEST(StoreServer, AStrangerThatSaysNothingIsTurnedAwayInTime) {
 
 TEST(StoreServer, AnAuthenticatedRankThatSendsNonsenseIsTurnedAway) {
   TestJob job(2);
-  for (const std::uint32_t n_bytes : {0U, 5U, 0x7fffffffU, 0xffffffffU}) {
+  for (const std::size_t n_bytes : {0U, 5U, 1'000'000U}) {
     const auto rank = authenticated(job, 1);
-    std::vector<std::byte> frame;
-    ByteWriter{frame}(n_bytes);
-    frame.resize(frame.size() + 5, std::byte{3});
-    rank->say(frame);
+    rank->say(rank->messages->seal(std::vector<std::byte>(n_bytes, std::byte{3})));
     EXPECT_GT(rank->bytes_until_closed(seconds(5)), 0) << "it is told why";
   }
   expect_exchange_works(job, 2, "epoch 1");
+}
+
+// By somebody between the two, at each byte that is sealed. The rank is told, in a message that opens.
+TEST(StoreServer, ARequestThatWasChangedOnItsWayIsNotTaken) {
+  TestJob job(2);
+  const std::size_t n_bytes = SealedMessages::kHeaderBytes + encode_request({"k", 1, 2, seconds(30), {}}).size();
+  for (std::size_t at = 0; at < n_bytes; ++at) {
+    const auto rank = authenticated(job, 1);
+    auto sealed = rank->sealed({"k", 1, 2, seconds(30), {}});
+    ASSERT_EQ(sealed.size(), n_bytes);
+    sealed[at] ^= std::byte{1};
+    rank->say(sealed);
+    const auto reply = receive_message(rank->fd(), *rank->messages, 1000, Clock::now() + seconds(10));
+    ASSERT_TRUE(reply.ok()) << reply.status().message();
+    const Status told = decode_reply(reply.value()).status();
+    EXPECT_EQ(told.kind(), ErrorKind::kRanksLost) << at;
+    EXPECT_TRUE(contains(told.message(), "the rank at 127.0.0.1:")) << told.message();
+    EXPECT_TRUE(contains(told.message(), "message 0 on its connection is not as it was sealed")) << told.message();
+    EXPECT_EQ(rank->bytes_until_closed(seconds(10)), 0);
+  }
+  expect_exchange_works(job, 2, "epoch 1");
+}
+
+TEST(StoreServer, WhatIsSentIsNotSeen) {
+  TestJob job(1);
+  const auto rank = authenticated(job, 0);
+  const std::string_view plain = "where a rank listens";
+  const auto bytes = std::as_bytes(std::span(plain));
+  const Blob blob(bytes.begin(), bytes.end());
+  const auto request = rank->sealed({"k", 0, 1, seconds(30), blob});
+  rank->say(request);
+  std::vector<std::byte> reply(SealedMessages::kHeaderBytes + encode_blobs(std::vector<Blob>{blob}).size());
+  ASSERT_TRUE(wait_until_ready(rank->fd(), POLLIN, Clock::now() + seconds(10)).ok());
+  ASSERT_EQ(recv(rank->fd(), reply.data(), reply.size(), MSG_WAITALL), static_cast<ssize_t>(reply.size()));
+  for (const auto& sent : {request, reply}) {
+    EXPECT_EQ(std::search(sent.begin(), sent.end(), bytes.begin(), bytes.end()), sent.end());
+  }
+  rank->messages->receive(reply);
+  const auto message = rank->messages->next(reply.size());
+  ASSERT_TRUE(message.ok() && message.value());
+  EXPECT_EQ(decode_reply(*message.value()).value(), std::vector<Blob>{blob});
 }
 
 TEST(StoreServer, HasOnePortOnSeveralAddresses) {

@@ -1,29 +1,34 @@
-// What an authenticated but broken rank may send to the store, and the store to a rank: any bytes, cut into frames.
-// What decodes as a request goes on into the store's decisions, which must reply to nobody twice for one request.
+// What an authenticated but broken rank may tell the store, and the store a rank: any bytes, cut into messages at each
+// length. What decodes as a request goes on into the store's decisions, which must reply to nobody twice for one
+// request. Nothing of it opens as a sealed message.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <span>
 
+#include "membership/sealed_messages.hpp"
 #include "membership/store_exchanges.hpp"
 #include "membership/store_messages.hpp"
-#include "membership/wire.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t n_bytes) {
   const auto bytes = std::as_bytes(std::span(data, n_bytes));
   (void)ciranda::decode_reply(bytes);
-  ciranda::FrameBuffer frames(ciranda::kMostRequestBytes);
-  frames.append(bytes);
+  ciranda::SealedMessages sealed(ciranda::ConnectionKeys{});
+  sealed.receive(bytes);
+  if (auto message = sealed.next(ciranda::kMostRequestBytes); message.ok() && message.value()) std::abort();
   ciranda::StoreExchanges exchanges(3);
   ciranda::StoreExchanges::TimePoint now{};
   ciranda::ConnectionId connection = 0;
   std::size_t n_replies = 0;
-  for (;;) {
-    auto frame = frames.next();
-    if (!frame.ok() || !frame.value()) {
-      break;
-    }
-    auto request = ciranda::decode_request(*frame.value());
+  for (auto rest = bytes; rest.size() > sizeof(std::uint32_t);) {
+    std::uint32_t length = 0;
+    std::memcpy(&length, rest.data(), sizeof(length));
+    rest = rest.subspan(sizeof(length));
+    const auto message = rest.first(std::min<std::size_t>(length, rest.size()));
+    rest = rest.subspan(message.size());
+    auto request = ciranda::decode_request(message);
     if (!request.ok()) {
       break;
     }
