@@ -95,6 +95,12 @@ def number_of_tasks(environ: Mapping[str, str]) -> int:
     return int(tasks)
 
 
+def numbers_of_node(environ: Mapping[str, str]) -> tuple[int, ...]:
+    """Return the ranks of the step's tasks on this node; none if Slurm does not say."""
+    listed = environ.get("SLURM_GTIDS", "").split(",")
+    return tuple(int(rank) for rank in listed) if all(rank.isdigit() for rank in listed) else ()
+
+
 def nodes_of(text: str) -> tuple[str, ...]:
     """Expand a list of nodes: ``n[1-2,07],m`` is n1, n2, n07, m.
 
