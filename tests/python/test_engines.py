@@ -18,6 +18,7 @@ from ciranda.engines.endpoints import by_endpoints
 from ciranda.engines.handover import folder_name, safe_folder, sweep
 from ciranda.engines.identity import ENGINES, Way, doubt, identity, slot_of, way_to_meet
 from ciranda.engines.local_ranks import Claim, LocalRanks, local_ranks
+from ciranda.engines.rendezvous import require_one_version
 from ciranda.errors import InvalidArgumentError
 from ciranda.launch.environment import JOB_IDENTITY, forwarded
 from ciranda.launch.errors import HostsError, LaunchError
@@ -364,6 +365,14 @@ def test_local_ranks_number_every_host_and_every_row_of_hosts_from_0(claims: lis
 
 
 # --- a batch script and an allocation of Slurm ---
+
+
+def test_versions_that_are_not_one_are_refused_with_who_has_which() -> None:
+    require_one_version({f"rank {rank}": "1.0" for rank in range(30)})
+    with pytest.raises(InvalidArgumentError) as refused:
+        require_one_version({f"rank {rank}": "1.0" if rank else "1.1" for rank in range(30)})
+    listed = ", ".join(f"rank {rank}" for rank in range(1, 11))
+    assert f"same version of Ciranda: 1.1 on rank 0; 1.0 on {listed} and others. Install one" in str(refused.value)
 
 
 def test_a_batch_script_has_what_is_asked_for() -> None:
