@@ -11,7 +11,7 @@ import netns
 import psutil
 import pyspark
 import pytest
-from drivers import RANKS, end, wait_until
+from drivers import RANKS, end, strangers_do_no_harm, wait_until
 
 PORT = "7077"
 HOME = Path(pyspark.__file__).parent
@@ -70,6 +70,11 @@ def test_ranks_of_two_hosts_meet(cluster: netns.Hosts) -> None:
     lines = [line.split() for line in out.splitlines()]
     assert sorted(line[0] for line in lines) == ["host1", "host1", "host2", "host2"]
     assert [" ".join(line[1:]) for line in lines] == [f"{rank} {rank % 2} 2 {rank // 2} 2 4.0" for rank in range(4)]
+
+
+def test_strangers_get_in_nowhere_and_the_job_goes_on(cluster: netns.Hosts, tmp_path: Path) -> None:
+    code = "run(work, (sys.argv[3],), np=4)"
+    strangers_do_no_harm(cluster, tmp_path, 4, lambda: start(cluster, code, str(tmp_path)))
 
 
 def test_a_host_that_loses_power_ends_the_ranks_of_all(cluster: netns.Hosts, tmp_path: Path) -> None:
