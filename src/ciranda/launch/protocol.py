@@ -30,7 +30,7 @@ from collections.abc import Callable
 
 from ciranda.launch.errors import ProtocolError
 
-VERSION = 7
+VERSION = 8
 MAX_LINE_BYTES = 16 << 20
 CHUNK_BYTES = 256 << 10
 BINDINGS = ("none", "numa", "core")
