@@ -27,10 +27,10 @@ def init(
 
     `ciranda run` and `horovodrun` set the environment. Under torchrun, and if torch.distributed has a process group
     already, rendezvous goes through torch's store; under srun and Open MPI's mpirun through files in a folder that the
-    nodes share; under mpiexec of MPICH and Intel MPI through its key-value space; under these through MPI, if mpi4py
-    has initialized it; under paddle.distributed.launch through the first endpoint, if CIRANDA_SECRET_FILE names a file
-    with a secret. If another launcher has started several processes without a rendezvous, this fails, unless
-    CIRANDA_ENGINE=none makes each process a world of one.
+    nodes share; under srun --mpi=pmi2 and mpiexec of MPICH and Intel MPI through their key-value space; under these
+    through MPI, if mpi4py has initialized it; under paddle.distributed.launch through the first endpoint, if
+    CIRANDA_SECRET_FILE names a file with a secret. If another launcher has started several processes without a
+    rendezvous, this fails, unless CIRANDA_ENGINE=none makes each process a world of one.
 
     Returns when every rank has joined. May be called again after `shutdown()`, by all ranks alike. Does nothing if this
     process is in a world already, which may also be one that a binding in C has joined; but if a collective of all
@@ -212,7 +212,7 @@ def _what_to_tell(comm: Communicator | None) -> dict[str, str]:
         from ciranda.engines.endpoints import by_endpoints  # only under Paddle's launcher
 
         meet_at(by_endpoints(os.environ))
-    elif way in (Way.FILE, Way.KEY_VALUES):
+    elif way in (Way.FILE, Way.KEY_VALUES, Way.STEP):
         meet_at(_by_engine(way))
     elif way is not Way.AGAIN:
         try:
@@ -235,10 +235,11 @@ def _by_engine(way: Way) -> dict[str, str]:
         from ciranda.engines.communicator import by_communicator  # only with mpi4py
 
         return by_communicator(comm, found.local_rank)
-    if way is Way.KEY_VALUES:
-        from ciranda.engines.key_values import by_key_values  # only under mpiexec
+    if way in (Way.KEY_VALUES, Way.STEP):
+        from ciranda.engines.key_values import by_key_values, is_connected  # only under mpiexec and srun --mpi=pmi2
 
-        return by_key_values(os.environ)
+        if way is Way.KEY_VALUES or is_connected(os.environ):
+            return by_key_values(os.environ)
     from ciranda.engines.handover import by_files  # only under srun and its like
 
     return by_files(os.environ)

@@ -5,9 +5,14 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
 
-#: What a driver has ranks do: say who they are, or work until they are ended. It imports os, socket, Path, numpy and
-#: ciranda before.
+import netns
+from strangers import strangers
+
+#: What a driver has ranks do: say who they are, or work until a file tells them to end. It imports os, socket, Path,
+#: numpy and ciranda before.
 RANKS = """
 def numbers():
     ciranda.init()
@@ -19,8 +24,8 @@ def work(out):
     ciranda.init()
     ciranda.barrier()
     Path(out, f"rank-{ciranda.rank()}").write_text(f"{socket.gethostname()} {os.getpid()}")
-    while True:
-        ciranda.allreduce(numpy.ones(3), name="step")
+    while not ciranda.allreduce(float(Path(out, "go").exists()), op=ciranda.Max, name="step"):
+        pass
 """
 
 
@@ -41,3 +46,32 @@ def end(process: subprocess.Popen[str], seconds: float = 600.0) -> tuple[int, st
         out, err = process.communicate()
         err += f"\nit did not end within {seconds:g} s"
     return process.returncode, out, err
+
+
+def strangers_do_no_harm(
+    hosts: netns.Hosts, out: Path, n_ranks: int, start: Callable[[], subprocess.Popen[str]]
+) -> None:
+    """Have strangers call at every host while ranks work() there, and these end well.
+
+    What is heard of the processes of ranks may be the engine's own, which listen in them too, but no word of Ciranda's.
+    """
+    with ExitStack() as stack:
+        who = []
+        for index, host in enumerate(hosts.hosts):
+            folder = out / host.name
+            folder.mkdir()
+            other = hosts.hosts[index - 1]
+            who.append(stack.enter_context(strangers(other.enter, host.holder, host.address, folder)))
+        process = start()
+        try:
+            wait_until(
+                lambda: len([each for each in out.glob("rank-*") if each.read_text()]) == n_ranks, "the start", 600
+            )
+            first = (out / "rank-0").read_text().split()[0]
+            who[[host.name for host in hosts.hosts].index(first)].until_called_again()
+        finally:
+            (out / "go").touch()
+            exit_code, _, err = end(process)
+        assert exit_code == 0, err
+        heard = [each for of_host in who for each in of_host.report().heard]
+        assert not [each for each in heard if bytes.fromhex(each).startswith(b"CIRANDA")], heard

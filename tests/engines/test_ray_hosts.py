@@ -10,9 +10,10 @@ from pathlib import Path
 import netns
 import psutil
 import pytest
-from drivers import RANKS, end, wait_until
+from drivers import RANKS, end, strangers_do_no_harm, wait_until
 
 PORT = "6379"
+NO_TOKEN = {"RAY_AUTH_MODE": "disabled"}  # of a head alone, if one is left in the home folder by another cluster
 RAY = str(Path(sys.executable).with_name("ray"))
 DRIVER = (
     """
@@ -31,7 +32,7 @@ ray.init(address="auto", log_to_driver=False)
 @pytest.fixture(scope="module")
 def cluster(hosts: netns.Hosts) -> netns.Hosts:
     """Two CPUs on each host. Each has folders of its own for Ray's sockets and logs."""
-    env = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_health_check_period_ms": "60000"}
+    env = {**os.environ, **NO_TOKEN, "RAY_USAGE_STATS_ENABLED": "0", "RAY_health_check_period_ms": "60000"}
     os.makedirs("/tmp/ray", exist_ok=True)
     for index, host in enumerate(hosts.hosts):
         subprocess.run([*host.enter, "mount", "-t", "tmpfs", "tmpfs", "/tmp/ray"], check=True)
@@ -58,7 +59,7 @@ def cluster(hosts: netns.Hosts) -> netns.Hosts:
 def start(cluster: netns.Hosts, code: str, *arguments: str, **env: str) -> subprocess.Popen[str]:
     command = [*cluster[0].enter, sys.executable, "-c", DRIVER + code, *arguments]
     return subprocess.Popen(
-        command, env={**os.environ, **env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, env={**os.environ, **NO_TOKEN, **env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
 
 
@@ -96,6 +97,25 @@ print("well")
 """
     exit_code, out, err = end(start(cluster, code))
     assert (exit_code, out) == (0, "well\n"), err
+
+
+def test_strangers_get_in_nowhere_and_the_job_goes_on(cluster: netns.Hosts, tmp_path: Path) -> None:
+    code = 'ciranda.ray.run(work, (sys.argv[1],), np=3, placement="STRICT_SPREAD")'
+    strangers_do_no_harm(cluster, tmp_path, 3, lambda: start(cluster, code, str(tmp_path)))
+
+
+def test_a_driver_with_another_version_is_refused_by_name(cluster: netns.Hosts) -> None:
+    code = """
+ciranda._core.__version__ = "0.0.1"
+try:
+    ciranda.ray.run(numbers, np=3, placement="STRICT_SPREAD")
+except ciranda.launch.LaunchError as error:
+    print(error)
+"""
+    exit_code, out, err = end(start(cluster, code))
+    assert exit_code == 0, err
+    assert "not all have the same version of Ciranda: 0.0.1 on the driver; " in out, (out, err)
+    assert all(f"host{index}" in out for index in range(3)), out
 
 
 def test_a_host_that_loses_power_ends_the_ranks_of_all(cluster: netns.Hosts, tmp_path: Path) -> None:

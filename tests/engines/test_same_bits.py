@@ -92,6 +92,7 @@ TORCHRUN = f"""exec {sys.executable} -m torch.distributed.run --nnodes 2 --nproc
   --master-addr 10.91.0.11 --master-port 29500 $TRAIN_PY"""
 SLURM = {
     "srun": ["srun", "-N2", "-n4", *RANK],
+    "srun --mpi=pmi2": ["srun", "--mpi=pmi2", "-N2", "-n4", *RANK],
     "ciranda run": ["salloc", "-N2", "-n4", "--ntasks-per-node=2", *RUN, *RANK],
     "torchrun in srun": ["srun", "-N2", "--ntasks-per-node=1", "sh", "-c", TORCHRUN],
 }  # fmt: skip

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import netns
 import psutil
 import pyspark
 import pytest
-from drivers import RANKS, end, wait_until
+from drivers import RANKS, end, strangers_do_no_harm, wait_until
 
 PORT = "7077"
 HOME = Path(pyspark.__file__).parent
@@ -57,9 +60,16 @@ def cluster(hosts: netns.Hosts, tmp_path_factory: pytest.TempPathFactory) -> net
     return hosts  # with which all of it ends
 
 
-def start(cluster: netns.Hosts, code: str, *arguments: str) -> subprocess.Popen[str]:
+def start(
+    cluster: netns.Hosts, code: str, *arguments: str, executors: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
+    """`executors`: variables of theirs."""
     own = cluster[0].address
+    options = [
+        word for name, value in (executors or {}).items() for word in ("--conf", f"spark.executorEnv.{name}={value}")
+    ]
     env = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": own}
+    env["PYSPARK_SUBMIT_ARGS"] = shlex.join([*options, "pyspark-shell"])
     command = [*cluster[0].enter, sys.executable, "-c", DRIVER + code, f"spark://{own}:{PORT}", own, *arguments]
     return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -70,6 +80,36 @@ def test_ranks_of_two_hosts_meet(cluster: netns.Hosts) -> None:
     lines = [line.split() for line in out.splitlines()]
     assert sorted(line[0] for line in lines) == ["host1", "host1", "host2", "host2"]
     assert [" ".join(line[1:]) for line in lines] == [f"{rank} {rank % 2} 2 {rank // 2} 2 4.0" for rank in range(4)]
+
+
+def test_strangers_get_in_nowhere_and_the_job_goes_on(cluster: netns.Hosts, tmp_path: Path) -> None:
+    code = "run(work, (sys.argv[3],), np=4)"
+    strangers_do_no_harm(cluster, tmp_path, 4, lambda: start(cluster, code, str(tmp_path)))
+
+
+OTHER_VERSION = """
+import os
+if os.uname().nodename == "host2":
+    from ciranda.launch import protocol
+    protocol.VERSION += 1
+"""
+
+
+def test_an_executor_with_another_version_is_refused_by_name(cluster: netns.Hosts, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(OTHER_VERSION)
+    code = """
+try:
+    run(numbers, np=4)
+except LaunchError as error:
+    print(error)
+"""
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    exit_code, out, err = end(start(cluster, code, executors={"PYTHONPATH": path}))
+    assert exit_code == 0, err
+    # Which of the two has the launcher is Spark's choice.
+    assert re.search(
+        r"host[12]/task-\d+: its ciranda speaks version \d+ of the protocol, this one \d+: install", out
+    ), out
 
 
 def test_a_host_that_loses_power_ends_the_ranks_of_all(cluster: netns.Hosts, tmp_path: Path) -> None:

@@ -46,13 +46,17 @@ class Kubelet:
         self._running: dict[int, subprocess.Popen[bytes]] = {}
         (folder / "hosts").write_text("127.0.0.1 localhost\n")
 
+    def know(self, index: int, address: str) -> None:
+        """Have the Service know the name of a pod, if it does not yet."""
+        name = f"{self.name}-{index}"
+        if name not in self.log("hosts"):
+            with open(self.folder / "hosts", "a", encoding="ascii") as file:
+                file.write(f"{address} {name}.{self._subdomain} {name}\n")
+
     def start(self, *indices: int) -> None:
         """Start pods; from now on the Service knows their names."""
         for index in indices:
-            name, address = f"{self.name}-{index}", self._hosts[index].address
-            if name not in self.log("hosts"):
-                with open(self.folder / "hosts", "a", encoding="ascii") as file:
-                    file.write(f"{address} {name}.{self._subdomain} {name}\n")
+            self.know(index, self._hosts[index].address)
             command = [*self._hosts[index].enter, "unshare", "--mount", "--pid", "--fork", "sh", "-ec"]
             with open(self.folder / f"{index}.log", "ab") as log:
                 self._running[index] = subprocess.Popen(
@@ -148,9 +152,11 @@ def cluster(n_hosts: int) -> Iterator[netns.Hosts]:
 
 
 @contextmanager
-def job(hosts: netns.Hosts, options: list[str], command: list[str], env: Mapping[str, str]) -> Iterator[Kubelet]:
+def job(
+    hosts: netns.Hosts, options: list[str], command: list[str], env: Mapping[str, str], name: str = "j"
+) -> Iterator[Kubelet]:
     """A Job of the manifest that ``ciranda kubernetes manifest`` prints; no pod runs yet."""
-    words = [sys.executable, "-m", "ciranda.launch.cli", "kubernetes", "manifest", "--name", "j", "--image", "i"]
+    words = [sys.executable, "-m", "ciranda.launch.cli", "kubernetes", "manifest", "--name", name, "--image", "i"]
     manifest = subprocess.run([*words, *options, "--", *command], capture_output=True, text=True, check=True).stdout
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ciranda-pods-")))

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import netns
@@ -25,7 +26,7 @@ pytestmark = [pytest.mark.multiprocess, pytest.mark.netns]
 def hosts() -> Iterator[netns.Hosts]:
     if (why := netns.why_not()) is not None:
         pytest.skip(f"NOT TESTED, Kubernetes: {why}")
-    with process_kubelet.cluster(3) as made:
+    with process_kubelet.cluster(4) as made:
         yield made
 
 
@@ -38,11 +39,11 @@ def out() -> Iterator[Path]:
     subprocess.run(["rm", "-r", str(folder)], check=True)
 
 
-def job(hosts: netns.Hosts, out: Path, options: str, code: str) -> process_kubelet.AJob:
+def job(hosts: netns.Hosts, out: Path, options: str, code: str, name: str = "j", **more: str) -> process_kubelet.AJob:
     """A Job whose ranks run ``code``."""
     of_image = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
-    env = {**of_image, "OUT": str(out), "OMP_NUM_THREADS": "1"}
-    return process_kubelet.job(hosts, options.split(), [sys.executable, "-c", code], env)
+    env = {**of_image, "OUT": str(out), "OMP_NUM_THREADS": "1", **more}
+    return process_kubelet.job(hosts, options.split(), [sys.executable, "-c", code], env, name)
 
 
 def files(out: Path) -> list[str]:
@@ -317,3 +318,55 @@ def test_another_secret_does_not_come_in(hosts: netns.Hosts, out: Path) -> None:
         kubelet.start(1)
         kubelet.until_ended(0, 1)
         assert kubelet.codes == {0: [0], 1: [143, 0]}, kubelet.log(0)
+
+
+def test_two_jobs_of_one_namespace_do_not_meet(hosts: netns.Hosts, out: Path) -> None:
+    """Not even if they have one secret, and a name of the second leads to the first, which waits for a pod."""
+    (out / "k").mkdir(mode=0o777)
+    (out / "k").chmod(0o777)
+    others = replace(hosts, hosts=hosts.hosts[2:])
+    options = "--hosts 2 --slots 1"
+    with job(hosts, out, options, TRAIN) as first, job(others, out / "k", options, TRAIN, "k") as second:
+        second.secret = first.secret
+        first.start(0)
+        until(lambda: str(PORT) in listening(hosts[0].holder), what="the first launcher's port")
+        second.know(0, hosts[0].address)
+        second.start(1)
+        until(lambda: "it did not let this host in: has it the same secret, name" in second.log(1), what="its word")
+        second.terminate(1)
+        second.until_ended(1)
+        (second.folder / "hosts").write_text("127.0.0.1 localhost\n")
+        second.start(0, 1)
+        first.start(1)
+        until(lambda: files(out) == ["0", "1", "k"] and files(out / "k") == ["0", "1"], what="the training")
+        (out / "GO").touch()
+        (out / "k" / "GO").touch()
+        for each in (first, second):
+            each.until_ended(0, 1)
+            assert [codes[-1] for codes in each.codes.values()] == [0, 0], each.log(0) + each.log(1)
+
+
+# Of the pod of index 1 alone.
+OTHER_VERSION = """
+import os
+if os.environ.get("JOB_COMPLETION_INDEX") == "1":
+    from ciranda.launch import protocol
+    protocol.VERSION += 1
+"""
+
+
+def test_a_ciranda_of_another_version_in_a_pod_is_refused_by_name_on_all(hosts: netns.Hosts, out: Path) -> None:
+    folder = out / "packages"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(OTHER_VERSION)
+    path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    with job(hosts, out, "--hosts 3 --slots 1", TRAIN, PYTHONPATH=path) as kubelet:
+        kubelet.start(0, 1, 2)
+        kubelet.until_ended(0, 1, 2)
+        assert kubelet.codes == {0: [1], 1: [1], 2: [1]}, [kubelet.log(index) for index in range(3)]
+        assert kubelet.is_final(1)
+        for index in range(3):
+            assert re.search(
+                r"j-1: its ciranda speaks version \d+ of the protocol, this one \d+", kubelet.log(index)
+            ), index
+        assert files(out) == ["packages"]

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from mpis import HOW, MPIS, Mpi
 from netns import Hosts
+from strangers import strangers
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.timeout(300)]
 
@@ -266,6 +267,36 @@ def test_two_hosts(mpi: Mpi, env: dict[str, str], hosts: Hosts, tmp_path: Path) 
     )
     assert done.returncode == 0, done.stderr
     assert said(env) == ["0 2 0 1 hostA", "1 2 0 1 hostB"]
+
+
+WORKS_UNTIL_TOLD = """
+import os, numpy, ciranda
+ciranda.init()
+rank = ciranda.rank()
+open(f"{os.environ['OUT']}/{rank}.up", "w").close()
+while not ciranda.allreduce(float(os.path.exists(os.environ["OUT"] + "/go")), op=ciranda.Max, name="go"):
+    pass
+open(f"{os.environ['OUT']}/{rank}", "w").close()
+"""
+
+
+def test_strangers_get_in_nowhere_and_the_job_goes_on(
+    mpi: Mpi, env: dict[str, str], hosts: Hosts, tmp_path: Path
+) -> None:
+    out = Path(env["OUT"])
+    told = mpi.command(2, mpi.python, "-c", WORKS_UNTIL_TOLD, more=between(hosts, mpi, env, tmp_path))
+    with strangers(hosts[2].enter, hosts[0].holder, hosts[0].address, tmp_path) as who:
+        command = [*hosts[0].enter, *told]
+        job = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            wait_until(lambda: len(list(out.glob("*.up"))) == 2, "the start")
+            who.until_called_again()
+        finally:
+            (out / "go").touch()
+            _, err = job.communicate(timeout=120)
+        assert job.returncode == 0, err
+        assert sorted(each.name for each in out.iterdir() if each.name.isdigit()) == ["0", "1"]
+        assert who.report().heard == ()
 
 
 def test_a_folder_that_two_hosts_do_not_share_is_said(

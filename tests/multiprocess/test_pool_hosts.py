@@ -12,6 +12,7 @@ from pathlib import Path
 import netns
 import pytest
 from launch_support import GUARD_SECONDS, TAG, Running, until
+from strangers import strangers
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.netns, pytest.mark.ssh]
 
@@ -70,6 +71,26 @@ except LaunchError as error:
 """
 
 
+# Runs on hostA, and has a rank there and on hostB work until a file tells them.
+WORKS_UNTIL_TOLD = """
+import os, sys, ciranda
+from ciranda.launch import Pool
+from ciranda.launch.api import RunOptions
+from ciranda.launch.ssh import SshOptions
+
+def work(out):
+    ciranda.init()
+    open(f"{out}/up{ciranda.rank()}", "w").close()
+    while not ciranda.allreduce(float(os.path.exists(f"{out}/go")), op=ciranda.Max, name="go"):
+        pass
+    return ciranda.rank()
+
+with Pool(hosts="hostA:1,hostB:1", options=RunOptions(ssh=SshOptions(config_file=sys.argv[1]))) as pool:
+    assert pool.run(work, (sys.argv[2],)) == [0, 1]
+    assert pool.run(work, (sys.argv[2],)) == [0, 1]
+"""
+
+
 def start(hosts: netns.Hosts, code: str, out: Path, *names: str) -> Running:
     tag = uuid.uuid4().hex
     command = [*hosts[0].enter, sys.executable, "-c", code, str(hosts.ssh_config), *names]
@@ -115,3 +136,17 @@ def test_nothing_is_left_on_any_host_of_a_pool_whose_process_is_killed(hosts: ne
         running.assert_nothing_left(GUARD_SECONDS)
     finally:
         running.close()
+
+
+def test_strangers_get_in_nowhere_and_the_pool_goes_on(hosts: netns.Hosts, tmp_path: Path) -> None:
+    with strangers(hosts[2].enter, hosts[0].holder, hosts[0].address, tmp_path) as who:
+        running = start(hosts, WORKS_UNTIL_TOLD, tmp_path / "out", str(tmp_path))
+        try:
+            until(lambda: len(list(tmp_path.glob("up*"))) == 2, what="the start")
+            who.until_called_again()
+            (tmp_path / "go").touch()
+            code = running.process.wait(GUARD_SECONDS)
+            assert code == 0, (tmp_path / "out").read_text(encoding="utf-8")
+            assert who.report().heard == ()
+        finally:
+            running.close()

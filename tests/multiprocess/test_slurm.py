@@ -56,19 +56,80 @@ def numbers(lines: list[str]) -> list[str]:
 # --- srun python train.py ---
 
 
+def without_folder(env: dict[str, str]) -> dict[str, str]:
+    """The same, where no rank can write a file for the others."""
+    return {**env, "XDG_CACHE_HOME": "/proc/none"}
+
+
 @pytest.mark.parametrize("mpi", ["none", "pmi2"])
 def test_init_joins_under_srun(cluster: Cluster, env: dict[str, str], mpi: str) -> None:
+    env = env if mpi == "none" else without_folder(env)
     command = ["srun", f"--mpi={mpi}", "-N3", "-n4", "--distribution=cyclic", sys.executable, env["WHO"]]
     code, _, err = cluster.run(*command, **env)
     assert code == 0, err
     assert said(env) == ["0 4 0 2 0 3 node0", "1 4 0 1 1 3 node1", "2 4 0 1 2 3 node2", "3 4 1 2 0 1 node0"]
 
 
-def test_commands_of_one_step_meet_one_after_the_other(cluster: Cluster, env: dict[str, str]) -> None:
+@pytest.mark.parametrize("mpi", ["none", "pmi2"])
+def test_commands_of_one_step_meet_one_after_the_other(cluster: Cluster, env: dict[str, str], mpi: str) -> None:
+    env = env if mpi == "none" else without_folder(env)
     both = '"$PY" "$WHO" && "$PY" "$WHO"'
-    code, _, err = cluster.run("srun", "-N2", "-n2", "sh", "-c", both, **env)
+    code, _, err = cluster.run("srun", f"--mpi={mpi}", "-N2", "-n2", "sh", "-c", both, **env)
     assert code == 0, err
     assert numbers(said(env)) == ["0 2 0 1 0 2", "0 2 0 1 0 2", "1 2 0 1 1 2", "1 2 0 1 1 2"]
+
+
+def test_ranks_meet_by_files_under_pmix_or_if_told_to_or_without_the_connection_to_srun(
+    cluster: Cluster, env: dict[str, str]
+) -> None:
+    """subprocess passes no connection on. The plugin for PMIx starts only one of several slurmd on a machine."""
+    child = "import os, subprocess, sys; sys.exit(subprocess.call([sys.executable, os.environ['WHO']]))"
+    folder = {"CIRANDA_HANDOVER_FOLDER": f"{env['XDG_CACHE_HOME']}/ciranda/handover"}
+    ways = [
+        (("--mpi=pmi2", "-N1", "-n2"), ("-c", child), {}),
+        (("--mpi=pmi2", "-N1", "-n2"), (env["WHO"],), folder),
+        (("--mpi=pmix", "-N1", "-n2"), (env["WHO"],), {}),
+    ]
+    for how, rank, more in ways:
+        code, _, err = cluster.run("srun", *how, sys.executable, *rank, **env, **more)
+        assert code == 0, (how, err)
+        code, _, err = cluster.run(
+            "srun", *how, sys.executable, *rank, **{**without_folder(env), "CIRANDA_HANDOVER_FOLDER": "/proc/none"}
+        )
+        assert code != 0
+        assert "init() cannot use the folder /proc/none" in err, (how, err)
+    assert numbers(said(env)) == ["0 2 0 2 0 1"] * len(ways) + ["1 2 1 2 0 1"] * len(ways)
+
+
+BESIDE_MPI = """
+import os, sys
+def mpi():
+    from mpi4py import MPI
+    assert (MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size) == (int(os.environ["SLURM_PROCID"]), 2)
+sys.argv[1] == "before" and mpi()
+exec(open(os.environ["WHO"]).read())
+sys.argv[1] == "after" and mpi()
+"""
+
+
+def test_mpi_and_init_share_one_connection_of_pmi2_if_mpi_is_first(
+    cluster: Cluster, env: dict[str, str], tmp_path: Path
+) -> None:
+    mpich = MPIS["mpich"]
+    if mpich is None or not mpich.has_mpi4py:
+        pytest.skip(f"NOT TESTED, mpi4py under srun --mpi=pmi2: MPICH is not installed ({HOW['mpich']})")
+    (tmp_path / "beside.py").write_text(BESIDE_MPI)
+    more = {name: value for name, value in mpich.env.items() if name == "PYTHONPATH"}
+    told = ["srun", "--mpi=pmi2", "-N2", "-n2", mpich.python, str(tmp_path / "beside.py")]
+    code, _, err = cluster.run(*told, "before", **without_folder(env), **more)
+    assert code == 0, err
+    code, _, err = cluster.run(*told, "after", **env, **more)
+    assert code != 0
+    assert "MPI_Init" in err or "Init_thread" in err, err  # MPI says so
+    code, _, err = cluster.run(
+        *told, "after", **env, **more, CIRANDA_HANDOVER_FOLDER=f"{tmp_path}/cache/ciranda/handover"
+    )
+    assert code == 0, err
 
 
 LEAVE_STALE = """
@@ -102,6 +163,19 @@ def test_a_task_that_does_not_come_is_named(cluster: Cluster, env: dict[str, str
     assert said(env) == []
 
 
+def test_a_task_that_does_not_come_is_named_by_its_node(cluster: Cluster, env: dict[str, str]) -> None:
+    """By PMI-2. A second try cannot be: srun would take it for a task that has come."""
+    some = '[ "$SLURM_PROCID" = 1 ] || "$PY" "$WHO" || "$PY" "$WHO"'
+    short = {**without_folder(env), "CIRANDA_START_TIMEOUT": "3"}
+    code, _, err = cluster.run("srun", "--mpi=pmi2", "-N2", "-n3", "-m", "block", "sh", "-c", some, **short)
+    assert code != 0
+    first = "TimeoutError: init() of rank 0 of 3: not all 3 tasks that srun has started have called init() within 3 s"
+    assert f"{first}: on node node0 rank 1 has not" in err, err
+    assert f"{first.replace('rank 0', 'rank 2')}; on node node1 all have" in err, err
+    assert err.count("cannot be used any more: init() has failed in this task before") == 2, err
+    assert said(env) == []
+
+
 def test_a_folder_that_the_nodes_do_not_share_is_said(cluster: Cluster, env: dict[str, str]) -> None:
     """Each node has a /dev/shm of its own."""
     apart = {**env, "CIRANDA_HANDOVER_FOLDER": "/dev/shm/handover", "CIRANDA_START_TIMEOUT": "3"}
@@ -112,9 +186,18 @@ def test_a_folder_that_the_nodes_do_not_share_is_said(cluster: Cluster, env: dic
     assert "Is the folder on a file system that all nodes share?" in err
 
 
-def test_why_rank_0_cannot_host_is_told_by_all(cluster: Cluster, env: dict[str, str]) -> None:
+@pytest.mark.parametrize("mpi", ["none", "pmi2"])
+def test_why_rank_0_cannot_host_is_told_by_all(cluster: Cluster, env: dict[str, str], mpi: str) -> None:
     code, _, err = cluster.run(
-        "srun", "-N2", "-n2", sys.executable, env["WHO"], **env, CIRANDA_INTERFACE="none0", SLURM_KILL_BAD_EXIT="0"
+        "srun",
+        f"--mpi={mpi}",
+        "-N2",
+        "-n2",
+        sys.executable,
+        env["WHO"],
+        **env,
+        CIRANDA_INTERFACE="none0",
+        SLURM_KILL_BAD_EXIT="0",
     )
     assert code != 0
     for rank in (0, 1):

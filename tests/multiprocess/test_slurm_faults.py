@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from slurm_cluster import Cluster
+from strangers import strangers
 
 from ciranda.launch.processes import descendants
 
@@ -92,13 +93,11 @@ def until_idle(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("how", ["works", "idle"])
 def test_a_node_that_loses_power_ends_the_job_which_names_it(cluster: Cluster, env: dict[str, str], how: str) -> None:
-    """Ranks that make calls notice it; without, the job goes on until Slurm knows: then its step ends with code 0."""
+    """Ranks that make calls notice it, otherwise the launcher does, long before Slurm."""
     told = ["salloc", *TWO_NODES, "--nodelist=node0,node1", "--no-kill", *ciranda_run(env, how)]
     process = cluster.start(*told, **env, CIRANDA_LINK_TIMEOUT="1")
     until(lambda: ranks(env) == [0, 1], "the start")
     with cluster.hosts.cut(1):
-        if how == "idle":
-            cluster.run("scontrol", "update", "NodeName=node1", "State=DOWN", "Reason=power")
         _, err = process.communicate(timeout=120)
         cluster.run("scontrol", "update", "NodeName=node1", "State=DOWN", "Reason=power")
     assert process.returncode == 1, err
@@ -245,44 +244,30 @@ def test_a_ciranda_of_another_version_on_a_node_is_refused(
     assert ranks(env) == []
 
 
-# --- the secret ---
-
-STRANGER = """
-import os, socket, sys
-address, *ports = sys.argv[1:]
-for port in ports:
-    for noise in (b"GET / HTTP/1.0\\r\\n\\r\\n", b"CIRANDA\\x01" + bytes(72), os.urandom(4096)):
-        try:
-            with socket.create_connection((address, int(port)), 5) as connection:
-                connection.settimeout(0.3)
-                connection.sendall(noise)
-                connection.recv(4096)
-        except OSError:
-            pass
+OTHER_RELEASE = """
+import os
+if os.environ.get("SLURM_PROCID") == "1" and "TASK" in os.environ:
+    import ciranda._core
+    ciranda._core.__version__ = "0.0.1"
 """
 
 
-def listening(holder: int) -> list[str]:
-    """The ports of Ciranda's processes in the network namespace of a process. srun and salloc have ports too."""
-    inodes = {}
-    for name in ("tcp", "tcp6"):
-        for line in Path(f"/proc/{holder}/net/{name}").read_text().splitlines()[1:]:
-            words = line.split()
-            if words[3] == "0A":
-                inodes[f"socket:[{words[9]}]"] = str(int(words[1].rpartition(":")[2], 16))
-    found = set()
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit() and any("python" in word for word in command_of(int(process.name))[:1]):
-            found |= {inodes[target] for target in open_files(process) if target in inodes}
-    return sorted(found)
+@pytest.mark.parametrize("mpi", ["none", "pmi2"])
+def test_a_ciranda_of_another_version_in_a_task_is_refused_by_name_on_all(
+    cluster: Cluster, env: dict[str, str], tmp_path: Path, mpi: str
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(OTHER_RELEASE)
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    told = ["srun", f"--mpi={mpi}", *TWO_NODES, sys.executable, env["RANK_PY"], "once"]
+    code, _, err = cluster.run(*told, **env, TASK="1", PYTHONPATH=path)
+    assert code != 0
+    for rank in (0, 1):
+        assert f"init() of rank {rank} of 2: not all have the same version of Ciranda: " in err, err
+    assert err.count("; 0.0.1 on rank 1. Install one version on all hosts") == 2, err
+    assert ranks(env) == []
 
 
-def open_files(process: Path) -> list[str]:
-    try:
-        return [os.readlink(each) for each in (process / "fd").iterdir()]
-    except OSError:
-        return []
-
+# --- the secret ---
 
 # Rank 1 comes late.
 LATE = """
@@ -291,34 +276,30 @@ exec "$PY" "$RANK_PY" "until told"
 """
 
 
-@pytest.mark.parametrize("by", [("srun",), (*CIRANDA, "run")])
+@pytest.mark.parametrize("by", [("srun",), ("srun", "--mpi=pmi2"), (*CIRANDA, "run")])
 def test_strangers_do_no_harm_and_slurm_shows_no_secret(
-    cluster: Cluster, env: dict[str, str], by: tuple[str, ...]
+    cluster: Cluster, env: dict[str, str], tmp_path: Path, by: tuple[str, ...]
 ) -> None:
-    """One calls at every port of the first node while rank 0 waits for rank 1, and when they have met."""
-    out = Path(env["OUT"])
+    """They call at the first node's ports, also while rank 0 waits for rank 1. In a step it listens nowhere then."""
+    out, (first, _, third) = Path(env["OUT"]), cluster.hosts.hosts
     options = [*TWO_NODES, "--nodelist=node0,node1", "--job-name=seen"]
-    process = cluster.start("salloc", *options, *by, "sh", "-c", LATE, **env)
-    if by == ("srun",):
-        until(lambda: any(Path(env["XDG_CACHE_HOME"]).rglob("claim-0")), "rank 0")
-    n_seen = 0
-    for next_step in ("late", "go"):
-        if next_step == "go" or by != ("srun",):  # where rank 0 of a step waits, it listens nowhere
-            until(lambda: listening(cluster.hosts[0].holder) != [], "a port")
-        ports = listening(cluster.hosts[0].holder)
-        n_seen += len(ports)
-        cluster.run(sys.executable, "-c", STRANGER, cluster.hosts[0].address, *ports, host=2)
-        if next_step == "go":
+    with strangers(third.enter, first.holder, first.address, tmp_path) as who:
+        process = cluster.start("salloc", *options, *by, "sh", "-c", LATE, **env)
+        try:
+            if by[0] != "srun":
+                who.until_called_again()
+            (out / "late").touch()
+            until(lambda: ranks(env) == [0, 1] and (out / "secret").exists(), "that they meet")
+            who.until_called_again()
             secret = (out / "secret").read_text()
             shown = [cluster.run("scontrol", "--details", "show", what)[1] for what in ("job", "step", "node")]
             shown += [log.read_text(errors="replace") for log in cluster.folder.glob("*.log")]
             shown += [shown_of(pid) for pid in Path("/proc").iterdir() if pid.name.isdigit()]
-        (out / next_step).touch()
-        if next_step == "late":
-            until(lambda: ranks(env) == [0, 1], "that they meet")
-    said, err = process.communicate(timeout=120)
+        finally:
+            (out / "go").touch()
+            said, err = process.communicate(timeout=120)
+        assert who.report().heard == ()
     assert process.returncode == 0, err
-    assert n_seen > 0
     assert len(secret) == 64
     assert "JobName=seen" in "".join(shown)
     assert not [text[:200] for text in (*shown, said, err) if secret in text]

@@ -18,6 +18,7 @@ from ciranda.engines.endpoints import by_endpoints
 from ciranda.engines.handover import folder_name, safe_folder, sweep
 from ciranda.engines.identity import ENGINES, Way, doubt, identity, slot_of, way_to_meet
 from ciranda.engines.local_ranks import Claim, LocalRanks, local_ranks
+from ciranda.engines.rendezvous import require_one_version
 from ciranda.errors import InvalidArgumentError
 from ciranda.launch.environment import JOB_IDENTITY, forwarded
 from ciranda.launch.errors import HostsError, LaunchError
@@ -66,6 +67,8 @@ SRUN = {
     "SLURM_STEP_NUM_TASKS": "3",
     "SLURM_TASKS_PER_NODE": "2,1",
 }
+# As srun --mpi=pmi2 does.
+SRUN_PMI2 = {**SRUN, "PMI_FD": "10", "PMI_JOBID": "17.0", "PMI_RANK": "1", "PMI_SIZE": "3"}
 # As sbatch sets them for its script, here within a step of two tasks of another job.
 BATCH = {
     "SLURM_GTIDS": "0",
@@ -123,7 +126,11 @@ SALLOC = {
         ({**SRUN, **TORCHRUN}, 1, Way.TORCH),  # torchrun within srun, once on each node
         ({**SRUN, "OMPI_COMM_WORLD_SIZE": "8"}, 1, Way.ENGINE),  # mpirun within srun, which the engine refuses
         ({**SRUN, "PMI_ID": "8"}, 1, Way.ENGINE),  # mpiexec -pmi-port, as well
-        ({**SRUN, "PMI_SIZE": "3", "PMI_RANK": "1", "PMI_FD": "9"}, 1, Way.FILE),  # srun --mpi=pmi2
+        ({**SRUN, "PMI_SIZE": "3", "PMI_RANK": "1", "PMI_FD": "9"}, 1, Way.FILE),  # another's
+        (SRUN_PMI2, 1, Way.STEP),
+        ({**SRUN_PMI2, "CIRANDA_HANDOVER_FOLDER": "/shared"}, 1, Way.FILE),
+        ({**SRUN_PMI2, **MPIEXEC}, 1, Way.KEY_VALUES),
+        ({**SRUN_PMI2, **TORCHRUN, "PMI_SIZE": "3"}, 1, Way.TORCH),
         ({**SRUN, "CIRANDA_SIZE": "2"}, 1, Way.ENGINE),
         ({**SRUN, "CIRANDA_ENGINE": "none"}, 1, Way.ENGINE),
         ({**SRUN, "SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "1"}, 1, Way.ENGINE),
@@ -203,6 +210,12 @@ def test_every_mpirun_is_a_job_of_its_own() -> None:
     assert len({folder_name(each) for each in found if each is not None}) == len(jobs)
 
 
+def test_tasks_of_a_step_meet_at_one_folder_also_without_their_connections() -> None:
+    """Each task has a connection of another number, and not every program that it starts inherits it."""
+    found = [identity(environ) for environ in (SRUN_PMI2, {**SRUN_PMI2, "PMI_FD": "12"}, SRUN)]
+    assert len({folder_name(each) for each in found if each is not None}) == 1
+
+
 def test_a_requeued_job_is_another() -> None:
     jobs = [SRUN, {**SRUN, "SLURM_RESTART_COUNT": "1"}, {**SRUN, "SLURM_JOB_START_TIME": "5"}]
     jobs += [{**SRUN, "SLURM_JOB_ID": "18"}, {**SRUN, "SLURM_STEP_ID": "1"}, {**SRUN, "SLURM_CLUSTER_NAME": "other"}]
@@ -250,7 +263,7 @@ def test_the_guide_lists_every_variable_of_the_engines_table() -> None:
 def test_whom_the_table_can_join_the_engine_refuses_to_be_alone() -> None:
     """The two tables agree: what is not joined by Python, or is by C, is no silent world of one."""
     rows = {row["name"]: row for row in _core.launcher_variables()}
-    for engine, environ in zip(ENGINES, (TORCHRUN, PADDLE, MPIRUN, MPIRUN_5, MPIEXEC, SRUN), strict=True):
+    for engine, environ in zip(ENGINES, (TORCHRUN, PADDLE, MPIRUN, MPIRUN_5, MPIEXEC, SRUN_PMI2, SRUN), strict=True):
         assert identity(environ) is not None
         assert not rows[engine.size]["is_index"]
         assert f"{engine.size}={environ[engine.size]} says" in _core.why_not_alone(environ)
@@ -352,6 +365,14 @@ def test_local_ranks_number_every_host_and_every_row_of_hosts_from_0(claims: lis
 
 
 # --- a batch script and an allocation of Slurm ---
+
+
+def test_versions_that_are_not_one_are_refused_with_who_has_which() -> None:
+    require_one_version({f"rank {rank}": "1.0" for rank in range(30)})
+    with pytest.raises(InvalidArgumentError) as refused:
+        require_one_version({f"rank {rank}": "1.0" if rank else "1.1" for rank in range(30)})
+    listed = ", ".join(f"rank {rank}" for rank in range(1, 11))
+    assert f"same version of Ciranda: 1.1 on rank 0; 1.0 on {listed} and others. Install one" in str(refused.value)
 
 
 def test_a_batch_script_has_what_is_asked_for() -> None:

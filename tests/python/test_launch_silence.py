@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import socket
 import struct
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
 
 from ciranda.launch import silence
-from ciranda.launch.silence import Silence, limit_of, of_socket, of_ssh
+from ciranda.launch.silence import Silence, accepted_by, limit_of, of_process, of_socket, of_ssh
 
 LIMIT = 8.0
 PERIOD = 1.0
@@ -120,3 +122,41 @@ def test_of_a_connection_that_is_no_more_nothing_is_seen() -> None:
     look = of_ssh("127.0.0.1 1 127.0.0.1 1")
     assert look is not None
     assert look() == b""
+
+
+CALLED = """
+import socket, sys
+listening = socket.create_server((sys.argv[1], 0), family=socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET)
+print(listening.getsockname()[1], flush=True)
+called = socket.create_connection(listening.getsockname()[:2])  # at its own port, but not accepted yet
+kept = [listening.accept()[0] for _ in range(2)]
+print("accepted", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_what_another_process_has_accepted_is_seen_and_the_best_of_it_counts(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = [sys.executable, "-c", CALLED, address]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        look = of_process(process.pid)
+        port = int(process.stdout.readline())
+        with socket.create_connection((address, port)) as connection:
+            assert process.stdout.readline() == "accepted\n"
+            own = connection.getsockname()[:2]
+            found = accepted_by(process.pid)
+            assert ((address, port), own) in found
+            assert {end for end, _ in found} == {(address, port)}
+            assert len(found) == 2  # its own call's other end is no connection that it has accepted
+            assert len(look()) >= silence._TCP_INFO_BYTES
+            in_vain = {request: index for index, request in enumerate(look._requests)}  # type: ignore[attr-defined]
+            monkeypatch.setattr(silence, "_looks_in_vain", lambda info: info[0])
+            monkeypatch.setattr(silence, "_answer", lambda request: bytes([3 - in_vain[request]]))
+            assert look() == bytes([2])
+        process.communicate("")
+    monkeypatch.undo()
+    assert look() == b""
+    assert accepted_by(process.pid) == []

@@ -1,4 +1,4 @@
-"""Meeting by the key-value space of mpiexec: its protocol, against a server in this process, and sealed secrets."""
+"""Meeting by the key-value space of mpiexec or srun: the protocols, against servers in this process; sealed secrets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ciranda._core import KeyAgreement
+from ciranda.engines import key_values
+from ciranda.engines.identity import identity
+from ciranda.engines.key_value_space import KeyValueSpace
 from ciranda.engines.pmi import Pmi
+from ciranda.engines.pmi2 import Pmi2
 from ciranda.engines.sealing import seal
 from ciranda.errors import InvalidArgumentError, TimeoutError
 
@@ -26,7 +30,7 @@ class Server:
         self.requests: list[str] = []
         self._values: dict[str, str] = {}
         self._answers = answers or {}
-        self._thread = threading.Thread(target=self._serve)
+        self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -111,6 +115,129 @@ def test_a_descriptor_that_is_no_connection() -> None:
             Pmi(descriptor, 60)
     os.close(reading)
     os.close(writing)
+
+
+class Slurm(Server):
+    """As the daemon of Slurm serves one task: a line first, then messages with their lengths."""
+
+    def _serve(self) -> None:
+        with self.mine.makefile("rb") as requests, suppress(OSError, ValueError):
+            first = requests.readline()
+            answer = self._answers.get("init", "cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0\n")
+            assert first == b"cmd=init pmi_version=2 pmi_subversion=0\n"
+            self.mine.sendall(answer.encode())
+            while length := requests.read(6):
+                self._serve_one(requests.read(int(length)).decode())
+
+    def _serve_one(self, request: str) -> None:
+        self.requests.append(request)
+        assert request.endswith(";")
+        words = dict(word.split("=", 1) for word in request[:-1].split(";"))
+        answer = self._answers.get(words["cmd"], self._answer(words))
+        if answer == "close":
+            self.mine.shutdown(socket.SHUT_RDWR)
+        elif answer:
+            for part in (answer[:9], answer[9:]):
+                self.mine.sendall(part.encode())
+
+    def _answer(self, words: dict[str, str]) -> str:
+        name = words["cmd"]
+        if name in ("kvs-put", "info-putnodeattr"):
+            self._values[words["key"]] = words["value"]
+        value = self._values.get(words.get("key", ""))
+        found = "found=FALSE;" if value is None else f"found=TRUE;value={value};"
+        return message(f"cmd={name}-response;rc=0;{found if 'get' in name else ''}")
+
+
+def message(text: str) -> str:
+    return f"{len(text):<6}{text}"
+
+
+@pytest.fixture
+def slurm() -> Iterator[Slurm]:
+    made = Slurm()
+    yield made
+    made.close()
+
+
+def test_objects_of_any_size_are_found_in_a_step_also_by_its_next_program(slurm: Slurm) -> None:
+    """Slurm closes a connection that is opened twice, and serves it until the task ends."""
+    content = {"text": "á = b;\n" * 500, "number": 7}
+    first = Pmi2(slurm.its.fileno(), 60)
+    first.publish("claim-0", content)
+    first.fence()
+    assert first.lookup("claim-0") == content
+    second = Pmi2(slurm.its.fileno(), 60)
+    second.publish("answer", [])
+    second.fence()
+    assert second.lookup("answer") == []
+    assert (first.is_first, second.is_first) == (True, False)
+    assert [request for request in slurm.requests if "init" in request] == [
+        "cmd=fullinit;pmijobid=-1;pmirank=-1;threaded=FALSE;"
+    ]
+    assert max(len(request) for request in slurm.requests) < 1024
+    assert os.get_blocking(slurm.its.fileno())
+
+
+def test_what_nobody_has_put_in_a_step_is_an_error(slurm: Slurm) -> None:
+    with pytest.raises(InvalidArgumentError, match="has no ciranda-answer-0: not all tasks of the step have called"):
+        Pmi2(slurm.its.fileno(), 60).lookup("answer")
+
+
+@pytest.mark.parametrize(
+    ("answers", "text"),
+    [
+        ({"kvs-put": "close"}, "srun has closed the connection to srun .* a program before it in the same task"),
+        ({"kvs-put": message("cmd=kvs-put-response;rc=3;errmsg=no room;")}, "refused kvs-put: no room"),
+        ({"kvs-put": "GET / HTTP"}, "does not speak PMI-2: a message begins with 'GET /'"),
+        ({"kvs-put": "999999 "}, "a message begins with '999999'"),
+        ({"init": "cmd=response_to_init rc=1 pmi_version=1 pmi_subversion=1\n"}, "does not speak PMI-2 with this"),
+        ({"fullinit": message("cmd=finalize-response;rc=0;"), "kvs-put": "close"}, "gave no answer|has closed"),
+    ],
+)
+def test_a_step_that_does_not_serve_its_tasks(answers: dict[str, str], text: str) -> None:
+    server = Slurm(answers)
+    with pytest.raises((InvalidArgumentError, TimeoutError), match=text):
+        Pmi2(server.its.fileno(), 0.5).publish("claim-0", {})
+    server.close()
+
+
+def test_tasks_that_do_not_come_are_known_on_their_node_and_nobody_waits_again() -> None:
+    """An answer to what was given up may come before that to the next request."""
+    late = message("cmd=kvs-fence-response;rc=0;")
+    there = message("cmd=info-getnodeattr-response;rc=0;found=TRUE;value=1;")
+    server = Slurm({"kvs-fence": "", "info-getnodeattr": late + there})
+    space = Pmi2(server.its.fileno(), 0.2)
+    space.tell_node("came-0")
+    with pytest.raises(TimeoutError, match="gave no answer within"):
+        space.fence()
+    assert space.is_told("came-0")
+    with pytest.raises(InvalidArgumentError, match=r"cannot be used any more: init\(\) has failed in this task before"):
+        Pmi2(server.its.fileno(), 60)
+    server.close()
+
+
+class Kept(KeyValueSpace):
+    """A space of one process, which says what it is told to."""
+
+    def __init__(self, values: dict[str, object]) -> None:
+        self._values = values
+
+    def fence(self) -> None: ...
+    def put(self, key: str, value: str) -> None: ...
+    def get(self, key: str) -> str: ...  # type: ignore[empty-body]
+
+    def lookup(self, key: str) -> object:
+        return self._values[key]
+
+
+def test_an_answer_to_a_program_before_is_not_used() -> None:
+    found = identity({"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1", "SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0"})
+    assert found is not None
+    mine, before = KeyAgreement(), KeyAgreement()
+    answer = {"to": before.public_key.hex(), "sealed": "00" * 32, "numbers": {}}
+    with pytest.raises(InvalidArgumentError, match="rank 1 of 2: the answer of rank 0 is to a program before this one"):
+        key_values._answer_to(Kept({"answer": {"key": ""}, "answer-1": answer}), found, mine)
 
 
 @given(st.binary(min_size=32, max_size=32))

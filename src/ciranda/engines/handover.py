@@ -186,7 +186,7 @@ def _answer_all(place: _Place) -> None:
     try:
         if not place.wait(all_have_come):
             missing = [str(rank) for rank in range(size) if rank not in claims]
-            names = ", ".join(missing[:10]) + (" and others" if len(missing) > 10 else "")
+            names = rendezvous.listed(missing)
             raise TimeoutError(
                 f"rank {names} of {size} did not come to {place.path} within {place.seconds:g} s: {_hint(place)}"
             )

@@ -25,6 +25,7 @@ class Way(Enum):
     PADDLE = "the endpoints of Paddle's launcher, of which rank 0 has the first"
     FILE = "files in a folder that all nodes share and only the user can enter"
     KEY_VALUES = "the key-value space of mpiexec (PMI)"
+    STEP = "the key-value space of srun (PMI-2); files, as FILE, in what a task of it has started"
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Engine:
         connection: the descriptor of a socket to the engine, which tells this process from those of all other jobs.
         agrees_with: has the same number as `size`, if this process is not of a job that was submitted within another.
         within: if one of these is set, another launcher has started this process, within a process of this engine.
+        needs, unless: the row matches only if these are set, and this is not.
         same_size, same_rank: have the same numbers where another library or launcher has described this process too.
     """
 
@@ -55,6 +57,8 @@ class Engine:
     connection: str = ""
     agrees_with: str = ""
     within: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    unless: str = ""
     same_size: tuple[str, ...] = ()
     same_rank: tuple[str, ...] = ()
 
@@ -69,6 +73,26 @@ def _open_mpi(*job: str) -> Engine:
         local_rank="OMPI_COMM_WORLD_LOCAL_RANK",
         same_size=("WORLD_SIZE",),
         same_rank=("RANK",),
+    )
+
+
+def _srun(way: Way, needs: tuple[str, ...] = (), unless: str = "") -> Engine:
+    return Engine(
+        name="srun",
+        way=way,
+        size="SLURM_STEP_NUM_TASKS",
+        rank="SLURM_PROCID",
+        job=("SLURM_JOB_ID", "SLURM_STEP_ID"),
+        restarts=("SLURM_CLUSTER_NAME", "SLURM_RESTART_COUNT", "SLURM_JOB_START_TIME"),
+        local_rank="SLURM_LOCALID",
+        node="SLURM_NODEID",
+        n_nodes="SLURM_STEP_NUM_NODES",
+        agrees_with="SLURM_NTASKS",
+        within=("OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "JSM_NAMESPACE_SIZE", "FLUX_JOB_SIZE", "PMI_ID"),
+        needs=needs,
+        unless=unless,
+        same_size=("PMI_SIZE", "WORLD_SIZE"),
+        same_rank=("PMI_RANK", "PMIX_RANK", "RANK"),
     )
 
 
@@ -105,21 +129,8 @@ ENGINES = (
         same_size=("WORLD_SIZE",),
         same_rank=("RANK",),
     ),
-    Engine(
-        name="srun",
-        way=Way.FILE,
-        size="SLURM_STEP_NUM_TASKS",
-        rank="SLURM_PROCID",
-        job=("SLURM_JOB_ID", "SLURM_STEP_ID"),
-        restarts=("SLURM_CLUSTER_NAME", "SLURM_RESTART_COUNT", "SLURM_JOB_START_TIME"),
-        local_rank="SLURM_LOCALID",
-        node="SLURM_NODEID",
-        n_nodes="SLURM_STEP_NUM_NODES",
-        agrees_with="SLURM_NTASKS",
-        within=("OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "JSM_NAMESPACE_SIZE", "FLUX_JOB_SIZE", "PMI_ID"),
-        same_size=("PMI_SIZE", "WORLD_SIZE"),
-        same_rank=("PMI_RANK", "PMIX_RANK", "RANK"),
-    ),
+    _srun(Way.STEP, needs=("PMI_FD", "PMI_JOBID"), unless="CIRANDA_HANDOVER_FOLDER"),  # with --mpi=pmi2
+    _srun(Way.FILE),
 )
 
 #: Variables of Ciranda's and Horovod's own, which count before all others.
@@ -223,11 +234,11 @@ def slot_of(environ: Mapping[str, str]) -> str | None:
 
 def _by_row(engine: Engine, environ: Mapping[str, str]) -> Identity | None:
     needed = (engine.size, engine.rank, *engine.job)
-    if not all(environ.get(name) for name in needed) or environ[engine.size] == "1":
+    if not all(environ.get(name) for name in (*needed, *engine.needs)) or environ[engine.size] == "1":
         return None
     if engine.agrees_with and environ.get(engine.agrees_with, environ[engine.size]) != environ[engine.size]:
         return None
-    if any(environ.get(name) for name in engine.within):
+    if any(environ.get(name) for name in (*engine.within, engine.unless)):
         return None
     variables = {name: environ[name] for name in (*needed, *engine.restarts) if environ.get(name)}
     numbers = {name: number_of(environ, name) for name in (engine.size, engine.rank)}

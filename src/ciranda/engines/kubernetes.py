@@ -130,19 +130,20 @@ def _lead(pod: Pod, terms: Terms, command: Sequence[str]) -> int:
         channels = gathering.take()
     finally:
         gathering.close()
-    code = 1
+    code, reason = 1, None
     try:
         by_name = {pod.name(index): channel for index, channel in channels.items()}
         pods = Dialled(pod.name(0), by_name, label="its own pod", log="its log")
-        code = launch_by(pods, job, Show(terminal_style())).exit_code
+        outcome = launch_by(pods, job, Show(terminal_style()))
+        code, reason = outcome.exit_code, outcome.message
     except LaunchError as error:
-        code = error.exit_code
+        code, reason = error.exit_code, str(error)
         raise
     except InterruptedBySignalError as signal:
         code = 128 + signal.number
         raise
     finally:
-        dismiss(channels, code)
+        dismiss(channels, code, reason)
     return code
 
 

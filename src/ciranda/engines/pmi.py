@@ -1,33 +1,25 @@
-"""The wire protocol of PMI-1, by which a process manager serves a key-value space to the processes that it starts.
+"""The wire protocol of PMI-1, as mpiexec of MPICH and Intel MPI serves it.
 
-Each process has a socket to its manager (PMI_FD). What a process puts, others get after a fence of all. An MPI library
-in the process uses the same socket, before or after: requests are answered one by one, and nothing is kept here. A
-process that has used the socket must finalize it at its end, or the manager ends all others; an MPI library does that
-itself.
+An MPI library in the process uses the same socket, before or after: requests are answered one by one, and nothing is
+kept here. A process that has used the socket must finalize it at its end, or the manager ends all others; an MPI
+library does that itself.
 """
 
 from __future__ import annotations
 
-import base64
-import json
-import os
-import select
-import stat
 import time
-from typing import Any
 
+from ciranda.engines.key_value_space import KeyValueSpace
 from ciranda.errors import InvalidArgumentError, TimeoutError
 
-_PIECE_CHARACTERS = 500  # a whole request may have 1024 in some implementations
-_LONGEST_ANSWER = 1 << 16
 _WHY_CLOSED = (
     "MPI has been finalized in this process, or a program before it in the same process slot has used it. Call init() "
     "before MPI is finalized, and start each program by an mpiexec of its own, or by 'ciranda run'"
 )
 
 
-class Pmi:
-    """The key-value space of this process's job.
+class Pmi(KeyValueSpace):
+    """The key-value space of the processes of an mpiexec.
 
     Args:
         descriptor: the number of the socket, as PMI_FD has it.
@@ -38,44 +30,19 @@ class Pmi:
     """
 
     def __init__(self, descriptor: int, seconds: float) -> None:
-        self._words = f"the connection to mpiexec (PMI_FD={descriptor})"
-        self._descriptor = descriptor
-        self._seconds = seconds
-        try:
-            if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-                raise OSError
-        except OSError:
-            raise InvalidArgumentError(
-                f"{self._words} is not open in this process: only the program that mpiexec itself has started is a "
-                "rank, and what it becomes by exec. Start others with 'ciranda run'"
-            ) from None
+        super().__init__("mpiexec", descriptor, seconds)
         self._space = self._ask("get_my_kvsname")["kvsname"]
 
-    def publish(self, key: str, content: object) -> None:
-        """Put an object of JSON, which others find after the next fence."""
-        text = base64.urlsafe_b64encode(json.dumps(content).encode()).decode("ascii")
-        pieces = [text[at : at + _PIECE_CHARACTERS] for at in range(0, len(text), _PIECE_CHARACTERS)]
-        for number, piece in enumerate(pieces):
-            self._ask(f"put kvsname={self._space} key=ciranda-{key}-{number} value={len(pieces)}.{piece}")
+    def put(self, key: str, value: str) -> None:
+        """As in the base."""
+        self._ask(f"put kvsname={self._space} key={key} value={value}")
 
-    def lookup(self, key: str) -> Any:
-        """Return what a process has put before the last fence."""
-        pieces: list[str] = []
-        n_pieces = 1
-        while len(pieces) < n_pieces:
-            value = self._ask(f"get kvsname={self._space} key=ciranda-{key}-{len(pieces)}")["value"]
-            count, _, piece = value.partition(".")
-            n_pieces = int(count)
-            pieces.append(piece)
-        return json.loads(base64.urlsafe_b64decode("".join(pieces)))
+    def get(self, key: str) -> str:
+        """As in the base."""
+        return self._ask(f"get kvsname={self._space} key={key}")["value"]
 
     def fence(self) -> None:
-        """Wait until all processes of the job have called this.
-
-        Raises:
-            InvalidArgumentError: one has ended instead.
-            TimeoutError: they have not in time. The connection cannot be used any more.
-        """
+        """As in the base."""
         self._ask("barrier_in", "a process of the job has ended without init()")
 
     def finalize(self) -> None:
@@ -85,28 +52,28 @@ class Pmi:
     def _ask(self, request: str, why: str = _WHY_CLOSED) -> dict[str, str]:
         """Return the answer. `why`: what it means if the manager closes the connection instead."""
         try:
-            os.write(self._descriptor, f"cmd={request}\n".encode("ascii"))
+            self.write(f"cmd={request}\n")
             answer = self._line(request)
         except ConnectionError:
             answer = ""
         if not answer:
-            raise InvalidArgumentError(f"mpiexec has closed {self._words}: {why}")
+            raise InvalidArgumentError(f"mpiexec has closed {self.words}: {why}")
         found = dict(word.partition("=")[::2] for word in answer.split())
         if found.get("rc", "0") != "0":
-            raise InvalidArgumentError(f"{self._words} refused {request.partition(' value=')[0]}: {answer}")
+            raise InvalidArgumentError(f"{self.words} refused {request.partition(' value=')[0]}: {answer}")
         return found
 
     def _line(self, request: str) -> str:
-        """Return the answer; "" from a closed socket. It stays blocking, as an MPI library that shares it expects."""
-        deadline = time.monotonic() + self._seconds
+        """Return the answer; "" from a closed socket."""
+        deadline = time.monotonic() + self.seconds
         line = b""
         while not line.endswith(b"\n"):
-            left = max(0.0, deadline - time.monotonic())
-            if not select.select([self._descriptor], [], [], left)[0]:
+            try:
+                received = self.read(deadline)
+            except TimeoutError:
                 raise TimeoutError(
-                    f"{self._words} gave no answer to {request.partition(' ')[0]} within {self._seconds:g} s"
-                )
-            received = os.read(self._descriptor, _LONGEST_ANSWER)
+                    f"{self.words} gave no answer to {request.partition(' ')[0]} within {self.seconds:g} s"
+                ) from None
             if not received:
                 return ""
             line += received

@@ -35,15 +35,16 @@ _kept = _Kept()
 
 def claim(local_rank: int | None) -> dict[str, Any]:
     """Return what rank 0 has to know of this rank."""
-    return {"host": host_id(), "local_rank": local_rank}
+    return {"host": host_id(), "local_rank": local_rank, "version": _core.__version__}
 
 
 def host(claims: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Host the rendezvous of the ranks with these claims, in their order, and return the answer to all of them.
 
     Raises:
-        InvalidArgumentError: rank 0 cannot listen.
+        InvalidArgumentError: rank 0 cannot listen, or a rank has another version of Ciranda.
     """
+    require_one_version({f"rank {rank}": _version_of(each) for rank, each in enumerate(claims)})
     secret, job = secrets.token_hex(32), secrets.token_hex(8)
     _close()
     try:
@@ -58,6 +59,27 @@ def host(claims: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "secret": secret,
         "numbers": [asdict(numbers) for numbers in numbered],
     }
+
+
+def require_one_version(versions: Mapping[str, str]) -> None:
+    """Raise InvalidArgumentError if the versions of Ciranda, by the names of who has them, are not one."""
+    by_version: dict[str, list[str]] = {}
+    for name, version in versions.items():
+        by_version.setdefault(version, []).append(name)
+    if len(by_version) > 1:
+        found = "; ".join(f"{version} on {listed(names)}" for version, names in by_version.items())
+        raise InvalidArgumentError(
+            f"not all have the same version of Ciranda: {found}. Install one version on all hosts"
+        )
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the names, at most ten of them."""
+    return ", ".join(names[:10]) + (" and others" if len(names) > 10 else "")
+
+
+def _version_of(its_claim: Mapping[str, Any]) -> str:
+    return f"{its_claim.get('version', 'an older one')}"
 
 
 def open_store(secret: str, job: str, size: int, is_one_machine: bool) -> tuple[stores.Store, str]:

@@ -18,6 +18,7 @@ from ciranda.launch import ssh
 from ciranda.launch.errors import HostsError, LaunchError
 from ciranda.launch.hosts import Host, Slot, checked_size
 from ciranda.launch.link import AgentLink
+from ciranda.launch.silence import LATER_THAN_RANKS, Silence, limit_of, of_process
 
 # Options of srun that its environment may hold, as it does in a batch script: they were for other steps.
 _OPTIONS = (
@@ -95,6 +96,12 @@ def number_of_tasks(environ: Mapping[str, str]) -> int:
     return int(tasks)
 
 
+def numbers_of_node(environ: Mapping[str, str]) -> tuple[int, ...]:
+    """Return the ranks of the step's tasks on this node; none if Slurm does not say."""
+    listed = environ.get("SLURM_GTIDS", "").split(",")
+    return tuple(int(rank) for rank in listed) if all(rank.isdigit() for rank in listed) else ()
+
+
 def nodes_of(text: str) -> tuple[str, ...]:
     """Expand a list of nodes: ``n[1-2,07],m`` is n1, n2, n07, m.
 
@@ -163,7 +170,9 @@ class Srun:
 
     def link(self, host: str, slots: Sequence[Slot], python: str, python_path: str) -> AgentLink:
         """As in launch/reach.py."""
-        return AgentLink(host, slots, self.command(host, python, python_path))
+        link = AgentLink(host, slots, self.command(host, python, python_path))
+        link.silence = Silence(of_process(link.pid), LATER_THAN_RANKS * limit_of(self.environ))
+        return link
 
     def resolved_name(self, host: str) -> tuple[str, bool]:
         """The host itself, and whether this machine knows its address: it may be known to Slurm alone."""

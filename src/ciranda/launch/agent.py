@@ -209,6 +209,8 @@ class Agent:
             self._is_collected = True
         elif message["t"] in ("record", "record_end"):
             self._record_live(message["t"] == "record")
+        elif message["t"] == "beat":
+            pass
         elif message["t"] == "reserve" and not self._reserved:
             self._reserve(message)
         elif self._spec is None:

@@ -11,8 +11,6 @@ from ciranda.launch.channel import Channel
 from ciranda.launch.hosts import Slot
 from ciranda.launch.link import DialledLink
 
-_LATER_THAN_RANKS = 1.25  # times what the ranks wait, which say what they were about to do
-
 
 @dataclass(frozen=True)
 class Dialled:
@@ -38,7 +36,7 @@ class Dialled:
 
     def link(self, host: str, slots: Sequence[Slot], _python: str, _python_path: str) -> DialledLink:
         """The agent that has come."""
-        return DialledLink(host, slots, self.channels[host], _LATER_THAN_RANKS * silence.limit_of(os.environ))
+        return DialledLink(host, slots, self.channels[host], silence.LATER_THAN_RANKS * silence.limit_of(os.environ))
 
     def resolved_name(self, host: str) -> tuple[str, bool]:
         """This machine, if all are on it; else by which of its addresses the others come is not known."""

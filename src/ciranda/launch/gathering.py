@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
+from ciranda.launch import protocol
 from ciranda.launch.channel import Channel
 from ciranda.launch.handshake import NONCE_BYTES, AcceptingHandshake, State, Terms
 from ciranda.launch.sealing import Opener, Sealer
@@ -161,11 +162,11 @@ class Gathering:
         guest.socket.close()
 
 
-def dismiss(channels: Mapping[int, Channel], code: int) -> None:
-    """Tell all agents how the job has ended, and wait a moment for them to have heard it."""
+def dismiss(channels: Mapping[int, Channel], code: int, reason: str | None = None) -> None:
+    """Tell all agents how the job has ended, and why if not by a rank; wait a moment for them to have heard it."""
     for channel in channels.values():
         try:
-            channel.send({"t": "verdict", "code": code}, _VERDICT_SECONDS)
+            channel.send(protocol.verdict(code, reason), _VERDICT_SECONDS)
         except OSError:  # it is gone
             continue
     deadline = time.monotonic() + _VERDICT_SECONDS

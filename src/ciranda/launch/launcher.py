@@ -342,7 +342,7 @@ class _Run:
             for message in link.read_messages():
                 self._on_message(link, message)
         except ProtocolError as error:
-            link.kill()
+            link.refuse(1, f"{link.host}: {error}")
             link.open_fds.clear()
             link.done_reason = "error"
             self._fail(f"{link.host}: {error}")
@@ -707,7 +707,9 @@ class _Run:
             if link.greeted:
                 link.send_end(grace_seconds)
             else:
-                link.kill()
+                signal_number = self._outcome.interrupted_by
+                code = self._outcome.exit_code or 1 if signal_number is None else 128 + signal_number
+                link.refuse(code, self._outcome.message)
 
     def _on_signal(self, number: int) -> None:
         if number in PASSED_ON:

@@ -148,6 +148,10 @@ class Link:
         """At once. Idempotent."""
         raise NotImplementedError
 
+    def refuse(self, _code: int, _reason: str | None) -> None:
+        """End it before it has taken part; the job's exit code, and why it does not go on."""
+        self.kill()
+
     def close(self) -> int:
         """Close it, and return the exit code of the agent's process, or 0. Idempotent."""
         self.open_fds.clear()
@@ -240,6 +244,12 @@ class DialledLink(Link):
         if any(message["t"] == "done" for message in messages):
             self.open_fds.clear()
         return messages
+
+    def refuse(self, code: int, reason: str | None) -> None:
+        """As in the base; the agent's host is told."""
+        self.send(protocol.verdict(code, reason))
+        self.flush()
+        self.kill()
 
     def kill(self) -> None:
         """End the connection, and thereby the agent."""

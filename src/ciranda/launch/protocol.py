@@ -13,7 +13,8 @@ From the agent:  ``hello``, ``reserved`` (the answer), ``started``, ``data`` (a 
 
 Either side sends ``beat`` where the other is on another host: it means nothing, but is to be acknowledged (silence.py).
 An agent that has connected by TCP also hears ``admitted``, before all else, and at the end ``verdict``, the job's exit
-code (gathering.py, relay.py). Of a rank that has ended with 0, and has left no process, its agent also says ``absent``.
+code, and the reason if that is not a rank's (gathering.py, relay.py). Of a rank that has ended with 0, and has left no
+process, its agent also says ``absent``.
 
 Arguments, environment and paths are bytes to the system; here they are text in UTF-8 with surrogate escapes, which JSON
 carries as ``\\udcXX``, so that every byte survives. Output travels as base64; arguments and results of functions, which
@@ -174,6 +175,11 @@ def unpack(text: str) -> bytes:
     if len(text) % 4 or not _BASE64.fullmatch(text):
         raise ProtocolError(f"not base64: {text[:40]!r}")
     return binascii.a2b_base64(text)
+
+
+def verdict(code: int, reason: str | None) -> Message:
+    """Return what an agent that has connected hears last: how the job has ended, and why if not by a rank."""
+    return {"t": "verdict", "code": code} | ({} if reason is None else {"reason": reason})
 
 
 def text_of(message: Message, key: str) -> str:

@@ -157,6 +157,8 @@ class Relay:
             return
         if message["t"] == "verdict":
             self._verdict = protocol.int_of(message, "code", 0, 255)
+            if reason := message.get("reason"):
+                self._say(f"{self._launcher}, which holds the launcher, has ended the job: {reason}")
             return
         if message["t"] == "spec":
             env = message.get("env")

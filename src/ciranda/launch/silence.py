@@ -7,16 +7,20 @@ slow: a launcher that Ctrl-Z has stopped is waited for, and no one listens for b
 
 from __future__ import annotations
 
+import ipaddress
+import os
 import socket
 import struct
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from ciranda.launch.protocol import Message
 
 BEAT: Message = {"t": "beat"}
 NAME = "CIRANDA_LINK_TIMEOUT"
 DEFAULT_SECONDS = 3.0
+LATER_THAN_RANKS = 1.25  # times what the ranks wait, which say what they were about to do, a launcher waits for agents
 _LOOKS = 8  # within the limit
 _LOOKS_IN_VAIN = 3  # of data; of probes, which ask for room, all of them
 _TCP_INFO_BYTES = 148
@@ -27,7 +31,11 @@ _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST = 4, 20, 1
 _INET_DIAG_INFO = 2
 _HEADER_BYTES, _DIAG_MESSAGE_BYTES, _ATTRIBUTE_BYTES = 16, 72, 4
 
+# Of a line of /proc/net/tcp: where the inode is, and states.
+_INODE, _LISTENS, _IS_ESTABLISHED = 9, "0A", "01"
+
 Look = Callable[[], bytes]
+Address = tuple[str, int]
 
 
 def limit_of(env: Mapping[str, str]) -> float:
@@ -110,20 +118,63 @@ def of_ssh(ssh_connection: str) -> Look | None:
         request = _request((words[2], int(words[3])), (words[0], int(words[1])))
     except (OSError, struct.error):
         return None
-
-    def look() -> bytes:
-        try:
-            with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
-                kernel.settimeout(1.0)
-                kernel.sendto(request, (0, 0))
-                return _info_in(kernel.recv(8192))
-        except OSError:
-            return b""
-
-    return look
+    return lambda: _answer(request)
 
 
-def _request(own: tuple[str, int], other: tuple[str, int]) -> bytes:
+class _OfProcess:
+    """A look at what a process of this host has accepted. Its connections are looked for when none is known."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._requests: list[bytes] = []
+
+    def __call__(self) -> bytes:
+        infos = [info for request in self._requests if (info := _answer(request))]
+        if not infos:
+            self._requests = [_request(own, other) for own, other in accepted_by(self._pid)]
+            infos = [info for request in self._requests if (info := _answer(request))]
+        return min(infos, key=_looks_in_vain, default=b"")
+
+
+def of_process(pid: int) -> Look:
+    """A look at the connections that a child of this process has accepted, as srun has its node's.
+
+    If there are several, the best of them counts: the others may be of those who asked something and are gone.
+    """
+    return _OfProcess(pid)
+
+
+def accepted_by(pid: int) -> list[tuple[Address, Address]]:
+    """Return both ends of the established connections of a process at the ports on which it listens, its own first."""
+    try:
+        files = {os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir()}
+        lines = [line for name in ("tcp", "tcp6") for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()]
+    except OSError:
+        return []
+    rows = [words for words in map(str.split, lines) if len(words) > _INODE and f"socket:[{words[_INODE]}]" in files]
+    ports = {words[1].rpartition(":")[2] for words in rows if words[3] == _LISTENS}
+    found = [words for words in rows if words[3] == _IS_ESTABLISHED and words[1].rpartition(":")[2] in ports]
+    return [(_end(words[1]), _end(words[2])) for words in found]
+
+
+def _end(text: str) -> Address:
+    """As /proc/net/tcp has it: words of the machine's byte order, and a port."""
+    words, _, port = text.partition(":")
+    raw = b"".join(struct.pack("=I", int(words[at : at + 8], 16)) for at in range(0, len(words), 8))
+    return str(ipaddress.ip_address(raw)), int(port, 16)
+
+
+def _answer(request: bytes) -> bytes:
+    try:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
+            kernel.settimeout(1.0)
+            kernel.sendto(request, (0, 0))
+            return _info_in(kernel.recv(8192))
+    except OSError:
+        return b""
+
+
+def _request(own: Address, other: Address) -> bytes:
     family = socket.AF_INET6 if ":" in own[0] else socket.AF_INET
     addresses = b"".join(socket.inet_pton(family, address).ljust(16, b"\0") for address, _ in (own, other))
     any_state = any_cookie = 0xFFFFFFFF

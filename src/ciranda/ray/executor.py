@@ -23,6 +23,9 @@ import ray.exceptions
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
+import ciranda
+from ciranda.engines.rendezvous import require_one_version
+from ciranda.errors import InvalidArgumentError
 from ciranda.launch.errors import LaunchError
 from ciranda.launch.failure import RankFailure, culprit
 from ciranda.launch.hosts import Slot, checked_size, positions
@@ -197,6 +200,7 @@ class Executor:
             options = {"num_cpus": cpus, "num_gpus": gpus, "scheduling_strategy": where, "max_restarts": 0}
             self._actors.append(ray.remote(Rank).options(**options).remote(env))
         found: list[Whereabouts] = self._in_time([actor.whereabouts.remote() for actor in self._actors], deadline)
+        _require_one_version(found)
         order = grouped([each.node for each in found])
         self._actors = [self._actors[worker] for worker in order]
         found = [found[worker] for worker in order]
@@ -376,6 +380,14 @@ def _size_of_cluster(resources: Mapping[str, float]) -> int:
 def _cluster() -> str:
     n_nodes = sum(bool(node["Alive"]) for node in ray.nodes())
     return cluster_words(ray.cluster_resources(), ray.available_resources(), n_nodes)
+
+
+def _require_one_version(found: Sequence[Whereabouts]) -> None:
+    on_hosts = {each.host: getattr(each, "version", "another") for each in found}  # an older one does not say it
+    try:
+        require_one_version({"the driver": ciranda.__version__, **on_hosts})
+    except InvalidArgumentError as error:
+        raise LaunchError(str(error)) from None
 
 
 def _places(found: Sequence[Whereabouts]) -> list[tuple[Slot, list[str]]]:

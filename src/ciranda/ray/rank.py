@@ -31,13 +31,17 @@ from ciranda.launch.shared_file import SharedFile, secret_file
 
 @dataclass(frozen=True)
 class Whereabouts:
-    """Where Ray has started the actor: its node, the machine, how it is called, and the GPUs of the actor there."""
+    """Where Ray has started the actor: its node, the machine, how it is called, the GPUs of the actor there.
+
+    And which version of Ciranda is there.
+    """
 
     node: str
     machine: str
     host: str
     gpus: list[str]
     pid: int
+    version: str
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,8 @@ class Rank:
     def whereabouts(self) -> Whereabouts:
         """Return where this is."""
         node = ray.get_runtime_context().get_node_id()
-        return Whereabouts(node, host_id(), socket.gethostname(), [str(gpu) for gpu in ray.get_gpu_ids()], os.getpid())
+        gpus = [str(gpu) for gpu in ray.get_gpu_ids()]
+        return Whereabouts(node, host_id(), socket.gethostname(), gpus, os.getpid(), ciranda.__version__)
 
     def host_store(self, job: Job, size: int, is_on_one_machine: bool) -> str:
         """Host the rendezvous of all ranks; return where it is.

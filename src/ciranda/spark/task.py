@@ -32,6 +32,7 @@ from ciranda.launch.relay import Relay
 from ciranda.launch.signals import InterruptedBySignalError, interruptible
 
 _LOST_A_TASK = 75  # the exit code of a job that lost a task, as in kubernetes.py
+_BY_SIGNAL = 128  # and its number
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,8 @@ def _follow(context: Any, wanted: Wanted, told: Told, rank: int) -> None:
         code = Relay(told.slots[rank].host, channel, terms.secret, ScreenStyle(prefix=True), launcher).run()
     finally:
         channel.socket.close()
-    if code in (0, _LOST_A_TASK):  # the launcher's own task says why the job has failed: Spark tells one reason only
+    # The launcher's own task says why the job has failed, also if it has refused this one: Spark tells one reason only.
+    if code is not None and code < _BY_SIGNAL:
         return
     reason = f"the connection to {launcher}, which holds the launcher, has ended" if code is None else "a signal came"
     raise LaunchError(f"{told.slots[rank].host}: {reason}", _LOST_A_TASK)
