@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import keras
 import numpy as np
 
-from ciranda._frameworks import restarts
+from ciranda._frameworks import restarts, unshared
 from ciranda._frameworks.states import HandledState, StateHandler
 from ciranda.elastic import State
 from ciranda.errors import InvalidArgumentError
@@ -48,7 +48,9 @@ class VariablesHandler(StateHandler):
 
     def sync(self) -> None:
         """Receive rank 0's values."""
-        values.broadcast(values.variables_of(self.value), 0, f"elastic.{type(self).__name__}")
+        variables = values.variables_of(self.value)
+        values.broadcast(variables, 0, f"elastic.{type(self).__name__}")
+        unshared.share(variables)
         self.save()
 
 
