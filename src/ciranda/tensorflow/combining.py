@@ -15,6 +15,7 @@ from ciranda._frameworks.parameters import ParameterCheck
 from ciranda.errors import NotSupportedError
 from ciranda.process_sets import ProcessSet, id_of
 from ciranda.tensorflow import comparing, ops, outside
+from ciranda.tensorflow._autograph import unconverted
 from ciranda.tensorflow.places import size_op
 
 
@@ -76,6 +77,7 @@ def after(call: Callable[[Any], Any], gradient: Any) -> Any:
 class _Combiner(GradientCombiner):
     """Combines the gradients of TensorFlow; before this process's first world, it leaves them as they are."""
 
+    @unconverted
     def combined(
         self, gradients: Sequence[Any], variables: Sequence[Any], scale: float = 1.0, has_stepped: bool = False
     ) -> list[Any]:
@@ -88,6 +90,7 @@ class _Combiner(GradientCombiner):
         own = [None if gradient is None else self._prepared(gradient, variable) for gradient, variable in pairs]
         return outside.combined_once_joined(own, combine)
 
+    @unconverted
     def least(self, flag: Any) -> Any:
         """As in the base class."""
         find = super().least
