@@ -81,7 +81,9 @@ class KerasState(HandledState):
         registry: list[tuple[type, type[StateHandler]]] = [(type(model), ModelHandler)]
         if chosen is not None:
             registry.append((type(chosen), OptimizerHandler))  # a legacy one is not an Optimizer
-        if chosen is not None and hasattr(chosen, "built") and not chosen.built and model.built:
+        # Keras 2 keeps it to itself whether an optimizer is built; its legacy ones have no build().
+        is_built = getattr(chosen, "built", getattr(chosen, "_built", False))
+        if hasattr(chosen, "build") and not is_built and model.built:
             chosen.build(model.trainable_variables)
         super().__init__(registry, {"model": model, "optimizer": chosen}, kwargs)
 
