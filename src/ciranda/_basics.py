@@ -62,6 +62,9 @@ at_end: list[Callable[[], None]] = []
 #: traceback would keep what that world's functions refer to.
 between_worlds: list[Callable[[], None]] = []
 
+#: Called when a process of an elastic job has joined its first world.
+at_first_world: list[Callable[[], object]] = []
+
 #: Read directly where a call must be cheap; `engine()` is the safe way.
 world = World()
 

@@ -97,8 +97,8 @@ class Training:
         """Form the world, and get the state of its rank 0."""
         before = _basics.world.awaited
         _init.join(roster, lambda: self._line.is_lost(roster.epoch))
-        # Of a later world all do, newcomers too: callbacks may have collectives.
-        if roster.epoch > 0 or before != _basics.numbers_of(_basics.engine()):
+        # All do, or none, newcomers too: callbacks may have collectives.
+        if roster.epoch > 0 or is_any(before != _basics.numbers_of(_basics.engine()), "ciranda.elastic.numbers"):
             self._state.on_reset()
         if roster.needs_sync:
             self._sync(roster)

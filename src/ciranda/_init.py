@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 
 from ciranda import _autotune_log, _carried_sets, _core, _line, _misspelt, _rejoining, _stacks, _taken, _timeline
-from ciranda._basics import Numbers, at_end, between_worlds, world
+from ciranda._basics import Numbers, at_end, at_first_world, between_worlds, world
 from ciranda._ending import Ending
 from ciranda._line import Roster
 from ciranda.engines.identity import Way, doubt, identity, slot_of, way_to_meet
@@ -164,8 +164,11 @@ def join(roster: Roster, is_lost: Callable[[], bool]) -> None:
         world.wanted = wanted = _carried_sets.with_members(wanted, roster.members)
     told = {**roster.told, **_timeline.of_world(roster.epoch)}
     connected = _core.connect(roster.epoch, wanted.num_lanes, told, None, is_lost)
+    is_first = world.awaited is not None
     world.engine, world.awaited, world.epoch = connected, None, roster.epoch + 1
     _taken.tell(connected)
+    for notice in at_first_world if is_first else ():
+        notice()
     _carried_sets.make(wanted, roster.members)
     world.members = roster.members
 

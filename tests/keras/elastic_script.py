@@ -1,10 +1,14 @@
-"""A script for Horovod, unmodified but for its faults: `fit()` with the callbacks of an elastic state."""
+"""A script for Horovod, unmodified but for its faults: `fit()` with the callbacks of an elastic state.
+
+As in Horovod's example, a step before training makes all variables.
+"""
 
 import elastic_jobs
 import keras
 import numpy as np
 
-if keras.backend.backend() == "tensorflow":
+is_on_tensorflow = keras.backend.backend() == "tensorflow"
+if is_on_tensorflow:
     import horovod.keras as hvd
 else:
     import ciranda.keras as hvd
@@ -12,9 +16,12 @@ else:
 hvd.init()
 keras.utils.set_random_seed(1)
 x, y = elastic_jobs.digits()
-model = keras.Sequential([keras.layers.InputLayer((64,)), keras.layers.Dense(16, "tanh"), keras.layers.Dense(10)])
+layers = [keras.layers.Dense(16, "tanh"), keras.layers.Dense(10)]
+model = keras.Sequential(layers if is_on_tensorflow else [keras.layers.InputLayer((64,)), *layers])
 optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.5, momentum=0.9))
 model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+if is_on_tensorflow:
+    model.fit(x[:16], y[:16], steps_per_epoch=1, epochs=1, callbacks=None, verbose=0)
 
 
 class Die(keras.callbacks.Callback):

@@ -125,6 +125,12 @@ def test_two_are_killed_before_init(tmp_path: Path) -> None:
     check(run(tmp_path, "0:before_init", "1:before_init"), 3, 2)
 
 
+def test_all_adapt_to_the_first_world_if_one_was_told_other_numbers(tmp_path: Path) -> None:
+    account = run(tmp_path, TOLD_OTHERWISE="1")
+    check(account, 3, 0)
+    assert sorted(row["rank"] for row in account.of("adapt")) == [0, 1, 2]
+
+
 @pytest.mark.parametrize(("size", "where"), [(1, ""), (1 << 20, ""), (1 << 20, "IN_PLACE")])
 def test_one_is_killed_in_a_transfer(tmp_path: Path, size: int, where: str) -> None:
     """In place: in memory that the ranks share, which the survivors keep."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import netns
+import psutil
 import pytest
 
 pytestmark = pytest.mark.multiprocess
@@ -17,8 +18,11 @@ pytestmark = pytest.mark.multiprocess
 RANK = Path(__file__).with_name("elastic_hosts_rank.py")
 SAMPLES_RANK = Path(__file__).with_name("elastic_samples_rank.py")
 GUARD_SECONDS = 240.0
-CIRANDA = ("ciranda.launch.cli", "run", "--elastic", "--no-prefix")
-HOROVODRUN = ("horovod.runner",)
+RUN = ("run", "--elastic", "--no-prefix")
+CIRANDA = ("-m", "ciranda.launch.cli", *RUN)
+HOROVODRUN = ("-m", "horovod.runner")
+#: With a second for an answer of the discovery script, in place of 30.
+IMPATIENT = ("-c", "from ciranda.launch import cli, discovery; discovery.ANSWER_SECONDS = 1.0; cli.main()", *RUN)
 
 
 def script(folder: Path, hosts: str) -> str:
@@ -28,15 +32,20 @@ def script(folder: Path, hosts: str) -> str:
 
 
 def script_by_turns(folder: Path, *answers: str) -> str:
-    """What prints the first answer until FOLDER/begun exists, then one after the other, then the last for ever."""
-    for number, hosts in enumerate(answers):
-        (folder / f"answer-{number}").write_text(hosts.replace(",", "\n") + "\n")
+    """What prints the first answer until FOLDER/begun exists, then one after the other, then the last for ever.
+
+    An answer is hosts, or "!" and a command that is run in place of an answer.
+    """
+    for number, answer in enumerate(answers):
+        is_command = answer.startswith("!")
+        lines = answer[1:] if is_command else "\n".join(["cat <<END", *answer.split(","), "END"])
+        (folder / f"answer-{number}").write_text(lines + "\n")
     turns = folder / "turns"
     turns.touch()
     last = len(answers) - 1
     return (
         f"n=$(wc -c < {turns}); if [ -f {folder}/begun ] && [ $n -lt {last} ]; then printf . >> {turns}; fi; "
-        f"cat {folder}/answer-$(wc -c < {turns})"
+        f". {folder}/answer-$(wc -c < {turns})"
     )
 
 
@@ -51,7 +60,7 @@ def run(
     rank: Path = RANK,
 ) -> subprocess.CompletedProcess[str]:
     discovery = ["--host-discovery-script", script_by_turns(folder, hosts, *later) if later else script(folder, hosts)]
-    words = [*through, sys.executable, "-m", *command, *discovery, *options, sys.executable, str(rank), str(folder)]
+    words = [*through, sys.executable, *command, *discovery, *options, sys.executable, str(rank), str(folder)]
     done = subprocess.run(
         [*words, *plan],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -122,6 +131,26 @@ def test_who_has_no_answer_keeps_the_last_one_and_warns_once(tmp_path: Path) -> 
     assert "the hosts of its last answer are kept" in warning
 
 
+def test_scripts_that_hang_or_die_change_nothing_and_answers_in_pieces_count(tmp_path: Path) -> None:
+    """They hang with an answer on its way, or with their output closed; or are killed within a line."""
+    later = [
+        f"!echo $$ >> {tmp_path}/hanging; echo localhost:1; exec sleep 1000",
+        f"!echo $$ >> {tmp_path}/hanging; exec sleep 1000 >&- 2>&-",
+        "!echo localhost:1; printf 127.0.0.2:1; kill -9 $$",  # in place of 127.0.0.2:16
+        "!printf 127.0.; sleep 0.2; printf '0.3:1\\nlocal'; sleep 0.2; printf host:2",
+    ]
+    options = ("--max-np", "3")
+    done = run(tmp_path, "localhost:2", "2=await 127.0.0.3", later=later, options=options, command=IMPATIENT)
+    assert ends(done) == ["3 5 127.0.0.3"] + ["3 5 localhost"] * 2
+    assert "has failed" not in done.stderr
+    assert "leaves" not in done.stderr
+    (warning,) = [line for line in done.stderr.splitlines() if "warning" in line]
+    assert "has not ended within 1 s; the hosts of its last answer are kept" in warning
+    hanging = [int(pid) for pid in (tmp_path / "hanging").read_text().split()]
+    assert len(hanging) == 2
+    assert not any(map(psutil.pid_exists, hanging))
+
+
 def test_a_lost_rank_is_replaced_on_another_host_if_its_own_is_left_alone(tmp_path: Path) -> None:
     options = ("-np", "2", "--cooldown", "600", "600", "--min-np", "1")
     done = run(tmp_path, "localhost:1,127.0.0.2:1,127.0.0.3:1", "2=kill>2", options=options)
@@ -170,6 +199,8 @@ def test_a_host_comes_over_ssh_and_goes_again(hosts: netns.Hosts, tmp_path: Path
     [
         ("exit 3", "failed with exit code 3"),
         ("./no-such-script", "failed with exit code 127"),
+        ("echo localhost:2; sleep 1000", "has not ended within 1 s"),
+        ("echo localhost:2; kill -9 $$", "was killed by SIGKILL (signal 9): it wrote nothing to stderr"),
         ("echo localhost", "print host:slots, or give --slots"),
         ("echo localhost:none", "the slots must be a number"),
         ("true", "found 0 slots, but 2 are needed"),
@@ -178,8 +209,6 @@ def test_a_host_comes_over_ssh_and_goes_again(hosts: netns.Hosts, tmp_path: Path
 )
 def test_without_a_first_answer_nothing_is_started(command: str, words: str) -> None:
     options = ["-np", "2", "--elastic-timeout", "0.1", "--host-discovery-script", command]
-    done = subprocess.run(
-        [sys.executable, "-m", *CIRANDA, *options, "false"], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, *IMPATIENT, *options, "false"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert words in done.stderr.splitlines()[-1]

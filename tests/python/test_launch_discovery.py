@@ -30,7 +30,7 @@ def test_what_a_script_prints() -> None:
     ("command", "words"),
     [
         ("echo no >&2; exit 3", "failed with exit code 3: no"),
-        ("kill -9 $$", "failed with exit code -9"),
+        ("kill -9 $$", r"was killed by SIGKILL \(signal 9\): it wrote nothing"),
         ("/nonexistent", "failed with exit code 127"),
         ("echo a", "print host:slots, or give --slots"),
         ("echo -- -a:1", "is not a host name"),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from functools import wraps
+from typing import Any, TypeVar
 
 from ciranda import _basics, _init
+from ciranda._frameworks import unshared
 from ciranda._frameworks.error_classes import converted
 from ciranda.elastic import run_fn
 from ciranda.errors import HorovodInternalError
@@ -35,4 +37,9 @@ def run(
     def stands_for(error: Exception) -> Exception | None:
         return None if isinstance(error, HorovodInternalError) else as_ciranda_error(error)
 
-    return run_fn(func, reset, lambda: converted(stands_for))
+    @wraps(func)
+    def begun(*args: Any, **kwargs: Any) -> Result:
+        unshared.require_none()
+        return func(*args, **kwargs)
+
+    return run_fn(begun, reset, lambda: converted(stands_for))

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import keras
 import numpy as np
 
-from ciranda._frameworks import restarts
+from ciranda._frameworks import restarts, unshared
 from ciranda._frameworks.states import HandledState, StateHandler
 from ciranda.elastic import State
 from ciranda.errors import InvalidArgumentError
@@ -48,7 +48,9 @@ class VariablesHandler(StateHandler):
 
     def sync(self) -> None:
         """Receive rank 0's values."""
-        values.broadcast(values.variables_of(self.value), 0, f"elastic.{type(self).__name__}")
+        variables = values.variables_of(self.value)
+        values.broadcast(variables, 0, f"elastic.{type(self).__name__}")
+        unshared.share(variables)
         self.save()
 
 
@@ -79,7 +81,9 @@ class KerasState(HandledState):
         registry: list[tuple[type, type[StateHandler]]] = [(type(model), ModelHandler)]
         if chosen is not None:
             registry.append((type(chosen), OptimizerHandler))  # a legacy one is not an Optimizer
-        if chosen is not None and hasattr(chosen, "built") and not chosen.built and model.built:
+        # Keras 2 keeps it to itself whether an optimizer is built; its legacy ones have no build().
+        is_built = getattr(chosen, "built", getattr(chosen, "_built", False))
+        if hasattr(chosen, "build") and not is_built and model.built:
             chosen.build(model.trainable_variables)
         super().__init__(registry, {"model": model, "optimizer": chosen}, kwargs)
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from ciranda.launch.errors import HostsError
+from ciranda.launch.failure import how_it_ended
 from ciranda.launch.hosts import Host, parse_hosts
 
 ANSWER_SECONDS = 30.0  # for one answer
@@ -62,7 +63,7 @@ class HostScript:
         exit_code, output, complaints = self._run()
         if exit_code != 0:
             said = complaints.decode("utf-8", "replace").strip() or "it wrote nothing to stderr"
-            raise self._error(f"failed with exit code {exit_code}: {said}")
+            raise self._error(f"{'failed with' if exit_code > 0 else 'was'} {how_it_ended(exit_code)}: {said}")
         found: dict[str, Host] = {}
         for line in filter(None, map(str.strip, output.decode("utf-8", "replace").splitlines())):
             (host,) = self._parsed(line)

@@ -14,6 +14,17 @@ TRACEBACK = b"Traceback (most recent call last):"
 _SECONDHAND = (b"RanksLost", b"HorovodInternalError", b"AbortedError")
 
 
+def how_it_ended(code: int) -> str:
+    """``exit code 3`` or ``killed by SIGKILL (signal 9)``, for an exit code, or minus the signal."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = "a signal"
+    return f"killed by {name} (signal {-code})"
+
+
 @dataclass(frozen=True)
 class RankFailure:
     """A rank that ended badly.
@@ -44,13 +55,7 @@ class RankFailure:
         """``exit code 3`` or ``killed by SIGKILL (signal 9)``."""
         if self.is_for_memory:
             return "killed by SIGKILL (signal 9); the kernel has killed a process of this host for want of memory"
-        if self.code >= 0:
-            return f"exit code {self.code}"
-        try:
-            name = signal.Signals(-self.code).name
-        except ValueError:
-            name = "a signal"
-        return f"killed by {name} (signal {-self.code})"
+        return how_it_ended(self.code)
 
 
 def culprit(failures: Sequence[RankFailure]) -> RankFailure:

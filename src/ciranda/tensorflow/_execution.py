@@ -158,4 +158,6 @@ def as_node_name(name: str) -> str:
     return accepted if re.match(r"[A-Za-z0-9.]", accepted) else f".{accepted}"
 
 
-recorded_in(trace_me.sink(tf.profiler.experimental.Trace, trace.enabled))
+# A variable in older versions.
+_is_recording = trace.enabled if callable(trace.enabled) else lambda: bool(trace.enabled)
+recorded_in(trace_me.sink(tf.profiler.experimental.Trace, _is_recording))

@@ -8,12 +8,14 @@ from typing import Any
 
 import tensorflow as tf
 
+from ciranda._frameworks import unshared
 from ciranda._frameworks.gradients import After, GradientCombiner, Groups
 from ciranda._frameworks.options import Options
 from ciranda._frameworks.parameters import ParameterCheck
 from ciranda.errors import NotSupportedError
 from ciranda.process_sets import ProcessSet, id_of
-from ciranda.tensorflow import comparing, ops
+from ciranda.tensorflow import comparing, ops, outside
+from ciranda.tensorflow._autograph import unconverted
 from ciranda.tensorflow.places import size_op
 
 
@@ -72,6 +74,37 @@ def after(call: Callable[[Any], Any], gradient: Any) -> Any:
         return tf.identity(gradient)
 
 
+class _Combiner(GradientCombiner):
+    """Combines the gradients of TensorFlow; before this process's first world, it leaves them as they are."""
+
+    @unconverted
+    def combined(
+        self, gradients: Sequence[Any], variables: Sequence[Any], scale: float = 1.0, has_stepped: bool = False
+    ) -> list[Any]:
+        """As in the base class."""
+        combine = partial(super().combined, gradients, variables, scale, has_stepped)
+        if not self._may_step_alone():
+            return combine()
+        unshared.note(variables)
+        pairs = zip(gradients, variables, strict=True)
+        own = [None if gradient is None else self._prepared(gradient, variable) for gradient, variable in pairs]
+        return outside.combined_once_joined(own, combine)
+
+    @unconverted
+    def least(self, flag: Any) -> Any:
+        """As in the base class."""
+        find = super().least
+        if not self._may_step_alone():
+            return find(flag)
+        (chosen,) = outside.combined_once_joined([flag], lambda: [find(flag)])
+        return chosen
+
+    def _may_step_alone(self) -> bool:
+        """Whether the step is one before the first world, which leaves nothing behind but what a state shares."""
+        has_sums = self._options.passes > 1
+        return unshared.is_outside() and not has_sums and tf.compat.v1.executing_eagerly_outside_functions()
+
+
 def make_combiner(
     name: str | None,
     options: Options,
@@ -86,6 +119,4 @@ def make_combiner(
     operations = _Placed(device_dense, device_sparse, ignore_name_scope)
     divided = partial(_divided, options.process_set)
     prepared = partial(_prepared, options.sparse_as_dense)
-    return GradientCombiner(
-        lambda: operations, name, options, groups, divided, prepared, after, check, comparing.compare
-    )
+    return _Combiner(lambda: operations, name, options, groups, divided, prepared, after, check, comparing.compare)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import tensorflow as tf
 
 from ciranda import _basics
-from ciranda._frameworks import restarts
+from ciranda._frameworks import restarts, unshared
 from ciranda._frameworks.objects import broadcast_object
 from ciranda.elastic import ObjectState
 from ciranda.keras.elastic import KerasState
@@ -83,6 +83,7 @@ class TensorFlowState(ObjectState):
             broadcast_variables(self.variables, root_rank=0)
         else:
             self.session.run(self._in_graph)
+        unshared.share(self.variables)
         self._save_variables()
         super().sync()
 
