@@ -488,6 +488,9 @@ lint-python: $(VENV)/.installed-test $(VENV)/.installed-horovod
 	$(call check_schema,github-issue-config,.github/ISSUE_TEMPLATE/config.yml)
 	$(call check_schema,dependabot,.github/dependabot.yml)
 	$(call check_schema,citation-file-format,CITATION.cff)
+	$(BIN)/validate-pyproject pyproject.toml compat/horovod/pyproject.toml > /dev/null
+	$(BIN)/hadolint packaging/docker/Dockerfile
+	$(BIN)/shellcheck --severity=warning .ci/run $(wildcard tools/*.sh tests/*/*.sh)
 
 lint-cpp: build/release/build.ninja
 	$(BIN)/python tools/check_layers.py
