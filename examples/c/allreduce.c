@@ -1,4 +1,4 @@
-/* Sums a vector over all ranks in C and checks the sum. Run it with:  ciranda run -np 2 ./allreduce
+/* Sums a vector over all ranks in C and checks the sum. Run it with:  ciranda run -np 2 ./allreduce_c
  *
  * Exit code: 0 if the sum is right, 1 otherwise. */
 #include <ciranda/ciranda.h>

@@ -1,5 +1,5 @@
 // Averages a vector over all ranks in C++, gathers one number from each, and checks both. Run it with:
-//   ciranda run -np 2 ./allreduce
+//   ciranda run -np 2 ./allreduce_cpp
 //
 // Exit code: 0 if the results are right, 1 otherwise.
 #include <ciranda/ciranda.hpp>

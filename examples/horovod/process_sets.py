@@ -33,7 +33,7 @@ def main():
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5 if team is even else 0.2)
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters(), process_set=team)
-    for step in range(60):
+    for step in range(120):
         mine = torch.arange(step * team.size() + team.rank(), len(labels), 16 * team.size())
         optimizer.zero_grad()
         F.cross_entropy(model(images[mine]), labels[mine]).backward()

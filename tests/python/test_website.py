@@ -116,6 +116,38 @@ def test_what_the_gallery_shows_was_printed_by_the_commands_of_its_programs() ->
         assert text in gallery.page(program, ROOT)
 
 
+# What these print is nothing; how fast a machine is; and what takes a cluster's processes minutes to start.
+WITHOUT_RECORD = re.compile(r"loggers/|imagenet_shaped|ray/|spark/")
+
+
+def test_the_gallery_shows_what_the_examples_print() -> None:
+    missing = [
+        each for each in gallery.programs(ROOT) if not (gallery.RECORDS / f"{gallery.flat(each, ROOT)}.txt").exists()
+    ]
+    given = [each.relative_to(ROOT).as_posix() for each in missing if gallery.command(each)]
+    assert [each for each in given if not WITHOUT_RECORD.search(each)] == []
+
+
+@pytest.mark.parametrize(
+    ("said", "command"),
+    [
+        (
+            "X.\n\n    ciranda run -np 2 python examples/x.py\n    ciranda run python y.py\n",
+            "ciranda run -np 2 python examples/x.py",
+        ),
+        ("X: `ciranda run -np 2 python examples/x.py`.\n", "ciranda run -np 2 python examples/x.py"),
+        ("X: ciranda run -np 2 python examples/x.py DIR.", "ciranda run -np 2 python examples/x.py DIR"),
+        ("X.\n\n    KERAS_BACKEND=torch ciranda run python x.py\n", "KERAS_BACKEND=torch ciranda run python x.py"),
+        ("X.\n\n    python x.py [NUMBER OF RANKS]\n", "python x.py"),
+        ("X.", ""),
+    ],
+)
+def test_the_command_of_an_example_is_what_it_says(tmp_path: Path, said: str, command: str) -> None:
+    program = tmp_path / "x.py"
+    program.write_text(f'"""{said}"""\n', encoding="utf-8")
+    assert gallery.command(program) == command
+
+
 @pytest.mark.parametrize(
     ("page", "complaint"),
     [
