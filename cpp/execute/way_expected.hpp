@@ -38,8 +38,7 @@ class WayExpected {
              "each rank has its tensors on a GPU of its own,";
     }
     return "only allreduces, reducescatters, broadcasts, allgathers and alltoalls, but not Adasum and weighted "
-           "averages, go "
-           "by peer, if all ranks share a host and have their tensors on GPUs,";
+           "averages, go by peer, if all ranks share a host and have their tensors on GPUs,";
   }
   Way of(const Request& request) const {
     if (request.home == kStagedHome) return Way::kStaged;

@@ -64,7 +64,7 @@ std::vector<int> NcclSettling::awaited() const {
 }
 
 std::string NcclSettling::awaited_device() const {
-  return group_.stream.is_under_way() ? "on " + group_.stream.name() : "";
+  return group_.stream.awaited_device();
 }
 
 void NcclSettling::prepare() {
