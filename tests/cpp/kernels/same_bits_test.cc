@@ -43,7 +43,7 @@ void add_result(const Reduction& reduction, const std::vector<Bytes>& inputs, Di
 std::uint64_t digest_of_reductions(DataType dtype) {
   constexpr std::size_t kCount = 259;
   Digest digest;
-  for (const std::size_t n : {1, 2, 3, 7, 8, 16}) {
+  for (const std::size_t n : {1U, 2U, 3U, 7U, 8U, 16U}) {
     const std::vector<Bytes> inputs = testing::make_inputs(dtype, n, kCount, 5);
     const std::vector<double> weights(n, 0.37);
     const int n_average = static_cast<int>(n);
