@@ -63,9 +63,7 @@ std::vector<int> NcclSettling::awaited() const {
   return awaits_ranks ? transfers_->awaited() : std::vector<int>{};
 }
 
-std::string NcclSettling::awaited_device() const {
-  return group_.stream.awaited_device();
-}
+std::string NcclSettling::awaited_device() const { return group_.stream.awaited_device(); }
 
 void NcclSettling::prepare() {
   group_.stream.call([group = shared_group_, prepared = prepared_, index = place_.index, named = nccl_] {

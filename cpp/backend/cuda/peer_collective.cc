@@ -67,9 +67,7 @@ std::vector<int> PeerCollective::awaited() const {
   return stage().of == Stage::kAll ? group_.session.lacking(*stage().awaits, chunk_) : std::vector<int>{stage().of};
 }
 
-std::string PeerCollective::awaited_device() const {
-  return group_.stream.awaited_device();
-}
+std::string PeerCollective::awaited_device() const { return group_.stream.awaited_device(); }
 
 std::size_t PeerCollective::n_bytes_of(std::size_t n_bytes) const {
   return std::min(n_bytes_, n_bytes - std::min(n_bytes, offset_));

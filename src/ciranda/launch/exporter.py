@@ -203,11 +203,16 @@ def _server(listener: socket.socket, text: Callable[[], str]) -> HTTPServer:
                 self.send_error(404)
                 return
             body = text().encode()
-            self.send_response(200)
-            self.send_header("Content-Type", open_metrics.CONTENT_TYPE)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            # Another process may be about to take this one's place: an answer that has begun is not cut off.
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+            try:
+                self.send_response(200)
+                self.send_header("Content-Type", open_metrics.CONTENT_TYPE)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+            finally:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
         def log_message(self, *_: object) -> None:
             pass

@@ -314,7 +314,7 @@ TEST(NcclDeathTest, AllCommunicatorsOfAGpuAreAbortedTogether) {
   expect_in_own_program([] {
     World losing(2, by_nccl(2));
     World other(2, by_nccl(2));
-    std::latch is_made(2), are_ready(4), stands_still(4), is_over(4);
+    std::latch is_made(2), are_ready(4), stands_still(4), have_failed(4), is_over(4);
     const auto run = [&](Engine& engine, const char* message, const std::function<void(Engine&)>& lose) {
       expect_of<float>(engine, {10}, 2, 4, "sum");
       if (&engine != &other.engine(engine.rank())) is_made.count_down();
@@ -328,6 +328,7 @@ TEST(NcclDeathTest, AllCommunicatorsOfAGpuAreAbortedTogether) {
       const Status status = engine.wait(sum);
       EXPECT_FALSE(status.ok());
       EXPECT_NE(status.message().find(message), std::string::npos) << status.message();
+      have_failed.arrive_and_wait();  // the other world's call could end well before its abort
       still.reset();
       while (n_kernels_under_way() > 0) std::this_thread::yield();
       is_over.arrive_and_wait();
