@@ -156,16 +156,16 @@ Result<Work> work_with_outputs(Ticket ticket, InFlight& in_flight, const FirstDi
                                const MakeWithOutputs& make) {
   const Submission& entry = in_flight.at(ticket);
   const Request& request = *entry.request;
-  const bool is_on_device = entry.staged != nullptr && entry.staged->is_by_peer();
-  const bool is_allocated = info(request.signature.collective).allocates_output &&
-                            gets_result(request.signature, mesh) && !uses_given(request, rows_from);
-  if (!is_on_device || !is_allocated) {
+  const auto make_at_once = [&]() -> Result<Work> {
     const auto outputs = give_outputs(entry, rows_from, mesh, in_flight.output_memory());
-    if (!outputs.ok()) return outputs.status();
-    return make(outputs.value());
-  }
+    return outputs.ok() ? make(outputs.value()) : outputs.status();
+  };
+  const bool is_on_device = entry.staged != nullptr && entry.staged->is_by_peer();
+  const bool allocates = info(request.signature.collective).allocates_output && gets_result(request.signature, mesh);
+  if (!is_on_device || !allocates) return make_at_once();
   const Result<Signature> whole = result_of(request, rows_from, mesh);
   if (!whole.ok()) return whole.status();
+  if (uses_given(request, rows_from)) return make_at_once();
   Staged& staged = *entry.staged;
   staged.allocate_outputs(bytes_of(whole.value()));
   return Work{.plans = {},

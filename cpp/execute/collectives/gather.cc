@@ -9,10 +9,10 @@ namespace ciranda {
 Result<Work> gather_work(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh) {
   const Participant::Ready& ready = entry.requests.front();
   const Request& request = *in_flight.at(ready.ticket).request;
-  const FirstDims& rows = *ready.first_dims;
-  return work_with_outputs(ready.ticket, in_flight, &rows, mesh,
-                           [&](const std::vector<std::byte*>& outputs) -> Result<Work> {
-                             Plan plan = plan_gather(request, rows, outputs);
+  const FirstDims* const rows = ready.first_dims.get();  // null where the log lacks them, which is refused below
+  return work_with_outputs(ready.ticket, in_flight, rows, mesh,
+                           [&request, rows, &mesh](const std::vector<std::byte*>& outputs) -> Result<Work> {
+                             Plan plan = plan_gather(request, *rows, outputs);
                              if (info(request.signature.collective).has_root)
                                plan.receivers = {root_member(request.signature, mesh)};
                              return Work{{std::move(plan)}, nullptr};
