@@ -87,8 +87,8 @@ class RoundsInMemory {
   const LaneParts lane_;
   std::uint64_t& n_unnamed_;  // this rank's calls without a name
   std::vector<DirectRound> pending_;
-  std::unordered_map<std::uint32_t, DirectRound>
-      to_close_;  // by the number of their room; rounds to close once there is an arena
+  // By the number of their room; rounds to close once there is an arena.
+  std::unordered_map<std::uint32_t, DirectRound> to_close_;
   RoundMemory memory_;
   std::vector<const std::byte*> contributed_;  // the contributions that a call combines
 };

@@ -9,6 +9,8 @@
 #include <functional>
 #include <iostream>
 
+#include "engine/requests.hpp"
+
 namespace ciranda::testing {
 
 // Writes what fails on standard error, which the program that waits shows: by itself a program of a death test is
@@ -27,6 +29,15 @@ class Failures final : public ::testing::ScopedFakeTestPartResultReporter {
 
 // Ends the program as it is, from any thread.
 [[noreturn]] inline void end_program() { std::_Exit(Failures::has_failed.load() ? EXIT_FAILURE : EXIT_SUCCESS); }
+
+// Until all ranks of a scenario's world are here.
+inline void await_all(Engine& engine) {
+  Request barrier;
+  barrier.name = "all";
+  barrier.signature.collective = Collective::kBarrier;
+  const Status status = engine.wait(submit_request(engine, barrier));
+  EXPECT_TRUE(status.ok()) << "rank " << engine.rank() << ": " << status.message();
+}
 
 // What `scenario` expects holds.
 inline void expect_in_own_program(const std::function<void()>& scenario) {

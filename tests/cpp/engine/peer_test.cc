@@ -29,6 +29,7 @@ namespace ciranda {
 namespace {
 
 using testing::AtHome;
+using testing::await_all;
 using testing::cuda_home;
 using testing::end_program;
 using testing::end_stalls_soon;
@@ -121,15 +122,6 @@ void expect_in_own_program(const std::function<void()>& scenario) {
     cuda_home(0);
     scenario();
   });
-}
-
-// Until all ranks are here.
-void await_all(Engine& engine) {
-  Request barrier;
-  barrier.name = "all";
-  barrier.signature.collective = Collective::kBarrier;
-  const Status status = engine.wait(submit_request(engine, barrier));
-  EXPECT_TRUE(status.ok()) << "rank " << engine.rank() << ": " << status.message();
 }
 
 // Lengths of the tensors of a call: part of a chunk and several, in one piece and in many.
