@@ -1,46 +1,20 @@
 #include "backend/cuda/nccl_room.hpp"
 
-#include <algorithm>
 #include <memory>
-#include <mutex>
-#include <vector>
+
+#include "backend/cuda/kept.hpp"
 
 namespace ciranda::cuda {
-namespace {
-
-// What was given back.
-struct KeptRooms {
-  std::mutex mutex;
-  std::vector<NcclRoom*> all;
-};
-
-KeptRooms& kept_rooms() {
-  static KeptRooms& kept_rooms = *new KeptRooms;  // as long as the GPUs' threads
-  return kept_rooms;
-}
-
-}  // namespace
 
 Result<NcclRoom*> NcclRoom::take(Gpu& gpu, std::size_t n_bytes) {
-  {
-    const std::lock_guard lock(kept_rooms().mutex);
-    const auto found = std::ranges::find_if(
-        kept_rooms().all, [&](const NcclRoom* one) { return &one->gpu_ == &gpu && one->n_bytes_ == n_bytes; });
-    if (found != kept_rooms().all.end()) {
-      NcclRoom* const room = *found;
-      kept_rooms().all.erase(found);
-      return room;
-    }
-  }
+  const auto fits = [&](const NcclRoom& one) { return &one.gpu_ == &gpu && one.n_bytes_ == n_bytes; };
+  if (NcclRoom* const kept = Kept<NcclRoom>::take(fits); kept != nullptr) return kept;
   auto made = std::unique_ptr<NcclRoom>(new NcclRoom(gpu, n_bytes));
   if (Status status = made->make(); !status.ok()) return status;
   return made.release();
 }
 
-void NcclRoom::give_back() {
-  const std::lock_guard lock(kept_rooms().mutex);
-  kept_rooms().all.push_back(this);
-}
+void NcclRoom::give_back() { Kept<NcclRoom>::give_back(this); }
 
 Status NcclRoom::make() {
   const GpuContext& gpu = gpu_.parts().context;

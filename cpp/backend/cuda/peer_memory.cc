@@ -1,49 +1,27 @@
 #include "backend/cuda/peer_memory.hpp"
 
-#include <algorithm>
 #include <memory>
-#include <mutex>
-#include <utility>
+
+#include "backend/cuda/kept.hpp"
 
 namespace ciranda::cuda {
 namespace {
 
 constexpr std::size_t kSlotsAndRooms = 4;
 
-// The memory that was given back, for reuse.
-struct Kept {
-  std::mutex mutex;
-  std::vector<std::pair<const Gpu*, PeerMemory*>> all;
-};
-
-Kept& kept() {
-  static Kept& kept = *new Kept;  // as long as the GPUs' threads
-  return kept;
-}
-
 }  // namespace
 
 Result<PeerMemory*> PeerMemory::take(Gpu& gpu, std::size_t slot_bytes) {
-  {
-    const std::lock_guard lock(kept().mutex);
-    const auto found = std::ranges::find_if(kept().all, [&](const auto& one) {
-      return one.first == &gpu && one.second->slot_bytes() <= slot_bytes && one.second->slot_bytes() >= slot_bytes / 4;
-    });
-    if (found != kept().all.end()) {
-      PeerMemory* const memory = found->second;
-      kept().all.erase(found);
-      return memory;
-    }
-  }
+  const auto fits = [&](const PeerMemory& one) {
+    return &one.gpu_ == &gpu && one.slot_bytes_ <= slot_bytes && one.slot_bytes_ >= slot_bytes / 4;
+  };
+  if (PeerMemory* const kept = Kept<PeerMemory>::take(fits); kept != nullptr) return kept;
   auto made = std::unique_ptr<PeerMemory>(new PeerMemory(gpu, slot_bytes));
   if (Status status = made->make(); !status.ok()) return status;
   return made.release();
 }
 
-void PeerMemory::give_back() {
-  const std::lock_guard lock(kept().mutex);
-  kept().all.emplace_back(&gpu_, this);
-}
+void PeerMemory::give_back() { Kept<PeerMemory>::give_back(this); }
 
 Status PeerMemory::make() {
   const GpuContext& gpu = gpu_.parts().context;
