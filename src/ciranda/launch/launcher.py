@@ -627,8 +627,12 @@ class _Run:
         link.running.discard(rank)
         code = protocol.int_of(message, "code", -64, 255)
         is_failure = code != 0 and message.get("ended") is not True
-        self._log.write("exit", rank=rank, host=link.host, code=code, asked=message.get("ended") is True)
-        failure = RankFailure(rank, link.host, code, bytes(self._tails[rank]), message.get("memory") is True)
+        stopped_seconds = protocol.seconds_of(message, "stopped") if "stopped" in message else 0.0
+        failure = RankFailure(
+            rank, link.host, code, bytes(self._tails[rank]), message.get("memory") is True, stopped_seconds
+        )
+        asked = message.get("ended") is True
+        self._log.write("exit", rank=rank, host=link.host, code=code, asked=asked, how=failure.how())
         if self._going_on is not None:
             self._on_exit_of_elastic(self._going_on, failure)
             return
