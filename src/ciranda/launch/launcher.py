@@ -192,14 +192,15 @@ class _Run:
             self._remote.add(host)
         return self._new_link(host, [])
 
-    def _add_slot(self, rank: int, host: str) -> None:
+    def _add_slot(self, rank: int, host: str) -> bool:
+        """Make a slot known; whether something can be started in it."""
         if rank in self._host_of:
-            return
+            return True
         self._host_of[rank] = host
         self._tails[rank], self._held[rank] = bytearray(), Held()
         self._stalls.add(rank)
-        if self._output_dir is not None:
-            self._output_dir.add(rank)
+        self._to_output_dir(lambda files: files.add(rank))
+        return not self._ending
 
     def _end_as(self, end: End, failure: RankFailure | None) -> None:
         """End an elastic job, as its supervisor says."""
