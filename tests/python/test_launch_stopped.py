@@ -37,9 +37,11 @@ class Ranks:
         assert ctypes.CDLL(None).ptrace(_PTRACE_ATTACH, self._processes[rank].pid, None, None) == 0
         self._await(rank, "t")
 
-    def look(self, n_looks: int) -> list[list[int]]:
+    def look(self, n_looks: int, *sizes: int) -> list[list[int]]:
+        """``sizes``: of the ranks' worlds, by default without others."""
         pids = {rank: process.pid for rank, process in enumerate(self._processes)}
-        return [self._stopped.look(pids) for _ in range(n_looks)]
+        of_rank = dict(enumerate(sizes or [len(pids)] * len(pids)))
+        return [self._stopped.look(pids, of_rank) for _ in range(n_looks)]
 
     def close(self) -> None:
         for process in self._processes:
@@ -91,21 +93,20 @@ def test_a_debugger_is_let_alone(ranks: Ranks) -> None:
     assert ranks.look(2 * FEWEST_LOOKS) == [[]] * 2 * FEWEST_LOOKS
 
 
-def test_who_pauses_all_ranks_of_a_host_means_it(ranks: Ranks) -> None:
+def test_who_pauses_all_ranks_of_a_world_means_it(ranks: Ranks) -> None:
     for rank in range(3):
         ranks.stop(rank)
     assert ranks.look(2 * FEWEST_LOOKS) == [[]] * 2 * FEWEST_LOOKS
+    assert ranks.look(2 * FEWEST_LOOKS, 2, 2, 0) == [[]] * 2 * FEWEST_LOOKS, "the third one has not joined yet"
     ranks.go_on(0)
     assert ranks.look(FEWEST_LOOKS) == [[]] * (FEWEST_LOOKS - 1) + [[1, 2]]
 
 
-def test_the_only_rank_of_a_host_is_found() -> None:
-    ranks = Ranks(1)
-    try:
-        ranks.stop(0)
-        assert ranks.look(FEWEST_LOOKS)[-1] == [0]
-    finally:
-        ranks.close()
+@pytest.mark.parametrize("sizes", [(4, 4, 4), (2, 0, 0), (0, 0, 0)], ids=["others wait", "one waits", "no world"])
+def test_all_ranks_of_a_host_are_not_all_of_the_world(ranks: Ranks, sizes: tuple[int, ...]) -> None:
+    for rank in range(3):
+        ranks.stop(rank)
+    assert ranks.look(FEWEST_LOOKS, *sizes) == [[]] * (FEWEST_LOOKS - 1) + [[0, 1, 2]]
 
 
 @pytest.mark.parametrize(("text", "seconds"), [(None, 60), (b"", 60), (b"7.5", 7.5), (b"0", 0), (b"soon", 60)])

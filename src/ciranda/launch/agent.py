@@ -200,7 +200,8 @@ class Agent:
         if self._stopped is None or self._end_reason is not None or time.monotonic() < self._stopped.deadline:
             return
         processes = {process.rank: process for process in self._ranks.values()}
-        for rank in self._stopped.look({rank: self._main_pid(process) for rank, process in processes.items()}):
+        pids = {rank: self._main_pid(process) for rank, process in processes.items()}
+        for rank in self._stopped.look(pids, {rank: self._pages[rank].size() for rank in processes}):
             self._killed_as_stopped.add(processes[rank].pid)
             send_signal(processes[rank].pid, signal.SIGKILL)
 

@@ -1,8 +1,8 @@
 """Which ranks of a host stay stopped: by SIGSTOP and its like, not by a debugger. Standard library only.
 
 Time is counted in looks, not by the clock: an agent that was itself stopped along with its ranks, as in a laptop that
-was suspended, does not count what it has slept through. If all of several ranks are stopped, somebody means to pause
-them, and nothing is counted.
+was suspended, does not count what it has slept through. While all ranks of a world are stopped, nobody waits for them,
+and nothing is counted: somebody means to pause the job.
 """
 
 from __future__ import annotations
@@ -45,11 +45,16 @@ class StoppedRanks:
         self._n_looks: dict[int, int] = {}  # in which it was stopped, without a break, by its process
         self.deadline = time.monotonic() + self._period
 
-    def look(self, pids: Mapping[int, int]) -> list[int]:
-        """Return the ranks that have been stopped for the limit, of these with their processes."""
+    def look(self, pids: Mapping[int, int], sizes: Mapping[int, int]) -> list[int]:
+        """Return the ranks that have been stopped for the limit.
+
+        Args:
+            pids: the processes of the ranks of this host.
+            sizes: how many ranks the world of each has; 0 of one in no world.
+        """
         self.deadline = time.monotonic() + self._period
         stopped = {rank: pid for rank, pid in pids.items() if is_stopped(pid)}
-        if len(stopped) == len(pids) > 1:
+        if 0 < max((sizes[rank] for rank in stopped), default=0) <= sum(sizes[rank] > 0 for rank in stopped):
             stopped = {}
         self._n_looks = {pid: self._n_looks.get(pid, -1) + 1 for pid in stopped.values()}
         return [rank for rank, pid in stopped.items() if self._n_looks[pid] * self._period >= self.limit_seconds]
