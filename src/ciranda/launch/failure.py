@@ -74,7 +74,8 @@ def report(failure: RankFailure) -> str:
     words = last_words(failure.stderr_tail).decode("utf-8", "surrogateescape")
     if not words:
         # Of the kernel's own kills how() says so; other programs, such as systemd-oomd, kill likewise.
-        is_unexplained = failure.code == -signal.SIGKILL and not failure.is_for_memory
+        is_explained = failure.is_for_memory or failure.stopped_seconds > 0
+        is_unexplained = failure.code == -signal.SIGKILL and not is_explained
         hint = " (SIGKILL often means that memory ran out: see the system's log)" if is_unexplained else ""
         return f"{header}; it wrote nothing to stderr{hint}"
     return f"{header}; the end of its stderr:\n{words}"
