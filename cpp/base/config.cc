@@ -180,6 +180,9 @@ constexpr std::array kSettings{
          "Seconds after which a warning names the ranks that others wait for; 0 for never."),
     real("STALL_SHUTDOWN_SECONDS", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", &Config::stall_shutdown_seconds, 0,
          kMaxSeconds, "Seconds after which a tensor fails that some rank has not submitted; 0 for never."),
+    real("STOPPED_SECONDS", "", &Config::stopped_seconds, 0, kMaxSeconds,
+         "Seconds after which the launcher's agent kills a rank of an elastic job that a signal has stopped; 0 for "
+         "never."),
     boolean("FAIL_OTHER_ORDERS", "", &Config::fail_other_orders,
             "Fail calls that ranks make in different orders after CIRANDA_STALL_WARNING_SECONDS, even if threads of "
             "the ranks might still make other calls. The lowest rank's value counts."),

@@ -79,6 +79,7 @@ struct Config {
   std::string log_file;
   // Not used by the engine.
   bool check_parameters = true;
+  double stopped_seconds = 60;
   std::string timeline;
   bool timeline_mark_cycles = false;
   std::string autotune_log;

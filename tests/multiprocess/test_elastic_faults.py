@@ -212,6 +212,18 @@ def test_a_stopped_rank_is_killed_and_replaced(tmp_path: Path) -> None:
     assert "[1] on localhost is killed: it has not left the world" in account.err
 
 
+def test_a_rank_that_stays_stopped_is_killed_by_its_agent(tmp_path: Path) -> None:
+    """Long before the ranks that wait for it give up; behind a shell, the agent looks at the rank itself."""
+    options = ("--min-np", "2", "--stopped-seconds", "1", "--output-dir", str(tmp_path / "out"))
+    account = run(tmp_path, "1:stop:3", options=(*options, "sh", "-c", '"$@"; exit $?', "sh"))
+    why = "killed by SIGKILL (signal 9), since it was stopped for 1 s (CIRANDA_STOPPED_SECONDS)"
+    check(account, 3, 1)
+    assert f"[1] on localhost has failed: {why}" in account.err
+    assert f"; [1] was lost: {why}" in account.err
+    log = [json.loads(line) for line in (tmp_path / "out" / "job.jsonl").read_text().splitlines()]
+    assert [row["how"] for row in log if row["kind"] == "exit" and row["code"] != 0] == [why]
+
+
 def test_a_rank_that_is_stopped_for_a_moment_is_waited_for(tmp_path: Path) -> None:
     account = run(tmp_path, "1:pause:3", options=("--min-np", "2"))
     check(account, 3, 0)

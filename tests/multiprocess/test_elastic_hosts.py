@@ -172,6 +172,17 @@ def test_a_host_whose_agent_was_killed_comes_back_as_a_new_one(tmp_path: Path) -
     assert "127.0.0.2 is lost: its agent" in done.stderr
 
 
+def test_a_new_rank_whose_output_cannot_be_kept_ends_the_job_in_order(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "rank.1").touch()  # where its folder would be
+    done = run(tmp_path, "localhost:1", "1=localhost:2>2", options=("--max-np", "2", "--output-dir", f"{tmp_path}/out"))
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == f"ciranda: --output-dir {tmp_path}/out: File exists ({tmp_path}/out/rank.1)"
+    log = [json.loads(line) for line in (tmp_path / "out" / "job.jsonl").read_text().splitlines()]
+    assert [row["asked"] for row in log if row["kind"] == "exit"] == [True]
+    assert log[-1]["kind"] == "end"
+
+
 def test_horovodrun_uses_a_host_of_which_a_rank_has_failed_no_more(tmp_path: Path) -> None:
     options = ("-np", "2", "--min-np", "1")
     done = run(tmp_path, "localhost:1,127.0.0.2:1", "2=kill>1", "3=localhost:2>2", options=options, command=HOROVODRUN)

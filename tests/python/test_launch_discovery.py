@@ -24,6 +24,7 @@ def test_what_a_script_prints() -> None:
     ]
     assert HostScript("echo a:2; echo b:1; echo a:3").find() == [Host("a", 3), Host("b", 1)], "the last line counts"
     assert HostScript("true").find() == []
+    assert HostScript("printf '# all\r\nA:2 # two\r\n\r\nb:1\r\nc:0\nb:00\n'").find() == [Host("A", 2)], "0 are none"
 
 
 @pytest.mark.parametrize(
@@ -34,7 +35,8 @@ def test_what_a_script_prints() -> None:
         ("/nonexistent", "failed with exit code 127"),
         ("echo a", "print host:slots, or give --slots"),
         ("echo -- -a:1", "is not a host name"),
-        ("echo a:0", "the slots must be a number"),
+        ("echo a:-1", "the slots must be a number"),
+        ("echo :0", "is not a host name"),
         ("echo a:1,b:1", "print one host a line"),
         ("printf '\\377\\000'", "is not a host name"),
         ("yes a:1", "has written more than"),
@@ -93,19 +95,20 @@ def test_waiting_for_hosts() -> None:
 
 def test_only_other_answers_are_news_and_an_outage_is_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(discovery, "PAUSE_SECONDS", 0.01)
-    answers: list[Host | str] = [Host("a", 1), "first", "second", Host("a", 1), Host("a", 2), "third"]
+    one, two, other = Host("a", 1), Host("a", 2), Host("b", 1)
+    answers: list[list[Host] | str] = [[one, other], "first", "second", [other, one], [two], "third"]
 
     class Answers:
         def find(self) -> Sequence[Host]:
             answer = answers.pop(0) if len(answers) > 1 else answers[0]
             if isinstance(answer, str):
                 raise HostsError(answer)
-            return [answer]
+            return answer
 
         def stop(self) -> None:
             pass
 
-    asking = Discovery(Answers(), [Host("a", 1)])
+    asking = Discovery(Answers(), [one, other])
     try:
         news, warnings = [], []
         while len(warnings) < 2 or not news:
@@ -113,7 +116,7 @@ def test_only_other_answers_are_news_and_an_outage_is_one_warning(monkeypatch: p
             hosts, warning = asking.take()
             news += [hosts] if hosts is not None else []
             warnings += [warning] if warning else []
-        assert news == [[Host("a", 2)]]
+        assert news == [[two]], "another order is no news"
         assert warnings == [f"{which}; the hosts of its last answer are kept" for which in ("first", "third")]
     finally:
         asking.close()

@@ -138,6 +138,7 @@ def test_a_closed_line_is_an_error() -> None:
         (["--elastic", "-np", "3", "--jax-native"], "--jax-native does not go with --elastic"),
         (["-np", "3", "--min-np", "2"], "are for --elastic: add it"),
         (["-np", "3", "--host-discovery-script", "true"], "are for --elastic: add it"),
+        (["-np", "3", "--stopped-seconds", "5"], "are for --elastic: add it"),
         (["--elastic", "-np", "0"], "-np 0: the number of processes must be 1 or more"),
         (["--elastic", "-np", "1", "--max-np", "3", "--min-np", "5"], "--max-np 3 is less than --min-np 5"),
         (["--elastic", "--host-discovery-script", "true", "-H", "a:1"], "finds the hosts: leave out -H"),

@@ -151,6 +151,9 @@ def test_the_report_names_rank_host_and_code() -> None:
         of_memory.how()
         == "killed by SIGKILL (signal 9); the kernel has killed a process of this host for want of memory"
     )
+    of_stop = RankFailure(0, "a", -9, b"", stopped_seconds=60.0)
+    assert of_stop.how() == "killed by SIGKILL (signal 9), since it was stopped for 60 s (CIRANDA_STOPPED_SECONDS)"
+    assert report(of_stop).endswith("it wrote nothing to stderr"), "why it was killed is known"
     assert RankFailure(0, "a", -9, b"").exit_code == 137
     assert RankFailure(0, "a", 7, b"").exit_code == 7
 

@@ -57,6 +57,8 @@ from ciranda.launch.rank_process import NOT_EXECUTABLE, RankProcess
 from ciranda.launch.record_file import RecordFile
 from ciranda.launch.shared_file import SharedFile
 from ciranda.launch.stacks import StackTaker
+from ciranda.launch.stopped import StoppedRanks
+from ciranda.launch.stopped import limit_of as limit_of_stops
 from ciranda.launch.torch_store import TorchStore
 
 MAX_QUEUED_BYTES = 1 << 20  # above this, ranks' output is left in their pipes until the launcher has read some
@@ -103,6 +105,8 @@ class Agent:
         self._end_reason: str | None = None
         self._kill_at = 0.0
         self._memory_kills = MemoryKills()
+        self._stopped: StoppedRanks | None = None  # of an elastic job
+        self._killed_as_stopped: set[int] = set()  # pids
         self._well_ended: list[tuple[int, int]] = []  # ranks with their pids, of which something may still join
         self._asked: set[int] = set()  # the processes that have had SIGTERM
         self._give_up_at: float | None = None
@@ -128,6 +132,7 @@ class Agent:
                 self._give_up_soon()
                 self._end(f"signal {signal.Signals(self._signalled).name}")
             self._look_for_silence()
+            self._look_for_stopped()
             self._attend_to_live()
             children_left = self._reap()
             self._clear_up()
@@ -189,6 +194,21 @@ class Agent:
         self._outbox.discard()
         self._give_up_soon()
         self._end("the launcher is cut off")
+
+    def _look_for_stopped(self) -> None:
+        """Kill ranks that stay stopped: the others of an elastic job would wait for them much longer."""
+        if self._stopped is None or self._end_reason is not None or time.monotonic() < self._stopped.deadline:
+            return
+        processes = {process.rank: process for process in self._ranks.values()}
+        pids = {rank: self._main_pid(process) for rank, process in processes.items()}
+        for rank in self._stopped.look(pids, {rank: self._pages[rank].size() for rank in processes}):
+            self._killed_as_stopped.add(processes[rank].pid)
+            send_signal(processes[rank].pid, signal.SIGKILL)
+
+    def _main_pid(self, process: RankProcess) -> int:
+        """The process that trains: below a shell, the one that has joined a world, if this host knows its number."""
+        pid, _ = self._pages[process.rank].world()
+        return pid if session_id(pid) == process.pid else process.pid
 
     def _on_message(self, message: Message) -> None:
         if message["t"] == "end":
@@ -292,6 +312,8 @@ class Agent:
             shared.seal()
         self._share_cores(common, len(spec.rank_env))
         self._common = common
+        stopped_seconds = limit_of_stops(common) if spec.is_elastic else 0.0
+        self._stopped = StoppedRanks(stopped_seconds) if stopped_seconds > 0 else None
         if self._look is not None:
             # Twice what the launcher waits, so that it is the one to give up if both are there.
             told = {silence.NAME: os.fsdecode(common.get(silence.NAME.encode(), b""))}
@@ -562,7 +584,11 @@ class Agent:
     def _report_exit(self, process: RankProcess, code: int) -> None:
         ended = self._end_reason is not None
         message: Message = {"t": "exit", "rank": process.rank, "code": code, "ended": ended}
-        if code == -signal.SIGKILL and self._memory_kills.took_one():
+        if process.pid in self._killed_as_stopped:
+            self._killed_as_stopped.discard(process.pid)
+            assert self._stopped is not None
+            message["stopped"] = self._stopped.limit_seconds
+        elif code == -signal.SIGKILL and self._memory_kills.took_one():
             message["memory"] = True
         self._outbox.send(message)
         if code == 0 and process.line is None:
@@ -684,6 +710,8 @@ class Agent:
         deadlines = [time.monotonic() + SWEEP_SECONDS] if self._ended else []
         if self._live is not None:
             deadlines.append(self._live.deadline)
+        if self._stopped is not None and self._end_reason is None:
+            deadlines.append(self._stopped.deadline)
         if self._silence is not None and not self._done:
             deadlines.append(self._silence.deadline)
         if self._end_reason is not None and not self._done and self._unsent is None:

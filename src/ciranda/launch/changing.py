@@ -30,7 +30,7 @@ class Launching:
         links: to the agents that there are.
         new_link: starts an agent on a host; LaunchError if that cannot be.
         order: sends an agent its orders, with its first ranks.
-        add: makes a slot known, on its host, unless it is.
+        add: makes a slot known, on its host, unless it is; False if that has ended the job.
         say: tells the user.
         end: ends the job; called once.
     """
@@ -38,7 +38,7 @@ class Launching:
     links: list[Link]
     new_link: Callable[[str], Link]
     order: Callable[[Link, OwnVariables], None]
-    add: Callable[[int, str], None]
+    add: Callable[[int, str], bool]
     say: Callable[[str], None]
     end: Callable[[End, RankFailure | None], None]
 
@@ -162,7 +162,8 @@ class Changing:
     def _start_slot(self, rank: int, host: str, env: Mapping[str, str]) -> None:
         """Start the next process of a slot, which may be new, and so may be its host."""
         self._host_of.setdefault(rank, host)
-        self._launching.add(rank, host)
+        if not self._launching.add(rank, host):
+            return
         link = self._link_to(host)
         if link is None:
             try:

@@ -333,6 +333,11 @@ def _run(
         float, typer.Option("--elastic-timeout", min=0.1, metavar="SECONDS",
                             help="How long too few ranks wait for others.", rich_help_panel=_ELASTIC),
     ] = WAIT_SECONDS,
+    stopped_seconds: Annotated[
+        float | None, typer.Option("--stopped-seconds", min=0.0, metavar="SECONDS", show_default="60",
+                                   help="Kill a rank that a signal has stopped for this long; 0: never.",
+                                   rich_help_panel=_ELASTIC),
+    ] = None,
     host_discovery_script: Annotated[
         str | None, typer.Option("--host-discovery-script", metavar="COMMAND",
                                  help="Prints a line 'host:slots' for each host that there is; asked each second.",
@@ -392,9 +397,10 @@ def _run(
             n_start = sum(host.slots for host in chosen_hosts(num_proc, hosts, hostfile, per_host))
         going_on = elastic_job(n_start, *bounds)
         n_slots = going_on.most
-    elif any(each is not None for each in (min_np, max_np, reset_limit, host_discovery_script, cooldown)):
+    elif any(x is not None for x in (min_np, max_np, reset_limit, stopped_seconds, host_discovery_script, cooldown)):
         raise LaunchError(
-            "--min-np, --max-np, --reset-limit, --host-discovery-script and --cooldown are for --elastic: add it",
+            "--min-np, --max-np, --reset-limit, --stopped-seconds, --host-discovery-script and --cooldown are for "
+            "--elastic: add it",
             exit_code=2,
         )
     if metrics is not None:
@@ -412,6 +418,7 @@ def _run(
         "CIRANDA_LOG_FILE": log_file,
         "CIRANDA_STALL_WARNING_SECONDS": stall_warning_seconds,
         "CIRANDA_STALL_SHUTDOWN_SECONDS": stall_shutdown_seconds,
+        "CIRANDA_STOPPED_SECONDS": stopped_seconds,
     }
     job = Job(
         argv=command,

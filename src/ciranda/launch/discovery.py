@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -32,7 +33,7 @@ class Finder(Protocol):
 
 
 class HostScript:
-    """Runs a command in a shell, which prints a line ``host`` or ``host:slots`` for each host.
+    """Runs a command in a shell, which prints a line ``host`` or ``host:slots`` for each host; ``#`` starts a comment.
 
     Args:
         command: for the shell.
@@ -54,7 +55,7 @@ class HostScript:
                 os.killpg(self._pid, signal.SIGKILL)
 
     def find(self) -> list[Host]:
-        """Run it once. Of a host that is printed twice, the last line counts.
+        """Run it once. Of a host that is printed twice, the last line counts; one with 0 slots is not there.
 
         Raises:
             HostsError: it failed, did not end within ANSWER_SECONDS, or printed what is no host; or a host without
@@ -65,8 +66,13 @@ class HostScript:
             said = complaints.decode("utf-8", "replace").strip() or "it wrote nothing to stderr"
             raise self._error(f"{'failed with' if exit_code > 0 else 'was'} {how_it_ended(exit_code)}: {said}")
         found: dict[str, Host] = {}
-        for line in filter(None, map(str.strip, output.decode("utf-8", "replace").splitlines())):
-            (host,) = self._parsed(line)
+        lines = (raw.partition("#")[0].strip() for raw in output.decode("utf-8", "replace").splitlines())
+        for line in filter(None, lines):
+            without_slots = re.fullmatch("(.+):0+", line)
+            (host,) = self._parsed(without_slots[1] if without_slots else line)
+            if without_slots:
+                found.pop(host.name, None)
+                continue
             has_slots = ":" in line.rpartition("]")[2]
             if not has_slots and self._default_slots is None:
                 raise self._error(f"printed {line!r}: print host:slots, or give --slots")
@@ -215,7 +221,7 @@ class Discovery:
                     self._tell(None, f"{error}; the hosts of its last answer are kept")
                 continue
             self._has_failed = False
-            if hosts != self._last:
+            if set(hosts) != set(self._last):  # a new order alone is no news
                 self._last = hosts
                 self._tell(hosts, "")
 

@@ -7,6 +7,8 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ciranda.launch import stopped
+
 TAIL_BYTES = 32 << 10
 TAIL_LINES = 60
 TRACEBACK = b"Traceback (most recent call last):"
@@ -32,6 +34,7 @@ class RankFailure:
     Attributes:
         code: its exit code, or minus the signal that killed it.
         is_for_memory: whether the kernel has counted a process of that host that it killed for want of memory.
+        stopped_seconds: how long it was stopped, if its agent has killed it for that; else 0.
     """
 
     rank: int
@@ -39,6 +42,7 @@ class RankFailure:
     code: int
     stderr_tail: bytes
     is_for_memory: bool = False
+    stopped_seconds: float = 0.0
 
     @property
     def exit_code(self) -> int:
@@ -55,7 +59,8 @@ class RankFailure:
         """``exit code 3`` or ``killed by SIGKILL (signal 9)``."""
         if self.is_for_memory:
             return "killed by SIGKILL (signal 9); the kernel has killed a process of this host for want of memory"
-        return how_it_ended(self.code)
+        ended = how_it_ended(self.code)
+        return f"{ended}, since {stopped.why(self.stopped_seconds)}" if self.stopped_seconds else ended
 
 
 def culprit(failures: Sequence[RankFailure]) -> RankFailure:
@@ -69,7 +74,8 @@ def report(failure: RankFailure) -> str:
     words = last_words(failure.stderr_tail).decode("utf-8", "surrogateescape")
     if not words:
         # Of the kernel's own kills how() says so; other programs, such as systemd-oomd, kill likewise.
-        is_unexplained = failure.code == -signal.SIGKILL and not failure.is_for_memory
+        is_explained = failure.is_for_memory or failure.stopped_seconds > 0
+        is_unexplained = failure.code == -signal.SIGKILL and not is_explained
         hint = " (SIGKILL often means that memory ran out: see the system's log)" if is_unexplained else ""
         return f"{header}; it wrote nothing to stderr{hint}"
     return f"{header}; the end of its stderr:\n{words}"

@@ -192,14 +192,15 @@ class _Run:
             self._remote.add(host)
         return self._new_link(host, [])
 
-    def _add_slot(self, rank: int, host: str) -> None:
+    def _add_slot(self, rank: int, host: str) -> bool:
+        """Make a slot known; whether something can be started in it."""
         if rank in self._host_of:
-            return
+            return True
         self._host_of[rank] = host
         self._tails[rank], self._held[rank] = bytearray(), Held()
         self._stalls.add(rank)
-        if self._output_dir is not None:
-            self._output_dir.add(rank)
+        self._to_output_dir(lambda files: files.add(rank))
+        return not self._ending
 
     def _end_as(self, end: End, failure: RankFailure | None) -> None:
         """End an elastic job, as its supervisor says."""
@@ -627,8 +628,12 @@ class _Run:
         link.running.discard(rank)
         code = protocol.int_of(message, "code", -64, 255)
         is_failure = code != 0 and message.get("ended") is not True
-        self._log.write("exit", rank=rank, host=link.host, code=code, asked=message.get("ended") is True)
-        failure = RankFailure(rank, link.host, code, bytes(self._tails[rank]), message.get("memory") is True)
+        stopped_seconds = protocol.seconds_of(message, "stopped") if "stopped" in message else 0.0
+        failure = RankFailure(
+            rank, link.host, code, bytes(self._tails[rank]), message.get("memory") is True, stopped_seconds
+        )
+        asked = message.get("ended") is True
+        self._log.write("exit", rank=rank, host=link.host, code=code, asked=asked, how=failure.how())
         if self._going_on is not None:
             self._on_exit_of_elastic(self._going_on, failure)
             return

@@ -103,9 +103,19 @@ class RankPage(SharedFile):
 
     def world(self) -> tuple[int, int]:
         """The process that writes here, and a number that is another for each world that it joins. Costs little."""
-        head = _words(self.read(8 * (FIELDS["pid"][0] + 1), 0))
+        head = self._beginning()
+        return (_one(head, "pid"), _one(head, "generation")) if head else self.NO_WORLD
+
+    def size(self) -> int:
+        """How many ranks that world has; 0 before a process has joined one. Costs little."""
+        head = self._beginning()
+        return _one(head, "size") if head else 0
+
+    def _beginning(self) -> Sequence[int]:
+        """The first words, up to the size; none before a process has joined a world."""
+        head = _words(self.read(8 * (FIELDS["size"][0] + 1), 0))
         generation = _one(head, "generation")
-        return (_one(head, "pid"), generation) if generation and generation % 2 == 0 else self.NO_WORLD
+        return head if generation and generation % 2 == 0 else ()
 
 
 def read_page(read: Read, of_collectives: bool = True) -> dict[str, Any]:

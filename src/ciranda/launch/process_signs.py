@@ -91,6 +91,11 @@ def start_of(pid: int) -> str:
     return "" if not stat or stat[0] in "ZX" else stat[_STARTED]
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a signal, as SIGSTOP, has stopped a process. A debugger's stop is another."""
+    return _stat(pid)[:1] == ["T"]
+
+
 def use_of(pid: int) -> dict[str, float]:
     """Return a process's memory in bytes, and its seconds on a core; zeros if there is no such process."""
     return _use(_stat(pid))

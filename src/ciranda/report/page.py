@@ -480,8 +480,7 @@ def said(event: Facts) -> str:
     if event["kind"] == "stall":
         return f"others had waited long for {who}: {event['where']}"
     if event["kind"] == "exit":
-        how = f"exit code {event['code']}" if event["code"] >= 0 else f"killed by signal {-event['code']}"
-        return f"{who} ended: {how}"
+        return f"{who} ended: {event['how']}"
     return str(event.get("text", ""))
 
 

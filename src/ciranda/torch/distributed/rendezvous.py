@@ -19,6 +19,7 @@ from ciranda.errors import InvalidArgumentError
 from ciranda.torch.distributed import formed_sets
 from ciranda.torch.distributed.ended_wrappers import detach_wrappers
 from ciranda.torch.distributed.joining import meet, start_timeout
+from ciranda.torch.distributed.other_libraries import forget_group
 from ciranda.torch.distributed.process_group import ProcessGroup
 from ciranda.torch.functions import broadcast_object
 
@@ -141,6 +142,7 @@ def _end_groups() -> None:
         dist.destroy_process_group()
     if not dist.is_initialized():
         detach_wrappers()
+        forget_group()
 
 
 _basics.between_worlds.append(_end_groups)
