@@ -182,6 +182,19 @@ def test_a_rank_that_is_killed_is_reported(cluster: Cluster, env: dict[str, str]
     assert re.search(rf"ciranda: rank {culprit} on node[0-2] failed first: killed by SIGKILL", err)
 
 
+def test_the_others_say_who_was_lost_also_where_srun_has_served_them_by_pmix(
+    cluster: Cluster, env: dict[str, str]
+) -> None:
+    """Slurm would kill them, were the connection to it still there."""
+    told = ["srun", "--mpi=pmix", *TWO_NODES, sys.executable, env["RANK_PY"], "works"]
+    process = cluster.start(*told, **env, CIRANDA_HANDOVER_FOLDER="")
+    until(lambda: ranks(env) == [0, 1], "the start")
+    os.kill(pid_of(env, 1), signal.SIGKILL)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode != 0
+    assert "RanksLostError: rank 1 (host node" in err, err
+
+
 def test_nothing_is_left_of_a_launcher_that_is_killed(cluster: Cluster, env: dict[str, str]) -> None:
     process = cluster.start("salloc", *TWO_NODES, *ciranda_run(env, "idle"), **env)
     until(lambda: ranks(env) == [0, 1], "the start")
@@ -311,7 +324,7 @@ if os.environ.get("SLURM_PROCID") == "1" and "TASK" in os.environ:
 """
 
 
-@pytest.mark.parametrize("mpi", ["none", "pmi2"])
+@pytest.mark.parametrize("mpi", ["none", "pmi2", "pmix"])
 def test_a_ciranda_of_another_version_in_a_task_is_refused_by_name_on_all(
     cluster: Cluster, env: dict[str, str], tmp_path: Path, mpi: str
 ) -> None:
@@ -335,7 +348,7 @@ exec "$PY" "$RANK_PY" "until told"
 """
 
 
-@pytest.mark.parametrize("by", [("srun",), ("srun", "--mpi=pmi2"), (*CIRANDA, "run")])
+@pytest.mark.parametrize("by", [("srun",), ("srun", "--mpi=pmi2"), ("srun", "--mpi=pmix"), (*CIRANDA, "run")])
 def test_strangers_do_no_harm_and_slurm_shows_no_secret(
     cluster: Cluster, env: dict[str, str], tmp_path: Path, by: tuple[str, ...]
 ) -> None:
