@@ -239,9 +239,9 @@ def _by_engine(way: Way) -> dict[str, str]:
 
         return by_communicator(comm, found.local_rank)
     if way in (Way.KEY_VALUES, Way.STEP):
-        from ciranda.engines.key_values import by_key_values, is_connected  # only under mpiexec and srun --mpi=pmi2
+        from ciranda.engines.key_values import by_key_values, is_reached  # only under mpiexec, srun --mpi=pmi2 or pmix
 
-        if way is Way.KEY_VALUES or is_connected(os.environ):
+        if way is Way.KEY_VALUES or is_reached(os.environ):
             return by_key_values(os.environ)
     from ciranda.engines.handover import by_files  # only under srun and its like
 

@@ -85,12 +85,16 @@ def cluster(n_nodes: int = 3) -> Iterator[Cluster]:
         _start_munge(stack, folder)
         (folder / "slurm.conf").write_text(_configuration(hosts, folder))
         (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
+        # The plugin for PMIx makes a folder that is named by the step alone, and is each node's.
+        (folder / "clients").mkdir()
+        (folder / "mpi.conf").write_text(f"PMIxCliTmpDirBase={folder}/clients\n")
         made = Cluster(hosts, folder)
         _start_daemon(stack, made, 0, "slurmctld", "-D", "-i")
         for index in range(n_nodes):
             (folder / f"spool-{names[index]}").mkdir()
             # slurmd looks for control groups at its start, also where it is told to use none.
-            made.run("mount", "-t", "tmpfs", "tmpfs", "/sys/fs/cgroup", host=index)
+            for place in ("/sys/fs/cgroup", f"{folder}/clients"):
+                made.run("mount", "-t", "tmpfs", "tmpfs", place, host=index)
             _start_daemon(stack, made, index, "slurmd", "-D")
         try:
             made.wait_until(["sinfo", "-h", "-t", "idle", "-o", "%D"], lambda out: out.strip() == str(n_nodes))

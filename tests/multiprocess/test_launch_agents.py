@@ -70,6 +70,7 @@ class _Agent:
                 "blobs": [],
                 "results": False,
                 "bind_to": "none",
+                "connections": [],
                 **dict.fromkeys(("job", "host", "metrics", "metrics_dir"), ""),
             }
         )

@@ -61,7 +61,7 @@ def without_folder(env: dict[str, str]) -> dict[str, str]:
     return {**env, "XDG_CACHE_HOME": "/proc/none"}
 
 
-@pytest.mark.parametrize("mpi", ["none", "pmi2"])
+@pytest.mark.parametrize("mpi", ["none", "pmi2", "pmix"])
 def test_init_joins_under_srun(cluster: Cluster, env: dict[str, str], mpi: str) -> None:
     env = env if mpi == "none" else without_folder(env)
     command = ["srun", f"--mpi={mpi}", "-N3", "-n4", "--distribution=cyclic", sys.executable, env["WHO"]]
@@ -70,7 +70,7 @@ def test_init_joins_under_srun(cluster: Cluster, env: dict[str, str], mpi: str) 
     assert said(env) == ["0 4 0 2 0 3 node0", "1 4 0 1 1 3 node1", "2 4 0 1 2 3 node2", "3 4 1 2 0 1 node0"]
 
 
-@pytest.mark.parametrize("mpi", ["none", "pmi2"])
+@pytest.mark.parametrize("mpi", ["none", "pmi2", "pmix"])
 def test_commands_of_one_step_meet_one_after_the_other(cluster: Cluster, env: dict[str, str], mpi: str) -> None:
     env = env if mpi == "none" else without_folder(env)
     both = '"$PY" "$WHO" && "$PY" "$WHO"'
@@ -79,16 +79,16 @@ def test_commands_of_one_step_meet_one_after_the_other(cluster: Cluster, env: di
     assert numbers(said(env)) == ["0 2 0 1 0 2", "0 2 0 1 0 2", "1 2 0 1 1 2", "1 2 0 1 1 2"]
 
 
-def test_ranks_meet_by_files_under_pmix_or_if_told_to_or_without_the_connection_to_srun(
+def test_ranks_meet_by_files_if_told_to_or_without_the_connection_to_srun(
     cluster: Cluster, env: dict[str, str]
 ) -> None:
-    """subprocess passes no connection on. The plugin for PMIx starts only one of several slurmd on a machine."""
+    """subprocess passes no connection of PMI-2 on."""
     child = "import os, subprocess, sys; sys.exit(subprocess.call([sys.executable, os.environ['WHO']]))"
     folder = {"CIRANDA_HANDOVER_FOLDER": f"{env['XDG_CACHE_HOME']}/ciranda/handover"}
     ways = [
         (("--mpi=pmi2", "-N1", "-n2"), ("-c", child), {}),
         (("--mpi=pmi2", "-N1", "-n2"), (env["WHO"],), folder),
-        (("--mpi=pmix", "-N1", "-n2"), (env["WHO"],), {}),
+        (("--mpi=pmix", "-N1", "-n2"), (env["WHO"],), folder),
     ]
     for how, rank, more in ways:
         code, _, err = cluster.run("srun", *how, sys.executable, *rank, **env, **more)
@@ -99,6 +99,13 @@ def test_ranks_meet_by_files_under_pmix_or_if_told_to_or_without_the_connection_
         assert code != 0
         assert "init() cannot use the folder /proc/none" in err, (how, err)
     assert numbers(said(env)) == ["0 2 0 2 0 1"] * len(ways) + ["1 2 1 2 0 1"] * len(ways)
+
+
+def test_what_a_task_starts_reaches_srun_by_pmix(cluster: Cluster, env: dict[str, str]) -> None:
+    child = "import os, subprocess, sys; sys.exit(subprocess.call([sys.executable, os.environ['WHO']]))"
+    code, _, err = cluster.run("srun", "--mpi=pmix", "-N2", "-n2", sys.executable, "-c", child, **without_folder(env))
+    assert code == 0, err
+    assert numbers(said(env)) == ["0 2 0 1 0 2", "1 2 0 1 1 2"]
 
 
 BESIDE_MPI = """
@@ -130,6 +137,20 @@ def test_mpi_and_init_share_one_connection_of_pmi2_if_mpi_is_first(
         *told, "after", **env, **more, CIRANDA_HANDOVER_FOLDER=f"{tmp_path}/cache/ciranda/handover"
     )
     assert code == 0, err
+
+
+def test_mpi_that_is_first_and_init_share_srun_s_pmix(cluster: Cluster, env: dict[str, str], tmp_path: Path) -> None:
+    mpi = MPIS["system"]
+    if mpi is None or not mpi.has_mpi4py:
+        pytest.skip(f"NOT TESTED, mpi4py under srun --mpi=pmix: Open MPI is not installed ({HOW['system']})")
+    (tmp_path / "beside.py").write_text(BESIDE_MPI)
+    more = {name: value for name, value in mpi.env.items() if name in ("PYTHONPATH", "MPI4PY_LIBMPI")}
+    told = ["srun", "--mpi=pmix", "-N2", "-n2", mpi.python, str(tmp_path / "beside.py")]
+    code, _, err = cluster.run(*told, "before", **without_folder(env), **more)
+    assert code == 0, err
+    code, _, err = cluster.run(*told, "after", **env, **more)
+    assert code != 0
+    assert "MPI_Init" in err, err  # MPI says so
 
 
 LEAVE_STALE = """
@@ -176,6 +197,16 @@ def test_a_task_that_does_not_come_is_named_by_its_node(cluster: Cluster, env: d
     assert said(env) == []
 
 
+def test_a_task_that_does_not_come_by_pmix(cluster: Cluster, env: dict[str, str]) -> None:
+    """Slurm ends the others when the first of those that wait has given up."""
+    some = '[ "$SLURM_PROCID" = 1 ] || "$PY" "$WHO"'
+    short = {**without_folder(env), "CIRANDA_START_TIMEOUT": "3"}
+    code, _, err = cluster.run("srun", "--mpi=pmix", "-N2", "-n3", "sh", "-c", some, **short)
+    assert code != 0
+    assert "of 3: not all 3 processes that srun has started have called init() within 3 s; srun does not say" in err
+    assert said(env) == []
+
+
 def test_a_folder_that_the_nodes_do_not_share_is_said(cluster: Cluster, env: dict[str, str]) -> None:
     """Each node has a /dev/shm of its own."""
     apart = {**env, "CIRANDA_HANDOVER_FOLDER": "/dev/shm/handover", "CIRANDA_START_TIMEOUT": "3"}
@@ -186,7 +217,7 @@ def test_a_folder_that_the_nodes_do_not_share_is_said(cluster: Cluster, env: dic
     assert "Is the folder on a file system that all nodes share?" in err
 
 
-@pytest.mark.parametrize("mpi", ["none", "pmi2"])
+@pytest.mark.parametrize("mpi", ["none", "pmi2", "pmix"])
 def test_why_rank_0_cannot_host_is_told_by_all(cluster: Cluster, env: dict[str, str], mpi: str) -> None:
     code, _, err = cluster.run(
         "srun",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -69,6 +70,11 @@ def pids(env: dict[str, str]) -> list[int]:
     return [int(file.suffix[1:]) for file in Path(env["OUT"]).iterdir() if file.suffix]
 
 
+def pid_of(env: dict[str, str], rank: int) -> int:
+    (file,) = Path(env["OUT"]).glob(f"{rank}.*")
+    return int(file.suffix[1:])
+
+
 def until(is_so: Callable[[], bool], what: str, seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not is_so():
@@ -111,6 +117,60 @@ def test_a_node_that_loses_power_ends_the_job_which_names_it(cluster: Cluster, e
     until(lambda: gone(pids(env)), "a rank is left")
 
 
+def launcher_of(process: subprocess.Popen[str]) -> int:
+    (launcher,) = [pid for pid in descendants(process.pid) if "run" in command_of(pid) and "-m" in command_of(pid)]
+    return launcher
+
+
+@pytest.mark.parametrize("by", ["salloc", "sbatch"])
+def test_ranks_end_when_the_launcher_s_node_loses_power(cluster: Cluster, env: dict[str, str], by: str) -> None:
+    """Where they make no calls too, long before Slurm, which then takes the node for down."""
+    run = ciranda_run(env, "idle")
+    told = run if by == "salloc" else ["--wait", "--no-requeue", "--output=/dev/null", f"--wrap={shlex.join(run)}"]
+    options = [*TWO_NODES, "--nodelist=node1,node2"]
+    process = cluster.start(by, *options, *told, host=1 if by == "salloc" else 0, **env, CIRANDA_LINK_TIMEOUT="1")
+    until(lambda: ranks(env) == [0, 1], "the start")
+    rank_there = pid_of(env, 1)
+    with cluster.hosts.cut(1):
+        until(lambda: gone([rank_there]), "the rank on the other node is left")
+        cluster.run("scontrol", "update", "NodeName=node1", "State=DOWN", "Reason=power")
+    _, err = process.communicate(timeout=120)
+    assert process.returncode != 0, err
+    cluster.wait_until(["scontrol", "update", "NodeName=node1", "State=RESUME"], lambda _: True)
+    until_idle(cluster)
+    until(lambda: gone(pids(env)), "a rank is left")
+
+
+def test_a_launcher_whose_node_is_taken_for_down_ends_with_all_ranks(cluster: Cluster, env: dict[str, str]) -> None:
+    """The node itself works on, and its processes too: Slurm ends the job on the others."""
+    told = ["salloc", *TWO_NODES, "--nodelist=node1,node2", *ciranda_run(env, "idle")]
+    process = cluster.start(*told, host=1, **env)
+    until(lambda: ranks(env) == [0, 1], "the start")
+    cluster.run("scontrol", "update", "NodeName=node1", "State=DOWN", "Reason=slurmd")
+    _, err = process.communicate(timeout=120)
+    assert process.returncode != 0, err
+    until(lambda: gone(pids(env)), "a rank is left")
+    cluster.wait_until(["scontrol", "update", "NodeName=node1", "State=RESUME"], lambda _: True)
+    until_idle(cluster)
+
+
+def test_a_launcher_that_is_stopped_is_waited_for(cluster: Cluster, env: dict[str, str]) -> None:
+    """With all that it has started: its host acknowledges what the agents send."""
+    process = cluster.start("salloc", *TWO_NODES, *ciranda_run(env, "until told"), **env, CIRANDA_LINK_TIMEOUT="1")
+    until(lambda: ranks(env) == [0, 1] and (Path(env["OUT"]) / "secret").exists(), "the start")
+    stopped = [pid for pid in descendants(process.pid) if command_of(pid)[0].endswith(("srun", "python"))]
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(5.0)  # an agent waits for 2
+    assert not gone(pids(env))
+    for pid in stopped:
+        os.kill(pid, signal.SIGCONT)
+    (Path(env["OUT"]) / "go").touch()
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+
+
 @pytest.mark.parametrize("culprit", [0, 1])
 def test_a_rank_that_is_killed_is_reported(cluster: Cluster, env: dict[str, str], culprit: int) -> None:
     code = (
@@ -122,11 +182,23 @@ def test_a_rank_that_is_killed_is_reported(cluster: Cluster, env: dict[str, str]
     assert re.search(rf"ciranda: rank {culprit} on node[0-2] failed first: killed by SIGKILL", err)
 
 
+def test_the_others_say_who_was_lost_also_where_srun_has_served_them_by_pmix(
+    cluster: Cluster, env: dict[str, str]
+) -> None:
+    """Slurm would kill them, were the connection to it still there."""
+    told = ["srun", "--mpi=pmix", *TWO_NODES, sys.executable, env["RANK_PY"], "works"]
+    process = cluster.start(*told, **env, CIRANDA_HANDOVER_FOLDER="")
+    until(lambda: ranks(env) == [0, 1], "the start")
+    os.kill(pid_of(env, 1), signal.SIGKILL)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode != 0
+    assert "RanksLostError: rank 1 (host node" in err, err
+
+
 def test_nothing_is_left_of_a_launcher_that_is_killed(cluster: Cluster, env: dict[str, str]) -> None:
     process = cluster.start("salloc", *TWO_NODES, *ciranda_run(env, "idle"), **env)
     until(lambda: ranks(env) == [0, 1], "the start")
-    (launcher,) = [pid for pid in descendants(process.pid) if "run" in command_of(pid) and "-m" in command_of(pid)]
-    os.kill(launcher, signal.SIGKILL)
+    os.kill(launcher_of(process), signal.SIGKILL)
     process.communicate(timeout=120)
     until(lambda: gone(pids(env)), "a rank is left")
 
@@ -252,7 +324,7 @@ if os.environ.get("SLURM_PROCID") == "1" and "TASK" in os.environ:
 """
 
 
-@pytest.mark.parametrize("mpi", ["none", "pmi2"])
+@pytest.mark.parametrize("mpi", ["none", "pmi2", "pmix"])
 def test_a_ciranda_of_another_version_in_a_task_is_refused_by_name_on_all(
     cluster: Cluster, env: dict[str, str], tmp_path: Path, mpi: str
 ) -> None:
@@ -276,7 +348,7 @@ exec "$PY" "$RANK_PY" "until told"
 """
 
 
-@pytest.mark.parametrize("by", [("srun",), ("srun", "--mpi=pmi2"), (*CIRANDA, "run")])
+@pytest.mark.parametrize("by", [("srun",), ("srun", "--mpi=pmi2"), ("srun", "--mpi=pmix"), (*CIRANDA, "run")])
 def test_strangers_do_no_harm_and_slurm_shows_no_secret(
     cluster: Cluster, env: dict[str, str], tmp_path: Path, by: tuple[str, ...]
 ) -> None:

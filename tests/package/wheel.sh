@@ -43,6 +43,7 @@ for launcher in "ciranda run" horovodrun; do
 done
 
 "$env/bin/ciranda" run -np 2 "$env/bin/python" "$root/examples/numpy_training.py"
+"$env/bin/ciranda" --version --verbose | grep -E '^commit +[0-9a-f]{40}' # of the clone that it is built from
 
 cmake -S "$root/examples" -B build -G Ninja \
   -Dciranda_DIR="$("$env/bin/python" -c 'import ciranda; print(ciranda.get_cmake_dir())')" > configure.log

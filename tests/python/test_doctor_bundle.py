@@ -89,15 +89,15 @@ def test_the_commit_of_an_installation_is_not_that_of_a_clone_around_it(
 ) -> None:
     git(tmp_path, "init", "--quiet")
     monkeypatch.setattr(versions, "_package", lambda: tmp_path / ".venv" / "site-packages" / "ciranda")
-    origin = {"url": "x", "vcs_info": {"vcs": "git", "commit_id": "abc"}}
+    files = {"commit": "abc with changes\n"}
 
     class Installed:
         def read_text(self, name: str) -> str | None:
-            return json.dumps(origin) if name == "direct_url.json" else None
+            return files.get(name)
 
     monkeypatch.setattr(metadata, "distribution", lambda _name: Installed())
-    assert versions.commit() == "abc"
-    del origin["vcs_info"]
+    assert versions.commit() == "abc with changes"
+    del files["commit"]
     assert versions.commit() is None
 
 

@@ -69,6 +69,8 @@ SRUN = {
 }
 # As srun --mpi=pmi2 does.
 SRUN_PMI2 = {**SRUN, "PMI_FD": "10", "PMI_JOBID": "17.0", "PMI_RANK": "1", "PMI_SIZE": "3"}
+# As srun --mpi=pmix does.
+SRUN_PMIX = {**SRUN, "PMIX_NAMESPACE": "slurm.pmix.17.0", "PMIX_RANK": "1"}
 # As sbatch sets them for its script, here within a step of two tasks of another job.
 BATCH = {
     "SLURM_GTIDS": "0",
@@ -131,6 +133,9 @@ SALLOC = {
         ({**SRUN_PMI2, "CIRANDA_HANDOVER_FOLDER": "/shared"}, 1, Way.FILE),
         ({**SRUN_PMI2, **MPIEXEC}, 1, Way.KEY_VALUES),
         ({**SRUN_PMI2, **TORCHRUN, "PMI_SIZE": "3"}, 1, Way.TORCH),
+        (SRUN_PMIX, 1, Way.STEP),
+        ({**SRUN_PMIX, "CIRANDA_HANDOVER_FOLDER": "/shared"}, 1, Way.FILE),
+        ({**SRUN_PMIX, **MPIRUN_5}, 1, Way.FILE),  # mpirun within srun, which has its own namespace
         ({**SRUN, "CIRANDA_SIZE": "2"}, 1, Way.ENGINE),
         ({**SRUN, "CIRANDA_ENGINE": "none"}, 1, Way.ENGINE),
         ({**SRUN, "SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "1"}, 1, Way.ENGINE),
@@ -263,7 +268,8 @@ def test_the_guide_lists_every_variable_of_the_engines_table() -> None:
 def test_whom_the_table_can_join_the_engine_refuses_to_be_alone() -> None:
     """The two tables agree: what is not joined by Python, or is by C, is no silent world of one."""
     rows = {row["name"]: row for row in _core.launcher_variables()}
-    for engine, environ in zip(ENGINES, (TORCHRUN, PADDLE, MPIRUN, MPIRUN_5, MPIEXEC, SRUN_PMI2, SRUN), strict=True):
+    found = (TORCHRUN, PADDLE, MPIRUN, MPIRUN_5, MPIEXEC, SRUN_PMI2, SRUN_PMIX, SRUN)
+    for engine, environ in zip(ENGINES, found, strict=True):
         assert identity(environ) is not None
         assert not rows[engine.size]["is_index"]
         assert f"{engine.size}={environ[engine.size]} says" in _core.why_not_alone(environ)

@@ -44,6 +44,7 @@ def spec(**changes: object) -> Message:
         "bind_to": "core",
         "job": "0a",
         "host": "here",
+        "connections": [],
         "metrics": "",
         "metrics_dir": "",
     }

@@ -12,7 +12,15 @@ from contextlib import ExitStack
 import pytest
 
 from ciranda.launch import silence
-from ciranda.launch.silence import Silence, accepted_by, limit_of, of_process, of_socket, of_ssh
+from ciranda.launch.silence import (
+    Silence,
+    accepted_by,
+    limit_of,
+    of_connections,
+    of_process,
+    of_socket,
+    seen_from_there,
+)
 
 LIMIT = 8.0
 PERIOD = 1.0
@@ -102,7 +110,9 @@ def test_the_kernel_tells_of_own_and_of_others_connections(pair: tuple[socket.so
     mine, theirs = pair
     by_itself = of_socket(mine)()
     other, own = mine.getpeername()[:2], mine.getsockname()[:2]
-    look = of_ssh(f"{other[0]} {other[1]} {own[0]} {own[1]}")
+    (told,) = seen_from_there([(other, own)])
+    assert told == f"{other[0]} {other[1]} {own[0]} {own[1]}"
+    look = of_connections(["nonsense", told])
     assert look is not None
     for seen in (by_itself, look()):
         assert len(seen) >= 148
@@ -115,11 +125,11 @@ def test_the_kernel_tells_of_own_and_of_others_connections(pair: tuple[socket.so
 
 @pytest.mark.parametrize("text", ["", "nonsense", "1.2.3.4 5 6.7.8.9", "a 1 b 2", "1.2.3.4 x 6.7.8.9 y"])
 def test_without_a_known_connection_there_is_nothing_to_see(text: str) -> None:
-    assert of_ssh(text) is None
+    assert of_connections([text]) is None
 
 
 def test_of_a_connection_that_is_no_more_nothing_is_seen() -> None:
-    look = of_ssh("127.0.0.1 1 127.0.0.1 1")
+    look = of_connections(["127.0.0.1 1 127.0.0.1 1"])
     assert look is not None
     assert look() == b""
 

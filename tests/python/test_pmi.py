@@ -7,13 +7,15 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ciranda._core import KeyAgreement
-from ciranda.engines import key_values
+from ciranda.engines import key_values, pmix
 from ciranda.engines.identity import identity
 from ciranda.engines.key_value_space import KeyValueSpace
 from ciranda.engines.pmi import Pmi
@@ -80,8 +82,8 @@ def test_objects_of_any_size_are_found(server: Server) -> None:
     pmi.publish("claim-0", content)
     pmi.publish("answer", [])
     pmi.fence()
-    assert pmi.lookup("claim-0") == content
-    assert pmi.lookup("answer") == []
+    assert pmi.lookup("claim-0", 0) == content
+    assert pmi.lookup("answer", 0) == []
     pmi.finalize()
     assert max(len(request) for request in server.requests) < 1024  # the longest that some servers take
     assert os.get_blocking(server.its.fileno())  # as an MPI library in the process expects
@@ -89,7 +91,7 @@ def test_objects_of_any_size_are_found(server: Server) -> None:
 
 def test_what_nobody_has_put_is_an_error(server: Server) -> None:
     with pytest.raises(InvalidArgumentError, match="refused get kvsname=kvs_7_0 key=ciranda-answer-0"):
-        Pmi(server.its.fileno(), 60).lookup("answer")
+        Pmi(server.its.fileno(), 60).lookup("answer", 0)
 
 
 def test_a_manager_that_does_not_answer() -> None:
@@ -166,11 +168,11 @@ def test_objects_of_any_size_are_found_in_a_step_also_by_its_next_program(slurm:
     first = Pmi2(slurm.its.fileno(), 60)
     first.publish("claim-0", content)
     first.fence()
-    assert first.lookup("claim-0") == content
+    assert first.lookup("claim-0", 0) == content
     second = Pmi2(slurm.its.fileno(), 60)
     second.publish("answer", [])
     second.fence()
-    assert second.lookup("answer") == []
+    assert second.lookup("answer", 0) == []
     assert (first.is_first, second.is_first) == (True, False)
     assert [request for request in slurm.requests if "init" in request] == [
         "cmd=fullinit;pmijobid=-1;pmirank=-1;threaded=FALSE;"
@@ -181,7 +183,7 @@ def test_objects_of_any_size_are_found_in_a_step_also_by_its_next_program(slurm:
 
 def test_what_nobody_has_put_in_a_step_is_an_error(slurm: Slurm) -> None:
     with pytest.raises(InvalidArgumentError, match="has no ciranda-answer-0: not all tasks of the step have called"):
-        Pmi2(slurm.its.fileno(), 60).lookup("answer")
+        Pmi2(slurm.its.fileno(), 60).lookup("answer", 0)
 
 
 @pytest.mark.parametrize(
@@ -217,6 +219,84 @@ def test_tasks_that_do_not_come_are_known_on_their_node_and_nobody_waits_again()
     server.close()
 
 
+class Library:
+    """As libpmix serves one process: what it puts can be got after a fence."""
+
+    def __init__(self, statuses: dict[str, int] | None = None) -> None:
+        self.statuses = statuses or {}
+        self.calls: list[str] = []
+        self.may_return = threading.Event()
+        self._values: dict[bytes, pmix._Value] = {}
+        for name in ("Init", "Put", "Commit", "Fence", "Get", "Finalize"):
+            setattr(self, f"PMIx_{name}", partial(self._call, name))
+        self.PMIx_Error_string = partial(lambda status: b"STATUS %d" % status)
+
+    def _call(self, name: str, *arguments: Any) -> int:
+        self.calls.append(name)
+        if name == "Put":
+            _, key, value = arguments
+            self._values[key] = value._obj
+        elif name == "Fence":
+            assert arguments[2]._obj.key == b"pmix.collect"
+            assert self.may_return.wait(60)
+        elif name == "Get":
+            who, key, *_, found = arguments
+            if who._obj.rank != 0 or key not in self._values:
+                return -46
+            found._obj.contents = self._values[key]
+        return self.statuses.get(name, 0)
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> Library:
+    made = Library()
+    made.may_return.set()
+    monkeypatch.setattr(pmix, "_library", lambda: made)
+    monkeypatch.setattr(pmix, "_stuck", [])
+    return made
+
+
+PMIX = {"PMIX_NAMESPACE": "slurm.pmix.17.0", "SLURM_JOB_ID": "17", "SLURM_STEP_ID": "0"}
+
+
+def test_objects_of_any_size_are_found_by_pmix_and_the_connection_is_ended(library: Library) -> None:
+    content = {"text": "á = b;\n" * 500, "number": 7}
+    with pmix.connected(PMIX, 60) as space:
+        space.publish("claim-0", content)
+        space.fence()
+        assert space.lookup("claim-0", 0) == content
+        with pytest.raises(InvalidArgumentError, match=r"refused PMIx_Get\(\): STATUS -46. Set CIRANDA_H"):
+            space.lookup("claim-0", 1)
+    assert (library.calls[0], library.calls[-1]) == ("Init", "Finalize")
+    assert library.calls.index("Commit") < library.calls.index("Fence") < library.calls.index("Get")
+
+
+def test_a_manager_that_pmix_does_not_reach(library: Library) -> None:
+    library.statuses["Init"] = -25
+    with pytest.raises(InvalidArgumentError, match=r"refused PMIx_Init\(\): STATUS -25"), pmix.connected(PMIX, 60):
+        pass
+    assert library.calls == ["Init"]
+
+
+def test_a_fence_of_pmix_that_does_not_end_is_given_up_and_nobody_waits_again(library: Library) -> None:
+    library.may_return.clear()
+    why = r"gave no answer to PMIx_Fence\(\) within 0.2 s"
+    with pytest.raises(TimeoutError, match=why), pmix.connected(PMIX, 0.2) as space:
+        space.fence()
+    with pytest.raises(InvalidArgumentError, match="cannot be used any more"), pmix.connected(PMIX, 60):
+        pass
+    library.may_return.set()
+    assert "Finalize" not in library.calls
+
+
+def test_pmix_is_used_for_its_own_step_where_its_library_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pmix, "_LIBRARY", "libc.so.6")
+    assert pmix.is_reached(PMIX)
+    assert not pmix.is_reached({**PMIX, "SLURM_STEP_ID": "1"})  # an srun within it, with --mpi=none
+    monkeypatch.setattr(pmix, "_LIBRARY", "libnone.so.2")
+    assert not pmix.is_reached(PMIX)
+
+
 class Kept(KeyValueSpace):
     """A space of one process, which says what it is told to."""
 
@@ -225,9 +305,9 @@ class Kept(KeyValueSpace):
 
     def fence(self) -> None: ...
     def put(self, key: str, value: str) -> None: ...
-    def get(self, key: str) -> str: ...  # type: ignore[empty-body]
+    def get(self, key: str, rank: int) -> str: ...  # type: ignore[empty-body]
 
-    def lookup(self, key: str) -> object:
+    def lookup(self, key: str, rank: int) -> object:
         return self._values[key]
 
 

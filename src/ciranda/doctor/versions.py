@@ -7,7 +7,6 @@ file, and frameworks are those of the packages' metadata.
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import platform
 import re
@@ -69,17 +68,15 @@ def _nccl() -> str:
 
 
 def commit() -> str | None:
-    """Return the commit: of an installation from a repository, or of the clone whose src/ the package is."""
+    """Return the commit that the package was built from, or of the clone whose src/ it is."""
     package = _package()
-    try:
-        origin = json.loads(metadata.distribution("ciranda").read_text("direct_url.json") or "{}")
-    except (metadata.PackageNotFoundError, ValueError):
-        origin = {}
     clone = package.parent.parent
     if package.parent.name == "src" and (clone / ".git").exists():
         return _head(clone)
-    found = origin.get("vcs_info", {}).get("commit_id")
-    return str(found) if found else None
+    try:
+        return (metadata.distribution("ciranda").read_text("commit") or "").strip() or None
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def _head(clone: Path) -> str | None:

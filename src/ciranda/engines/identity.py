@@ -25,7 +25,7 @@ class Way(Enum):
     PADDLE = "the endpoints of Paddle's launcher, of which rank 0 has the first"
     FILE = "files in a folder that all nodes share and only the user can enter"
     KEY_VALUES = "the key-value space of mpiexec (PMI)"
-    STEP = "the key-value space of srun (PMI-2); files, as FILE, in what a task of it has started"
+    STEP = "the key-value space of srun (PMI-2 or PMIx); files, as FILE, where a process cannot reach it"
 
 
 @dataclass(frozen=True)
@@ -130,6 +130,7 @@ ENGINES = (
         same_rank=("RANK",),
     ),
     _srun(Way.STEP, needs=("PMI_FD", "PMI_JOBID"), unless="CIRANDA_HANDOVER_FOLDER"),  # with --mpi=pmi2
+    _srun(Way.STEP, needs=("PMIX_NAMESPACE", "PMIX_RANK"), unless="CIRANDA_HANDOVER_FOLDER"),  # with --mpi=pmix
     _srun(Way.FILE),
 )
 

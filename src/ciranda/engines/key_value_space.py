@@ -1,8 +1,8 @@
 """A key-value space that a process manager serves to the processes that it starts.
 
-Each process has a socket to its manager (PMI_FD). What a process puts, others get after a fence of all. The protocols
-on that socket are in `pmi.py` and `pmi2.py`; here is what they share: objects as values of bounded length, and reading
-with a limit of time from a socket that stays as an MPI library in the process expects it.
+What a process puts, others get after a fence of all. The protocols are in `pmi.py` and `pmi2.py`, on a socket that each
+process has to its manager (PMI_FD), and in `pmix.py`; here is what they share: objects as values of bounded length, and
+reading with a limit of time from a socket that stays as an MPI library in the process expects it.
 """
 
 from __future__ import annotations
@@ -35,22 +35,14 @@ class KeyValueSpace(ABC):
 
     Args:
         manager: the program that serves it, for messages.
-        descriptor: the number of the socket, as PMI_FD has it.
+        by: how this process has reached it, for messages.
         seconds: the longest wait for an answer.
-
-    Raises:
-        InvalidArgumentError: it is no socket.
     """
 
-    def __init__(self, manager: str, descriptor: int, seconds: float) -> None:
-        self.words = f"the connection to {manager} (PMI_FD={descriptor})"
-        self.descriptor = descriptor
+    def __init__(self, manager: str, by: str, seconds: float) -> None:
+        self.manager = manager
+        self.words = f"the connection to {manager} ({by})"
         self.seconds = seconds
-        if not is_socket(descriptor):
-            raise InvalidArgumentError(
-                f"{self.words} is not open in this process: only the program that {manager} itself has started is a "
-                "rank, and what it becomes by exec. Start others with 'ciranda run'"
-            )
 
     @abstractmethod
     def fence(self) -> None:
@@ -66,8 +58,8 @@ class KeyValueSpace(ABC):
         """Put a value that has neither space nor semicolon."""
 
     @abstractmethod
-    def get(self, key: str) -> str:
-        """Return a value that has been put before the last fence."""
+    def get(self, key: str, rank: int) -> str:
+        """Return the value that this rank has put before the last fence."""
 
     def publish(self, key: str, content: object) -> None:
         """Put an object of JSON, which others find after the next fence."""
@@ -76,15 +68,37 @@ class KeyValueSpace(ABC):
         for number, piece in enumerate(pieces):
             self.put(f"ciranda-{key}-{number}", f"{len(pieces)}.{piece}")
 
-    def lookup(self, key: str) -> Any:
-        """Return what a process has put before the last fence."""
+    def lookup(self, key: str, rank: int) -> Any:
+        """Return what this rank has published before the last fence."""
         pieces: list[str] = []
         n_pieces = 1
         while len(pieces) < n_pieces:
-            count, _, piece = self.get(f"ciranda-{key}-{len(pieces)}").partition(".")
+            count, _, piece = self.get(f"ciranda-{key}-{len(pieces)}", rank).partition(".")
             n_pieces = int(count)
             pieces.append(piece)
         return json.loads(base64.urlsafe_b64decode("".join(pieces)))
+
+
+class SocketSpace(KeyValueSpace):
+    """That at the other end of a socket.
+
+    Args:
+        manager: the program that serves it, for messages.
+        descriptor: the number of the socket, as PMI_FD has it.
+        seconds: the longest wait for an answer.
+
+    Raises:
+        InvalidArgumentError: it is no socket.
+    """
+
+    def __init__(self, manager: str, descriptor: int, seconds: float) -> None:
+        super().__init__(manager, f"PMI_FD={descriptor}", seconds)
+        self.descriptor = descriptor
+        if not is_socket(descriptor):
+            raise InvalidArgumentError(
+                f"{self.words} is not open in this process: only the program that {manager} itself has started is a "
+                "rank, and what it becomes by exec. Start others with 'ciranda run'"
+            )
 
     def write(self, message: str) -> None:
         """Send a whole message.

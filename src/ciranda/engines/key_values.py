@@ -1,4 +1,4 @@
-"""Joining the world by the key-value space that mpiexec of MPICH and Intel MPI serves (PMI-1), or srun (PMI-2).
+"""Joining the world by the key-value space that mpiexec of MPICH and Intel MPI serves (PMI-1), or srun (PMI-2, PMIx).
 
 No file and no MPI is needed. Every rank puts a claim with a public key; rank 0 hosts the rendezvous, and puts an answer
 and, for each rank, the job's secret under that rank's key: mpiexec prints what it serves if it is told to (-verbose),
@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from ciranda import _core
-from ciranda.engines import rendezvous
+from ciranda.engines import pmix, rendezvous
 from ciranda.engines.identity import Identity, Way, identity, number_of
 from ciranda.engines.key_value_space import KeyValueSpace, is_socket
 from ciranda.engines.loaded_mpi import is_initialized
@@ -33,9 +33,14 @@ _FINALIZE_SECONDS = 5.0
 _users: list[int] = []
 
 
-def is_connected(environ: Mapping[str, str]) -> bool:
+def is_reached(environ: Mapping[str, str]) -> bool:
+    """Whether this process of a job step can reach the key-value space of srun."""
+    return _has_socket(environ) or pmix.is_reached(environ)
+
+
+def _has_socket(environ: Mapping[str, str]) -> bool:
     """Whether this process has the socket of PMI_FD. What a task of srun starts has not, unless it is told to."""
-    return is_socket(number_of(environ, _DESCRIPTOR))
+    return bool(environ.get(_DESCRIPTOR)) and is_socket(number_of(environ, _DESCRIPTOR))
 
 
 def by_key_values(environ: Mapping[str, str]) -> dict[str, str]:
@@ -48,6 +53,9 @@ def by_key_values(environ: Mapping[str, str]) -> dict[str, str]:
     found = identity(environ)
     assert found is not None
     seconds = float(_core.effective_settings()["CIRANDA_START_TIMEOUT"])
+    if found.engine.way is Way.STEP and not _has_socket(environ):
+        with pmix.connected(environ, seconds) as space:
+            return _meet(found, space, lambda: _fence(space, found))
     descriptor = number_of(environ, _DESCRIPTOR)
     if found.engine.way is Way.STEP:
         step = _Step(found, Pmi2(descriptor, seconds), numbers_of_node(environ))
@@ -69,14 +77,14 @@ def _meet(found: Identity, space: KeyValueSpace, fence: Callable[[], None]) -> d
     return rendezvous.told(found.rank, found.size, answer)
 
 
-def _fence(pmi: Pmi, found: Identity) -> None:
+def _fence(space: KeyValueSpace, found: Identity) -> None:
     try:
-        pmi.fence()
+        space.fence()
     except TimeoutError:
         raise TimeoutError(
-            f"init() of rank {found.rank} of {found.size}: not all {found.size} processes that mpiexec has started "
-            f"have called init() within {pmi.seconds:g} s; mpiexec does not say which. CIRANDA_START_TIMEOUT sets the "
-            "time"
+            f"init() of rank {found.rank} of {found.size}: not all {found.size} processes that {space.manager} has "
+            f"started have called init() within {space.seconds:g} s; {space.manager} does not say which. "
+            "CIRANDA_START_TIMEOUT sets the time"
         ) from None
 
 
@@ -114,7 +122,7 @@ class _Step:
 
 
 def _answer_all(space: KeyValueSpace, size: int, key: _core.KeyAgreement) -> None:
-    claims = [space.lookup(f"claim-{rank}") for rank in range(size)]
+    claims = [space.lookup(f"claim-{rank}", rank) for rank in range(size)]
     try:
         answer = rendezvous.host(claims)
     except InvalidArgumentError as error:
@@ -129,9 +137,9 @@ def _answer_all(space: KeyValueSpace, size: int, key: _core.KeyAgreement) -> Non
 
 
 def _answer_to(space: KeyValueSpace, found: Identity, key: _core.KeyAgreement) -> dict[str, Any]:
-    answer: dict[str, Any] = space.lookup("answer")
+    answer: dict[str, Any] = space.lookup("answer", 0)
     rendezvous.raise_failure(found.rank, found.size, answer)
-    mine = space.lookup(f"answer-{found.rank}")
+    mine = space.lookup(f"answer-{found.rank}", 0)
     if mine["to"] != key.public_key.hex():
         raise InvalidArgumentError(
             f"init() of rank {found.rank} of {found.size}: the answer of rank 0 is to a program before this one in the "

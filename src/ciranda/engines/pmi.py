@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 
-from ciranda.engines.key_value_space import KeyValueSpace
+from ciranda.engines.key_value_space import SocketSpace
 from ciranda.errors import InvalidArgumentError, TimeoutError
 
 _WHY_CLOSED = (
@@ -18,7 +18,7 @@ _WHY_CLOSED = (
 )
 
 
-class Pmi(KeyValueSpace):
+class Pmi(SocketSpace):
     """The key-value space of the processes of an mpiexec.
 
     Args:
@@ -37,7 +37,7 @@ class Pmi(KeyValueSpace):
         """As in the base."""
         self._ask(f"put kvsname={self._space} key={key} value={value}")
 
-    def get(self, key: str) -> str:
+    def get(self, key: str, rank: int) -> str:
         """As in the base."""
         return self._ask(f"get kvsname={self._space} key={key}")["value"]
 

@@ -16,7 +16,7 @@ import socket
 import time
 from contextlib import suppress
 
-from ciranda.engines.key_value_space import KeyValueSpace
+from ciranda.engines.key_value_space import SocketSpace
 from ciranda.errors import InvalidArgumentError
 
 _FIRST_LINE = "cmd=init pmi_version=2 pmi_subversion=0\n"
@@ -35,7 +35,7 @@ _REMEDY = (
 _WHY_CLOSED = "MPI, or a program before it in the same task, has used it: " + _REMEDY
 
 
-class Pmi2(KeyValueSpace):
+class Pmi2(SocketSpace):
     """The key-value space of the tasks of a job step.
 
     Args:
@@ -66,7 +66,7 @@ class Pmi2(KeyValueSpace):
         """As in the base."""
         self._ask("kvs-put", f"key={key};value={value};")
 
-    def get(self, key: str) -> str:
+    def get(self, key: str, rank: int) -> str:
         """As in the base."""
         answer = self._ask("kvs-get", f"key={key};")
         if answer.get("found") != "TRUE":

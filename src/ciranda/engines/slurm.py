@@ -18,7 +18,7 @@ from ciranda.launch import ssh
 from ciranda.launch.errors import HostsError, LaunchError
 from ciranda.launch.hosts import Host, Slot, checked_size
 from ciranda.launch.link import AgentLink
-from ciranda.launch.silence import LATER_THAN_RANKS, Silence, limit_of, of_process
+from ciranda.launch.silence import LATER_THAN_RANKS, Silence, accepted_by, limit_of, of_process, seen_from_there
 
 # Options of srun that its environment may hold, as it does in a batch script: they were for other steps.
 _OPTIONS = (
@@ -141,6 +141,14 @@ def counts_of(text: str) -> tuple[int, ...]:
     return tuple(counts)
 
 
+class _SrunLink(AgentLink):
+    """An agent at the end of connections that the node's slurmstepd has made to srun, of which the agent knows none."""
+
+    def connections(self) -> list[str]:
+        """As in the base."""
+        return seen_from_there(accepted_by(self.pid))
+
+
 @dataclass(frozen=True)
 class Srun:
     """How agents are started on the nodes of an allocation: see launch/reach.py."""
@@ -170,7 +178,7 @@ class Srun:
 
     def link(self, host: str, slots: Sequence[Slot], python: str, python_path: str) -> AgentLink:
         """As in launch/reach.py."""
-        link = AgentLink(host, slots, self.command(host, python, python_path))
+        link = _SrunLink(host, slots, self.command(host, python, python_path))
         link.silence = Silence(of_process(link.pid), LATER_THAN_RANKS * limit_of(self.environ))
         return link
 

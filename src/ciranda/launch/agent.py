@@ -72,7 +72,7 @@ class Agent:
     """The worker's event loop. Phases: waiting for the job, running, ending, done."""
 
     def __init__(self, inbox: int, outbox: int, look: silence.Look | None = None) -> None:
-        """``look``: at the connection to the launcher's host."""
+        """``look``: at the connection to the launcher's host, if it is known already."""
         self._look = look
         self._silence: silence.Silence | None = None  # from the start of the ranks
         self._selector = selectors.DefaultSelector()
@@ -177,7 +177,7 @@ class Agent:
             self._fail("protocol error", str(error))
 
     def _look_for_silence(self) -> None:
-        """See whether the launcher's host is cut off: then an ssh server here would not notice for hours."""
+        """See whether the launcher's host is cut off: ssh's server and Slurm's here would not notice for long."""
         if self._silence is None or time.monotonic() < self._silence.deadline:
             return
         if self._silence.is_too_long():
@@ -314,10 +314,11 @@ class Agent:
         self._common = common
         stopped_seconds = limit_of_stops(common) if spec.is_elastic else 0.0
         self._stopped = StoppedRanks(stopped_seconds) if stopped_seconds > 0 else None
-        if self._look is not None:
+        look = self._look or silence.of_connections(spec.connections)
+        if look is not None:
             # Twice what the launcher waits, so that it is the one to give up if both are there.
             told = {silence.NAME: os.fsdecode(common.get(silence.NAME.encode(), b""))}
-            self._silence = silence.Silence(self._look, 2 * silence.limit_of({k: v for k, v in told.items() if v}))
+            self._silence = silence.Silence(look, 2 * silence.limit_of({k: v for k, v in told.items() if v}))
         self._cpus = {rank: cpus for (rank, _), cpus in zip(spec.rank_env, self._cpus_of_ranks(spec), strict=True)}
         for rank, own in spec.rank_env:
             try:
@@ -786,7 +787,7 @@ def main(parent: str = "0") -> None:
     become_subreaper()
     if parent not in ("0", BY_SSH):
         die_with_parent(signal.SIGTERM, int(parent))
-    look = silence.of_ssh(os.environ.get("SSH_CONNECTION", "")) if parent == BY_SSH else None
+    look = silence.of_connections([os.environ.get("SSH_CONNECTION", "")]) if parent == BY_SSH else None
     guardian = os.getpid()
     for number in PASSED_ON:  # for ranks; who signals all processes of a job means them as well
         signal.signal(number, signal.SIG_IGN)

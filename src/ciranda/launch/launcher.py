@@ -241,8 +241,9 @@ class _Run:
     def _order(self, link: Link, ranks: OwnVariables) -> None:
         """Have an agent start these ranks, its first."""
         secret = "" if link.knows_secret else self._job.secret
+        is_remote = link.host in self._remote
         try:
-            link.send_in_turn(orders(self._job, link.host, ranks, self._told, secret, link.host in self._remote))
+            link.send_in_turn(orders(self._job, link.host, ranks, self._told, secret, is_remote, link.connections()))
         except ProtocolError as error:
             self._fail(f"the command and its environment cannot be sent: {error}")
 

@@ -148,6 +148,13 @@ class Link:
         """At once. Idempotent."""
         raise NotImplementedError
 
+    def connections(self) -> list[str]:
+        """The connections of the agent's host that carry the messages, as of_connections() takes them.
+
+        None are told to an agent that knows of them itself.
+        """
+        return []
+
     def refuse(self, _code: int, _reason: str | None) -> None:
         """End it before it has taken part; the job's exit code, and why it does not go on."""
         self.kill()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from ciranda.launch import environment, protocol
 from ciranda.launch.job import Job
@@ -14,9 +14,15 @@ OwnVariables = Mapping[int, Mapping[str, str]]
 
 
 def orders(
-    job: Job, host: str, ranks: OwnVariables, told: Mapping[str, str], secret: str, is_remote: bool
+    job: Job,
+    host: str,
+    ranks: OwnVariables,
+    told: Mapping[str, str],
+    secret: str,
+    is_remote: bool,
+    connections: Sequence[str] = (),
 ) -> Iterator[Message]:
-    """The messages for a host and its ranks. ``told`` are variables that all ranks get."""
+    """The messages for a host and its ranks. ``told`` are variables that all ranks get; ``connections``: Link's."""
     env = environment.forwarded(os.environb, is_remote, job.exclude_env) if job.forwards_env else {}
     env.update({os.fsencode(name): os.fsencode(value) for name, value in told.items()})
     if job.recorded_steps is not None:
@@ -40,6 +46,7 @@ def orders(
         "elastic": job.elastic is not None,
         "job": told["CIRANDA_JOB"],
         "host": host,
+        "connections": list(connections),
         "metrics": job.metrics,
         "metrics_dir": job.metrics_dir and os.path.join(job.cwd, job.metrics_dir),
         "records": job.recorded_steps is not None,

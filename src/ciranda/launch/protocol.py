@@ -31,7 +31,7 @@ from collections.abc import Callable
 
 from ciranda.launch.errors import ProtocolError
 
-VERSION = 8
+VERSION = 9
 MAX_LINE_BYTES = 16 << 20
 CHUNK_BYTES = 256 << 10
 BINDINGS = ("none", "numa", "core")
@@ -230,6 +230,7 @@ class Spec:
         bind_to: "core", "numa" or "none": which cores of its host each rank is bound to.
         is_elastic: whether ranks are started again, and told of worlds by a socket.
         job, host: how the job and this host are called.
+        connections: those of this host that carry the messages, where the agent would not know (silence.py).
         metrics: where to serve metrics, ``ADDR:PORT``; empty for nowhere.
         metrics_dir: the folder for files with metrics; empty for none.
         records: whether each rank records its calls for a timeline, and the agent sends that at the end.
@@ -254,6 +255,7 @@ class Spec:
         self.is_elastic = message.get("elastic") is True
         self.job = text_of(message, "job")
         self.host = text_of(message, "host")
+        self.connections = _texts(message, "connections")
         self.metrics = text_of(message, "metrics")
         self.metrics_dir = text_of(message, "metrics_dir")
         self.records = message.get("records") is True

@@ -12,7 +12,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from ciranda.launch.protocol import Message
@@ -106,19 +106,28 @@ def of_socket(connection: socket.socket) -> Look:
     return look
 
 
-def of_ssh(ssh_connection: str) -> Look | None:
-    """A look at the connection that an ssh server of this host has made known to its child, by SSH_CONNECTION.
+def of_connections(texts: Iterable[str]) -> Look | None:
+    """A look at connections of this host as SSH_CONNECTION has them: the other end's address and port, then its own.
 
-    It belongs to the server, but the kernel tells everybody of this host about it. None if there is no such variable.
+    They belong to other processes, but the kernel tells everybody of this host about them. The best counts: others may
+    be of those who asked something and are gone. None if no text is a connection.
     """
-    words = ssh_connection.split()
+    requests = [request for text in texts if (request := _request_of(text)) is not None]
+    return (lambda: _best_of(requests)) if requests else None
+
+
+def _request_of(text: str) -> bytes | None:
+    words = text.split()
     if len(words) != 4 or not words[1].isdigit() or not words[3].isdigit():
         return None
     try:
-        request = _request((words[2], int(words[3])), (words[0], int(words[1])))
+        return _request((words[2], int(words[3])), (words[0], int(words[1])))
     except (OSError, struct.error):
         return None
-    return lambda: _answer(request)
+
+
+def _best_of(requests: Iterable[bytes]) -> bytes:
+    return min((info for request in requests if (info := _answer(request))), key=_looks_in_vain, default=b"")
 
 
 class _OfProcess:
@@ -129,18 +138,14 @@ class _OfProcess:
         self._requests: list[bytes] = []
 
     def __call__(self) -> bytes:
-        infos = [info for request in self._requests if (info := _answer(request))]
-        if not infos:
-            self._requests = [_request(own, other) for own, other in accepted_by(self._pid)]
-            infos = [info for request in self._requests if (info := _answer(request))]
-        return min(infos, key=_looks_in_vain, default=b"")
+        if info := _best_of(self._requests):
+            return info
+        self._requests = [_request(own, other) for own, other in accepted_by(self._pid)]
+        return _best_of(self._requests)
 
 
 def of_process(pid: int) -> Look:
-    """A look at the connections that a child of this process has accepted, as srun has its node's.
-
-    If there are several, the best of them counts: the others may be of those who asked something and are gone.
-    """
+    """A look at the connections that a child of this process has accepted, as srun has its node's; the best counts."""
     return _OfProcess(pid)
 
 
@@ -155,6 +160,11 @@ def accepted_by(pid: int) -> list[tuple[Address, Address]]:
     ports = {words[1].rpartition(":")[2] for words in rows if words[3] == _LISTENS}
     found = [words for words in rows if words[3] == _IS_ESTABLISHED and words[1].rpartition(":")[2] in ports]
     return [(_end(words[1]), _end(words[2])) for words in found]
+
+
+def seen_from_there(connections: Iterable[tuple[Address, Address]]) -> list[str]:
+    """What of_connections() takes on the other end's host, of connections with their own end first."""
+    return [f"{own[0]} {own[1]} {other[0]} {other[1]}" for own, other in connections]
 
 
 def _end(text: str) -> Address:
