@@ -41,6 +41,7 @@ struct CoordinatorOptions {
   AgreementLimits limits;
   bool shares_memory = false;        // all members do, so they are on one host
   bool goes_by_nccl = false;         // what can do so
+  bool adds_by_nccl = true;          // by it, what it can reduce; else by kernels of ours, of kMostInputs inputs
   std::uint64_t check_interval = 0;  // after how many entries results are compared; 0: never
   StallLimits stall;
   // All ranks wait for each call before they make the next, whatever threads they have. So ranks that make their calls

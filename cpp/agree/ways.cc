@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "call/nccl_collectives.hpp"
 #include "call/peer_collectives.hpp"
 
 namespace ciranda {
@@ -9,33 +10,34 @@ namespace {
 
 constexpr int kMostRanks = 64;  // inputs of one reduction on a GPU
 
-constexpr bool is_integer_of_nccl(DataType dtype) {
-  return dtype == DataType::kInt8 || dtype == DataType::kUInt8 || dtype == DataType::kInt32 ||
-         dtype == DataType::kUInt32 || dtype == DataType::kInt64 || dtype == DataType::kUInt64;
+bool is_reduced_elementwise(const Signature& signature) {
+  return !info(signature.collective).is_reduction || (info(signature.op).is_elementwise && !signature.is_weighted);
+}
+
+bool is_reduced_by_nccl(const Signature& signature) {
+  const bool has_factors = signature.prescale != 1.0 || signature.postscale != 1.0;
+  return !info(signature.collective).is_reduction ||
+         std::ranges::all_of(signature.tensors, [&](const TensorSignature& tensor) {
+           return is_reduced_by_nccl(tensor.dtype, signature.op, has_factors);
+         });
 }
 
 }  // namespace
 
 bool may_go_by_peer(const Signature& signature) {
-  if (!may_go_by_peer(signature.collective)) return false;
-  return !info(signature.collective).is_reduction || (info(signature.op).is_elementwise && !signature.is_weighted);
+  return may_go_by_peer(signature.collective) && is_reduced_elementwise(signature);
 }
 
 bool may_go_by_nccl(const Signature& signature) {
-  if (signature.collective != Collective::kAllreduce || signature.is_weighted) return false;
-  const bool has_factors = signature.prescale != 1.0 || signature.postscale != 1.0;
-  const bool is_average = signature.op == ReduceOp::kAverage;
-  const bool adds = is_average || signature.op == ReduceOp::kSum || signature.op == ReduceOp::kProduct;
-  const bool is_extreme = signature.op == ReduceOp::kMin || signature.op == ReduceOp::kMax;
-  return std::ranges::all_of(signature.tensors, [&](const TensorSignature& tensor) {
-    const bool is_floating = info(tensor.dtype).type_class == TypeClass::kFloating;
-    if (is_floating) return adds;
-    return is_integer_of_nccl(tensor.dtype) && !has_factors && !is_average && (adds || is_extreme);
-  });
+  return may_go_by_nccl(signature.collective) && is_reduced_elementwise(signature);
 }
 
 Way Ways::fastest(const Signature& signature) const {
-  if (options_.goes_by_nccl) return options_.size > 1 && may_go_by_nccl(signature) ? Way::kNccl : Way::kStaged;
+  if (options_.goes_by_nccl) {
+    const bool has_few = options_.size <= kMostRanks || (options_.adds_by_nccl && is_reduced_by_nccl(signature));
+    const bool may = options_.size > 1 && may_go_by_nccl(signature);
+    return may && (has_few || !info(signature.collective).is_reduction) ? Way::kNccl : Way::kStaged;
+  }
   const bool may_map = options_.shares_memory && options_.size > 1 && options_.size <= kMostRanks;
   return may_map && may_go_by_peer(signature) ? Way::kPeer : Way::kStaged;
 }

@@ -17,8 +17,7 @@ namespace ciranda {
 
 // Whether calls with this signature can go by memory of devices at all, wherever their tensors lie.
 bool may_go_by_peer(const Signature& signature);
-// The same by NCCL. It lacks some types; integers would wrap in averages, and lose bits to factors; its least and
-// greatest floating-point numbers are not ours where there is a NaN.
+// The same by NCCL.
 bool may_go_by_nccl(const Signature& signature);
 
 class Ways {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string_view>
 
+#include "base/way.hpp"
 #include "collective/arena_session.hpp"
 #include "collective/running_collective.hpp"
 #include "fuse/plan.hpp"
@@ -36,12 +37,13 @@ class Backend {
 
   // The lane's position in the shared memory of its members, which outlives this; null if they have none.
   virtual void share(ArenaSession* /*session*/) {}
-  virtual bool is_settled() const { return true; }
-  // Settles this, for tensors at this place. Null: it is settled at once. All members call this at the same position in
-  // the log.
-  virtual std::unique_ptr<RunningCollective> settle(const Place& /*place*/) { return nullptr; }
-  // Ok if plans can be started, which all members can or none; else the reason. REQUIRES: is_settled().
+  // Settles this, for tensors at this place and calls that go this way. Null: it is settled at once. All members call
+  // this at the same position in the log.
+  virtual std::unique_ptr<RunningCollective> settle(const Place& /*place*/, Way /*way*/) { return nullptr; }
+  // Once it is settled: ok if plans can be started, which all members can or none; else the reason.
   virtual Status usable() const { return Status::ok_status(); }
+  // The same if plans go another way than was asked for: why. Internal on the one rank that has to say so.
+  virtual Status detour() const { return Status::ok_status(); }
 };
 
 }  // namespace ciranda

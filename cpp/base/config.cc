@@ -54,6 +54,7 @@ constexpr std::array<std::string_view, 7> kAlgorithms{"one-shot", "two-shot", "b
                                                       "star",     "tree",     "chain"};
 constexpr std::array<std::string_view, 1> kWireDtypes{"bf16"};
 constexpr std::array<std::string_view, 4> kGpuWays{"auto", "staged", "peer", "nccl"};
+constexpr std::array<std::string_view, 2> kGpuReductions{"nccl", "ciranda"};
 constexpr std::array<std::string_view, 4> kWireLevels{"authenticate", "encrypt", "check", "none"};
 constexpr std::array<std::string_view, 3> kBindings{"none", "numa", "core"};
 
@@ -123,12 +124,19 @@ constexpr std::array kSettings{
         "GPU_WAY", "", &Config::gpu_way, kGpuWays,
         "How tensors on GPUs travel. peer: in the GPUs' memory, where all ranks of a call are on one host and the call "
         "is an allreduce, a broadcast, an allgather, a reducescatter or an alltoall; what cannot go so is staged, and "
-        "a warning says why, once. staged: always in host memory. nccl: by NCCL, where each rank has a GPU of its own "
-        "and NCCL has the operation; what cannot go so is staged, and a warning says why. auto: as peer, without the "
-        "warning. The same on all ranks."),
+        "a warning says why, once. staged: always in host memory. nccl: by NCCL, where each rank has a GPU of its own, "
+        "outside process sets and lanes; else as peer, and a warning says why. auto: as peer, without the warning. The "
+        "same on all ranks."),
+    word(
+        "GPU_REDUCE", "", &Config::gpu_reduce, kGpuReductions,
+        "Who reduces tensors that go by NCCL. nccl: NCCL, where it can, in an order of its own. ciranda: kernels of "
+        "Ciranda, in rank order, so results have the bits of the CPU's; NCCL only moves bytes. The same on all ranks."),
     text("NCCL", "", &Config::nccl,
          "File of NCCL's library, libnccl.so.2. Empty: the one that the process has loaded, else that of the package "
          "nvidia-nccl beside ciranda, else the system's."),
+    boolean("NCCL_BETWEEN_HOSTS", "", &Config::nccl_between_hosts,
+            "Let NCCL carry tensors between hosts even if CIRANDA_WIRE is authenticate or encrypt, although NCCL does "
+            "neither."),
     integer("SEGMENT_BYTES", "", &Config::segment_bytes, 0, kGiB,
             "Pipeline segment of two-shot reductions and of forwarded broadcasts, at most a slot where memory is "
             "shared; a multiple of 4096; 0: the cost model chooses. The same on all ranks."),

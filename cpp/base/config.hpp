@@ -55,7 +55,9 @@ struct Config {
   std::int64_t one_shot_bytes = -1;  // -1: by cost
   std::string wire_dtype;
   std::string gpu_way = "auto";
+  std::string gpu_reduce = "nccl";
   std::string nccl;  // empty: found by itself
+  bool nccl_between_hosts = false;
   std::string costs_folder;
   std::string staging_copy;  // empty: the faster, as measured (staging_choice.hpp)
   std::int64_t fusion_threshold_bytes = 128 << 20;

@@ -1,6 +1,6 @@
 // Way: the kind of memory through which the tensors of a call travel. HomeId: where a rank's tensors lie, as it reports
 // that; the coordinator of the lane chooses the way by it (agree/ways.hpp). Neither is part of a signature.
-// Used by Request, RequestMessage, Ways, WayExpected, Participant, Staged and DataPlane; plain values.
+// Used by Request, RequestMessage, Ways, WayExpected, Participant, Staged, DataPlane and Backend; plain values.
 #pragma once
 
 #include <cstdint>

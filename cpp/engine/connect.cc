@@ -67,6 +67,7 @@ Result<BootstrapOptions> bootstrap_options(const Config& config, std::uint64_t e
   options.algorithm = config.algorithm;
   options.wire_dtype = config.wire_dtype;
   options.gpu_way = config.gpu_way;
+  options.gpu_reduce = config.gpu_reduce;
   options.one_shot_bytes = config.one_shot_bytes;
   options.segment_bytes = config.segment_bytes;
   options.autotune = config.autotune;

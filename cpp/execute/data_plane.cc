@@ -161,13 +161,18 @@ Backend& DataPlane::peer() {
 // Settles, before the lane's first entry by peer, whether its ranks can use each other's device memory.
 Result<Work> DataPlane::settle_peer() {
   backends_.share_arena();
-  running_ = peer().settle(in_flight_.at(queue_.front().requests.front().ticket).staged->place());
+  const Participant::Ready& first = queue_.front().requests.front();
+  running_ = peer().settle(in_flight_.at(first.ticket).staged->place(), first.way);
   return Work{
       .plans = {}, .continue_with = [this]() REQUIRES(progress_lock) {
         peer_of_lane_ = peer().usable();
+        if (!peer_of_lane_->ok()) expected_.was_told();
         if (peer_of_lane_->kind() == ErrorKind::kInternal) {
           logger_.warning("tensors on GPUs are staged in host memory, since the ranks cannot exchange them in " +
                           ("the GPUs' memory: " + peer_of_lane_->message()));
+        }
+        if (const Status detour = peer().detour(); detour.kind() == ErrorKind::kInternal) {
+          logger_.warning(detour.message());
         }
         return begin_on_way();
       }};

@@ -30,12 +30,15 @@ class WayExpected {
   bool is_to_be_told() {
     return (setting_ == "peer" || goes_by_nccl()) && !has_told_.exchange(true, std::memory_order_relaxed);
   }
+  // The user has been told why no call goes there.
+  void was_told() { has_told_.store(true, std::memory_order_relaxed); }
   const std::string& setting() const { return setting_; }
   // What does not have to be staged by it, for a message that goes on with "and".
   std::string_view what_goes() const {
     if (goes_by_nccl()) {
-      return "only sums, averages and products of numbers that NCCL has, outside process sets and lanes, go by it, if "
-             "each rank has its tensors on a GPU of its own,";
+      return "only collectives of all ranks, other than scans, Adasum and weighted averages, outside lanes, go by it, "
+             "if "
+             "each rank has its tensors on a GPU of its own, none has joined,";
     }
     return "only allreduces, reducescatters, broadcasts, allgathers and alltoalls, but not Adasum and weighted "
            "averages, go by peer, if all ranks share a host and have their tensors on GPUs,";

@@ -1,8 +1,8 @@
 // PieceList: several pieces of memory as one range of bytes, in order. This is virtual fusion: no bytes are copied to
 // fuse tensors; transfers read from, and write to, the tensors themselves.
 //
-// It owns no memory. Called by collective/, Plan, NativeBackend and NcclSettling, and through Plan by execute/; one
-// thread, or several that only read it.
+// It owns no memory. Called by collective/, Plan, NativeBackend, NcclSettling and copies.hpp, and through Plan by
+// execute/; one thread, or several that only read it.
 #pragma once
 
 #include <algorithm>

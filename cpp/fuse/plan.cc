@@ -29,6 +29,11 @@ std::size_t longest(const std::vector<std::size_t>& sizes) {
   return sizes.empty() ? 0 : *std::max_element(sizes.begin(), sizes.end());
 }
 
+void count_by_rank(const std::vector<std::int64_t>& rows, std::size_t row_bytes, std::vector<std::size_t>& to) {
+  to.resize(rows.size());
+  for (std::size_t rank = 0; rank < rows.size(); ++rank) to[rank] += static_cast<std::size_t>(rows[rank]) * row_bytes;
+}
+
 // Appends each rank's consecutive part of the memory to that rank's pieces.
 template <typename Byte>
 void add_by_rank(Byte* memory, const std::vector<std::int64_t>& rows, std::size_t row_bytes,
@@ -90,18 +95,14 @@ Plan plan_broadcast(const Request& request) {
 
 Plan plan_gather(const Request& request, const FirstDims& first_dims, std::span<std::byte* const> outputs) {
   Plan plan = plan_over(request);
-  std::vector<std::size_t> n_bytes_of;  // by rank
   for (std::size_t i = 0; i < request.signature.tensors.size(); ++i) {
     const TensorSignature& tensor = request.signature.tensors[i];
     plan.input.add(request.memory[i].input, tensor.n_bytes());
-    n_bytes_of.resize(first_dims[i].size());
-    for (std::size_t rank = 0; rank < n_bytes_of.size(); ++rank) {
-      n_bytes_of[rank] += static_cast<std::size_t>(first_dims[i][rank]) * tensor.row_bytes();
-    }
+    count_by_rank(first_dims[i], tensor.row_bytes(), plan.n_bytes_from);
     plan.output_by_rank.resize(first_dims[i].size());
     if (!outputs.empty()) add_by_rank(outputs[i], first_dims[i], tensor.row_bytes(), plan.output_by_rank);
   }
-  plan.n_bytes = longest(n_bytes_of);
+  plan.n_bytes = longest(plan.n_bytes_from);
   return plan;
 }
 
@@ -112,6 +113,7 @@ Plan plan_exchange(const Request& request, const FirstDims& rows_to, const First
   for (std::size_t i = 0; i < request.signature.tensors.size(); ++i) {
     const std::size_t row_bytes = request.signature.tensors[i].row_bytes();
     add_by_rank(request.memory[i].input, rows_to[i], row_bytes, plan.input_by_rank);
+    count_by_rank(rows_from[i], row_bytes, plan.n_bytes_from);
     plan.output_by_rank.resize(rows_from[i].size());
     if (!outputs.empty()) add_by_rank(outputs[i], rows_from[i], row_bytes, plan.output_by_rank);
   }

@@ -1,7 +1,7 @@
 // Plan: the work of a backend: the bytes to move, and how to combine them. It is made from requests for which all ranks
 // are ready; making it copies no tensor. A plain value, made by execute/ and read by the backend, on one thread (the
 // holder of the progress lock).
-// Used by Work, Adasum, launch.hpp, RegionPieces, Backend, NativeBackend, PeerCollective and NcclAllreduce; through
+// Used by Work, Adasum, launch.hpp, RegionPieces, Backend, NativeBackend, PeerCollective and NcclCollective; through
 // launch.hpp by direct_*.cc and shm_*.cc; through functions.hpp by execute/collectives/, which makes plans; a plain
 // value, pure functions.
 #pragma once
@@ -49,6 +49,7 @@ struct Plan {
   OutputPieces output;                     // allreduce, reduce, broadcast, reducescatter
   std::vector<InputPieces> input_by_rank;  // reducescatter, alltoall, scatter: the part for each rank; otherwise empty
   std::vector<OutputPieces> output_by_rank;  // allgather, gather, alltoall, scatter: where each rank's part goes
+  std::vector<std::size_t> n_bytes_from;     // the same: how long it is, also on a rank that has no memory for it
 
   // The pieces that this rank sends to a receiver.
   const InputPieces& input_for(int rank) const {

@@ -17,6 +17,7 @@ struct CommonSettings {
   std::string algorithm;
   std::string wire_dtype;
   std::string gpu_way;
+  std::string gpu_reduce;
   std::int64_t one_shot_bytes = -1;
   std::int64_t segment_bytes = 0;
   bool autotune = true;  // see PeerInfo::pair
@@ -33,6 +34,7 @@ void for_each_common_setting(Visit visit) {
   visit("CIRANDA_ALGORITHM", &CommonSettings::algorithm);
   visit("CIRANDA_WIRE_DTYPE", &CommonSettings::wire_dtype);
   visit("CIRANDA_GPU_WAY", &CommonSettings::gpu_way);
+  visit("CIRANDA_GPU_REDUCE", &CommonSettings::gpu_reduce);
   visit("CIRANDA_ONE_SHOT_BYTES", &CommonSettings::one_shot_bytes);
   visit("CIRANDA_SEGMENT_BYTES", &CommonSettings::segment_bytes);
   visit("CIRANDA_AUTOTUNE", &CommonSettings::autotune);

@@ -34,6 +34,12 @@ auto rows_of(NcclFunctions& to) {
       {"ncclGroupStart", &to.ncclGroupStart},
       {"ncclGroupEnd", &to.ncclGroupEnd},
       {"ncclAllReduce", &to.ncclAllReduce},
+      {"ncclReduce", &to.ncclReduce},
+      {"ncclReduceScatter", &to.ncclReduceScatter},
+      {"ncclAllGather", &to.ncclAllGather},
+      {"ncclBroadcast", &to.ncclBroadcast},
+      {"ncclSend", &to.ncclSend},
+      {"ncclRecv", &to.ncclRecv},
   });
 }
 using Rows = decltype(rows_of(std::declval<NcclFunctions&>()));

@@ -4,7 +4,7 @@
 //
 // NcclFunctions is filled by Nccl::load (nccl.hpp).
 //
-// Used by Nccl, NcclCommunicator and NcclAllreduce.
+// Used by Nccl, NcclCommunicator, NcclOperation and NcclReduction.
 #pragma once
 
 #include <array>
@@ -80,6 +80,18 @@ struct NcclFunctions {
   ncclResult_t (*ncclGroupEnd)();
   ncclResult_t (*ncclAllReduce)(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
                                 ncclComm_t communicator, CUstream stream);
+  ncclResult_t (*ncclReduce)(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
+                             int root, ncclComm_t communicator, CUstream stream);
+  ncclResult_t (*ncclReduceScatter)(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
+                                    ncclComm_t communicator, CUstream stream);
+  ncclResult_t (*ncclAllGather)(const void* from, void* to, std::size_t count, ncclDataType_t type,
+                                ncclComm_t communicator, CUstream stream);
+  ncclResult_t (*ncclBroadcast)(const void* from, void* to, std::size_t count, ncclDataType_t type, int root,
+                                ncclComm_t communicator, CUstream stream);
+  ncclResult_t (*ncclSend)(const void* from, std::size_t count, ncclDataType_t type, int peer, ncclComm_t communicator,
+                           CUstream stream);
+  ncclResult_t (*ncclRecv)(void* to, std::size_t count, ncclDataType_t type, int peer, ncclComm_t communicator,
+                           CUstream stream);
 };
 
 }  // namespace ciranda::cuda

@@ -175,27 +175,59 @@ Status NcclCommunicator::call(const char* name, const auto& function) {
   return nccl_.check(function(), name);
 }
 
-Status NcclCommunicator::await() { return await("ncclCommInitRankConfig"); }
+Status NcclCommunicator::await_made(std::chrono::duration<double> most) {
+  using Clock = std::chrono::steady_clock;
+  return await("ncclCommInitRankConfig", Clock::now() + std::chrono::duration_cast<Clock::duration>(most));
+}
 
-Status NcclCommunicator::await(const char* name) {
+Status NcclCommunicator::await(const char* name, std::chrono::steady_clock::time_point deadline) {
   auto state = ncclResult_t::kInProgress;
   Status asked;
   while (true) {
     asked = call("ncclCommGetAsyncError", [&] { return nccl_.ncclCommGetAsyncError(handle_, &state); });
     if (!asked.ok() || state != ncclResult_t::kInProgress) break;
+    if (std::chrono::steady_clock::now() >= deadline) {
+      asked = Status::internal(std::string(name) + " of " + nccl_.text() + " does not end: see NCCL_DEBUG=INFO");
+      break;
+    }
     std::this_thread::sleep_for(kPoll);
   }
   is_under_way_.store(false);
   return asked.ok() ? nccl_.check(state, name) : asked;
 }
 
-// NCCL may have queued nothing when the call returns; what is queued behind it must come later.
-Status NcclCommunicator::allreduce(const std::byte* from, std::byte* to, std::size_t count, ncclDataType_t type,
-                                   ncclRedOp_t op, CUstream stream) {
-  constexpr const char* kCall = "ncclAllReduce";
+ncclResult_t NcclCommunicator::launch(const NcclOperation& o, CUstream stream) const {
+  using Does = NcclOperation::Does;
+  switch (o.does) {
+    case Does::kAllreduce: return nccl_.ncclAllReduce(o.from, o.to, o.count, o.type, o.op, handle_, stream);
+    case Does::kReduce: return nccl_.ncclReduce(o.from, o.to, o.count, o.type, o.op, o.peer, handle_, stream);
+    case Does::kReducescatter: return nccl_.ncclReduceScatter(o.from, o.to, o.count, o.type, o.op, handle_, stream);
+    case Does::kAllgather: return nccl_.ncclAllGather(o.from, o.to, o.count, o.type, handle_, stream);
+    case Does::kBroadcast: return nccl_.ncclBroadcast(o.from, o.to, o.count, o.type, o.peer, handle_, stream);
+    case Does::kSend: return nccl_.ncclSend(o.from, o.count, o.type, o.peer, handle_, stream);
+    case Does::kReceive: break;
+  }
+  return nccl_.ncclRecv(o.to, o.count, o.type, o.peer, handle_, stream);
+}
+
+// What is begun is ended, whatever happens: the thread must be in no group afterwards.
+ncclResult_t NcclCommunicator::launch_all(const std::vector<NcclOperation>& operations, CUstream stream) const {
+  if (operations.size() == 1) return launch(operations.front(), stream);
+  ncclResult_t outcome = nccl_.ncclGroupStart();
+  if (outcome != ncclResult_t::kSuccess) return outcome;
+  for (const NcclOperation& operation : operations) {
+    outcome = launch(operation, stream);
+    if (outcome != ncclResult_t::kSuccess && outcome != ncclResult_t::kInProgress) break;
+  }
+  const ncclResult_t ended = nccl_.ncclGroupEnd();
+  return outcome == ncclResult_t::kSuccess || outcome == ncclResult_t::kInProgress ? ended : outcome;
+}
+
+// NCCL may have queued nothing when the calls return; what is queued behind them must come later.
+Status NcclCommunicator::run(const std::vector<NcclOperation>& operations, CUstream stream) {
   is_under_way_.store(true);
-  const Status status = call(kCall, [&] { return nccl_.ncclAllReduce(from, to, count, type, op, handle_, stream); });
-  return status.ok() ? await(kCall) : status;
+  const Status status = call("a collective", [&] { return launch_all(operations, stream); });
+  return status.ok() ? await("a collective", std::chrono::steady_clock::time_point::max()) : status;
 }
 
 Status NcclCommunicator::status() const {

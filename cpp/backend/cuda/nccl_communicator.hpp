@@ -5,20 +5,22 @@
 // NCCL may hang if they are aborted one by one, and by a thread of their own. If NCCL does not come back from that, the
 // process ends: nothing else frees its GPU.
 //
-// Threads: begin(), await() and allreduce() are for the GPU's; the others for any.
+// Threads: begin(), await_made() and run() are for the GPU's; the others for any.
 //
-// Called by NcclSettling, NcclAllreduce, NcclGroup and NcclBackend.
+// Called by NcclSettling, NcclCollective, NcclGroup and NcclBackend.
 #pragma once
 
 #include <atomic>
-#include <cstddef>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "backend/cuda/gpu.hpp"
 #include "backend/cuda/nccl.hpp"
+#include "backend/cuda/nccl_operation.hpp"
 #include "base/status.hpp"
 
 namespace ciranda::cuda {
@@ -32,11 +34,10 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
 
-  // Waits until it is made, or why it cannot be.
-  Status await();
-  // Queues one. REQUIRES: await() has returned ok.
-  Status allreduce(const std::byte* from, std::byte* to, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
-                   CUstream stream);
+  // Waits until it is made, or why it cannot be. If it takes longer than that, it is given up.
+  Status await_made(std::chrono::duration<double> most);
+  // Queues these, as one group. REQUIRES: await_made() has returned ok; at least one.
+  Status run(const std::vector<NcclOperation>& operations, CUstream stream);
   // What has gone wrong meanwhile, on this rank or another one, as far as the watch knows.
   Status status() const;
   // The same, as NCCL knows. REQUIRES: nothing is under way.
@@ -50,7 +51,9 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
  private:
   NcclCommunicator(const Nccl& nccl, const Gpu& gpu, ncclComm_t handle, std::function<void()> wake)
       : nccl_(nccl), gpu_(gpu), handle_(handle), wake_(std::move(wake)) {}
-  Status await(const char* call);
+  Status await(const char* call, std::chrono::steady_clock::time_point deadline);
+  ncclResult_t launch(const NcclOperation& operation, CUstream stream) const;
+  ncclResult_t launch_all(const std::vector<NcclOperation>& operations, CUstream stream) const;
   // With the lock; aborted: nothing is called any more.
   Status call(const char* name, const auto& function);
   void finalize();

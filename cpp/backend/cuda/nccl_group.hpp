@@ -1,5 +1,5 @@
 // NcclGroup: the communicator, the memory and the stream by which NCCL moves the tensors of a lane, once that is
-// settled. Used by NcclBackend, NcclSettling, which fills it in, and NcclAllreduce; one thread (the holder of the
+// settled. Used by NcclBackend, NcclSettling, which fills it in, and NcclCollective; one thread (the holder of the
 // progress lock), and while it is settled the GPU's.
 #pragma once
 

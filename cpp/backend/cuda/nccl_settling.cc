@@ -12,11 +12,11 @@ struct NcclSettling::Prepared {
   Offer offer{};
 };
 
-NcclSettling::NcclSettling(std::shared_ptr<NcclGroup> group, const Place& place, std::string nccl)
+NcclSettling::NcclSettling(std::shared_ptr<NcclGroup> group, const Place& place, Options options)
     : shared_group_(std::move(group)),
       group_(*shared_group_),
       place_(place),
-      nccl_(std::move(nccl)),
+      options_(std::move(options)),
       prepared_(std::make_shared<Prepared>()) {}
 
 Progress NcclSettling::step() {
@@ -65,8 +65,22 @@ std::vector<int> NcclSettling::awaited() const {
 
 std::string NcclSettling::awaited_device() const { return group_.stream.awaited_device(); }
 
+Status NcclSettling::objection() const {
+  const Mesh& mesh = group_.mesh;
+  for (int other = 0; other < mesh.size() && !options_.may_leave_the_host; ++other) {
+    if (mesh.peer(other).host == mesh.peer(mesh.rank()).host) continue;
+    return Status::internal(
+        "CIRANDA_WIRE wants bytes between hosts to be authenticated, and NCCL authenticates and encrypts nothing. "
+        "Where "
+        "the network can be trusted, set CIRANDA_NCCL_BETWEEN_HOSTS=1");
+  }
+  return Status::ok_status();
+}
+
 void NcclSettling::prepare() {
-  group_.stream.call([group = shared_group_, prepared = prepared_, index = place_.index, named = nccl_] {
+  group_.stream.call([group = shared_group_, prepared = prepared_, index = place_.index, named = options_.nccl,
+                      objection = objection()] {
+    if (!objection.ok()) return objection;
     const Result<const Nccl*> nccl = Nccl::load(named);
     if (!nccl.ok()) return nccl.status();
     Gpu& gpu = group->stream.gpu();
@@ -132,14 +146,15 @@ Status NcclSettling::refusal() const {
 
 void NcclSettling::make() {
   const int rank = group_.mesh.rank();
-  group_.stream.call([group = shared_group_, prepared = prepared_, id = offers_.front().id, rank] {
-    Gpu& gpu = group->stream.gpu();
-    auto begun = NcclCommunicator::begin(*prepared->nccl, gpu, id, group->mesh.size(), rank, group->stream.waker());
-    if (!begun.ok()) return begun.status();
-    group->communicator = std::move(begun).value();
-    if (group->stream.was_aborted()) NcclCommunicator::abort_all(gpu);
-    return group->communicator->await();
-  });
+  group_.stream.call(
+      [group = shared_group_, prepared = prepared_, id = offers_.front().id, rank, most = options_.most] {
+        Gpu& gpu = group->stream.gpu();
+        auto begun = NcclCommunicator::begin(*prepared->nccl, gpu, id, group->mesh.size(), rank, group->stream.waker());
+        if (!begun.ok()) return begun.status();
+        group->communicator = std::move(begun).value();
+        if (group->stream.was_aborted()) NcclCommunicator::abort_all(gpu);
+        return group->communicator->await_made(most);
+      });
 }
 
 // Of those who cannot, the lowest says why; where all see the same reason, rank 0.

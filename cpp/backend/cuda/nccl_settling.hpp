@@ -6,6 +6,7 @@
 // Called by NcclBackend; one thread (the holder of the progress lock).
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -23,8 +24,13 @@ namespace ciranda::cuda {
 
 class NcclSettling final : public RunningCollective {
  public:
-  // `nccl`: what CIRANDA_NCCL says.
-  NcclSettling(std::shared_ptr<NcclGroup> group, const Place& place, std::string nccl);
+  struct Options {
+    std::string nccl;                    // what CIRANDA_NCCL says
+    bool may_leave_the_host;             // or else CIRANDA_WIRE asks for what NCCL does not do between hosts
+    std::chrono::duration<double> most;  // that the communicator may take
+  };
+
+  NcclSettling(std::shared_ptr<NcclGroup> group, const Place& place, Options options);
 
   Progress step() override;
   std::vector<int> awaited() const override;
@@ -44,6 +50,8 @@ class NcclSettling final : public RunningCollective {
   template <typename Told>
   void exchange(const Told& sent, std::vector<Told>& told);
   void prepare();
+  // Why this member must not use NCCL, whatever NCCL it has.
+  Status objection() const;
   void tell();
   void make();
   void conclude(const std::vector<std::uint8_t>& can);
@@ -53,7 +61,7 @@ class NcclSettling final : public RunningCollective {
   const std::shared_ptr<NcclGroup> shared_group_;  // also the jobs' that fill it in
   NcclGroup& group_;
   const Place place_;
-  const std::string nccl_;
+  const Options options_;
   const std::shared_ptr<Prepared> prepared_;
   Phase phase_ = Phase::kPrepare;
   Status own_;  // why this member cannot

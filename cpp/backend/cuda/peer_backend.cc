@@ -46,11 +46,10 @@ class PeerBackend final : public Backend {
   }
 
   void share(ArenaSession* session) override { session_ = session; }
-  bool is_settled() const override { return failed_.has_value() || (group_ != nullptr && group_->usable.has_value()); }
   Status usable() const override { return failed_.has_value() ? *failed_ : *group_->usable; }
 
   // Either all members have shared memory or none has. The device can be found, since this rank's tensors lie on it.
-  std::unique_ptr<RunningCollective> settle(const Place& place) override {
+  std::unique_ptr<RunningCollective> settle(const Place& place, Way /*way*/) override {
     if (session_ == nullptr) {
       failed_ = mesh_.rank() == 0 ? Status::internal("they share no memory on the host") : Status::aborted("as rank 0");
       return nullptr;

@@ -2,7 +2,8 @@
 // Tensors are packed in slots (PeerMemory), which the other ranks have mapped by CUDA IPC, and reduced in rank order:
 // the results have the bits of kernels::reduce. The counters of the lane's arena show how far each rank is.
 //
-// Called by Backends and DataPlane; made by a row of registry.cc; one thread (the holder of the progress lock).
+// Called by Backends and DataPlane; made by a row of registry.cc, and by NcclBackend; one thread (the holder of the
+// progress lock).
 #pragma once
 
 #include <memory>

@@ -92,27 +92,6 @@ void PeerCollective::add_share(Copies& to, int receiver) const {
   add(to, input, offset_, share_of_slot(self(), receiver), n_bytes_of(input.n_bytes()));
 }
 
-void PeerCollective::add(Copies& to, const InputPieces& from, std::size_t offset, std::byte* memory,
-                         std::size_t n_bytes) {
-  from.for_range(offset, n_bytes, [&](std::span<const std::byte> part, std::size_t at) {
-    to.push_back({part.data(), memory + at, part.size(), 0});
-  });
-}
-
-void PeerCollective::add(Copies& to, const std::byte* memory, const OutputPieces& into, std::size_t offset,
-                         std::size_t n_bytes) {
-  into.for_range(offset, n_bytes, [&](std::span<std::byte> part, std::size_t at) {
-    to.push_back({memory + at, part.data(), part.size(), 0});
-  });
-}
-
-void PeerCollective::add(Copies& to, const InputPieces& from, const OutputPieces& into, std::size_t offset,
-                         std::size_t n_bytes) {
-  into.for_range(offset, n_bytes, [&](std::span<std::byte> part, std::size_t at) {
-    if (from.at(offset + at).data() != part.data()) add(to, from, offset + at, part.data(), part.size());
-  });
-}
-
 PeerStream::Work PeerCollective::copy(Copies copies) {
   return [copies = std::move(copies)](PeerStream::Tasks& tasks) { return tasks.copy(copies); };
 }

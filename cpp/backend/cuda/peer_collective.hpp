@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/cuda/copies.hpp"
 #include "backend/cuda/peer_group.hpp"
 #include "collective/running_collective.hpp"
 #include "fuse/plan.hpp"
@@ -78,16 +79,8 @@ class PeerCollective : public RunningCollective {
   // That for `receiver`. REQUIRES: most_bytes is share_bytes().
   std::byte* share_of_slot(int member, int receiver) const;
 
-  using Copies = std::vector<Piece>;
-  // Ranges between tensors and memory where they follow each other.
-  static void add(Copies& to, const InputPieces& from, std::size_t offset, std::byte* memory, std::size_t n_bytes);
-  static void add(Copies& to, const std::byte* memory, const OutputPieces& into, std::size_t offset,
-                  std::size_t n_bytes);
   // From this rank's tensors to its slot: the part for a member.
   void add_share(Copies& to, int receiver) const;
-  // Ranges between tensors, without those that are the same memory.
-  static void add(Copies& to, const InputPieces& from, const OutputPieces& into, std::size_t offset,
-                  std::size_t n_bytes);
   static PeerStream::Work copy(Copies copies);
   // Reduces one input of each member, then copies.
   PeerStream::Work reduce(const std::vector<const std::byte*>& inputs, std::byte* to, std::size_t n_bytes,

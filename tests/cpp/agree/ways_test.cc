@@ -59,20 +59,43 @@ TEST(Ways, WhatHasNoKernelIsStaged) {
   }
 }
 
-TEST(Ways, NcclNeedsNoSharedMemoryAndStagesWhatItLacks) {
+TEST(Ways, NcclNeedsNoSharedMemory) {
   CoordinatorOptions options;
   options.size = 2;
   options.goes_by_nccl = true;
   const auto way = [&](const Signature& signature, HomeId other = kGpu0) {
     return Ways(options).way_of(signature, {kGpu0, other});
   };
+  Signature scan = allreduce({4});
+  scan.collective = Collective::kScan;
+  Signature weighted = allreduce({4});
+  weighted.is_weighted = true;
+  for (const Signature& signature : {scan, weighted, allreduce({4}, DataType::kFloat32, ReduceOp::kAdasum)}) {
+    EXPECT_EQ(way(signature), Way::kStaged);
+  }
+  for (const Signature& signature : {allreduce({4}), allreduce({4}, DataType::kInt64, ReduceOp::kBitwiseAnd),
+                                     allgather({4}), broadcast({4}, 0), even_alltoall(4)}) {
+    EXPECT_EQ(way(signature), Way::kNccl);
+  }
+  EXPECT_EQ(way(allreduce({4}), kStagedHome), Way::kStaged);
+  options.check_interval = 1;
+  EXPECT_EQ(way(allreduce({4})), Way::kStaged);
+}
+
+// A kernel of ours has up to 64 inputs.
+TEST(Ways, ManyRanksReduceByNcclWhatItReducesItself) {
+  CoordinatorOptions options;
+  options.size = 65;
+  options.goes_by_nccl = true;
+  const auto way = [&](const Signature& signature) {
+    return Ways(options).way_of(signature, std::vector<HomeId>(65, kGpu0));
+  };
+  EXPECT_EQ(way(allgather({4})), Way::kNccl);
   for (const DataType dtype : {DataType::kFloat16, DataType::kBFloat16, DataType::kFloat32, DataType::kFloat64}) {
     for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kProduct}) {
       EXPECT_EQ(way(allreduce({4}, dtype, op)), Way::kNccl);
     }
-    for (const ReduceOp op : {ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kAdasum}) {
-      EXPECT_EQ(way(allreduce({4}, dtype, op)), Way::kStaged);
-    }
+    EXPECT_EQ(way(allreduce({4}, dtype, ReduceOp::kMax)), Way::kStaged);
   }
   for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kProduct, ReduceOp::kMin, ReduceOp::kMax}) {
     EXPECT_EQ(way(allreduce({4}, DataType::kInt64, op)), Way::kNccl);
@@ -82,13 +105,10 @@ TEST(Ways, NcclNeedsNoSharedMemoryAndStagesWhatItLacks) {
   scaled.prescale = 0.5;
   Signature mixed = allreduce({4});
   mixed.tensors.push_back({DataType::kComplex64, {4}});
-  for (const Signature& signature :
-       {scaled, mixed, allreduce({4}, DataType::kInt64, ReduceOp::kAverage),
-        allreduce({4}, DataType::kInt64, ReduceOp::kBitwiseAnd), allgather({4}), broadcast({4}, 0)}) {
+  for (const Signature& signature : {scaled, mixed, allreduce({4}, DataType::kInt64, ReduceOp::kAverage)}) {
     EXPECT_EQ(way(signature), Way::kStaged);
   }
-  EXPECT_EQ(way(allreduce({4}), kStagedHome), Way::kStaged);
-  options.check_interval = 1;
+  options.adds_by_nccl = false;
   EXPECT_EQ(way(allreduce({4})), Way::kStaged);
 }
 

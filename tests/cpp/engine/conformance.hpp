@@ -46,6 +46,11 @@ class Worlds {
       options.config.one_shot_bytes = 2048;
       options.config.slot_bytes = layout == Layout::kArena ? kSlotBytes : kSegmentBytes;
       options.homes = homes;
+      if (homes == testing::Homes::kCudaNccl) {
+        options.config.gpu_way = "nccl";
+        options.config.gpu_reduce = "ciranda";  // the bits of all others
+        options.config.nccl_between_hosts = true;
+      }
       worlds_.emplace(layout, std::make_unique<World>(size, options));
     }
   }
@@ -111,6 +116,8 @@ inline const auto kMixedWithHost =
 inline const auto kOnGpu =
     ::testing::Combine(::testing::Values(2), ::testing::Values(DataType::kUInt8, DataType::kFloat32),
                        ::testing::Values(Homes::kCuda, Homes::kCudaStaged, Homes::kCudaWithoutKernels));
+inline const auto kByNccl = ::testing::Combine(::testing::Values(3), ::testing::Values(DataType::kFloat32),
+                                               ::testing::Values(Homes::kCudaNccl));
 #endif
 
 // Of groups, which have every type.
@@ -118,7 +125,8 @@ using GroupCase = std::tuple<int, Homes>;
 inline const auto kGroupCases = ::testing::Combine(::testing::Values(1, 2, 4, 7), ::testing::ValuesIn(kHomes));
 #ifndef CIRANDA_SANITIZED
 inline const auto kGroupsOnGpu = ::testing::Combine(
-    ::testing::Values(2), ::testing::Values(Homes::kCuda, Homes::kCudaStaged, Homes::kCudaWithoutKernels));
+    ::testing::Values(2),
+    ::testing::Values(Homes::kCuda, Homes::kCudaStaged, Homes::kCudaWithoutKernels, Homes::kCudaNccl));
 #endif
 inline std::string name_of_group(const ::testing::TestParamInfo<GroupCase>& test) {
   const auto& [size, homes] = test.param;

@@ -176,6 +176,7 @@ INSTANTIATE_TEST_SUITE_P(EverySizeOnDevice, ConformanceTest, kEverySizeOnDevice,
 INSTANTIATE_TEST_SUITE_P(MixedWithHost, ConformanceTest, kMixedWithHost, name_of);
 #ifndef CIRANDA_SANITIZED
 INSTANTIATE_TEST_SUITE_P(OnGpu, ConformanceTest, kOnGpu, name_of);
+INSTANTIATE_TEST_SUITE_P(ByNccl, ConformanceTest, kByNccl, name_of);
 #endif
 
 // --- what has no element type of its own

@@ -24,6 +24,9 @@ using cuda::Driver;
 
 constexpr int kRanks = 8;
 
+// For ranks of which each has its own; the fake driver reads it when it is loaded.
+[[maybe_unused]] const int kHasGpus = setenv("FAKE_CUDA_DEVICES", "4", 0);
+
 [[noreturn]] void give_up(const std::string& why) {
   std::fprintf(stderr, "%s\n", why.c_str());
   std::abort();

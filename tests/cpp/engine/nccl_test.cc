@@ -1,8 +1,10 @@
-// Allreduces by NCCL, by a fake one on the fake driver, each rank on a GPU of its own: sizes and layouts, types and
-// ops, what is staged instead, and communicators that cannot be made, fail, or lose a rank.
+// Collectives by NCCL, by a fake one on the fake driver, each rank on a GPU of its own: sizes and layouts, types and
+// ops, what goes another way instead, and communicators that cannot be made, fail, or lose a rank. That results have
+// the bits of the CPU's, where NCCL only moves, is shown by the conformance tests.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -17,11 +19,13 @@
 #include <vector>
 
 #include "backend/cuda/driver_api.hpp"
+#include "call/nccl_collectives.hpp"
 #include "engine/fake_driver.hpp"
 #include "engine/guarded.hpp"
 #include "engine/homes.hpp"
 #include "engine/own_program.hpp"
 #include "engine/requests.hpp"
+#include "engine/sets.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/worlds_test.hpp"
 
@@ -37,7 +41,6 @@ using testing::end_program;
 using testing::Guarded;
 using testing::Homes;
 using testing::Layout;
-using testing::n_fake_calls;
 using testing::options_for;
 using testing::set_fake;
 using testing::wait_at_home;
@@ -54,6 +57,7 @@ WorldOptions by_nccl(int size, Layout layout = Layout::kArena) {
   options.fabric.slot_bytes = kSlotBytes;
   options.config.slot_bytes = kSlotBytes;
   options.config.gpu_way = "nccl";
+  options.config.nccl_between_hosts = true;
   return options;
 }
 
@@ -66,13 +70,6 @@ void expect_in_own_program(const std::function<void()>& scenario) {
     cuda_home(0);
     scenario();
   });
-}
-
-// Counts calls of the driver from here on.
-void count_from_here(Engine& engine) {
-  await_all(engine);
-  if (engine.rank() == 0) set_fake("FAKE_CUDA_FAIL", "cuMemcpyHtoDAsync:100000:1");
-  await_all(engine);
 }
 
 template <typename Value>
@@ -122,14 +119,22 @@ void expect_of(Engine& engine, const std::vector<std::size_t>& lengths, Value va
   }
 }
 
-// Kernels of NCCL of all ranks, since calls are counted.
-std::uint64_t n_by_nccl() { return n_fake_calls("fake_cuda_launch"); }
+// A function of the fake NCCL's; null: the process has not loaded it.
+template <typename Function>
+Function* of_fake_nccl(const char* name) {
+  void* const library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD);
+  return library == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(library, name));
+}
+
+// How often all ranks have called the function, or any collective of NCCL's.
+std::uint64_t n_nccl_calls(const char* name) {
+  auto* const n_calls = of_fake_nccl<std::uint64_t(const char*)>("fake_nccl_n_calls");
+  return n_calls == nullptr ? 0 : n_calls(name);
+}
+std::uint64_t n_by_nccl() { return n_nccl_calls(""); }
 
 // Kernels of the fake NCCL in this process that have not ended.
-std::uint64_t n_kernels_under_way() {
-  void* const library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD);
-  return reinterpret_cast<std::uint64_t (*)()>(dlsym(library, "fake_nccl_n_under_way"))();
-}
+std::uint64_t n_kernels_under_way() { return of_fake_nccl<std::uint64_t()>("fake_nccl_n_under_way")(); }
 
 Engine::OperationPtr begin_sum(Engine& engine, Guarded& tensor) {
   return submit_request(engine,
@@ -146,7 +151,6 @@ TEST(NcclDeathTest, SumsOfEverySize) {
       const std::vector<std::vector<std::size_t>> groups{
           {1}, {kChunk - 1}, {kChunk}, {2 * kChunk + 5}, {1, 1000}, {7, 0, kChunk, 1, kChunk, 13}};
       world.run([&](Engine& engine) {
-        count_from_here(engine);
         if (engine.rank() == 0) set_fake("FAKE_CUDA_DELAY_SEED", "7");
         await_all(engine);
         for (int step = 1; step <= 2; ++step) {
@@ -166,7 +170,6 @@ TEST(NcclDeathTest, AveragesFactorsAndOps) {
   expect_in_own_program([] {
     World world(2, by_nccl(2));
     world.run([&](Engine& engine) {
-      count_from_here(engine);
       const std::vector<std::size_t> lengths{3, kChunkBytes / 4 + 9, 1000};
       expect_of<float>(engine, lengths, 6, 6, "average", {.op = ReduceOp::kAverage});
       expect_of<float>(engine, {5000}, 6, 6, "average of one", {.op = ReduceOp::kAverage});
@@ -183,54 +186,230 @@ TEST(NcclDeathTest, AveragesFactorsAndOps) {
   });
 }
 
-TEST(NcclDeathTest, WhatNcclLacksIsStaged) {
+// It moves the inputs, and kernels of ours reduce them.
+TEST(NcclDeathTest, WhatNcclDoesNotReduceItMoves) {
   expect_in_own_program([] {
     World world(2, by_nccl(2));
     world.run([&](Engine& engine) {
-      count_from_here(engine);
       expect_of<std::int64_t>(engine, {10}, INT64_MAX, INT64_MAX, "average", {.op = ReduceOp::kAverage});
       expect_of<std::int32_t>(engine, {10}, 3, 12, "scaled", {.prescale = 2});
-      expect_of<float>(engine, {10}, 3, 3, "greatest", {.op = ReduceOp::kMax});
+      expect_of<float>(engine, {kChunkBytes}, 3, 3, "greatest", {.op = ReduceOp::kMax});
       expect_of<std::int32_t>(engine, {10}, 6, 6, "bits", {.op = ReduceOp::kBitwiseAnd});
       await_all(engine);
-      EXPECT_EQ(n_by_nccl(), 0U);
+      EXPECT_GE(n_by_nccl(), 2U * 4U);
+      EXPECT_EQ(n_nccl_calls("ncclAllReduce"), 0U);
+      EXPECT_GE(n_nccl_calls("ncclSend"), 2U * 4U);
     });
   });
 }
 
-// If one rank has no NCCL that can be used, all take another way.
-TEST(NcclDeathTest, WithoutACommunicatorItIsStaged) {
-  constexpr const char* kSame = "a GPU for two";
-  for (const std::string fault :
-       {"FAKE_NCCL_VERSION=22601", "FAKE_NCCL_INIT=2", "FAKE_CUDA_FAIL=cuMemAlloc:1:2", kSame}) {
-    SCOPED_TRACE(fault);
-    expect_in_own_program([fault, kSame] {
-      World world(2, by_nccl(2));
-      if (const std::size_t end = fault.find('='); end != std::string::npos) {
-        set_fake(fault.substr(0, end).c_str(), fault.substr(end + 1));
+TEST(NcclDeathTest, ByOneSettingNcclReducesNothing) {
+  expect_in_own_program([] {
+    WorldOptions options = by_nccl(3);
+    options.config.gpu_reduce = "ciranda";
+    World world(3, options);
+    world.run([&](Engine& engine) {
+      for (const std::size_t length : {std::size_t{3}, kChunkBytes}) {
+        expect_of<float>(engine, {length, 7}, 6, 6, "average", {.op = ReduceOp::kAverage});
       }
+      await_all(engine);
+      EXPECT_EQ(n_nccl_calls("ncclAllReduce"), 0U);
+      EXPECT_GT(n_nccl_calls("ncclAllGather"), 0U);
+    });
+  });
+}
+
+// The rows of a sum that each rank gets, and a sum that one gets: even parts in one piece, by NCCL from the tensor
+// itself, others, and several chunks; all inputs are rank + 1.
+void expect_rows(Engine& engine, Collective collective, const std::vector<std::size_t>& lengths, const Factors& factors,
+                 double expected, const std::string& name) {
+  const bool is_reduce = collective == Collective::kReduce;
+  const bool has_result = !is_reduce || engine.rank() == 1;
+  std::vector<std::unique_ptr<Guarded>> inputs;
+  std::vector<std::unique_ptr<Guarded>> outputs;
+  std::vector<std::vector<double>> wanted;
+  Request call;
+  call.name = name;
+  call.signature.collective = collective;
+  call.signature.op = factors.op;
+  call.signature.prescale = factors.prescale;
+  call.signature.postscale = factors.postscale;
+  if (is_reduce) call.signature.root = 1;
+  for (const std::size_t length : lengths) {
+    const std::vector<double> values(length, engine.rank() + 1);
+    const auto rows = even_splits(static_cast<std::int64_t>(length), engine.size());
+    const auto n_own = is_reduce ? length : static_cast<std::size_t>(rows[static_cast<std::size_t>(engine.rank())]);
+    inputs.push_back(std::make_unique<Guarded>(std::as_bytes(std::span(values)), Guarded::kAligned));
+    wanted.emplace_back(n_own, expected);
+    outputs.push_back(std::make_unique<Guarded>(n_own * sizeof(double), Guarded::kAligned));
+    const Request one = testing::request(collective, "", DataType::kFloat64, {static_cast<std::int64_t>(length)},
+                                         inputs.back()->data());
+    call.signature.tensors.push_back(one.signature.tensors.front());
+    call.memory.push_back(
+        {inputs.back()->data(), has_result ? outputs.back()->data() : nullptr, testing::home().place});
+  }
+  const Status status = wait_at_home(engine, submit_request(engine, std::move(call)));
+  ASSERT_TRUE(status.ok()) << status.message();
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    if (has_result) {
+      EXPECT_TRUE(outputs[i]->holds(std::as_bytes(std::span(wanted[i])))) << name << ", tensor " << i;
+    }
+    EXPECT_TRUE(outputs[i]->is_intact() && inputs[i]->is_intact()) << name << ", tensor " << i;
+    const std::vector<double> given(lengths[i], engine.rank() + 1);
+    EXPECT_TRUE(inputs[i]->holds(std::as_bytes(std::span(given)))) << name << ": input " << i << " was changed";
+  }
+}
+
+TEST(NcclDeathTest, ReducesAndReducescattersByNccl) {
+  for (const int size : {2, 3}) {
+    expect_in_own_program([size] {
+      World world(size, by_nccl(size));
       world.run([&](Engine& engine) {
-        const AtHome at(fault == kSame ? cuda_home(engine.rank()) : testing::home());
-        for (int step = 0; step < 3; ++step) expect_of<float>(engine, {10, 3000}, 2, 4, "sum");
+        const auto n = static_cast<std::size_t>(size);
+        constexpr std::size_t kChunk = kChunkBytes / sizeof(double);
+        const std::vector<std::vector<std::size_t>> groups{{n},         {8 * n},          {8 * n + 1},
+                                                           {kChunk, 5}, {3 * kChunk + 1}, {1}};
+        const double sum = size * (size + 1) / 2.0;
+        for (const Collective collective : {Collective::kReduce, Collective::kReducescatter}) {
+          for (std::size_t i = 0; i < groups.size(); ++i) {
+            const std::string name = std::string(to_string(collective)) + std::to_string(i);
+            expect_rows(engine, collective, groups[i], {}, sum, name);
+            expect_rows(engine, collective, groups[i], {.op = ReduceOp::kAverage}, sum / size, name + " average");
+            expect_rows(engine, collective, groups[i], {.prescale = 0.5, .postscale = 4}, 2 * sum, name + " scaled");
+          }
+        }
         await_all(engine);
-        EXPECT_EQ(n_by_nccl(), 0U);
+        EXPECT_GE(n_nccl_calls("ncclReduce"), 3 * n * groups.size());
+        EXPECT_GE(n_nccl_calls("ncclReduceScatter"), 3 * n * groups.size());
+        EXPECT_EQ(n_nccl_calls("ncclSend"), 0U);
       });
     });
   }
 }
 
-// A communicator that is never made: the ranks name their GPUs, and the job ends at the limit of stalls.
-TEST(NcclDeathTest, ACommunicatorThatIsNeverMadeIsNamed) {
+// If one rank has no NCCL that can be used, all take another way, and one says why. Ranks that are threads can map each
+// other's memory on one GPU only.
+void expect_another_way(const std::string& fault, bool shares_gpu) {
+  expect_in_own_program([fault, shares_gpu] {
+    WorldOptions options = by_nccl(2);
+    if (fault == "FAKE_NCCL_INIT=never") options.config.stall_shutdown_seconds = 2;
+    ::testing::internal::CaptureStderr();
+    World world(2, options);
+    if (const std::size_t end = fault.find('='); end != std::string::npos) {
+      set_fake(fault.substr(0, end).c_str(), fault.substr(end + 1));
+    }
+    world.run([&](Engine& engine) {
+      const AtHome at(shares_gpu ? cuda_home(engine.rank()) : testing::home());
+      for (int step = 0; step < 3; ++step) expect_of<float>(engine, {10, 3000}, 2, 4, "sum");
+      await_all(engine);
+      EXPECT_EQ(n_by_nccl(), 0U);
+    });
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    const std::string warning = "NCCL cannot be used: ";
+    const std::size_t told = said.find(warning);
+    EXPECT_NE(told, std::string::npos) << said;
+    EXPECT_EQ(said.find("warning", told), std::string::npos) << said;
+    EXPECT_EQ(said.find("tensors on GPUs go by peer, although") != std::string::npos, shares_gpu) << said;
+  });
+}
+
+TEST(NcclDeathTest, WithoutACommunicatorAllGoAnotherWay) {
+  for (const std::string fault : {"FAKE_NCCL_VERSION=22601", "FAKE_CUDA_FAIL=cuMemAlloc:1:2", "a GPU for two"}) {
+    SCOPED_TRACE(fault);
+    expect_another_way(fault, true);
+  }
+  for (const std::string fault : {"FAKE_NCCL_VERSION=22601", "FAKE_NCCL_INIT=2", "FAKE_NCCL_INIT=never"}) {
+    SCOPED_TRACE(fault);
+    expect_another_way(fault, false);
+  }
+}
+
+// NCCL between hosts is neither authenticated nor encrypted, so it must be allowed.
+TEST(NcclDeathTest, BetweenHostsItMustBeAllowed) {
+  expect_in_own_program([] {
+    WorldOptions options = by_nccl(2, Layout::kTwoHosts);
+    options.config.nccl_between_hosts = false;
+    ::testing::internal::CaptureStderr();
+    World world(2, options);
+    world.run([&](Engine& engine) {
+      expect_of<float>(engine, {10, 3000}, 2, 4, "sum");
+      await_all(engine);
+      EXPECT_EQ(n_by_nccl(), 0U);
+    });
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_NE(said.find("NCCL authenticates and encrypts nothing"), std::string::npos) << said;
+    EXPECT_EQ(said.find("CIRANDA_GPU_WAY"), std::string::npos) << said;
+  });
+}
+
+// NCCL wants one order of all calls on a GPU, and sets have none among each other.
+TEST(NcclDeathTest, ProcessSetsDoNotGoByNccl) {
+  expect_in_own_program([] {
+    World world(3, by_nccl(3));
+    world.run([&](Engine& engine) {
+      const std::uint32_t set = testing::add_set(engine, {0, 2});
+      const std::vector<float> values(1000, 2), expected(1000, 4);
+      for (int step = 0; step < 2 && engine.rank() != 1; ++step) {
+        Guarded tensor(std::as_bytes(std::span(values)), Guarded::kAligned);
+        Request sum = testing::request(Collective::kAllreduce, "sum", DataType::kFloat32, {1000}, tensor.data());
+        sum.process_set = set;
+        const Status status = wait_at_home(engine, submit_request(engine, std::move(sum)));
+        EXPECT_TRUE(status.ok()) << status.message();
+        EXPECT_TRUE(tensor.holds(std::as_bytes(std::span(expected))));
+      }
+      await_all(engine);
+      EXPECT_EQ(n_by_nccl(), 0U);
+      expect_of<float>(engine, {10}, 2, 6, "of all");
+      await_all(engine);
+      EXPECT_GT(n_by_nccl(), 0U);
+    });
+  });
+}
+
+// The rank without it takes part, fails, and goes on.
+TEST(NcclDeathTest, AResultWithoutMemoryFailsOnItsRank) {
+  for (const Collective collective : {Collective::kAllgather, Collective::kReducescatter, Collective::kAlltoall}) {
+    expect_in_own_program([collective] {
+      World world(2, by_nccl(2));
+      std::atomic<int> n_failed = 0;
+      world.run([&](Engine& engine) {
+        expect_of<float>(engine, {10}, 2, 4, "sum");
+        Guarded input(std::size_t{8000}, Guarded::kAligned);
+        await_all(engine);
+        if (engine.rank() == 0) set_fake("FAKE_CUDA_FAIL", "cuMemAllocAsync:1:2");
+        await_all(engine);
+        for (int step = 0; step < 2; ++step) {
+          Request rows = testing::request(collective, "rows", DataType::kFloat32, {2000}, input.data());
+          rows.memory.front().output = nullptr;
+          if (collective == Collective::kAlltoall) rows.splits = {{1000, 1000}};
+          const Status status = wait_at_home(engine, submit_request(engine, std::move(rows)));
+          if (!status.ok()) {
+            ++n_failed;
+            EXPECT_NE(status.message().find("no memory on GPU "), std::string::npos) << status.message();
+          }
+          await_all(engine);
+          EXPECT_EQ(n_failed, 1);
+        }
+      });
+    });
+  }
+}
+
+// A kernel of NCCL's that never ends: the ranks name their GPUs, the job ends at the limit of stalls, and no kernel is
+// left behind.
+TEST(NcclDeathTest, AKernelThatNeverEndsIsNamedAndAborted) {
   expect_in_own_program([] {
     WorldOptions options = by_nccl(2);
     testing::end_stalls_soon(options.config);
     World world(2, options);
-    set_fake("FAKE_NCCL_INIT", "never");
+    set_fake("FAKE_NCCL_ENDLESS", "1");
     std::latch is_over(2);
     world.run([&](Engine& engine) {
       Guarded tensor(40, Guarded::kAligned);
       const Status status = wait_at_home(engine, begin_sum(engine, tensor));
       EXPECT_NE(status.message().find("GPU"), std::string::npos) << status.message();
+      EXPECT_NE(status.message().find("for NCCL"), std::string::npos) << status.message();
+      while (n_kernels_under_way() > 0) std::this_thread::yield();
       is_over.arrive_and_wait();
       end_program();
     });
@@ -275,22 +454,35 @@ class StandingStill {
 };
 
 // A rank is lost while the other's kernel spins: that call fails, its GPU is free again, and the engine can end.
-TEST(NcclDeathTest, ALostRankLeavesNoKernelBehind) {
-  expect_in_own_program([] {
-    World world(2, by_nccl(2));
+void expect_no_kernel_is_left(Collective collective, const std::string& reduces) {
+  expect_in_own_program([collective, reduces] {
+    WorldOptions options = by_nccl(2);
+    options.config.gpu_reduce = reduces;
+    World world(2, options);
     std::latch has_begun(2), is_over(2);
     world.run([&](Engine& engine) {
       expect_of<float>(engine, {10}, 2, 4, "sum");
       Guarded tensor(40, Guarded::kAligned);
+      // Rank 0 waits for rank 1, which gives.
+      const auto begin = [&] {
+        const int root = info(collective).is_from_root ? 1 : 0;
+        const bool gives = info(collective).gives(engine.rank() == root);
+        const bool is_empty = collective == Collective::kScatter && !gives;
+        Request r = testing::request(collective, "call", DataType::kFloat32, {is_empty ? 0 : 10}, tensor.data());
+        if (info(collective).has_root) r.signature.root = root;
+        if (info(collective).takes_splits && gives) r.splits = {{5, 5}};
+        if (info(collective).allocates_output) r.memory.front().output = nullptr;
+        return submit_request(engine, std::move(r));
+      };
       if (engine.rank() == 1) {
         const StandingStill still;
         has_begun.arrive_and_wait();
-        const auto lost = begin_sum(engine, tensor);
+        const auto lost = begin();
         world.fabric().kill(1);
         EXPECT_FALSE(engine.wait(lost).ok());
       } else {
         has_begun.arrive_and_wait();
-        const Status status = wait_at_home(engine, begin_sum(engine, tensor));
+        const Status status = wait_at_home(engine, begin());
         EXPECT_EQ(status.kind(), ErrorKind::kRanksLost) << status.message();
       }
       while (n_kernels_under_way() > 0) std::this_thread::yield();
@@ -298,6 +490,14 @@ TEST(NcclDeathTest, ALostRankLeavesNoKernelBehind) {
       end_program();  // tensors of calls that failed may not be freed yet
     });
   });
+}
+
+TEST(NcclDeathTest, ALostRankLeavesNoKernelBehind) {
+  for (const Collective collective : kNcclCollectives) {
+    SCOPED_TRACE(std::string(to_string(collective)));
+    expect_no_kernel_is_left(collective, "nccl");
+    if (info(collective).is_reduction) expect_no_kernel_is_left(collective, "ciranda");
+  }
 }
 
 // Two worlds of the same GPUs, of which one loses a rank: NCCL hangs if their communicators are aborted one by one. The

@@ -349,6 +349,7 @@ INSTANTIATE_TEST_SUITE_P(EverySizeOnDevice, RowsConformanceTest, kEverySizeOnDev
 INSTANTIATE_TEST_SUITE_P(MixedWithHost, RowsConformanceTest, kMixedWithHost, name_of);
 #ifndef CIRANDA_SANITIZED
 INSTANTIATE_TEST_SUITE_P(OnGpu, RowsConformanceTest, kOnGpu, name_of);
+INSTANTIATE_TEST_SUITE_P(ByNccl, RowsConformanceTest, kByNccl, name_of);
 #endif
 
 // --- groups

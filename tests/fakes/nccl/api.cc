@@ -67,12 +67,50 @@ void abort_together(const std::vector<Found>& communicators) {
   }
 }
 
-// Of the calling thread.
+// Calls of collectives by their names.
+struct Counts {
+  std::mutex mutex;
+  std::map<std::string, std::uint64_t> by_name;
+};
+
+Counts& counts() {
+  static auto* const kept = new Counts;
+  return *kept;
+}
+
+// Of the calling thread. Its collectives are all of one communicator, on one stream: others are not imitated.
 struct Group {
   int depth = 0;
   std::vector<Found> aborts;
+  Found communicator;
+  cuda::CUstream stream = nullptr;
+  std::vector<Operation> operations;
 };
 thread_local Group group;
+
+ncclResult_t start(const char* name, ncclComm_t handle, const Operation& operation, cuda::CUstream stream) {
+  Found found = find(handle);
+  if (found == nullptr) return ncclResult_t::kInvalidArgument;
+  {
+    const std::lock_guard lock(counts().mutex);
+    ++counts().by_name[name];
+  }
+  if (group.depth == 0) return found->start({operation}, stream);
+  if (group.communicator != nullptr && (group.communicator != found || group.stream != stream)) {
+    return ncclResult_t::kInvalidUsage;
+  }
+  group.communicator = std::move(found);
+  group.stream = stream;
+  group.operations.push_back(operation);
+  return ncclResult_t::kSuccess;
+}
+
+// What a group has gathered.
+ncclResult_t start_all() {
+  const Found communicator = std::exchange(group.communicator, nullptr);
+  if (communicator == nullptr) return ncclResult_t::kSuccess;
+  return communicator->start(std::exchange(group.operations, {}), group.stream);
+}
 
 }  // namespace
 
@@ -161,15 +199,54 @@ ncclResult_t ncclGroupStart() {
 
 ncclResult_t ncclGroupEnd() {
   if (group.depth == 0) return ncclResult_t::kInvalidUsage;
-  if (--group.depth == 0) abort_together(std::exchange(group.aborts, {}));
-  return ncclResult_t::kSuccess;
+  if (--group.depth > 0) return ncclResult_t::kSuccess;
+  abort_together(std::exchange(group.aborts, {}));
+  return start_all();
 }
 
 ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, cuda::ncclDataType_t type,
                            cuda::ncclRedOp_t op, ncclComm_t handle, cuda::CUstream stream) {
-  const Found found = find(handle);
-  if (found == nullptr) return ncclResult_t::kInvalidArgument;
-  return found->allreduce(from, to, {0, count, type, op}, stream);
+  return start("ncclAllReduce", handle, {{Does::kAllreduce, count, type, op}, from, to}, stream);
+}
+
+ncclResult_t ncclReduce(const void* from, void* to, std::size_t count, cuda::ncclDataType_t type, cuda::ncclRedOp_t op,
+                        int root, ncclComm_t handle, cuda::CUstream stream) {
+  return start("ncclReduce", handle, {{Does::kReduce, count, type, op, root}, from, to}, stream);
+}
+
+ncclResult_t ncclReduceScatter(const void* from, void* to, std::size_t count, cuda::ncclDataType_t type,
+                               cuda::ncclRedOp_t op, ncclComm_t handle, cuda::CUstream stream) {
+  return start("ncclReduceScatter", handle, {{Does::kReducescatter, count, type, op}, from, to}, stream);
+}
+
+ncclResult_t ncclAllGather(const void* from, void* to, std::size_t count, cuda::ncclDataType_t type, ncclComm_t handle,
+                           cuda::CUstream stream) {
+  return start("ncclAllGather", handle, {{Does::kAllgather, count, type}, from, to}, stream);
+}
+
+ncclResult_t ncclBroadcast(const void* from, void* to, std::size_t count, cuda::ncclDataType_t type, int root,
+                           ncclComm_t handle, cuda::CUstream stream) {
+  const Call call{Does::kBroadcast, count, type, cuda::ncclRedOp_t::kSum, root};
+  return start("ncclBroadcast", handle, {call, from, to}, stream);
+}
+
+ncclResult_t ncclSend(const void* from, std::size_t count, cuda::ncclDataType_t type, int peer, ncclComm_t handle,
+                      cuda::CUstream stream) {
+  const Call call{Does::kSend, count, type, cuda::ncclRedOp_t::kSum, peer};
+  return start("ncclSend", handle, {call, from, nullptr}, stream);
+}
+
+ncclResult_t ncclRecv(void* to, std::size_t count, cuda::ncclDataType_t type, int peer, ncclComm_t handle,
+                      cuda::CUstream stream) {
+  const Call call{Does::kReceive, count, type, cuda::ncclRedOp_t::kSum, peer};
+  return start("ncclRecv", handle, {call, nullptr, to}, stream);
+}
+
+std::uint64_t fake_nccl_n_calls(const char* name) {
+  const std::lock_guard lock(counts().mutex);
+  std::uint64_t n_all = 0;
+  for (const auto& [each, n] : counts().by_name) n_all += n;
+  return *name == '\0' ? n_all : counts().by_name[name];
 }
 
 std::uint64_t fake_nccl_n_under_way() { return Communicator::n_under_way.load(); }

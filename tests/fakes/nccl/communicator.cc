@@ -40,10 +40,18 @@ std::optional<ncclResult_t> error_after(std::uint64_t n_calls) {
   std::abort();
 }
 
-bool overlap(const void* from, const void* to, std::size_t n_bytes) {
-  const auto* const a = static_cast<const std::byte*>(from);
-  const auto* const b = static_cast<const std::byte*>(to);
-  return a != b && a < b + n_bytes && b < a + n_bytes;
+// A range of a tensor.
+struct Range {
+  const std::byte* begin;
+  std::size_t n_bytes;
+};
+
+bool overlap(const Range& a, const Range& b) {
+  return a.n_bytes > 0 && b.n_bytes > 0 && a.begin < b.begin + b.n_bytes && b.begin < a.begin + a.n_bytes;
+}
+
+bool is_transfer(const Operation& operation) {
+  return operation.call.does == Does::kSend || operation.call.does == Does::kReceive;
 }
 
 std::byte* in_kernel(const void* on_device) {
@@ -55,15 +63,26 @@ std::byte* in_kernel(const void* on_device) {
 
 struct Communicator::Kernel {
   std::shared_ptr<Communicator> of;
-  const void* from;
-  void* to;
-  Call call;
+  std::vector<Operation> operations;
+  bool is_endless;
 
   static void run(void* argument) {
     const std::unique_ptr<Kernel> kernel(static_cast<Kernel*>(argument));
-    kernel->of->run(*kernel);
+    static_cast<void>(kernel->of->run(*kernel));
     kernel->of->count(-1);
   }
+};
+
+// What a call reads and writes.
+struct Communicator::Touched {
+  Range from;
+  Range to;
+};
+
+// A send or a receive under way.
+struct Communicator::Transfer {
+  Operation operation;
+  std::size_t at = 0;
 };
 
 Communicator::Communicator(const cuda::ncclUniqueId& id, int n_ranks, int rank, const cuda::CUuuid& gpu)
@@ -122,30 +141,64 @@ ncclResult_t Communicator::init() {
   return ncclResult_t::kSuccess;
 }
 
-ncclResult_t Communicator::allreduce(const void* from, void* to, Call call, cuda::CUstream stream) {
+Communicator::Touched Communicator::touched(const Operation& operation) const {
+  const auto& [call, from, to] = operation;
   const std::size_t n_bytes = call.count * size_of(call.type);
+  const std::size_t all = n_bytes * static_cast<std::size_t>(segment_->n_ranks());
+  const bool is_root = rank_ == call.peer;
+  Touched touched{{static_cast<const std::byte*>(from), n_bytes}, {static_cast<const std::byte*>(to), n_bytes}};
+  if (call.does == Does::kReducescatter) touched.from.n_bytes = all;
+  if (call.does == Does::kAllgather) touched.to.n_bytes = all;
+  if (call.does == Does::kReceive || (call.does == Does::kBroadcast && !is_root)) touched.from.n_bytes = 0;
+  if (call.does == Does::kSend || (call.does == Does::kReduce && !is_root)) touched.to.n_bytes = 0;
+  return touched;
+}
+
+ncclResult_t Communicator::start(std::vector<Operation> operations, cuda::CUstream stream) {
   if (failed_) return *failed_;
   if (!is_made_ || pending_ || is_aborted_.load()) return ncclResult_t::kInvalidUsage;
-  if (size_of(call.type) == 0 || call.op > cuda::ncclRedOp_t::kMin) return ncclResult_t::kInvalidArgument;
-  for (const void* address : {from, static_cast<const void*>(to)}) {
-    if (reinterpret_cast<std::uintptr_t>(address) % size_of(call.type) != 0) report("a tensor is not aligned");
+  for (Operation& each : operations) {
+    Call& call = each.call;
+    if (size_of(call.type) == 0 || call.op > cuda::ncclRedOp_t::kMin) return ncclResult_t::kInvalidArgument;
+    const bool has_peer = call.does == Does::kReduce || call.does >= Does::kBroadcast;
+    if (has_peer && (call.peer < 0 || call.peer >= segment_->n_ranks())) return ncclResult_t::kInvalidArgument;
+    for (const void* address : {each.from, static_cast<const void*>(each.to)}) {
+      if (reinterpret_cast<std::uintptr_t>(address) % size_of(call.type) != 0) report("a tensor is not aligned");
+    }
+    const auto [from, to] = touched(each);
+    const auto self = static_cast<std::size_t>(rank_);
+    const std::byte* in_place = to.begin;
+    if (call.does == Does::kReducescatter) in_place = to.begin - self * to.n_bytes;
+    if (call.does == Does::kAllgather) in_place = to.begin + self * from.n_bytes;
+    if (overlap(from, to) && from.begin != in_place) report("the tensors of a collective overlap");
+    for (const Operation& other : operations) {
+      if (&other == &each) continue;
+      const auto [read, written] = touched(other);
+      if (overlap(to, read) || overlap(to, written)) report("the tensors of a group overlap");
+    }
+    if (!is_transfer(each)) call.number = ++n_alike_;
   }
-  if (overlap(from, to, n_bytes)) report("the tensors of an allreduce overlap");
-  call.number = ++n_calls_;
-  const auto launched = [this, from, to, call, stream] { return launch(from, to, call, stream); };
+  ++n_calls_;
+  const auto launched = [this, operations = std::move(operations), stream] { return launch(operations, stream); };
   if (n_calls_ > 1 || n_polls_left_ == 0) return launched();
   pending_ = launched;
   return ncclResult_t::kInProgress;
 }
 
-ncclResult_t Communicator::launch(const void* from, void* to, const Call& call, cuda::CUstream stream) {
+ncclResult_t Communicator::launch(const std::vector<Operation>& operations, cuda::CUstream stream) {
   static auto* const give = in_driver<decltype(fake_cuda_launch)>("fake_cuda_launch");
-  const std::size_t n_bytes = call.count * size_of(call.type);
-  const CallerTouch touches[] = {{reinterpret_cast<cuda::CUdeviceptr>(from), n_bytes, false},
-                                 {reinterpret_cast<cuda::CUdeviceptr>(to), n_bytes, true}};
+  std::vector<CallerTouch> touches;
+  for (const Operation& each : operations) {
+    const auto [from, to] = touched(each);
+    for (const auto& [range, writes] : {std::pair(from, false), std::pair(to, true)}) {
+      if (range.n_bytes == 0) continue;
+      touches.push_back({reinterpret_cast<cuda::CUdeviceptr>(range.begin), range.n_bytes, writes});
+    }
+  }
   count(1);
-  auto kernel = std::make_unique<Kernel>(Kernel{shared_from_this(), from, to, call});
-  if (give(stream, "ncclAllReduce", touches, 2, Kernel::run, kernel.get()) != CUresult::kSuccess) {
+  const bool is_endless = number(setting("FAKE_NCCL_ENDLESS")) == n_calls_;
+  auto kernel = std::make_unique<Kernel>(Kernel{shared_from_this(), operations, is_endless});
+  if (give(stream, "NCCL", touches.data(), touches.size(), Kernel::run, kernel.get()) != CUresult::kSuccess) {
     count(-1);
     return ncclResult_t::kUnhandledCudaError;
   }
@@ -158,41 +211,120 @@ void Communicator::count(int change) {
   n_under_way += static_cast<std::uint64_t>(change);
 }
 
+bool Communicator::is_over() const { return is_aborted_.load() || fakes::is_over(); }
+
 bool Communicator::wait_until(const std::function<bool(const Segment::Part&)>& holds) const {
   for (int rank = 0; rank < segment_->n_ranks(); ++rank) {
     while (!holds(segment_->of(rank))) {
-      if (is_aborted_.load() || is_over()) return false;
+      if (is_over()) return false;
       std::this_thread::sleep_for(std::chrono::microseconds(20));
     }
   }
   return true;
 }
 
+// The collectives of a group one after the other, and then its sends and receives at the same time.
+bool Communicator::run(const Kernel& kernel) {
+  std::vector<Transfer> transfers;
+  for (const Operation& each : kernel.operations) {
+    if (is_transfer(each)) transfers.push_back({each});
+    if (!is_transfer(each) && !run(each)) return false;
+  }
+  while (kernel.is_endless && !is_over()) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  return transfer(std::move(transfers));
+}
+
 // A piece goes through the slots at a time. Nobody writes a slot before all have read what was in it.
-void Communicator::run(const Kernel& kernel) {
-  const std::size_t n_bytes = kernel.call.count * size_of(kernel.call.type);
-  std::vector<int> order(static_cast<std::size_t>(segment_->n_ranks()));
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
-  std::ranges::shuffle(order, std::minstd_rand(static_cast<unsigned>(seed_ + kernel.call.number)));
+bool Communicator::run(const Operation& operation) {
+  const auto [call, from, to] = operation;
+  std::size_t n_bytes = call.count * size_of(call.type);
+  if (call.does == Does::kReducescatter) n_bytes *= static_cast<std::size_t>(segment_->n_ranks());
+  const bool gives = call.does != Does::kBroadcast || rank_ == call.peer;
   Segment::Part& own = segment_->of(rank_);
   std::size_t at = 0;
   do {
     const std::size_t n = std::min(n_bytes - at, Segment::kSlotBytes);
     const std::uint64_t piece = ++n_pieces_;
-    if (!wait_until([&](const Segment::Part& part) { return part.n_taken.load() + 1 >= piece; })) return;
-    if (n > 0) std::memcpy(own.slot, in_kernel(kernel.from) + at, n);
-    own.call = kernel.call;
+    if (!wait_until([&](const Segment::Part& part) { return part.n_taken.load() + 1 >= piece; })) return false;
+    if (n > 0 && gives) std::memcpy(own.slot, in_kernel(from) + at, n);
+    own.call = call;
     own.n_given.store(piece);
-    if (!wait_until([&](const Segment::Part& part) { return part.n_given.load() >= piece; })) return;
-    std::vector<const std::byte*> inputs;
-    for (const int rank : order) {
-      if (segment_->of(rank).call != kernel.call) report("ranks have given kernels that do not belong together");
-      inputs.push_back(segment_->of(rank).slot);
+    if (!wait_until([&](const Segment::Part& part) { return part.n_given.load() >= piece; })) return false;
+    for (int rank = 0; rank < segment_->n_ranks(); ++rank) {
+      if (segment_->of(rank).call != call) report("ranks have given kernels that do not belong together");
     }
-    if (n > 0) combine(kernel.call.type, kernel.call.op, inputs, in_kernel(kernel.to) + at, n);
+    if (n > 0) take(operation, at, n);
     own.n_taken.store(piece);
     at += n;
   } while (at < n_bytes);
+  return true;
+}
+
+// From the slots, which have this piece of all inputs.
+void Communicator::take(const Operation& operation, std::size_t at, std::size_t n_bytes) {
+  const Call& call = operation.call;
+  const std::size_t part_bytes = call.count * size_of(call.type);
+  if (call.does == Does::kBroadcast) {
+    std::memcpy(in_kernel(operation.to) + at, segment_->of(call.peer).slot, n_bytes);
+    return;
+  }
+  if (call.does == Does::kAllgather) {
+    for (int rank = 0; rank < segment_->n_ranks(); ++rank) {
+      const std::size_t begin = static_cast<std::size_t>(rank) * part_bytes;
+      std::memcpy(in_kernel(operation.to) + begin + at, segment_->of(rank).slot, n_bytes);
+    }
+    return;
+  }
+  if (call.does == Does::kReduce && rank_ != call.peer) return;
+  // Of a reducescatter what lies in this rank's part.
+  const bool is_cut = call.does == Does::kReducescatter;
+  const std::size_t own = is_cut ? static_cast<std::size_t>(rank_) * part_bytes : 0;
+  const std::size_t begin = std::max(at, own);
+  const std::size_t end = std::min(at + n_bytes, own + part_bytes);
+  if (begin >= end) return;
+  std::vector<int> order(static_cast<std::size_t>(segment_->n_ranks()));
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
+  std::ranges::shuffle(order, std::minstd_rand(static_cast<unsigned>(seed_ + call.number)));
+  std::vector<const std::byte*> inputs;
+  for (const int rank : order) inputs.push_back(segment_->of(rank).slot + (begin - at));
+  combine(call.type, call.op, inputs, in_kernel(operation.to) + (begin - own), end - begin);
+}
+
+// Each goes on as far as it can, those with one peer in their order.
+bool Communicator::transfer(std::vector<Transfer> transfers) {
+  while (!transfers.empty()) {
+    if (is_over()) return false;
+    std::vector<Transfer> left;
+    for (Transfer& each : transfers) {
+      const Call& call = each.operation.call;
+      const bool sends = call.does == Does::kSend;
+      const bool must_wait = std::ranges::any_of(left, [&](const Transfer& before) {
+        return before.operation.call.does == call.does && before.operation.call.peer == call.peer;
+      });
+      Segment::Mailbox& mail = sends ? segment_->of(call.peer).from[rank_] : segment_->of(rank_).from[call.peer];
+      const std::size_t n_bytes = call.count * size_of(call.type);
+      const std::size_t n = std::min(n_bytes - each.at, Segment::kMailBytes);
+      const bool is_full = mail.n_written.load() > mail.n_read.load();
+      if (must_wait || is_full == sends) {
+        left.push_back(each);
+        continue;
+      }
+      if (sends) {
+        mail.n_bytes = n_bytes;
+        std::memcpy(mail.piece, in_kernel(each.operation.from) + each.at, n);
+        ++mail.n_written;
+      } else {
+        if (mail.n_bytes != n_bytes) report("a rank receives another number of bytes than is sent");
+        std::memcpy(in_kernel(each.operation.to) + each.at, mail.piece, n);
+        ++mail.n_read;
+      }
+      each.at += n;
+      if (each.at < n_bytes) left.push_back(each);
+    }
+    if (left.size() == transfers.size()) std::this_thread::sleep_for(std::chrono::microseconds(20));
+    transfers = std::move(left);
+  }
+  return true;
 }
 
 }  // namespace ciranda::fakes

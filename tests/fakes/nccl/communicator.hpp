@@ -7,11 +7,19 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "backend/cuda/nccl_api.hpp"
 #include "segment.hpp"
 
 namespace ciranda::fakes {
+
+// A call of a group, with this rank's tensors.
+struct Operation {
+  Call call;
+  const void* from;  // null: there is none
+  void* to;
+};
 
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
@@ -19,7 +27,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   // As ncclCommGetAsyncError: what does not block goes on by these calls.
   cuda::ncclResult_t poll();
-  cuda::ncclResult_t allreduce(const void* from, void* to, Call call, cuda::CUstream stream);
+  // These together, by one kernel.
+  cuda::ncclResult_t start(std::vector<Operation> operations, cuda::CUstream stream);
 
   // Kernels end without having done their work, also those that come later.
   void abort() { is_aborted_.store(true); }
@@ -32,10 +41,18 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
  private:
   struct Kernel;
+  struct Touched;
+  struct Transfer;
 
   cuda::ncclResult_t init();
-  cuda::ncclResult_t launch(const void* from, void* to, const Call& call, cuda::CUstream stream);
-  void run(const Kernel& kernel);
+  Touched touched(const Operation& operation) const;
+  cuda::ncclResult_t launch(const std::vector<Operation>& operations, cuda::CUstream stream);
+  // These return false if the kernel was aborted.
+  bool run(const Kernel& kernel);
+  bool run(const Operation& operation);
+  bool transfer(std::vector<Transfer> transfers);
+  void take(const Operation& operation, std::size_t at, std::size_t n_bytes);
+  bool is_over() const;
   void count(int change);  // of kernels
   // Returns false if the kernel was aborted.
   bool wait_until(const std::function<bool(const Segment::Part&)>& holds) const;
@@ -47,6 +64,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   bool is_made_ = false;
   std::optional<cuda::ncclResult_t> failed_;
   std::uint64_t n_calls_ = 0;
+  std::uint64_t n_alike_ = 0;                    // collectives among them
   std::function<cuda::ncclResult_t()> pending_;  // a launch that has not been made yet
   std::atomic<bool> is_aborted_{false};
   std::atomic<std::uint64_t> n_under_way_{0};

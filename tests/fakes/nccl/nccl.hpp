@@ -5,21 +5,23 @@
 // What it is like:
 //   communicators   of ranks that are threads or processes of one host, over shared memory; two ranks on one GPU are
 //                   refused; they do not block: ncclCommGetAsyncError tells when one is made
-//   allreduce       a kernel on the given stream, which spins until all ranks' kernels have come, and reads and writes
-//                   the tensors; the fake driver's checker orders it with all other work. A rank that calls another one
-//                   than the others ends the program
+//   collectives     a kernel on the given stream, one for a group of calls, which spins until all ranks' kernels have
+//                   come, and reads and writes the tensors; the fake driver's checker orders it with all other work. A
+//                   rank that calls another one than the others ends the program, as does one whose tensors overlap
+//                   where NCCL forbids it, and a receive of another length than what is sent
 //   sums            in an order that is random from call to call, rounded after each addition, alike on all ranks
 //   aborts          end the kernels of the communicator. While its GPU has others with work under way, to abort one
 //                   alone hangs: all are aborted in one group
 // What it is not: it has no CTAs, so kernels of two communicators never keep each other from running.
 //
-// A program finds fake_nccl_n_under_way() by dlsym.
+// A program finds fake_nccl_n_under_way() and fake_nccl_n_calls() by dlsym.
 //
 // Settings, in the environment:
 //   FAKE_NCCL_VERSION=v   10000 * major + 100 * minor + patch (22809)
-//   FAKE_NCCL_POLLS=k     what does not block takes k polls: init, and the first allreduce of a communicator (0)
+//   FAKE_NCCL_POLLS=k     what does not block takes k polls: init, and the first collective of a communicator (0)
 //   FAKE_NCCL_INIT=e      ncclCommInitRankConfig fails with error e on the ranks of this process; never: it never ends
-//   FAKE_NCCL_ASYNC=k:e   once it has been given its k-th allreduce, a communicator of this process has error e
+//   FAKE_NCCL_ASYNC=k:e   once it has been given its k-th collective, a communicator of this process has error e
+//   FAKE_NCCL_ENDLESS=k   the kernel of the k-th collective of a communicator of this process never ends by itself
 #pragma once
 
 #include <cstddef>
@@ -46,8 +48,23 @@ cuda::ncclResult_t ncclGroupEnd();
 cuda::ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, cuda::ncclDataType_t type,
                                  cuda::ncclRedOp_t op, cuda::ncclComm_t communicator, cuda::CUstream stream);
 
+cuda::ncclResult_t ncclReduce(const void* from, void* to, std::size_t count, cuda::ncclDataType_t type,
+                              cuda::ncclRedOp_t op, int root, cuda::ncclComm_t communicator, cuda::CUstream stream);
+cuda::ncclResult_t ncclReduceScatter(const void* from, void* to, std::size_t count, cuda::ncclDataType_t type,
+                                     cuda::ncclRedOp_t op, cuda::ncclComm_t communicator, cuda::CUstream stream);
+cuda::ncclResult_t ncclAllGather(const void* from, void* to, std::size_t count, cuda::ncclDataType_t type,
+                                 cuda::ncclComm_t communicator, cuda::CUstream stream);
+cuda::ncclResult_t ncclBroadcast(const void* from, void* to, std::size_t count, cuda::ncclDataType_t type, int root,
+                                 cuda::ncclComm_t communicator, cuda::CUstream stream);
+cuda::ncclResult_t ncclSend(const void* from, std::size_t count, cuda::ncclDataType_t type, int peer,
+                            cuda::ncclComm_t communicator, cuda::CUstream stream);
+cuda::ncclResult_t ncclRecv(void* to, std::size_t count, cuda::ncclDataType_t type, int peer,
+                            cuda::ncclComm_t communicator, cuda::CUstream stream);
+
 // Kernels of this process that have been queued and have not ended.
 std::uint64_t fake_nccl_n_under_way();
+// How often this process has called the function, of the collectives; "": all of them.
+std::uint64_t fake_nccl_n_calls(const char* name);
 
 }  // namespace ciranda::fakes
 }

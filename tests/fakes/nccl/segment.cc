@@ -18,6 +18,7 @@ namespace {
 }  // namespace
 
 Segment::Segment(const cuda::ncclUniqueId& id, int n_ranks) : name_(id.internal.data()), n_ranks_(n_ranks) {
+  if (n_ranks > kMostRanks) give_up("fake NCCL: so many ranks are not imitated");
   const auto n_bytes = static_cast<std::size_t>(n_ranks) * sizeof(Part);
   const int file = shm_open(name_.c_str(), O_RDWR | O_CREAT, 0600);
   if (file < 0 || ftruncate(file, static_cast<off_t>(n_bytes)) != 0) give_up("fake NCCL: shm_open");

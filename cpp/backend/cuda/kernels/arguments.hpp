@@ -1,7 +1,8 @@
 // The arguments of the kernels. Each kernel takes one of these structs by value. The host's compiler and the GPU's read
 // this header, so it contains nothing but integers of fixed sizes, doubles and addresses in the memory that the GPU
 // accesses: its own, or host memory that is registered with it.
-// Used by launches.hpp and LoadedKernels on the host, and by kernels.inc and elements.inc on the GPU; plain values.
+// Used by launches.hpp, LoadedKernels and copies.hpp on the host, and by kernels.inc and elements.inc on the GPU; plain
+// values.
 #pragma once
 
 #include <cstdint>

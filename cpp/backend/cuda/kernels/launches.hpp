@@ -3,8 +3,8 @@
 // The bits of a reduction are those of kernels::reduce (kernels/kernels.hpp). Pure functions; any thread; they cannot
 // fail. Addresses are the GPU's.
 //
-// Called by CopyStream, LoadedKernels, PeerStream, PeerCollective, NcclAllreduce and, for what staging does not use
-// yet, tests.
+// Called by CopyStream, LoadedKernels, PeerStream, PeerCollective, NcclCollective, through it by what implements that,
+// and, for what staging does not use yet, tests.
 #pragma once
 
 #include <cstddef>
