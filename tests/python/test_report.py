@@ -327,6 +327,12 @@ def test_ranks_that_call_in_other_orders(tmp_path: Path) -> None:
     )
 
 
+def test_a_rank_that_lacks_a_later_call_of_the_same_name(tmp_path: Path) -> None:
+    a_stall(tmp_path, 0, [1], "t.py:9", a_waiting_call("grad", 2.0, [0], (1, "grad")))
+    facts = left(tmp_path, a_job({"a": [0, 1]}), an_end(9.0))
+    assert facts["advice"][0]["text"].endswith("rank 1 has not: it made the one of that name before it last.")
+
+
 @pytest.mark.parametrize("text", ["", "7", "{}", '{"calls": 7, "counters": {}}', '{"time": "x", "counters": {}}'])
 def test_a_stall_file_that_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "rank.0").mkdir()

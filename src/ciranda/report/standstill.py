@@ -64,6 +64,8 @@ def first_difference(standstill: Facts) -> str:
         has, they = ("have", "they") if len(ranks) > 1 else ("has", "it")
         if last is None:
             did = "made no call before"
+        elif last == call["name"]:
+            did = "made the one of that name before it last"
         else:
             did = f"made '{last}' instead" if last in waiting else f"made '{last}' last"
         stood = f", and stood at {where}" if where else ""
