@@ -70,7 +70,7 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, WorldPa
       participant_(mesh_.rank(), id, world.names.ops,
                    {SharedArena::kArrivals, SharedArena::round_area_bytes(mesh_.size()),
                     SharedArena::has_buffers(mesh_.size())}),
-      log_(id, mesh_, world.control, world.config, world.logger, world.counters),
+      log_(id, mesh_, world.control, world.config, world.logger, {world.counters, world.recorder}),
       reports_(participant_.held(), participant_.calls(), log_, world.control),
       data_(mesh_, in_flight_, {mesh_, world.config, world.backends}, slot_bytes_of(id, world.config),
             world.way_expected, world.logger),
