@@ -205,7 +205,7 @@ RoundsInMemory::Outcome RoundsInMemory::repeat(PersistentOp& op, const Call& cal
     DirectRounds::done_at_once(op);
     if (op.is_unnamed()) ++n_unnamed_;
     lane_.log.note_direct_round(op);
-    lane_.in_flight.counters().count_direct(call.collective, tensor.n_bytes, stages);
+    lane_.in_flight.counters().count_direct(call.collective, tensor.n_bytes, stages, lane_.in_flight.of_set());
     if (stages != nullptr && stages->is_recorded) record(call, *stages);
   }
   op.release();

@@ -189,6 +189,15 @@ def test_a_stopped_rank_is_read(tmp_path: Path) -> None:
 
         until(is_seen)
         assert running.top()[1]["state"] == "runs"
+        # What the other is in is also known once it cannot say so any more.
+        os.kill(running.pids[0], signal.SIGSTOP)
+        (call, *_) = running.top()[0]["calls_in_flight"]
+        assert (call["collective"], call["name"], call["bytes"], call["agreed"]) == ("allreduce", "grad", 8000, False)
+        assert call["seconds"] > 0.5
+        said = running.ask("stacks", "--short").splitlines()[0]
+        assert re.fullmatch(
+            r"rank 0 \(localhost\): stopped by a signal.*; in flight: allreduce 'grad', for [\d.]+ s", said
+        )
 
 
 def test_a_rank_that_was_killed_is_read(tmp_path: Path) -> None:

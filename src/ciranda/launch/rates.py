@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ciranda.launch.doing import Doing, between
+from ciranda.launch.in_flight import LONG_SECONDS, Call
 
 #: The counters of all ranks at one time, by rank.
 Counters = Mapping[int, Mapping[str, Any]]
@@ -27,6 +28,7 @@ class Row:
         algorithm: by which most of the time was spent that calls took to move data; empty where none has a name.
         link: the rank with which it exchanged most bytes over a link, -1 for none, and how many a second.
         engine_memory_bytes: what its engine holds: slots, kept results, ``empty()``.
+        in_flight: calls that have not ended, and the oldest of them, as `ciranda.launch.in_flight` has them.
         warning: its engine's last.
     """
 
@@ -46,6 +48,8 @@ class Row:
     link_bytes_per_second: float
     retries_per_second: float
     engine_memory_bytes: int
+    in_flight: int
+    calls_in_flight: list[Call]
     warning: str
 
 
@@ -80,6 +84,8 @@ def rows(before: Counters, after: Counters) -> list[Row]:
                 link_bytes_per_second=_rate(link_bytes, seconds),
                 retries_per_second=_rate(_retries(now) - _retries(earlier), seconds),
                 engine_memory_bytes=sum(now.get("memory_bytes_of", {}).values()),
+                in_flight=now.get("in_flight", 0),
+                calls_in_flight=now.get("calls_in_flight", []),
                 warning=now["warning"],
             )
         )

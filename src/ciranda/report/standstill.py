@@ -32,7 +32,7 @@ def standstill_of(job: LeftJob) -> dict[str, Any] | None:
         "ranks": [
             {name: stall[name] for name in ("rank", "host", "where", "is_waited_for")}
             | {"waiting": stall["counters"].get("waiting", 0), "steps": stall["counters"].get("steps", 0)}
-            | {"calls": stall["counters"].get("calls", 0)}
+            | {"calls": stall["counters"].get("calls", 0), "calls_in_flight": stall.get("calls_in_flight", [])}
             for stall in stalls
         ],
     }
