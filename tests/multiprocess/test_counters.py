@@ -464,3 +464,5 @@ def test_the_numbers_over_all_ranks(world: Ranks) -> None:
         values = [numbers.get(name, 0) for numbers in own]
         assert (over[f"{name}/min"], over[f"{name}/max"]) == (min(values), max(values))
         assert over[f"{name}/mean"] == pytest.approx(sum(values) / len(values))
+    of_sets = [value for name, value in own[0].items() if re.fullmatch(r"x/process_sets/\d+/calls", name)]
+    assert len(own) == 1 or 1 in of_sets, "of the one that rank 0 had for itself"
