@@ -1,8 +1,9 @@
 """What it costs to look at 64 ranks of a host: a scrape by Prometheus, and `ciranda top`, in seconds of a core.
 
 The ranks' counters are made up, and change between two looks: each has called five collectives, one of them in calls
-of four sizes, by two algorithms; has waited for all others, and has a link with each. The processes are real, and
-sleep. The costs are those of the agent's exporter; and of the agent, the launcher and the screen of `ciranda top`.
+of four sizes, by two algorithms; has waited for all others, has a link with each, and is in two calls. The processes
+are real, and sleep. The costs are those of the agent's exporter; and of the agent, the launcher and the screen of
+`ciranda top`.
 """
 
 from __future__ import annotations
@@ -53,6 +54,11 @@ def fill(pages: dict[int, RankPage], pids: dict[int, int], step: int) -> None:
         put("own_waits_ns", *(step * 123_457 * other for other in range(n_ranks)))
         put("held_up_ns", *(step * 123_457 * other for other in range(n_ranks if rank == 0 else 0)))
         put("links", *(step * (other + 1) * 1000 * (number < 2) for other in range(n_ranks) for number in range(4)))
+        put("n_in_flight", 2)
+        put("pending_used", 4)
+        for entry, name in enumerate((b"layer.12.weight", b"layer.12.bias")):
+            text = struct.unpack("=10Q", name.ljust(80, b"\0"))
+            put("pending", 2 * step, now - 10**9, 0, len(name) << 8, 0, 4096, *text, at=16 * entry)
         os.pwrite(own._fd, struct.pack(f"={len(words)}Q", *words), 0)
 
 

@@ -72,6 +72,10 @@ class Coordinator {
   // How long calls have waited for their last member, since the last call of take_held_up().
   bool has_held_up() const { return members_.has_held_up(); }
   std::vector<HeldUp> take_held_up() { return members_.take_held_up(); }
+  // Who has reported which call, since the last call of take_arrivals(); for reports while they are kept.
+  void keep_arrivals(bool keeps) { members_.keep_arrivals(keeps); }
+  bool has_arrivals() const { return members_.has_arrivals(); }
+  std::vector<ArrivedCall> take_arrivals() { return members_.take_arrivals(); }
   bool has_priorities() const { return ready_.has_priorities(); }
 
   // --- stalls

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "call/op_table.hpp"
+
 namespace ciranda {
 
 using TimePoint = std::chrono::steady_clock::time_point;
@@ -24,6 +26,13 @@ struct HeldUp {
   int last;  // the member that reported it last
   TimePoint from;
   TimePoint until;
+};
+
+// A member has reported a call.
+struct ArrivedCall {
+  int member;
+  std::string name;
+  Collective collective;
 };
 
 class Members {
@@ -51,6 +60,15 @@ class Members {
   }
   bool has_held_up() const { return !held_up_.empty(); }
   std::vector<HeldUp> take_held_up() { return std::exchange(held_up_, {}); }
+
+  // While they are kept: the member has reported this call. Of those in one message, the first kMostArrivals are kept.
+  void note_arrival(int member, const std::string& name, Collective collective) {
+    if (keeps_arrivals_ && arrivals_.size() < kMostArrivals) arrivals_.push_back({member, name, collective});
+  }
+  void keep_arrivals(bool keeps) { keeps_arrivals_ = keeps; }
+  bool keeps_arrivals() const { return keeps_arrivals_; }
+  bool has_arrivals() const { return !arrivals_.empty(); }
+  std::vector<ArrivedCall> take_arrivals() { return std::exchange(arrivals_, {}); }
 
   void join(int member);
   bool has_joined(int member) const { return has_joined_[static_cast<std::size_t>(member)]; }
@@ -88,6 +106,9 @@ class Members {
   LastReport last_of_all_;
   std::uint64_t n_noted_ = 0;
   std::vector<HeldUp> held_up_;  // not taken yet
+  static constexpr std::size_t kMostArrivals = 1024;
+  bool keeps_arrivals_ = false;
+  std::vector<ArrivedCall> arrivals_;  // not taken yet
 };
 
 }  // namespace ciranda

@@ -74,6 +74,10 @@ Status Negotiations::handle(NameState& name, Reported reported) {
 
 void Negotiations::arrive(NameState& name, const Reported& reported) {
   members_.note_report(reported.rank, name.name, reported.when);
+  if (!reported.is_duplicate) {
+    const Signature& signature = reported.signature ? *reported.signature : name.agreed;
+    members_.note_arrival(reported.rank, name.name, signature.collective);
+  }
   Negotiation& negotiation = name.negotiation;
   if (!negotiation.is_open()) open(negotiation, reported.when);
   const bool was_pressing = negotiation.is_pressing();

@@ -45,6 +45,7 @@ Status PlannedGroups::report(PlannedGroup& group, int member, TimePoint now) {
                             " before it was answered");
   }
   members_.note_report(member, group.names.back()->name, now);
+  note_arrival(group, member);
   if (!group.is_open()) open(group, now);
   group.arrive(member);
   if (group.n_arrived == members_.size()) {
@@ -59,6 +60,8 @@ Status PlannedGroups::report_by_all(const GroupsMessage& message, TimePoint now)
     PlannedGroup* group = find(message.plan, number);
     if (group != nullptr && is_countable(*group) && !group->is_open()) {
       members_.note_report_of_all(group->names.back()->name, now);
+      for (int member = 0; members_.keeps_arrivals() && member < members_.size(); ++member)
+        note_arrival(*group, member);
       open(*group, now);
       complete(*group);
       continue;
@@ -68,6 +71,11 @@ Status PlannedGroups::report_by_all(const GroupsMessage& message, TimePoint now)
     }
   }
   return Status::ok_status();
+}
+
+void PlannedGroups::note_arrival(const PlannedGroup& group, int member) {
+  if (!members_.keeps_arrivals()) return;
+  for (const NameState* name : group.names) members_.note_arrival(member, name->name, name->agreed.collective);
 }
 
 bool PlannedGroups::is_countable(PlannedGroup& group) {

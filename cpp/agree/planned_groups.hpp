@@ -68,6 +68,7 @@ class PlannedGroups {
   PlannedGroup* find(std::uint32_t plan, std::uint32_t number);
   bool is_countable(PlannedGroup& group);
   Status report(PlannedGroup& group, int member, TimePoint now);
+  void note_arrival(const PlannedGroup& group, int member);
   void open(PlannedGroup& group, TimePoint now);
   void complete(PlannedGroup& group);
   void disperse(PlannedGroup& group);

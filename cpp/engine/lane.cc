@@ -16,6 +16,12 @@ std::size_t slot_bytes_of(LaneId id, const Config& config) {
   return id == 0 || is_pair(set_of(id)) ? 0 : static_cast<std::size_t>(config.slot_bytes);
 }
 
+// Null: the world is all that the other sets leave, and two ranks that send to each other are no set of the user's.
+SetCounters* counters_of(LaneId id, Counters& counters) {
+  const std::uint32_t set = set_of(id);
+  return set == kWorldSet || is_pair(set) ? nullptr : counters.of_set(set);
+}
+
 // After this rank has joined, it still executes the entries of the others, with scratch memory.
 void stand_in(Participant::Execute& entry, LaneId id, const LaneMesh& mesh, InFlight& in_flight) {
   for (Participant::Ready& ready : entry.requests) {
@@ -66,11 +72,11 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, WorldPa
       has_failed_(world.has_failed),
       change_sets_(std::move(change_sets)),
       mesh_(world.mesh, world.mux, id, ranks, arena),
-      in_flight_(world.output_memory, world.recorder, world.counters),
+      in_flight_(world.output_memory, world.recorder, world.counters, counters_of(id, world.counters)),
       participant_(mesh_.rank(), id, world.names.ops,
                    {SharedArena::kArrivals, SharedArena::round_area_bytes(mesh_.size()),
                     SharedArena::has_buffers(mesh_.size())}),
-      log_(id, mesh_, world.control, world.config, world.logger, world.counters),
+      log_(id, mesh_, world.control, world.config, world.logger, {world.counters, world.recorder}),
       reports_(participant_.held(), participant_.calls(), log_, world.control),
       data_(mesh_, in_flight_, {mesh_, world.config, world.backends}, slot_bytes_of(id, world.config),
             world.way_expected, world.logger),

@@ -6,6 +6,7 @@
 #include "agree/process_sets.hpp"
 #include "base/agreement_limits.hpp"
 #include "base/earliest.hpp"
+#include "observe/ticks.hpp"
 #include "transport/arrivals.hpp"
 
 namespace ciranda {
@@ -70,8 +71,8 @@ StallLimits stall_limits(const Config& config) {
 }
 
 LaneLog::LaneLog(LaneId id, const LaneMesh& mesh, ControlPlane& control, const Config& config, const Logger& logger,
-                 Counters& counters)
-    : id_(id), mesh_(mesh), control_(control), logger_(logger), counters_(counters), gathering_(kRelayWindow) {
+                 Observers observers)
+    : id_(id), mesh_(mesh), control_(control), logger_(logger), observers_(observers), gathering_(kRelayWindow) {
   const std::optional<RelayTree> tree = relay_tree(id, mesh, config);
   has_relays_ = tree.has_value();
   take_place(tree ? *tree : RelayTree(std::vector<std::string>(static_cast<std::size_t>(mesh.size()))));
@@ -127,7 +128,10 @@ Status LaneLog::take_in(int from, Message message, TimePoint now) {
     end(has_left(leaver_));
     return Status::ok_status();
   }
-  return coordinator_->on_message(from, std::move(message), now);
+  coordinator_->keep_arrivals(observers_.recorder.wants_arrivals());
+  const Status status = coordinator_->on_message(from, std::move(message), now);
+  record_arrivals();
+  return status;
 }
 
 Result<bool> LaneLog::pass_on(TimePoint now) {
@@ -142,7 +146,9 @@ Result<bool> LaneLog::pass_on(TimePoint now) {
     post(above_.front(), news);
     return true;
   }
+  coordinator_->keep_arrivals(observers_.recorder.wants_arrivals());
   if (Status status = coordinator_->on_relayed(news, now); !status.ok()) return status;
+  record_arrivals();
   return true;
 }
 
@@ -159,7 +165,7 @@ LogMessage LaneLog::write(bool wire_is_idle, std::size_t n_bytes_under_way, Time
   if (!coordinator_ || has_ended_) return {};
   if (const auto due = coordinator_->next_stall_check(); due && now >= *due) {
     for (const auto& report : coordinator_->check_stalls(now)) {
-      counters_.count_stall();
+      observers_.counters.count_stall();
       logger_.warning(report.text);
     }
   }
@@ -174,7 +180,15 @@ LogMessage LaneLog::write(bool wire_is_idle, std::size_t n_bytes_under_way, Time
 
 void LaneLog::count_held_up() {
   for (const HeldUp& wait : coordinator_->take_held_up()) {
-    counters_.held_up_by(mesh_.peer(wait.last).rank, wait.from, wait.until);
+    observers_.counters.held_up_by(mesh_.peer(wait.last).rank, wait.from, wait.until);
+  }
+}
+
+void LaneLog::record_arrivals() {
+  if (!coordinator_->has_arrivals()) return;
+  const std::uint64_t now = ticks();
+  for (const ArrivedCall& call : coordinator_->take_arrivals()) {
+    observers_.recorder.write_arrival(call.name, call.collective, mesh_.peer(call.member).rank, now);
   }
 }
 

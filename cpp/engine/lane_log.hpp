@@ -20,6 +20,7 @@
 #include "engine/control_plane.hpp"
 #include "engine/holding.hpp"
 #include "observe/counters.hpp"
+#include "observe/recorder.hpp"
 #include "transport/lane_mesh.hpp"
 
 namespace ciranda {
@@ -28,9 +29,14 @@ StallLimits stall_limits(const Config& config);
 
 class LaneLog {
  public:
-  // All arguments but the configuration outlive this object.
+  // What learns how long ranks wait for others, and of which arrivals.
+  struct Observers {
+    Counters& counters;
+    Recorder& recorder;
+  };
+  // All arguments but the configuration outlive this object, and so do those of the observers.
   LaneLog(LaneId id, const LaneMesh& mesh, ControlPlane& control, const Config& config, const Logger& logger,
-          Counters& counters);
+          Observers observers);
 
   // Sends a report of this rank. The coordinator receives reports in the order of these calls.
   void report(const Message& message, TimePoint now);
@@ -84,12 +90,13 @@ class LaneLog {
   Status take_in(int from, Message message, TimePoint now);
   void pass_down(const LogMessage& log);
   void count_held_up();
+  void record_arrivals();
 
   LaneId id_;
   const LaneMesh& mesh_;
   ControlPlane& control_;
   const Logger& logger_;
-  Counters& counters_;
+  Observers observers_;
   int reports_to_ = 0;
   std::vector<int> above_;
   std::vector<int> below_;  // the members to which this rank forwards the log

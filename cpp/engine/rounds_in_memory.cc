@@ -164,8 +164,11 @@ bool RoundsInMemory::look(bool closes, TimePoint now) {
 void RoundsInMemory::note_agreed(Ticket ticket, Path path) {
   const std::uint64_t now = ticks();
   if (lane_.mesh.size() == 2) {
-    const std::uint64_t submitted = lane_.in_flight.at(ticket).stages[Stage::kSubmitted];
-    lane_.in_flight.counters().waited_for(lane_.mesh.peer(1 - lane_.mesh.rank()).rank, submitted, now);
+    const Submission& entry = lane_.in_flight.at(ticket);
+    const int last = lane_.mesh.peer(1 - lane_.mesh.rank()).rank;
+    lane_.in_flight.counters().waited_for(last, entry.stages[Stage::kSubmitted], now);
+    const Request& request = *entry.request;
+    lane_.in_flight.recorder().write_arrival(request.name, request.signature.collective, last, now);
   }
   lane_.in_flight.note_agreed(ticket, path, now);
 }
@@ -202,7 +205,7 @@ RoundsInMemory::Outcome RoundsInMemory::repeat(PersistentOp& op, const Call& cal
     DirectRounds::done_at_once(op);
     if (op.is_unnamed()) ++n_unnamed_;
     lane_.log.note_direct_round(op);
-    lane_.in_flight.counters().count_direct(call.collective, tensor.n_bytes, stages);
+    lane_.in_flight.counters().count_direct(call.collective, tensor.n_bytes, stages, lane_.in_flight.of_set());
     if (stages != nullptr && stages->is_recorded) record(call, *stages);
   }
   op.release();

@@ -24,15 +24,24 @@ namespace ciranda {
 
 class InFlight {
  public:
-  // All arguments outlive this. `output_memory`: for the results of requests.
-  InFlight(const OutputMemory& output_memory, Recorder& recorder, Counters& counters)
-      : output_memory_(output_memory), recorder_(recorder), counters_(counters) {}
+  // All arguments outlive this. `output_memory`: for the results of requests. `of_set`: the lane's from Counters, or
+  // null.
+  InFlight(const OutputMemory& output_memory, Recorder& recorder, Counters& counters, SetCounters* of_set)
+      : output_memory_(output_memory), recorder_(recorder), counters_(counters), of_set_(of_set) {}
+  ~InFlight() { counters_.leave_set(of_set_); }
+  InFlight(const InFlight&) = delete;
+  InFlight& operator=(const InFlight&) = delete;
 
   const OutputMemory& output_memory() const { return output_memory_; }
 
   Ticket add(Submission&& submission) {
-    if (submission.request->is_deferrable) ++n_deferrable_;
-    if (submission.stages[Stage::kSubmitted] != 0) counters_.begin_wait(submission.stages);
+    const Request& request = *submission.request;
+    if (request.is_deferrable) ++n_deferrable_;
+    if (submission.stages[Stage::kSubmitted] != 0) {
+      submission.shown = counters_.begin_wait(
+          {request.name, request.signature.collective, request.process_set, request.lane, request.signature.n_bytes()},
+          submission.stages);
+    }
     const Ticket ticket = take_ticket();
     entries_[ticket] = std::move(submission);
     return ticket;
@@ -51,13 +60,14 @@ class InFlight {
 
   Recorder& recorder() { return recorder_; }
   Counters& counters() { return counters_; }
+  SetCounters* of_set() { return of_set_; }
   void note(Ticket ticket, Stage stage) {
     if (recorder_.is_on()) entries_[ticket].stages.note(stage);
   }
   // `when`: in ticks.
   void note_agreed(Ticket ticket, Path path, std::uint64_t when) {
     Stages& stages = entries_[ticket].stages;
-    if (is_waiting(stages)) counters_.end_wait(when);
+    if (is_waiting(stages)) counters_.end_wait(entries_[ticket].shown, when);
     stages.path = path;
     stages.note(Stage::kAgreed, when);
   }
@@ -108,9 +118,10 @@ class InFlight {
 
   void record(Submission& done, ErrorKind outcome) {
     done.stages.note(Stage::kDone);
-    if (is_waiting(done.stages)) counters_.end_wait(done.stages[Stage::kDone]);
+    if (is_waiting(done.stages)) counters_.end_wait(done.shown, done.stages[Stage::kDone]);
+    counters_.end(done.shown);
     const Request& request = *done.request;
-    counters_.count(request.signature.collective, request.signature.n_bytes(), done.stages, outcome);
+    counters_.count(request.signature.collective, request.signature.n_bytes(), done.stages, outcome, of_set_);
     if (!done.stages.is_recorded) return;
     std::optional<DataType> dtype;
     if (!request.signature.tensors.empty()) dtype = request.signature.tensors.front().dtype;
@@ -122,6 +133,7 @@ class InFlight {
   const OutputMemory& output_memory_;
   Recorder& recorder_;
   Counters& counters_;
+  SetCounters* const of_set_;
   std::vector<Submission> entries_;  // by ticket; an entry of a free ticket has no operation
   std::vector<Ticket> free_;
   std::size_t n_deferrable_ = 0;

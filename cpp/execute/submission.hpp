@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "call/operation.hpp"
 #include "call/request.hpp"
 #include "execute/staged.hpp"
+#include "observe/pending_table.hpp"
 #include "observe/stages.hpp"
 
 namespace ciranda {
@@ -29,8 +31,9 @@ struct Submission {
 
   // In flight:
   bool is_executing = false;
-  Status outcome = Status::ok_status();     // of its execution
-  std::shared_ptr<std::byte> scratch = {};  // memory for unneeded results, for instance of a rank that has joined
+  std::uint16_t shown = PendingTable::kNoEntry;  // its entry on the page of counters
+  Status outcome = Status::ok_status();          // of its execution
+  std::shared_ptr<std::byte> scratch = {};       // memory for unneeded results, for instance of a rank that has joined
 
   // Before it is in flight.
   void fail(const Status& why) const REQUIRES(progress_lock) {

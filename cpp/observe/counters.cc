@@ -27,7 +27,8 @@ std::uint64_t agreed(const Stages& stages) {
 }  // namespace
 
 // An earlier world of this process, or another program that had this place before, may have left its counters.
-Counters::Counters(const std::string& path, int rank, int size) : memory_(path), ns_per_tick_(ns_per_tick()) {
+Counters::Counters(const std::string& path, int rank, int size)
+    : memory_(path), pending_(memory_.page()), ns_per_tick_(ns_per_tick()) {
   const std::uint64_t generation = load(own().generation) | 1U;
   own().generation.store(generation, std::memory_order_release);
   full_fence();
@@ -58,6 +59,9 @@ void Counters::clear() {
   for (AlgorithmCounters& each : all.algorithms) {
     for (CounterWord* word : {&each.n_calls, &each.n_bytes, &each.move_ns}) store(*word, 0);
   }
+  for (SetCounters& each : all.sets) {
+    for (CounterWord* word : {&each.id, &each.n_calls, &each.n_bytes, &each.agree_ns, &each.move_ns}) store(*word, 0);
+  }
   for (std::size_t rank = 0; rank < n_ranks; ++rank) {
     store(all.own_waits_ns[rank], 0);
     store(all.held_up_ns[rank], 0);
@@ -65,12 +69,38 @@ void Counters::clear() {
   }
 }
 
-void Counters::begin_wait(const Stages& stages) {
+SetCounters* Counters::of_set(std::uint32_t id) {
+  const auto index_of = [&](const auto& is_it) {
+    std::size_t index = 0;
+    while (index < kPageSets && !is_it(index)) ++index;
+    return index;
+  };
+  std::size_t index = index_of([&](std::size_t i) { return load(own().sets[i].id) == id; });
+  if (index == kPageSets) index = index_of([&](std::size_t i) { return load(own().sets[i].id) == 0; });
+  if (index == kPageSets) index = index_of([&](std::size_t i) { return n_lanes_[i] == 0; });
+  if (index == kPageSets) return nullptr;
+  ++n_lanes_[index];
+  SetCounters& found = own().sets[index];
+  if (load(found.id) == id) return &found;
+  for (CounterWord* word : {&found.id, &found.n_calls, &found.n_bytes, &found.agree_ns, &found.move_ns})
+    store(*word, 0);
+  store(found.id, id);
+  return &found;
+}
+
+void Counters::leave_set(SetCounters* set) {
+  if (set != nullptr) --n_lanes_[static_cast<std::size_t>(set - own().sets)];
+}
+
+std::uint16_t Counters::begin_wait(const PendingTable::Call& call, const Stages& stages) {
+  const std::uint64_t since = time_of(stages[Stage::kSubmitted]);
   const std::uint64_t n_waiting = load(own().n_waiting);
   store(own().n_waiting, n_waiting + 1);
-  if (n_waiting > 0) return;
-  wait_began_ = stages[Stage::kSubmitted];
-  store(own().waiting_ns, time_of(wait_began_));
+  if (n_waiting == 0) {
+    wait_began_ = stages[Stage::kSubmitted];
+    store(own().waiting_ns, since);
+  }
+  return pending_.add(call, since);
 }
 
 // Reads both clocks again now and then: an error of the measured rate would otherwise add up.
@@ -81,7 +111,8 @@ std::uint64_t Counters::time_of(std::uint64_t when) {
   return static_cast<std::uint64_t>(clocks_.nanoseconds + static_cast<std::int64_t>(later * ns_per_tick_));
 }
 
-void Counters::end_wait(std::uint64_t when) {
+void Counters::end_wait(std::uint16_t entry, std::uint64_t when) {
+  pending_.agree(entry, time_of(when));
   const std::uint64_t n_waiting = load(own().n_waiting) - 1;
   store(own().n_waiting, n_waiting);
   if (n_waiting > 0) return;
@@ -89,13 +120,16 @@ void Counters::end_wait(std::uint64_t when) {
   add(own().waited_ns, nanoseconds(wait_began_, when));
 }
 
-void Counters::count(Collective collective, std::size_t n_bytes, const Stages& stages, ErrorKind outcome) {
+void Counters::count(Collective collective, std::size_t n_bytes, const Stages& stages, ErrorKind outcome,
+                     SetCounters* set) {
   CallCounters& counters = of(collective, n_bytes);
   add(counters.others, 1);
   add(own().paths[static_cast<std::size_t>(stages.path)], 1);
+  if (set != nullptr) add(set->n_calls, 1);
   if (outcome != ErrorKind::kOk) return add(counters.failed, 1);
   add(counters.n_bytes, n_bytes);
-  add_times(counters, stages, 1);
+  if (set != nullptr) add(set->n_bytes, n_bytes);
+  add_times(counters, set, stages, 1);
   AlgorithmCounters* const by = stages.algorithm.empty() ? nullptr : of(stages.algorithm);
   if (by == nullptr) return;
   add(by->n_calls, 1);
@@ -149,9 +183,12 @@ std::uint64_t Counters::nanoseconds(std::uint64_t from, std::uint64_t until) con
   return from < until ? static_cast<std::uint64_t>(static_cast<double>(until - from) * ns_per_tick_) : 0;
 }
 
-void Counters::add_times(CallCounters& counters, const Stages& stages, std::uint64_t times) const {
+void Counters::add_times(CallCounters& counters, SetCounters* set, const Stages& stages, std::uint64_t times) const {
   add(counters.agree_ns, times * agree_ns(stages));
   add(counters.move_ns, times * move_ns(stages));
+  if (set == nullptr) return;
+  add(set->agree_ns, times * agree_ns(stages));
+  add(set->move_ns, times * move_ns(stages));
 }
 
 // The counters of two cores may differ by some ticks, so a stage may seem to end before it began.

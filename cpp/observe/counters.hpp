@@ -19,6 +19,7 @@
 #include "call/op_table.hpp"
 #include "observe/counter_page.hpp"
 #include "observe/page_memory.hpp"
+#include "observe/pending_table.hpp"
 #include "observe/stages.hpp"
 #include "observe/ticks.hpp"
 
@@ -33,20 +34,30 @@ class Counters {
 
   // Whether the stages of the next direct round without a wait are to be timed, which is so for every 61st.
   bool is_due(Collective collective) const { return load(n_direct_of(collective)) % kDirectPerTimed == 0; }
-  // Counts such a round. `stages`: null if it was not timed.
-  void count_direct(Collective collective, std::size_t n_bytes, const Stages* stages) {
+  // Counts such a round. `stages`: null if it was not timed. `set`: as for count().
+  void count_direct(Collective collective, std::size_t n_bytes, const Stages* stages, SetCounters* set) {
     CallCounters& counters = of(collective, n_bytes);
-    if (stages != nullptr && is_due(collective)) add_times(counters, *stages, kDirectPerTimed);
+    if (stages != nullptr && is_due(collective)) add_times(counters, set, *stages, kDirectPerTimed);
     add(n_direct_of(collective), 1);
     add(counters.direct, 1);
     add(counters.n_bytes, n_bytes);
+    if (set == nullptr) return;
+    add(set->n_calls, 1);
+    add(set->n_bytes, n_bytes);
   }
 
+  // The counters of a process set, for one of its lanes; null if there is no room for another. REQUIRES: it is not the
+  // world.
+  SetCounters* of_set(std::uint32_t id);
+  // The lane is gone. Those of a set without lanes stay until another needs their room. `set`: may be null.
+  void leave_set(SetCounters* set);
+
   // For a call in flight, in this order: it begins to wait; the ranks have agreed on it (not called if they never do);
-  // it is complete.
-  void begin_wait(const Stages& stages);
-  void end_wait(std::uint64_t when);
-  void count(Collective collective, std::size_t n_bytes, const Stages& stages, ErrorKind outcome);
+  // it is complete. begin_wait() returns its entry for the others. `set`: that of its process set, or null.
+  std::uint16_t begin_wait(const PendingTable::Call& call, const Stages& stages);
+  void end_wait(std::uint16_t entry, std::uint64_t when);
+  void count(Collective collective, std::size_t n_bytes, const Stages& stages, ErrorKind outcome, SetCounters* set);
+  void end(std::uint16_t entry) { pending_.remove(entry); }
 
   // This rank has waited in a direct round for `rank`, the last to arrive. Times in ticks. Adds only the time that no
   // earlier wait has counted.
@@ -94,13 +105,15 @@ class Counters {
   AlgorithmCounters* of(std::string_view algorithm);
   std::uint64_t time_of(std::uint64_t when);
   std::uint64_t nanoseconds(std::uint64_t from, std::uint64_t until) const;
-  void add_times(CallCounters& counters, const Stages& stages, std::uint64_t times) const;
+  void add_times(CallCounters& counters, SetCounters* set, const Stages& stages, std::uint64_t times) const;
   std::uint64_t agree_ns(const Stages& stages) const;
   std::uint64_t move_ns(const Stages& stages) const;
 
   PageMemory memory_;
+  PendingTable pending_;
   mutable std::array<CounterWord, kPageCollectives> n_direct_{};  // direct rounds without a wait, of all sizes
   std::vector<std::string_view> algorithms_;                      // of the page, in its order
+  std::array<int, kPageSets> n_lanes_{};                          // of the sets of the page
   double ns_per_tick_;
   BothClocks clocks_ = both_clocks();
   std::uint64_t wait_began_ = 0;    // in ticks; valid while there is a call that waits

@@ -19,6 +19,8 @@ class RecordFormat {
   RecordFormat(const RecordFormat&) = delete;
   RecordFormat& operator=(const RecordFormat&) = delete;
 
+  // Whether add() is to get arrivals as well.
+  virtual bool wants_arrivals() const { return false; }
   // `epoch_us`: the time of day, in microseconds since the epoch, at which the records' clock was 0.
   virtual void begin(std::int64_t epoch_us, std::string& to) = 0;
   virtual void add(const Record& record, std::string& to) = 0;

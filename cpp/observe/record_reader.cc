@@ -17,7 +17,9 @@ constexpr std::size_t kMostAtOnce = Recorder::kMostRecords;
 }  // namespace
 
 RecordReader::RecordReader(std::shared_ptr<Recorder> recorder, Owner owner)
-    : owner_(std::move(owner)), recording_(std::move(recorder)), thread_([this] { run(); }) {}
+    : owner_(std::move(owner)),
+      recording_(std::in_place, std::move(recorder), owner_.wants_arrivals),
+      thread_([this] { run(); }) {}
 
 void RecordReader::end() {
   {

@@ -26,6 +26,7 @@ class RecordReader {
     std::function<void(const Record& record, std::uint64_t n_lost)> take;
     // After each look at the ring, whether there were records or not.
     std::function<void()> after_look = [] {};
+    bool wants_arrivals = false;  // as for Recording
   };
 
   RecordReader(std::shared_ptr<Recorder> recorder, Owner owner);

@@ -7,25 +7,13 @@
 #include <string>
 
 #include "base/fetch_line.hpp"
+#include "observe/put_words.hpp"
 
 namespace ciranda {
 namespace {
 
 constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
-
-// A release store of each word costs nothing on x86. A reader that loads the word then also sees the n_written_ that
-// the writer had stored before, so read() detects that the record is being overwritten.
-void put(std::atomic<std::uint64_t>& word, std::uint64_t value) { word.store(value, std::memory_order_release); }
-
-void put_name(std::atomic<std::uint64_t>* words, std::string_view name) {
-  while (!name.empty()) {
-    const std::size_t n_bytes = std::min(name.size(), kWordBytes);
-    std::uint64_t word = 0;
-    std::memcpy(&word, name.data(), n_bytes);
-    put(*words++, word);
-    name.remove_prefix(n_bytes);
-  }
-}
+constexpr std::uint64_t kArrival = 1ULL << 63U;  // in the word of a pointer, which has no such bit
 
 std::string shortened(std::string_view name) {
   const std::string number = "... #" + std::to_string(std::hash<std::string_view>()(name));
@@ -53,7 +41,9 @@ void RecordRing::write(const RecordedCall& call, const Stages& stages) {
                  static_cast<std::uint64_t>(stages.algorithm.size()) << 48U);
   put(to[1], call.process_set | static_cast<std::uint64_t>(call.lane) << 32U);
   put(to[2], call.n_bytes);
-  put(to[3], reinterpret_cast<std::uintptr_t>(stages.algorithm.data()));  // the name of an algorithm is a constant
+  // The name of an algorithm is a constant, and an arrival has none.
+  put(to[3], call.arrived ? kArrival | static_cast<std::uint64_t>(*call.arrived)
+                          : reinterpret_cast<std::uintptr_t>(stages.algorithm.data()));
   for (std::size_t i = 0; i < kStageCount; ++i) put(to[4 + i], stages[static_cast<Stage>(i)]);
   put_name(to + kFixedWords, call.name);
   n_written_.store(n + 1, std::memory_order_release);
@@ -83,7 +73,13 @@ bool RecordRing::read(std::uint64_t n, Record& into) const {
   into.call.process_set = static_cast<std::uint32_t>(words[1]);
   into.call.lane = static_cast<std::uint32_t>(words[1] >> 32U);
   into.call.n_bytes = words[2];
-  into.stages.algorithm = {reinterpret_cast<const char*>(static_cast<std::uintptr_t>(words[3])), words[0] >> 48U};
+  const bool is_arrival = (words[3] & kArrival) != 0;
+  into.call.arrived.reset();
+  if (is_arrival) into.call.arrived = static_cast<int>(words[3] & ~kArrival);
+  into.stages.algorithm = {};
+  if (!is_arrival) {
+    into.stages.algorithm = {reinterpret_cast<const char*>(static_cast<std::uintptr_t>(words[3])), words[0] >> 48U};
+  }
   for (std::size_t i = 0; i < kStageCount; ++i) into.stages.note(static_cast<Stage>(i), words[4 + i]);
   std::memcpy(into.name.data(), &words[kFixedWords], n_name_bytes);
   into.call.name = {into.name.data(), n_name_bytes};

@@ -29,6 +29,8 @@ struct RecordedCall {
   std::uint32_t lane = 0;
   std::uint64_t n_bytes = 0;
   std::optional<DataType> dtype = {};  // of the first tensor
+  // Not a call, but that the coordinator, this rank, has learned at Stage::kReady that this rank has made it.
+  std::optional<int> arrived = {};
 };
 
 class RecordRing {

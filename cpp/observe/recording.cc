@@ -32,7 +32,7 @@ std::int64_t TickClock::nanoseconds(std::uint64_t ticks) const {
 
 bool Recording::read(Record& record) {
   RecordRing::Record raw;
-  do {
+  for (bool is_wanted = false; !is_wanted;) {
     if (n_read_ == n_known_) {
       n_known_ = ring_.n_written();
       if (n_read_ == n_known_) return false;
@@ -48,8 +48,10 @@ bool Recording::read(Record& record) {
       n_known_ = n_written;
       clock_.look();
     }
-  } while (!ring_.read(n_read_, raw));
-  ++n_read_;
+    if (!ring_.read(n_read_, raw)) continue;
+    ++n_read_;
+    is_wanted = wants_arrivals_ || !raw.call.arrived;
+  }
   record.name = raw.call.name;
   record.collective = raw.call.collective;
   record.path = raw.stages.path;
@@ -59,6 +61,7 @@ bool Recording::read(Record& record) {
   record.lane = raw.call.lane;
   record.n_bytes = raw.call.n_bytes;
   record.dtype = raw.call.dtype;
+  record.arrived = raw.call.arrived;
   for (std::size_t i = 0; i < kStageCount; ++i) record.at_ns[i] = clock_.nanoseconds(raw.stages[static_cast<Stage>(i)]);
   return true;
 }

@@ -19,7 +19,7 @@
 
 namespace ciranda {
 
-// A completed call that was submitted while the recorder was on.
+// A completed call that was submitted while the recorder was on, or an arrival at one.
 struct Record {
   std::string name;
   Collective collective = Collective::kAllreduce;
@@ -30,6 +30,7 @@ struct Record {
   std::uint32_t lane = 0;
   std::uint64_t n_bytes = 0;
   std::optional<DataType> dtype = {};             // of the first tensor
+  std::optional<int> arrived = {};                // as in RecordedCall
   std::array<std::int64_t, kStageCount> at_ns{};  // times of the monotonic clock; 0 if the call skipped the stage
 
   std::int64_t operator[](Stage stage) const { return at_ns[static_cast<std::size_t>(stage)]; }
@@ -55,9 +56,14 @@ class TickClock {
 
 class Recording {
  public:
-  explicit Recording(std::shared_ptr<Recorder> recorder)
-      : recorder_(std::move(recorder)), ring_(recorder_->start()), n_read_(ring_.n_written()), n_known_(n_read_) {}
-  ~Recording() { recorder_->stop(); }
+  // `wants_arrivals`: reads those as well, not only calls.
+  explicit Recording(std::shared_ptr<Recorder> recorder, bool wants_arrivals = false)
+      : recorder_(std::move(recorder)),
+        wants_arrivals_(wants_arrivals),
+        ring_(recorder_->start(wants_arrivals)),
+        n_read_(ring_.n_written()),
+        n_known_(n_read_) {}
+  ~Recording() { recorder_->stop(wants_arrivals_); }
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
@@ -69,6 +75,7 @@ class Recording {
 
  private:
   std::shared_ptr<Recorder> recorder_;
+  const bool wants_arrivals_;
   const RecordRing& ring_;
   TickClock clock_;
   std::uint64_t n_read_;   // records read or lost

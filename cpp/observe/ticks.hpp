@@ -3,7 +3,7 @@
 //
 // It is the processor's counter (10 ns a read) if that runs at a constant rate and never stops, as it always does on
 // ARM, else the system's monotonic clock. Called by Stages, Recorder, Recording, CallLog, Counters, Timeline, InFlight,
-// Lane, RoundsInMemory and RoundsByMessages; any thread.
+// Lane, LaneLog, RoundsInMemory and RoundsByMessages; any thread.
 #pragma once
 
 #include <chrono>

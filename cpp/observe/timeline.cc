@@ -49,7 +49,8 @@ Timeline::Timeline(UniqueFd file, const Options& options, std::unique_ptr<Record
   reader_.emplace(
       std::move(recorder),
       RecordReader::Owner{.take = [this](const Record& record, std::uint64_t n_lost) { write(record, n_lost); },
-                          .after_look = [this] { flush(); }});
+                          .after_look = [this] { flush(); },
+                          .wants_arrivals = format_->wants_arrivals()});
 }
 
 Timeline::~Timeline() {

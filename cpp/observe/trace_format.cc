@@ -41,6 +41,9 @@ bool names_itself(Collective collective) {
   return subject == Subject::kJoin || subject == Subject::kSets;
 }
 
+// Whether no coordinator has learned of the ranks' calls.
+bool is_in_memory(Path path) { return path == Path::kDirect || path == Path::kRepeated || path == Path::kInMemory; }
+
 std::string upper_case(std::string_view text) {
   std::string upper(text);
   std::transform(upper.begin(), upper.end(), upper.begin(), [](unsigned char c) { return std::toupper(c); });
@@ -67,15 +70,15 @@ void TraceFormat::begin(std::int64_t epoch_us, std::string& to) {
   describe(kStart, 0, kStart, std::to_string(epoch_us), to);
 }
 
-int TraceFormat::row_of(const Record& record, std::string& to) {
+TraceFormat::Row& TraceFormat::row_of(const Record& record, std::string& to) {
   row_name_.clear();
   if (!names_itself(record.collective)) put(row_name_, to_string(record.collective), ".");
   row_name_ += record.name;
-  const auto [row, is_new] = rows_.try_emplace(row_name_, static_cast<int>(rows_.size()));
+  const auto [row, is_new] = rows_.try_emplace(row_name_, Row{static_cast<int>(rows_.size())});
   if (is_new) {
     std::string name;
     append_json_string(row_name_, name);
-    describe("thread_name", row->second, "name", name, to);
+    describe("thread_name", row->second.number, "name", name, to);
   }
   return row->second;
 }
@@ -92,12 +95,34 @@ void TraceFormat::add_span(std::string_view prefix, const Record& record, int ro
   to += "}}";
 }
 
+void TraceFormat::add_tick(int rank, int row, std::int64_t at_ns, std::string& to) {
+  open_event(std::to_string(rank), "X", row, to);
+  put(to, R"(, "ts": )", std::chrono::nanoseconds(at_ns), R"(, "dur": 0, "args": {"rank": )", rank, "}}");
+}
+
+// Ranks may arrive at the next call of the name while rank 0 completes this one.
+std::int64_t TraceFormat::begin_of(const Record& record, std::int64_t agreed_ns, Row& row) const {
+  std::int64_t begin = record[Stage::kSubmitted];
+  for (const std::int64_t at_ns : row.arrivals_ns) {
+    if (at_ns <= agreed_ns) begin = std::min(begin, at_ns);
+  }
+  std::erase_if(row.arrivals_ns, [&](std::int64_t at_ns) { return at_ns <= agreed_ns; });
+  return std::min(std::max(begin, row.until_ns), record[Stage::kSubmitted]);
+}
+
 void TraceFormat::add(const Record& record, std::string& to) {
-  const int row = row_of(record, to);
-  const std::int64_t begin = record[Stage::kSubmitted];
-  const std::int64_t end = std::max(begin, record[Stage::kDone]);
-  const std::int64_t agreed = record[Stage::kAgreed] == 0 ? end : std::clamp(record[Stage::kAgreed], begin, end);
-  add_span("NEGOTIATE_", record, row, begin, agreed, to);
+  Row& of_call = row_of(record, to);
+  const int row = of_call.number;
+  if (record.arrived) {
+    of_call.arrivals_ns.push_back(record[Stage::kReady]);
+    return add_tick(*record.arrived, row, record[Stage::kReady], to);
+  }
+  const std::int64_t submitted = record[Stage::kSubmitted];
+  const std::int64_t end = std::max(submitted, record[Stage::kDone]);
+  const std::int64_t agreed = record[Stage::kAgreed] == 0 ? end : std::clamp(record[Stage::kAgreed], submitted, end);
+  add_span("NEGOTIATE_", record, row, begin_of(record, agreed, of_call), agreed, to);
+  if (is_in_memory(record.path)) add_tick(rank_, row, std::clamp(record[Stage::kReady], submitted, agreed), to);
+  of_call.until_ns = end;
   if (agreed == end) return;
   if (marks_cycles_ && agreed > last_agreed_ns_) {
     last_agreed_ns_ = agreed;

@@ -24,6 +24,7 @@ def snapshot(prefix: str = "ciranda/") -> dict[str, float]:
     """Return this rank's counters since it joined the world, by name; they only grow, but for memory and queues.
 
     No rank is asked, and nothing waits. Names are those of `ciranda top --json` and of OpenMetrics, without tensors.
+    ``process_sets/3/`` and so on are calls of the process set with that id, which are among the others as well.
 
     Args:
         prefix: what every name begins with.
@@ -45,6 +46,8 @@ def snapshot(prefix: str = "ciranda/") -> dict[str, float]:
     }
     for collective, values in counters["collectives"].items():
         found.update({f"{collective}/{name}": value for name, value in values.items() if name != "sizes"})
+    for number, values in counters["process_sets"].items():
+        found.update({f"process_sets/{number}/{name}": value for name, value in values.items()})
     return {prefix + name: value for name, value in found.items()}
 
 

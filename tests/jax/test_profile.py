@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ranks import Ranks
 
+from ciranda.launch import jax_profile
+
 pytestmark = pytest.mark.multiprocess
+
+
+def _begin_in_merged_traces(folder: Path) -> float:
+    """The time of day of the first call, as `ciranda merge` finds it."""
+    trace = jax_profile.trace_in(folder)
+    assert trace is not None
+    began = jax_profile.began_ns(trace)
+    assert began is not None
+    events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
+    times = [event["ts"] for event in events if event.get("args", {}).get("long_name") == "ciranda:allreduce"]
+    return float(began + 1000 * min(times))
 
 
 def _events(folder: str) -> list[dict[str, Any]]:
@@ -21,6 +37,7 @@ def _events(folder: str) -> list[dict[str, Any]]:
 
     own = Path(folder) / str(hvd.rank())
     hvd.allreduce(jnp.ones(3), name="without a profile")
+    before = time.time_ns()
     with jax.profiler.trace(str(own)):
         for _ in range(2):
             hvd.allreduce(jnp.ones((5, 2)), name="x#1,y=2")
@@ -28,6 +45,7 @@ def _events(folder: str) -> list[dict[str, Any]]:
             jax.grad(lambda x: hvd.allreduce(x, name="traced").sum())(jnp.ones(7))
             hvd.barrier()
             ciranda.step()
+    assert before <= _begin_in_merged_traces(own) <= time.time_ns()
     (file,) = own.rglob("*.xplane.pb")
     found = [
         {"name": event.name.removeprefix("ciranda:"), "begin": event.start_ns, "end": event.end_ns, **dict(event.stats)}

@@ -189,6 +189,15 @@ def test_a_stopped_rank_is_read(tmp_path: Path) -> None:
 
         until(is_seen)
         assert running.top()[1]["state"] == "runs"
+        # What the other is in is also known once it cannot say so any more.
+        os.kill(running.pids[0], signal.SIGSTOP)
+        (call, *_) = running.top()[0]["calls_in_flight"]
+        assert (call["collective"], call["name"], call["bytes"], call["agreed"]) == ("allreduce", "grad", 8000, False)
+        assert call["seconds"] > 0.5
+        said = running.ask("stacks", "--short").splitlines()[0]
+        assert re.fullmatch(
+            r"rank 0 \(localhost\): stopped by a signal.*; in flight: allreduce 'grad', for [\d.]+ s", said
+        )
 
 
 def test_a_rank_that_was_killed_is_read(tmp_path: Path) -> None:
@@ -455,3 +464,5 @@ def test_the_numbers_over_all_ranks(world: Ranks) -> None:
         values = [numbers.get(name, 0) for numbers in own]
         assert (over[f"{name}/min"], over[f"{name}/max"]) == (min(values), max(values))
         assert over[f"{name}/mean"] == pytest.approx(sum(values) / len(values))
+    of_sets = [value for name, value in own[0].items() if re.fullmatch(r"x/process_sets/\d+/calls", name)]
+    assert len(own) == 1 or 1 in of_sets, "of the one that rank 0 had for itself"

@@ -48,7 +48,7 @@ def test_own_jobs_are_listed(env: dict[str, str], tmp_path: Path) -> None:
     assert (tmp_path / "ciranda").stat().st_mode & 0o777 == 0o700
     refused = ask(env, "stacks")
     assert refused.returncode == 2
-    assert "2 jobs: " in refused.stderr
+    assert "2 jobs of yours run here; say which: " in refused.stderr
 
 
 def test_stacks_of_a_job(env: dict[str, str]) -> None:

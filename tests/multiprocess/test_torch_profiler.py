@@ -27,7 +27,9 @@ def _rows_of(work: Callable[[], None]) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace.json"
         taken.export_chrome_trace(str(trace))
-        rows = json.loads(trace.read_text())["traceEvents"]
+        whole = json.loads(trace.read_text())
+    assert whole["distributedInfo"] == {"rank": hvd.rank(), "world_size": hvd.size()}, "of whom it is"
+    rows = whole["traceEvents"]
     return sorted((row for row in rows if row["name"].startswith("ciranda:")), key=lambda row: row["ts"])
 
 

@@ -28,6 +28,7 @@ def _record(path: str, by: str) -> None:
     hvd.start_timeline(os.path.relpath(path) + ("" if hvd.rank() == 0 else ".other"))  # the same: goes on
     with pytest.raises(ValueError, match=r"already, in '.*timeline.json.*'.*in '/another'"):
         hvd.start_timeline("/another")
+    hvd.barrier()  # whoever is ready before rank 0 records leaves no tick
     handles = [hvd.allreduce_async(torch.ones(50_000), name=f"async {i}") for i in range(3)]
     hvd.allreduce(torch.ones(2), name="blocking")
     hvd.allreduce_(torch.ones(2), name="in place")
@@ -63,8 +64,11 @@ def test_timeline(worlds: Any, tmp_path: Path, by: str) -> None:
     events = json.loads(path.read_text())
     rows = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
     spans: dict[str, list[tuple[str, float, float]]] = {}
+    ticks: dict[str, list[int]] = {}
     for event in events:
-        if event["ph"] == "X":
+        if event["ph"] == "X" and event["name"].isdigit():
+            ticks.setdefault(rows[event["tid"]], []).append(event["args"]["rank"])
+        elif event["ph"] == "X":
             assert rows[event["tid"]] == event["args"]["tensor"]
             assert event["dur"] >= 0
             row = re.sub(r"noname\.\d+", "noname", rows[event["tid"]])  # the engine's numbers
@@ -78,12 +82,14 @@ def test_timeline(worlds: Any, tmp_path: Path, by: str) -> None:
         "allreduce.of numpy": ["NEGOTIATE_ALLREDUCE", "ALLREDUCE"],
         "broadcast.noname": ["NEGOTIATE_BROADCAST", "BROADCAST"],
         "allgather.of numpy": ["NEGOTIATE_ALLGATHER", "ALLGATHER"],
-        "barrier.noname": ["NEGOTIATE_BARRIER", "BARRIER"],
+        "barrier.noname": ["NEGOTIATE_BARRIER", "BARRIER"] * 2,
         "allreduce.DistributedOptimizer.bias+weight": ["NEGOTIATE_ALLREDUCE", "ALLREDUCE"] * 2,
         "allreduce.DistributedOptimizer.weight.parameters": ["NEGOTIATE_ALLREDUCE", "ALLREDUCE"],
         # The second step's gradients take along what the ranks ask each other in the first.
         "allreduce.DistributedOptimizer.weight+bias.presence": ["NEGOTIATE_ALLREDUCE", "ALLREDUCE"],
     }
+    assert ticks.keys() >= {row for row in rows.values() if "noname" not in row}, "where a rank was ready"
+    assert all(sorted(ticks[f"allreduce.async {i}"]) == [0, 1] for i in range(3))
     # They begin in the order of the calls, and the broadcast after the asynchronous ones are done.
     in_order = [*(f"allreduce.{name}" for name in ("async 0", "async 1", "async 2", "blocking")), "broadcast.noname"]
     begins = [spans[name][0][1] for name in in_order]

@@ -292,6 +292,19 @@ def test_costs_are_found_again_in_the_times_that_they_make() -> None:
     assert Line.through(one.fixed_us, one.fixed_us - 1).us_per_byte == 0
 
 
+def test_costs_that_no_machine_has_are_measured_again_and_never_kept() -> None:
+    good = {"copy_fs": 60_000, "reduce_fs": 50_000}
+    results = [{**good, "reduce_fs": 0}, {**good, "copy_fs": 999}, good]
+    assert tune.likely(lambda: results.pop(0), lambda mine: [mine, {}]) == good
+    results = [good, {**good, "copy_fs": 70_000}]
+    others = [{"link_fs": 1}, {}]
+    assert tune.likely(lambda: results.pop(0), lambda mine: [others.pop(0), mine])["copy_fs"] == 70_000, "of the other"
+    with pytest.raises(tune.TooBusyError, match="reduce_fs as 0: this machine is too busy"):
+        tune.likely(lambda: {**good, "reduce_fs": 0}, lambda mine: [mine])
+    usual = {name: cost for name, cost in tune.defaults().items() if name in tune.LEAST}
+    assert not tune.unlikely(usual | {"shared_round_ns": 80, "link_fs": 20_000}), "400 Gbit/s"
+
+
 _TIME_US = st.floats(0.1, 1e6)
 
 

@@ -88,6 +88,50 @@ def test_their_processes_are_below_those_of_their_ranks(timeline: Path) -> None:
     assert sorted(event["id"] for event in events if event["ph"] == "s") == ["0:5", "1:5"]
 
 
+def field(number: int, value: int | bytes) -> bytes:
+    """A field of a message of protocol buffers."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def varint(number: int) -> bytes:
+    return bytes([number & 127 | 128]) + varint(number >> 7) if number > 127 else bytes([number])
+
+
+def jax_folder(folder: Path, at_us: int) -> Path:
+    """What jax.profiler leaves: a trace from its beginning on, and the file that has its time of day."""
+    own = folder / "plugins" / "profile" / "2026_11_29_22_26_34"
+    own.mkdir(parents=True)
+    stats = [(3, b"other"), (4, b"profile_start_time")]
+    names = b"".join(field(5, field(1, n) + field(2, field(1, n) + field(2, name))) for n, name in stats)
+    values = field(6, field(1, 3) + field(3, 7)) + field(6, field(1, 4) + field(3, at_us * 1000))
+    fixed = varint(9 << 3 | 1) + bytes(8) + varint(10 << 3 | 5) + bytes(4)  # fields of other kinds
+    planes = field(2, b"/host:CPU") + field(3, b""), field(2, b"Task Environment") + fixed + names + values
+    (own / "vm.xplane.pb").write_bytes(b"".join(field(1, plane) for plane in planes))
+    args = {"long_name": "ciranda:allreduce", "Name": "grad"}
+    named = {"ph": "M", "pid": 701, "name": "process_name", "args": {"name": "/host:CPU"}}
+    call = {"ph": "X", "pid": 701, "tid": 1, "ts": 250.0, "dur": 5.0, "name": "allreduce", "args": args}
+    (own / "vm.trace.json.gz").write_bytes(gzip.compress(json.dumps({"traceEvents": [named, call, {}]}).encode()))
+    return folder
+
+
+def test_a_profile_of_jax_is_on_the_axis_of_the_timeline(timeline: Path) -> None:
+    folder = jax_folder(timeline.with_name("0"), EPOCH_US + BEGAN_NS // 1000)
+    files = {0: folder, 1: jax_folder(timeline.with_name("1"), EPOCH_US)}
+    spans = [event for event in merged(timeline, files) if event["name"] == "ciranda:allreduce"]
+    assert [span["ts"] for span in spans][:1] == [250.0]
+    assert len(spans) == 2
+    (space,) = folder.rglob("*.xplane.pb")
+    for torn in (space.read_bytes()[:-30], b"\xff" * 40, b""):
+        space.write_bytes(torn)
+        with pytest.raises(LaunchError, match=r"nor one of JAX with its \.xplane\.pb"):
+            merged(timeline, {0: folder})
+    (timeline.parent / "empty").mkdir()
+    with pytest.raises(LaunchError, match="no profile"):
+        merged(timeline, {0: timeline.with_name("empty")})
+
+
 def test_what_cannot_be_merged(timeline: Path) -> None:
     wrong = {
         "no trace": "{",

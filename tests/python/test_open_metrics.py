@@ -21,7 +21,7 @@ RANK = {
     "algorithms": {"shm one-shot": {"calls": 1, "bytes": 2, "move_seconds": 0.125}}, "links": {"3": LINK},
     "memory_bytes_of": {"slot": 1, "kept": 2, "empty": 3}, "throttled_seconds": 0.75, "core_wait_seconds": 0.0,
     "own_waits_ns": {"0": 500_000_000},
-    "held_up_ns": {}, "memory_bytes": 1 << 20, "cpu_seconds": 1.5,
+    "process_sets": {"3": USED}, "held_up_ns": {}, "memory_bytes": 1 << 20, "cpu_seconds": 1.5,
     "up": 1,
 }  # fmt: skip
 
@@ -39,6 +39,7 @@ def test_each_series_has_its_family_and_labels() -> None:
     assert f'ciranda_algorithm_move_seconds_total{{{labels},algorithm="shm one-shot"}} 0.125' in lines
     assert f'ciranda_link_queued_bytes{{{labels},peer="3"}} 8' in lines
     assert f'ciranda_engine_memory_bytes{{{labels},kind="empty"}} 3' in lines
+    assert f'ciranda_process_set_agree_seconds_total{{{labels},process_set="3"}} 0.25' in lines
     assert f"ciranda_throttled_seconds_total{{{labels}}} 0.75" in lines
     assert "# TYPE ciranda_calls counter" in lines
     assert "# UNIT ciranda_call_bytes bytes" in lines
@@ -55,11 +56,14 @@ def test_a_rank_has_at_most_200_series() -> None:
     sizes = {str(4**number): {**USED, "move_seconds": number} for number in range(16)}
     full["collectives"] = {name: {**USED, "sizes": sizes} for name in page.COLLECTIVES}
     full["algorithms"] = {str(n): {"calls": 1, "bytes": 1, "move_seconds": n} for n in range(16)}
+    full["process_sets"] = {str(n): {**USED, "move_seconds": n} for n in range(1, 17)}
     full["links"] = {str(n): {**LINK, "sent_bytes": n} for n in range(page.MOST_LINKS)}
     lines = [line for line in open_metrics.to_text([full], {}).splitlines() if not line.startswith("#")]
     assert len(lines) <= 200
     assert any('last_rank="4095"' in line for line in lines), "the worst are named"
     assert not any('last_rank="0"' in line for line in lines)
+    assert sum("ciranda_process_set_calls_total" in line for line in lines) == open_metrics.MOST_SETS
+    assert any('process_set="16"' in line for line in lines)
     assert any('peer="7"' in line for line in lines)
     assert any('algorithm="15"' in line for line in lines)
     assert sum("ciranda_size_calls" in line for line in lines) == open_metrics.MOST_SIZES

@@ -11,7 +11,7 @@ import pytest
 from ciranda import _core, metrics
 from ciranda._basics import world
 from ciranda.errors import NotInitializedError
-from ciranda.launch import page
+from ciranda.launch import in_flight, page
 from ciranda.launch.page import RankPage, read_bytes, read_page
 
 
@@ -20,6 +20,8 @@ def test_the_layout_is_the_engines() -> None:
     assert layout["fields"] == page.FIELDS
     assert [*page.CALL_FIELDS] == layout["call_fields"]
     assert [*page.LINK_FIELDS] == layout["link_fields"]
+    assert [*page.SET_FIELDS] == layout["set_fields"]
+    assert [*in_flight.FIELDS] == layout["pending_fields"]
     assert (layout["magic"], layout["version"], layout["n_bytes"]) == (page.MAGIC, page.VERSION, page.N_BYTES)
     assert {name: number for number, name in enumerate(page.COLLECTIVES)} == _core.COLLECTIVES
     assert [name if name != "along" else "" for name in page.PATHS] == layout["paths"]
@@ -80,7 +82,7 @@ def test_calls_by_size_and_algorithm() -> None:
     assert counters["paths"] == {"direct": 61}
     assert (counters["calls"], counters["bytes"]) == (64, 400 + (1 << 31))
     totals = read_page(lambda n_bytes, at: bytes(raw[at : at + n_bytes]), of_collectives=False)
-    assert counters.keys() - totals.keys() == {"collectives", "paths"}
+    assert counters.keys() - totals.keys() == {"collectives", "paths", "process_sets"}
     assert (totals["calls"], totals["algorithms"]) == (64, counters["algorithms"])
 
 
@@ -93,6 +95,57 @@ def test_links_and_memory() -> None:
     assert [*counters["links"]] == [str(rank) for rank in range(40 - page.MOST_LINKS, 40)], "the busiest"
     assert counters["links"]["39"] == {"sent_bytes": 39000, "received_bytes": 10, "retries": 1, "queued_bytes": 5}
     assert counters["all_links"] == {"sent_bytes": 780_000, "received_bytes": 400, "retries": 20, "queued_bytes": 200}
+
+
+def a_call(raw: bytearray, entry: int, sequence: int, since_ns: int, name: str, agreed_ns: int = 0) -> None:
+    """Put a call in flight on the page."""
+    kind = page.COLLECTIVES.index("broadcast") | len(name) << 8
+    put(raw, "pending", in_flight.WORDS * entry, sequence, since_ns, agreed_ns, kind, 3 | 1 << 32, 4000)
+    put(raw, "pending", in_flight.WORDS * entry + 6, *struct.unpack("=10Q", name.encode()[:80].ljust(80, b"\0")))
+
+
+def test_calls_in_flight() -> None:
+    raw = a_page(n_in_flight=5, pending_used=4)
+    a_call(raw, 0, 2, 2_000_000_000, "grad")
+    a_call(raw, 1, 3, 1_000_000_000, "is being written")
+    a_call(raw, 2, 8, 1_000_000_000, "x" * 100, agreed_ns=1_500_000_000)
+    a_call(raw, 3, 4, 0, "has ended")
+    counters = read_bytes(bytes(raw))
+    assert counters["in_flight"] == 5
+    assert [call["name"] for call in counters["calls_in_flight"]] == ["x" * 80 + "...", "grad"], "the oldest first"
+    assert [call["agreed"] for call in counters["calls_in_flight"]] == [True, False]
+    grad = counters["calls_in_flight"][1]
+    assert grad.pop("seconds") > 1.0, "since the machine has started"
+    assert grad == {
+        "name": "grad", "collective": "broadcast", "process_set": 3, "lane": 1, "bytes": 4000, "agreed": False,
+    }  # fmt: skip
+    oldest = in_flight.oldest(counters["calls_in_flight"], counters["in_flight"])
+    assert oldest.startswith(f"broadcast '{'x' * 80}...' of process set 3, for ")
+    assert oldest.endswith(" s, and 4 more")
+
+
+def test_a_call_that_changes_while_it_is_read_is_left_out() -> None:
+    versions = []
+    for sequence in (2, 4):
+        raw = a_page(n_in_flight=2, pending_used=2)
+        a_call(raw, 0, sequence, 1_000_000_000, f"number {sequence}")
+        a_call(raw, 1, 6, 1_000_000_000, "stays")
+        versions.append(bytes(raw))
+    reads = iter([0, 1])
+
+    def read(n_bytes: int, at: int) -> bytes:
+        version = versions[next(reads)] if at == 8 * page.FIELDS["pending"][0] else versions[0]
+        return version[at : at + n_bytes]
+
+    assert [call["name"] for call in read_page(read)["calls_in_flight"]] == ["stays"]
+
+
+def test_process_sets() -> None:
+    raw = a_page()
+    put(raw, "sets", 8, 7, 3, 400, 1_000_000_000, 500_000_000)
+    put(raw, "sets", 16, 9)
+    expected = {"calls": 3, "bytes": 400, "agree_seconds": 1.0, "move_seconds": 0.5}
+    assert read_bytes(bytes(raw))["process_sets"] == {"7": expected}, "9 has made no calls"
 
 
 def test_more_ranks_than_it_has_room_for() -> None:

@@ -282,7 +282,9 @@ def test_a_place_that_comes_later_is_in_the_picture(tmp_path: Path) -> None:
 
 def a_stall(folder: Path, rank: int, waited_for: list[int], where: str, *calls: Line) -> None:
     """Write a rank's stall.json."""
+    in_flight = {"name": "grad", "collective": "allreduce", "process_set": 0, "lane": 0, "bytes": 8, "agreed": False}
     stall = {
+        "calls_in_flight": [] if rank in waited_for else [{**in_flight, "seconds": 2.0 + rank}],
         "time": "2027-01-15T08:00:00Z", "rank": rank, "host": "a", "is_waited_for": rank in waited_for, "threads": [],
         "waited_for": waited_for, "where": where, "calls": calls, "warning": "", "counters": {"waiting": 2, "steps": 7},
     }  # fmt: skip
@@ -316,6 +318,8 @@ def test_the_first_call_that_differs(tmp_path: Path) -> None:
     page = page_of(facts)
     assert escape(said) in page
     assert "<td>0, 3</td><td>train, t.py:9</td>" in page, "ranks at one place are one row"
+    assert page.count(escape("allreduce 'grad', for ")) == 1
+    assert escape("allreduce 'grad', for 5.0 s") in page, "the oldest of ranks 0 and 3"
 
 
 def test_ranks_that_call_in_other_orders(tmp_path: Path) -> None:
@@ -325,6 +329,24 @@ def test_ranks_that_call_in_other_orders(tmp_path: Path) -> None:
     assert facts["advice"][0]["text"] == (
         "The first call that differs is 'a': rank 0 has made it; rank 1 has not: it made 'b' instead."
     )
+
+
+def test_what_a_killed_rank_was_in(tmp_path: Path) -> None:
+    call = {"name": "grad", "collective": "allreduce", "process_set": 3, "lane": 0, "bytes": 8, "agreed": True}
+    last = look(
+        8.0, counters(0, runs=False), counters(1, runs=False, in_flight=1, calls_in_flight=[{**call, "seconds": 7.0}])
+    )
+    failed = {"rank": 1, "host": "a", "how": "killed by SIGKILL"}
+    facts = left(tmp_path, a_job({"a": [0, 1]}), last, an_end(9.0, exit_code=137, failed=failed))
+    assert facts["advice"][0]["text"].startswith(
+        "Rank 1 (a) failed first: killed by SIGKILL. It was in allreduce 'grad' of process set 3. The end of its output"
+    )
+
+
+def test_a_rank_that_lacks_a_later_call_of_the_same_name(tmp_path: Path) -> None:
+    a_stall(tmp_path, 0, [1], "t.py:9", a_waiting_call("grad", 2.0, [0], (1, "grad")))
+    facts = left(tmp_path, a_job({"a": [0, 1]}), an_end(9.0))
+    assert facts["advice"][0]["text"].endswith("rank 1 has not: it made the one of that name before it last.")
 
 
 @pytest.mark.parametrize("text", ["", "7", "{}", '{"calls": 7, "counters": {}}', '{"time": "x", "counters": {}}'])

@@ -36,7 +36,8 @@ Thread 4712 (active+gil): "worker"
     (OWN, ["MainThread", "worker"]), (FAULTHANDLER, ["", ""]), (PY_SPY, ["MainThread", "worker"]), ("no stack\n", []),
 ])  # fmt: skip
 def test_threads_have_their_frames(text: str, names: list[str]) -> None:
-    counters = {"rank": 1, "host": "a", "warning": 'says "so"\n', "waiting": 2}
+    counters = {"rank": 1, "host": "a", "warning": 'says "so"\n', "waiting": 2,
+                "calls_in_flight": [{"name": "grad"}]}  # fmt: skip
     stall = json.loads(stall_of(RankStack(1, "a", "load batch, data.py:4", text), {3, 1}, CALLS, counters, now=0.0))
     assert stall.pop("calls") == [
         {"name": "grad", "waited_seconds": 2.0, "submitted_by": [0], "n_more_submitted": 0, "n_more_missing": 1,
@@ -49,5 +50,6 @@ def test_threads_have_their_frames(text: str, names: list[str]) -> None:
     del stall["threads"]
     assert stall == {
         "time": "1970-01-01T00:00:00Z", "rank": 1, "host": "a", "is_waited_for": True, "waited_for": [1, 3],
-        "where": "load batch, data.py:4", "warning": 'says "so"\n', "counters": {"waiting": 2},
+        "where": "load batch, data.py:4", "calls_in_flight": [{"name": "grad"}], "warning": 'says "so"\n',
+        "counters": {"waiting": 2},
     }  # fmt: skip

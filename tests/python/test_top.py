@@ -71,6 +71,43 @@ def test_the_algorithm_and_the_busiest_link() -> None:
     assert rows({}, {0: rank(0, 1.0)})[0].link == -1
 
 
+def test_calls_in_flight_for_long() -> None:
+    def call(seconds: float) -> dict[str, Any]:
+        return {"name": "grad", "collective": "allreduce", "process_set": 3, "lane": 0, "bytes": 8, "agreed": False,
+                "seconds": seconds}  # fmt: skip
+
+    after = {n: rank(n, 11.0, in_flight=2, calls_in_flight=[call(0.5 + 4 * n), call(0.1)]) for n in range(5)}
+    found = rows({n: rank(n, 10.0) for n in range(5)}, after)
+    assert "allreduce 'grad' of process set 3, for 4.5 s, and 1 more" in top.to_text(found[:2])
+    assert "for 0.5 s" not in top.to_text(found), "as each call is for a moment"
+    assert json.loads(top.to_json(found))[0]["calls_in_flight"][1]["seconds"] == 0.1
+    shown = [text for text, _ in top.screen_of(found, "a job", top.View()).lines]
+    assert [text[:7] for text in shown if "call in flight" in text] == ["rank 2:", "rank 3:", "rank 4:"]
+    few = " ".join(text for text, _ in top.screen_of(found[:2], "a job", top.View()).lines)
+    assert "rank 1: call in flight allreduce 'grad' of process set 3, for 4.5 s" in few
+
+
+def test_a_rank_that_others_still_wait_for() -> None:
+    def call(name: str, seconds: float, **other: Any) -> dict[str, Any]:
+        return {"name": name, "collective": "allreduce", "process_set": 0, "lane": 0, "bytes": 8, "agreed": False,
+                "seconds": seconds, **other}  # fmt: skip
+
+    def waited_for(*calls: list[dict[str, Any]], **values: Any) -> list[float]:
+        after = {n: rank(n, 20.0, in_flight=len(of), calls_in_flight=of, **values) for n, of in enumerate(calls)}
+        return [row.waited_for for row in rows({n: rank(n, 18.0) for n in after}, after)]
+
+    assert waited_for([call("grad", 9.0)], [], [call("grad", 5.0)]) == [0.0, 1.0, 0.0]
+    assert waited_for([call("a", 9.0)], [call("b", 1.5)]) == [0.75, 1.0], "both, for different calls"
+    assert waited_for([call("grad", 0.5)], []) == [0.0, 0.0], "not long yet"
+    assert waited_for([call("grad", 9.0, process_set=3)], []) == [0.0, 0.0], "it may be no member"
+    assert waited_for([call("grad", 9.0, agreed=True)], []) == [0.0, 0.0], "all have come"
+    assert waited_for([call("grad", 9.0)], [call("x", 9.0, collective="join")]) == [1.0, 0.0], "it takes no part"
+    assert waited_for([call("grad", 9.0)], [], runs=False) == [0.0, 0.0], "what a killed rank was in waits no more"
+    torn = {0: rank(0, 20.0, in_flight=1, calls_in_flight=[call("grad", 9.0)]), 1: rank(1, 20.0, in_flight=1,
+            calls_in_flight=[])}  # fmt: skip
+    assert [row.waited_for for row in rows({}, torn)] == [0.0, 0.0], "what rank 1 is in is not known"
+
+
 def test_what_the_slow_rank_does() -> None:
     signs = dict.fromkeys(("stopped_looks", "slept_looks", "thread_looks", "input_looks", "core_wait_seconds",
                            "disk_wait_seconds", "yielded", "preempted", "throttled_seconds", "disk_pressure_seconds",
@@ -138,7 +175,7 @@ def test_the_live_table_fits_into_80_characters() -> None:
 
 
 def test_many_ranks_are_looked_at_less_often() -> None:
-    assert [top.seconds_for(n) for n in (1, 16, 64)] == [1, 1, 4]
+    assert [top.seconds_for(n) for n in (1, 14, 56)] == [1, 1, 4]
 
 
 def test_chosen_ranks_by_a_column() -> None:

@@ -112,6 +112,10 @@ nb::dict page_layout() {
   for (const std::string_view name : kPageCallFields) of_calls.append(text_of(name));
   nb::list of_link;
   for (const std::string_view name : kPageLinkFields) of_link.append(text_of(name));
+  nb::list of_set;
+  for (const std::string_view name : kPageSetFields) of_set.append(text_of(name));
+  nb::list of_pending;
+  for (const std::string_view name : kPagePendingFields) of_pending.append(text_of(name));
   nb::list paths;
   for (std::uint8_t path = 0; path <= static_cast<std::uint8_t>(Path::kPlan); ++path) {
     paths.append(text_of(to_string(static_cast<Path>(path))));
@@ -123,6 +127,8 @@ nb::dict page_layout() {
   layout["fields"] = std::move(fields);
   layout["call_fields"] = std::move(of_calls);
   layout["link_fields"] = std::move(of_link);
+  layout["set_fields"] = std::move(of_set);
+  layout["pending_fields"] = std::move(of_pending);
   layout["paths"] = std::move(paths);
   return layout;
 }

@@ -485,7 +485,7 @@ class Agent:
         if self._taker is not None:
             return
         try:
-            self._taker = StackTaker({process.rank: process.pid for process in self._ranks.values()})
+            self._taker = StackTaker({each.rank: each.pid for each in self._ranks.values()}, self._pages)
         except OSError as error:
             self._outbox.send({"t": "note", "text": f"no stacks: {why_not_started(error)}", "warning": True})
             self._outbox.send({"t": "stacks_end"})

@@ -497,12 +497,14 @@ def _tune(
         )
     options = RunOptions(prefix=False, ssh=SshOptions(config_file=ssh_config))
     found = launch_function(main, np=2, hosts=hosts or "localhost:2", options=options)
-    kind, costs, _ = found[0]
+    if found[0].problem:
+        raise LaunchError(found[0].problem)
     usual = defaults()
-    print(f"# {'shared memory' if kind == 'shm' else 'the link'}, two ranks; ns: a round or call, fs: a byte")
-    for name, value in costs.items():
+    memory = "shared memory" if found[0].kind == "shm" else "the link"
+    print(f"# {memory}, two ranks; ns: a round or call, fs: a byte")
+    for name, value in found[0].costs.items():
         print(f"{name:<18} {value:>10}   (without measuring: {usual[name]})")
-    for path in sorted({path for _, _, path in found if path}):
+    for path in sorted({each.path for each in found if each.path}):
         print(f"# kept in {path}")
 
 

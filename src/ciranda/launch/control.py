@@ -148,9 +148,10 @@ def ask(job: str | None, question: str) -> dict[str, Any]:
     """
     found = [name for name, _ in jobs() if name.startswith(job or "")]
     if len(found) != 1:
-        which = f"begins with {job!r}" if job else "runs"
-        known = f"{len(found)} jobs: {', '.join(found)}" if found else "no job"
-        raise LaunchError(f"{known} of yours {which} here; see 'ciranda jobs'", exit_code=2)
+        whose = f"of yours whose identifier begins with {job!r}" if job else "of yours"
+        if not found:
+            raise LaunchError(f"no job {whose} runs here; see 'ciranda jobs'", exit_code=2)
+        raise LaunchError(f"{len(found)} jobs {whose} run here; say which: {', '.join(found)}", exit_code=2)
     try:
         answer = _ask(folder() / f"{found[0]}{_END}", question)
     except (OSError, ValueError) as error:

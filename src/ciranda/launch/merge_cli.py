@@ -18,14 +18,14 @@ def merge(
         Path, typer.Argument(metavar="TIMELINE", help="What 'ciranda run --timeline' has written.", show_default=False)
     ],
     profiles: Annotated[
-        list[str], typer.Argument(metavar="RANK=TRACE...", help="Traces that torch.profiler has exported.",
+        list[str], typer.Argument(metavar="RANK=TRACE...", help="Traces of torch's or JAX's profiler.",
                                   show_default=False)
     ],
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="FILE", help="The file to write; compressed if it ends with .gz.")
     ],
 ) -> None:  # fmt: skip
-    """Put traces of torch.profiler beside the timeline of all ranks, on its axis of time."""
+    """Put traces of torch's and JAX's profilers beside the timeline of all ranks, on its axis of time."""
     files: dict[int, Path] = {}
     for each in profiles:
         rank, is_given, path = each.partition("=")

@@ -1,4 +1,4 @@
-"""``ciranda merge``: the traces of torch.profiler beside the timeline of all ranks, on its axis. Standard library only.
+"""``ciranda merge``: traces of torch's and JAX's profilers beside the timeline of all ranks. Standard library only.
 
 A profile's times are of the day, by the clock of the rank's host. What time of that clock the axis begins at is in the
 timeline, for each rank. Each process of a profile becomes one of the merged trace, below its rank.
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ciranda.launch import jax_profile
 from ciranda.launch.errors import LaunchError
 from ciranda.launch.trace_writer import TraceFile
 
@@ -51,17 +52,27 @@ def merge(timeline: Path, profiles: Mapping[int, Path], to: Path) -> None:
 
 
 class _Profile:
-    """What torch.profiler has exported of one rank."""
+    """What torch.profiler has exported of one rank, or jax.profiler has written."""
 
     def __init__(self, rank: int, path: Path, began: Mapping[str, float]) -> None:
         if str(rank) not in began:
             raise LaunchError(f"{path}: the timeline has no records of rank {rank}", exit_code=2)
+        if path.is_dir():
+            trace = jax_profile.trace_in(path)
+            if trace is None:
+                raise LaunchError(f"{path}: it has no profile that JAX has written", exit_code=2)
+            path = trace
         whole = _read(path)
-        if "baseTimeNanoseconds" not in whole:
-            raise LaunchError(f"{path}: it is no trace that torch.profiler of torch 2.3 or newer exports", exit_code=2)
+        began_ns = whole.get("baseTimeNanoseconds", jax_profile.began_ns(path))
+        if began_ns is None:
+            raise LaunchError(
+                f"{path}: it is no trace that torch.profiler of torch 2.3 or newer exports, nor one of JAX with its "
+                ".xplane.pb in the same folder",
+                exit_code=2,
+            )
         self._rank = rank
         self._events: list[Event] = whole["traceEvents"]
-        self._ahead = began[str(rank)] - whole["baseTimeNanoseconds"] / 1000
+        self._ahead = began[str(rank)] - began_ns / 1000
         self._processes = list(dict.fromkeys(event["pid"] for event in self._events if "pid" in event))
 
     @property
@@ -75,6 +86,8 @@ class _Profile:
             if "pid" not in event:
                 continue
             shifted = {**event, "pid": numbers[event["pid"]]}
+            if long_name := event.get("args", {}).get("long_name"):  # of JAX's, where the name is a part of it
+                shifted["name"] = long_name
             if "ts" in event:
                 shifted["ts"] = round(event["ts"] - self._ahead, 3)
             for name in _IDS:

@@ -12,11 +12,13 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-# Of each rank: whom it waited for, its links, the classes of sizes and the algorithms; those with most are shown.
-MOST_LAST_RANKS = 16
-MOST_LINKS = 8
+# Of each rank: whom it waited for, its links, the classes of sizes, the algorithms and the process sets; those with
+# most are shown.
+MOST_LAST_RANKS = 12
+MOST_LINKS = 6
 MOST_SIZES = 8
 MOST_ALGORITHMS = 6
+MOST_SETS = 5
 
 Counters = Mapping[str, Any]
 #: The text of the labels beside those of the rank, and the values, by their keys.
@@ -60,6 +62,12 @@ def _of_algorithms(counters: Counters) -> Iterator[Row]:
     found = counters.get("algorithms", {}).items()
     for name, values in _most(found, lambda each: each[1]["move_seconds"], MOST_ALGORITHMS):
         yield _pair("algorithm", name), values
+
+
+def _of_sets(counters: Counters) -> Iterator[Row]:
+    found = counters.get("process_sets", {}).items()
+    for number, values in _most(found, lambda each: each[1]["agree_seconds"] + each[1]["move_seconds"], MOST_SETS):
+        yield _pair("process_set", number), values
 
 
 def _of_links(counters: Counters) -> Iterator[Row]:
@@ -116,6 +124,15 @@ _GROUPS: list[tuple[Callable[[Counters], Iterator[Row]], list[_Family]]] = [
         _Family("calls", "ciranda_algorithm_calls", "counter", "", "Calls that an algorithm has carried out."),
         _Family("move_seconds", "ciranda_algorithm_move_seconds", "counter", "seconds",
                 "From the agreement until the results were complete, of calls of an algorithm."),
+    ]),
+    (_of_sets, [
+        _Family("calls", "ciranda_process_set_calls", "counter", "", "Calls of a process set that is not the world."),
+        _Family("bytes", "ciranda_process_set_bytes", "counter", "bytes",
+                "Bytes of the tensors of calls of a process set."),
+        _Family("agree_seconds", "ciranda_process_set_agree_seconds", "counter", "seconds",
+                "From the submission until all ranks of a process set agreed."),
+        _Family("move_seconds", "ciranda_process_set_move_seconds", "counter", "seconds",
+                "From the agreement until the results were complete, of calls of a process set."),
     ]),
     (_of_links, [
         _Family("sent_bytes", "ciranda_link_sent_bytes", "counter", "bytes",

@@ -16,10 +16,11 @@ from itertools import compress
 from operator import add
 from typing import Any
 
+from ciranda.launch import in_flight
 from ciranda.launch.shared_file import SharedFile
 
 MAGIC = int.from_bytes(b"CiraPage", sys.byteorder)
-VERSION = 2
+VERSION = 3
 MOST_RANKS = 4096
 #: By their numbers, and so are the paths. The former as in `ciranda._core.COLLECTIVES`.
 COLLECTIVES = (
@@ -46,26 +47,33 @@ FIELDS = {
     "slot_bytes": (13, 1),
     "kept_bytes": (14, 1),
     "empty_bytes": (15, 1),
-    "paths": (16, 8),
-    "calls": (24, 2048),
-    "algorithms": (2072, 128),
-    "own_waits_ns": (2200, MOST_RANKS),
-    "held_up_ns": (2200 + MOST_RANKS, MOST_RANKS),
-    "links": (2200 + 2 * MOST_RANKS, 4 * MOST_RANKS),
+    "n_in_flight": (16, 1),
+    "pending_used": (17, 1),
+    "paths": (24, 8),
+    "calls": (32, 2048),
+    "algorithms": (2080, 128),
+    "sets": (2208, 128),
+    "own_waits_ns": (2336, MOST_RANKS),
+    "held_up_ns": (2336 + MOST_RANKS, MOST_RANKS),
+    "links": (2336 + 2 * MOST_RANKS, 4 * MOST_RANKS),
+    "pending": (2336 + 6 * MOST_RANKS, in_flight.WORDS * in_flight.MOST_ENTRIES),
 }
 #: The first words of the eight for each collective and class of sizes.
 CALL_FIELDS = ("direct", "others", "failed", "n_bytes", "agree_ns", "move_ns")
 #: The words for each peer.
 LINK_FIELDS = ("n_sent", "n_received", "n_retries", "n_queued")
+#: The first words of the eight for each process set.
+SET_FIELDS = ("id", "n_calls", "n_bytes", "agree_ns", "move_ns")
 #: Of the ranks that this one has links with, so many are told apart; the others are one.
 MOST_LINKS = 8
 _WORDS_OF_CALLS = 8
 _N_SIZES = 16
 _WORDS_OF_ALGORITHM = 8
 _WORDS_OF_NAME = 3
+_WORDS_OF_SET = 8
 _WORDS_OF_LINK = len(LINK_FIELDS)
 _N_HEAD = FIELDS["own_waits_ns"][0]
-_N_WORDS = FIELDS["links"][0] + FIELDS["links"][1]
+_N_WORDS = FIELDS["pending"][0] + FIELDS["pending"][1]
 _OF_CALLS = ("calls", "failed", "bytes", "agree_seconds", "move_seconds")
 _OF_LINK = ("sent_bytes", "received_bytes", "retries", "queued_bytes")
 _GENERATION_AT = 8 * FIELDS["generation"][0]
@@ -123,7 +131,7 @@ def read_page(read: Read, of_collectives: bool = True) -> dict[str, Any]:
 
     Args:
         read: the page.
-        of_collectives: whether ``collectives`` and ``paths`` are wanted as well.
+        of_collectives: whether ``collectives``, ``paths`` and ``process_sets`` are wanted as well.
 
     Returns:
         ``seconds`` is the age of the world, ``last_step_seconds`` its age at the end of the last step, 0 before; and
@@ -132,7 +140,9 @@ def read_page(read: Read, of_collectives: bool = True) -> dict[str, Any]:
         itself, the latter the longest wait of any rank in calls that this one coordinated. Of
         ``collectives``, each has ``sizes``, by the least bytes of a class, a power of 4. ``algorithms`` have carried
         out the calls that moved data by a plan. ``links`` are those that have carried most, by rank; ``all_links`` the
-        sum of all, and ``memory_bytes_of`` what slots, kept results and ``empty()`` take now.
+        sum of all, and ``memory_bytes_of`` what slots, kept results and ``empty()`` take now. ``process_sets``, by
+        their ids, are those beside the world. ``in_flight`` calls have not ended, of which ``calls_in_flight`` are the
+        oldest (`ciranda.launch.in_flight`).
     """
     for _ in range(_TRIES):
         head = _words(read(8 * _N_HEAD, 0))
@@ -141,9 +151,10 @@ def read_page(read: Read, of_collectives: bool = True) -> dict[str, Any]:
         n_ranks = min(_one(head, "size"), MOST_RANKS)
         waits = [_words(read(8 * n_ranks, 8 * FIELDS[name][0])) for name in ("own_waits_ns", "held_up_ns")]
         links = _words(read(8 * _WORDS_OF_LINK * n_ranks, 8 * FIELDS["links"][0]))
+        pending = _pending(read, head)
         if [*_words(read(8, _GENERATION_AT))] == [_one(head, "generation")]:
-            found = {**_values(head, *waits), **_links(links)}
-            return {**found, "paths": _paths(head), "collectives": _collectives(head)} if of_collectives else found
+            found = {**_values(head, *waits), **_links(links), "calls_in_flight": pending}
+            return {**found, **_of_some(head)} if of_collectives else found
     return {}
 
 
@@ -186,6 +197,7 @@ def _values(head: Sequence[int], own_waits: Sequence[int], held_up: Sequence[int
         "bytes": sum(_of_calls(head, "n_bytes")),
         "memory_bytes_of": {name: _one(head, f"{name}_bytes") for name in ("slot", "kept", "empty")},
         "algorithms": dict(_algorithms(head)),
+        "in_flight": _one(head, "n_in_flight"),
         "own_waits_ns": _by_rank(own_waits),
         "held_up_ns": _by_rank(held_up),
     }
@@ -195,6 +207,11 @@ def _of_calls(head: Sequence[int], name: str) -> Sequence[int]:
     """The same word of the calls of each collective and class of sizes."""
     begin, n_words = FIELDS["calls"]
     return head[begin + CALL_FIELDS.index(name) : begin + n_words : _WORDS_OF_CALLS]
+
+
+def _of_some(head: Sequence[int]) -> dict[str, Any]:
+    """What some of the calls have done, by what they are."""
+    return {"paths": _paths(head), "collectives": _collectives(head), "process_sets": dict(_process_sets(head))}
 
 
 def _paths(head: Sequence[int]) -> dict[str, int]:
@@ -232,6 +249,24 @@ def _algorithms(head: Sequence[int]) -> Iterator[tuple[str, dict[str, Any]]]:
             raw = struct.pack(f"={_WORDS_OF_NAME}Q", *name)
             values = {"calls": n_calls, "bytes": n_bytes, "move_seconds": _seconds(move_ns)}
             yield raw.rstrip(b"\0").decode("ascii", "replace"), values
+
+
+def _process_sets(head: Sequence[int]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Those that were called; JSON has no numbers as names."""
+    begin, n_words = FIELDS["sets"]
+    for first in range(begin, begin + n_words, _WORDS_OF_SET):
+        number, n_calls, n_bytes, agree_ns, move_ns = head[first : first + len(SET_FIELDS)]
+        if number and n_calls:
+            values = {"calls": n_calls, "bytes": n_bytes, "agree_seconds": _seconds(agree_ns)}
+            yield str(number), {**values, "move_seconds": _seconds(move_ns)}
+
+
+def _pending(read: Read, head: Sequence[int]) -> list[dict[str, Any]]:
+    if not _one(head, "n_in_flight"):
+        return []
+    n_bytes = 8 * in_flight.WORDS * min(_one(head, "pending_used"), in_flight.MOST_ENTRIES)
+    first, again = (bytes(read(n_bytes, 8 * FIELDS["pending"][0])) for _ in range(2))
+    return in_flight.calls_of(first, again, COLLECTIVES) if len(first) == n_bytes else []
 
 
 def _links(words: Sequence[int]) -> dict[str, Any]:

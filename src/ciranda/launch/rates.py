@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ciranda.launch.doing import Doing, between
+from ciranda.launch.in_flight import LONG_SECONDS, Call
 
 #: The counters of all ranks at one time, by rank.
 Counters = Mapping[int, Mapping[str, Any]]
@@ -27,6 +28,7 @@ class Row:
         algorithm: by which most of the time was spent that calls took to move data; empty where none has a name.
         link: the rank with which it exchanged most bytes over a link, -1 for none, and how many a second.
         engine_memory_bytes: what its engine holds: slots, kept results, ``empty()``.
+        in_flight: calls that have not ended, and the oldest of them, as `ciranda.launch.in_flight` has them.
         warning: its engine's last.
     """
 
@@ -46,6 +48,8 @@ class Row:
     link_bytes_per_second: float
     retries_per_second: float
     engine_memory_bytes: int
+    in_flight: int
+    calls_in_flight: list[Call]
     warning: str
 
 
@@ -58,6 +62,7 @@ def rows(before: Counters, after: Counters) -> list[Row]:
     """What each rank has done between two looks."""
     held_up = _held_up(before, after)
     found = []
+    absent = _absent(after)
     for rank, now in sorted(after.items()):
         earlier = _earlier(before, rank, now)
         link, link_bytes = _busiest_link(earlier, now)
@@ -71,7 +76,7 @@ def rows(before: Counters, after: Counters) -> list[Row]:
                 calls_per_second=_rate(now.get("calls", 0) - earlier.get("calls", 0), seconds),
                 bytes_per_second=_rate(now.get("bytes", 0) - earlier.get("bytes", 0), seconds),
                 waited=_share(now.get("waited_seconds", 0.0) - earlier.get("waited_seconds", 0.0), seconds),
-                waited_for=_share(held_up.get(rank, 0.0), seconds),
+                waited_for=_share(held_up.get(rank, 0.0) + min(absent.get(rank, 0.0), seconds), seconds),
                 cpu=_rate(now["cpu_seconds"] - earlier.get("cpu_seconds", now["cpu_seconds"]), seconds),
                 doing=between(earlier, now, seconds),
                 memory_bytes=now["memory_bytes"],
@@ -80,6 +85,8 @@ def rows(before: Counters, after: Counters) -> list[Row]:
                 link_bytes_per_second=_rate(link_bytes, seconds),
                 retries_per_second=_rate(_retries(now) - _retries(earlier), seconds),
                 engine_memory_bytes=sum(now.get("memory_bytes_of", {}).values()),
+                in_flight=now.get("in_flight", 0),
+                calls_in_flight=now.get("calls_in_flight", []),
                 warning=now["warning"],
             )
         )
@@ -110,6 +117,37 @@ def _held_up(before: Counters, after: Counters) -> dict[int, float]:
             if ns > direct.get(last, 0):
                 direct[last] = ns
     return {int(last): (logged.get(last, 0) + direct.get(last, 0)) / 1e9 for last in {*logged, *direct}}
+
+
+def _absent(now: Counters) -> dict[int, float]:
+    """For how long others have waited for each rank in calls that they are still in, and it is not.
+
+    Those waits are booked on nobody yet. Only calls of the world count, which all ranks make, and only ranks that run,
+    and whose calls are all known.
+    """
+    calls = {rank: _waiting_calls(of) for rank, of in now.items() if _are_all_known(of)}
+    longest: dict[str, float] = {}
+    for of in calls.values():
+        for call, seconds in of.items():
+            longest[call] = max(seconds, longest.get(call, 0.0))
+    absent = {
+        rank: max((seconds for call, seconds in longest.items() if call not in of), default=0.0)
+        for rank, of in calls.items()
+        if not any(call.startswith("join ") for call in of)
+    }
+    return {rank: seconds for rank, seconds in absent.items() if seconds >= LONG_SECONDS}
+
+
+def _waiting_calls(counters: Mapping[str, Any]) -> dict[str, float]:
+    """The calls of the world that the rank is in, on which the ranks have not agreed, and for how long."""
+    calls = counters["calls_in_flight"]
+    return {f"{call['collective']} {call['name']}": call["seconds"] for call in calls
+            if not call["agreed"] and call["process_set"] == 0}  # fmt: skip
+
+
+def _are_all_known(counters: Mapping[str, Any]) -> bool:
+    is_known = "calls_in_flight" in counters and len(counters["calls_in_flight"]) == counters["in_flight"]
+    return is_known and bool(counters["runs"])
 
 
 def _more(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> Iterator[tuple[str, int]]:

@@ -21,7 +21,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ciranda._stacks import END, FILE_NAME, SIGNAL, THREAD_NAME
-from ciranda.launch import protocol
+from ciranda.launch import in_flight, protocol
+from ciranda.launch.page import RankPage
 from ciranda.launch.processes import END_SIGNALS, Tree, die_with_parent
 
 ANSWER_SECONDS = 0.5  # for the rank's thread to get the GIL; after it some thread keeps the GIL in C
@@ -192,8 +193,13 @@ class _Rank:
     text: str = ""
 
 
-def take(ranks: Mapping[int, int], use_py_spy: bool = True) -> Iterator[tuple[int, str, str]]:
-    """For each rank, given with the process that the agent has started: rank, where it stands in a line, all stacks."""
+def take(
+    ranks: Mapping[int, int], pages: Mapping[int, RankPage] | None = None, use_py_spy: bool = True
+) -> Iterator[tuple[int, str, str]]:
+    """For each rank, given with the process that the agent has started: rank, where it stands in a line, all stacks.
+
+    What its page shows to be in flight is before the stacks, and in the line where the rank itself cannot say.
+    """
     tree = Tree()
     found = [_locate(tree, rank, pid) for rank, pid in ranks.items()]
     try:
@@ -205,7 +211,10 @@ def take(ranks: Mapping[int, int], use_py_spy: bool = True) -> Iterator[tuple[in
             if each.answering is not None:
                 each.answering.close()
     for each in found:
-        yield each.rank, _line_of(each), each.text or "no stack\n"
+        counters = pages[each.rank].totals() if pages and each.rank in pages else {}
+        calls, n_calls = counters.get("calls_in_flight", []), counters.get("in_flight", 0)
+        text = in_flight.lines(calls, n_calls) + (each.text or "no stack\n")
+        yield each.rank, _line_of(each, in_flight.oldest(calls, n_calls)), text
 
 
 def _locate(tree: Tree, rank: int, pid: int) -> _Rank:
@@ -275,11 +284,12 @@ def _ask_py_spy(ranks: Collection[_Rank]) -> None:
             each.text = out.decode("utf-8", "replace")[-MAX_TEXT_BYTES:]
 
 
-def _line_of(each: _Rank) -> str:
+def _line_of(each: _Rank, call: str) -> str:
+    """``call``: the one that has been in flight for long, if there is one."""
     state = _STATES.get(_state(each.pid), "")
     place = where(each.text)
     if state:
-        return f"{state}; {place}" if place else state
+        return "; ".join(filter(None, (state, place, call and f"in flight: {call}")))
     if place:
         return place
     waits_in = _read(f"/proc/{each.pid}/wchan").strip("0")
@@ -296,8 +306,8 @@ class StackTaker:
         fd: a pipe of messages ``stacks``, one a rank; it ends when they have all come.
     """
 
-    def __init__(self, ranks: Mapping[int, int]) -> None:
-        """Start it for these ranks, each with its process; OSError if there is no process or pipe left."""
+    def __init__(self, ranks: Mapping[int, int], pages: Mapping[int, RankPage]) -> None:
+        """Start it for these ranks, by their processes, with their pages; OSError if no process or pipe is left."""
         self.fd, writer = os.pipe()
         agent = os.getpid()
         try:
@@ -308,19 +318,19 @@ class StackTaker:
             raise
         if self.pid == 0:
             try:
-                _become_taker(ranks, writer, agent)
+                _become_taker(ranks, pages, writer, agent)
             finally:
                 os._exit(0)
         os.close(writer)
         os.set_blocking(self.fd, False)
 
 
-def _become_taker(ranks: Mapping[int, int], writer: int, agent: int) -> None:
+def _become_taker(ranks: Mapping[int, int], pages: Mapping[int, RankPage], writer: int, agent: int) -> None:
     for number in (signal.SIGCHLD, *END_SIGNALS):
         signal.signal(number, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
     die_with_parent(signal.SIGKILL, agent)
     with os.fdopen(writer, "wb") as file:
-        for rank, line, text in take(ranks):
+        for rank, line, text in take(ranks, pages):
             raw = text.encode("utf-8", "replace")[:MAX_TEXT_BYTES]
             file.write(protocol.encode({"t": "stacks", "rank": rank, "where": line, "raw": raw}))

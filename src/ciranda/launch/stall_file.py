@@ -16,6 +16,8 @@ from ciranda.launch.stalled_calls import StalledCall
 # The beginning of a thread's stack, as the rank's own thread, faulthandler and py-spy write it.
 _THREAD = re.compile(r'(?:Current thread|Thread) (?P<id>0x[0-9a-f]+|\d+)(?: \(\w[\w+ ]*\))?:? ?"?(?P<name>[^"(\n]*)')
 
+_ELSEWHERE = ("rank", "host", "warning", "calls_in_flight")  # than among the counters
+
 
 def stall_of(
     stack: RankStack,
@@ -43,8 +45,9 @@ def stall_of(
         "where": stack.where,
         "threads": list(_threads(stack.text)),
         "calls": [_call(each) for each in calls],
+        "calls_in_flight": counters.get("calls_in_flight", []),
         "warning": counters.get("warning", ""),
-        "counters": {name: value for name, value in counters.items() if name not in ("rank", "host", "warning")},
+        "counters": {name: value for name, value in counters.items() if name not in _ELSEWHERE},
     }
     return json.dumps(told, indent=1).encode() + b"\n"
 

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
+from ciranda.launch import in_flight
 from ciranda.launch.errors import LaunchError
 from ciranda.launch.rates import NO_RANKS, Counters, Row, rows
 
@@ -42,16 +43,18 @@ COLUMNS = (
     "engine memory",
     "algorithm",
     "busiest link",
+    "call in flight",
     "last warning",
 )
 _LIVE = COLUMNS.index("engine memory")
 _FEW = 4  # ranks, of which the live table has the rest below
 _NAMES = (1, 2)  # columns that are no numbers
 _MOST_WARNINGS = 5  # below the live table
+_LONG_CALL_SECONDS = 5.0
 _WARNING_WIDTH = 80
 _MOSTLY = 0.5  # of the time
 MUCH = 0.1  # of the time: the rank that is waited for longest is marked if it is more
-_RANKS_PER_SECOND = 16  # that are looked at
+_RANKS_PER_SECOND = 14  # that are looked at
 
 #: By the column: what rows are sorted by. Numbers come in falling order, but for the rank.
 SORTS: dict[str, Callable[[Row], float]] = {
@@ -100,6 +103,7 @@ def cells(row: Row) -> tuple[str, ...]:
         _mebibytes(row.engine_memory_bytes),
         row.algorithm,
         _link(row),
+        in_flight.oldest(row.calls_in_flight, row.in_flight),
         row.warning,
     )
 
@@ -160,6 +164,9 @@ def screen_of(found: Sequence[Row], title: str, view: View) -> Screen:
     worst = max((row.waited_for for row in found), default=0.0)
     head, *texts = _aligned([row[:_LIVE] for row in (COLUMNS, *map(cells, shown))])
     below = [f"rank {row.rank}: {details}" for row in shown if len(shown) <= _FEW and (details := _details(row))]
+    if len(shown) > _FEW:
+        calls = ((row, in_flight.oldest(row.calls_in_flight, row.in_flight, _LONG_CALL_SECONDS)) for row in shown)
+        below += [f"rank {row.rank}: call in flight {call}" for row, call in calls if call][:_MOST_WARNINGS]
     below += [f"rank {row.rank}: {row.warning}" for row in shown if row.warning][:_MOST_WARNINGS]
     return Screen(
         [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ciranda.launch import in_flight
 from ciranda.report.standstill import first_difference
 
 _LEAST = 0.03  # of a step: less is not worth advice
@@ -43,8 +44,10 @@ def _failures(facts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     end = facts["end"]
     if end["failed"]:
         failed = end["failed"]
-        yield _advice(None, f"Rank {failed['rank']} ({failed['host']}) failed first: {failed['how']}. The end of its "
-                            f"output is in {_folder(facts, failed['rank'])}/stderr.")  # fmt: skip
+        calls = [call for rank in facts["ranks"] if rank["rank"] == failed["rank"] for call in rank["calls_in_flight"]]
+        was_in = f" It was in {in_flight.named(calls[0])}." if calls else ""
+        yield _advice(None, f"Rank {failed['rank']} ({failed['host']}) failed first: {failed['how']}.{was_in} The end "
+                            f"of its output is in {_folder(facts, failed['rank'])}/stderr.")  # fmt: skip
     elif end["how"] == "failed":
         yield _advice(None, f"The job failed: {end['message'] or 'exit code ' + str(end['exit_code'])}")
     stuck = [event for event in facts["events"] if event["kind"] == "stall"]

@@ -191,6 +191,7 @@ def _rank(row: Row, counters: Mapping[str, Any], peak: int, host: str) -> Facts:
         "bytes": counters.get("bytes", 0),
         "stalls": counters.get("stalls", 0),
         "paths": dict(counters.get("paths", {})),
+        "calls_in_flight": counters.get("calls_in_flight", []),
         "warning": counters["warning"],
     }
 

@@ -12,6 +12,7 @@ from html import escape
 from typing import Any
 
 from ciranda import _limits
+from ciranda.launch import in_flight
 from ciranda.report import svg, units
 from ciranda.report.advice import is_notable
 from ciranda.report.steps import series_of
@@ -180,15 +181,21 @@ def _standstill(facts: Facts) -> str:
     rows = [
         [_ranges([rank["rank"] for rank in ranks]), where, "yes" if is_waited_for else "",
          _span(rank["steps"] for rank in ranks), _span(rank["calls"] for rank in ranks),
-         _span(rank["waiting"] for rank in ranks)]
+         _span(rank["waiting"] for rank in ranks), _oldest_call(ranks)]
         for (where, is_waited_for), ranks in places.items()
     ]  # fmt: skip
-    head = ["ranks", "where", "waited for", "steps", "calls done", "calls that wait"]
+    head = ["ranks", "where", "waited for", "steps", "calls done", "calls that wait", "oldest call in flight"]
     return (
         table(head, rows[:MOST_RANKS], 3)
         + _waiting_calls(standstill)
         + _note(f"When ranks last waited long for others, at {standstill['time']}. The stacks are in stacks.txt.")
     )
+
+
+def _oldest_call(ranks: Iterable[Facts]) -> str:
+    """Of all these ranks."""
+    calls = [call for rank in ranks for call in rank["calls_in_flight"]]
+    return in_flight.text(max(calls, key=lambda call: call["seconds"])) if calls else ""
 
 
 def _waiting_calls(standstill: Facts) -> str:

@@ -32,7 +32,7 @@ def standstill_of(job: LeftJob) -> dict[str, Any] | None:
         "ranks": [
             {name: stall[name] for name in ("rank", "host", "where", "is_waited_for")}
             | {"waiting": stall["counters"].get("waiting", 0), "steps": stall["counters"].get("steps", 0)}
-            | {"calls": stall["counters"].get("calls", 0)}
+            | {"calls": stall["counters"].get("calls", 0), "calls_in_flight": stall.get("calls_in_flight", [])}
             for stall in stalls
         ],
     }
@@ -64,6 +64,8 @@ def first_difference(standstill: Facts) -> str:
         has, they = ("have", "they") if len(ranks) > 1 else ("has", "it")
         if last is None:
             did = "made no call before"
+        elif last == call["name"]:
+            did = "made the one of that name before it last"
         else:
             did = f"made '{last}' instead" if last in waiting else f"made '{last}' last"
         stood = f", and stood at {where}" if where else ""

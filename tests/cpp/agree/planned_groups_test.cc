@@ -98,6 +98,24 @@ class Planned {
 
 using Texts = std::vector<std::string>;
 
+TEST(PlannedGroups, SayWhoHasReportedWhichNames) {
+  Planned planned(with_groups(2));
+  EXPECT_TRUE(planned.group(0, 0).ok());
+  EXPECT_FALSE(planned->has_arrivals()) << "nobody wants them";
+  planned->keep_arrivals(true);
+  EXPECT_TRUE(planned.group(1, 0).ok());
+  std::vector<std::string> found;
+  for (const ArrivedCall& call : planned->take_arrivals()) {
+    EXPECT_EQ(call.collective, Collective::kAllreduce);
+    found.push_back(std::to_string(call.member) + call.name);
+  }
+  EXPECT_EQ(found, (std::vector<std::string>{"1a", "1b"}));
+  EXPECT_FALSE(planned->has_arrivals());
+  planned.taken();
+  EXPECT_TRUE(planned->on_request(0, {"c", allreduce({4}), true, true}, kMade).ok());
+  EXPECT_EQ(planned->take_arrivals().size(), 1U);
+}
+
 TEST(PlannedGroups, AreMadeKnownOnceLearned) {
   Planned desk(with_groups(2));
   EXPECT_EQ(desk.plan().plan, 1U);

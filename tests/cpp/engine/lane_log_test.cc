@@ -60,7 +60,8 @@ class RelayWindow : public ::testing::Test {
   const Logger logger_{2, LogLevel::kWarning};
   ControlPlane control_{*mesh_};
   Counters counters_{"", 0, 1};
-  LaneLog log_{0, lane_mesh_, control_, with_relays(), logger_, counters_};
+  Recorder recorder_;
+  LaneLog log_{0, lane_mesh_, control_, with_relays(), logger_, {counters_, recorder_}};
 };
 
 TEST_F(RelayWindow, EndsForWhatItsHostsOtherRankDoesNotReport) {

@@ -6,12 +6,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -36,6 +38,8 @@ Stages at(std::uint64_t submitted, std::uint64_t agreed, std::uint64_t done, Pat
   return stages;
 }
 
+PendingTable::Call call(std::string_view name) { return {name, Collective::kAllreduce, 3, 1, 40}; }
+
 // As an agent makes it.
 class PageFile {
  public:
@@ -58,8 +62,8 @@ class PageFile {
 TEST(Counters, CountACallByItsCollectiveAndItsPath) {
   Counters counters("", 1, 4);
   const double tick = ns_per_tick();
-  counters.count(Collective::kAllgather, 100, at(1'000'000, 3'000'000, 4'000'000), ErrorKind::kOk);
-  counters.count(Collective::kAllgather, 100, at(1'000'000, 3'000'000, 4'000'000), ErrorKind::kTimeout);
+  counters.count(Collective::kAllgather, 100, at(1'000'000, 3'000'000, 4'000'000), ErrorKind::kOk, nullptr);
+  counters.count(Collective::kAllgather, 100, at(1'000'000, 3'000'000, 4'000'000), ErrorKind::kTimeout, nullptr);
   const CallCounters& of_it = of(counters, Collective::kAllgather, 100);
   EXPECT_EQ(value(of_it.others), 2U);
   EXPECT_EQ(value(of_it.failed), 1U);
@@ -80,7 +84,7 @@ TEST(Counters, TimeEvery61stDirectRound) {
     const bool is_due = counters.is_due(Collective::kAllreduce);
     n_due += is_due ? 1 : 0;
     const Stages stages = at(1000, 1'001'000, 1'001'000);
-    counters.count_direct(Collective::kAllreduce, i % 2 == 0 ? 4 : 1024, is_due ? &stages : nullptr);
+    counters.count_direct(Collective::kAllreduce, i % 2 == 0 ? 4 : 1024, is_due ? &stages : nullptr, nullptr);
   }
   EXPECT_EQ(n_due, 4);
   for (const std::size_t n_bytes : {std::size_t{4}, std::size_t{1024}}) {
@@ -115,11 +119,11 @@ TEST(Counters, CountACallByItsAlgorithm) {
     for (const std::string& name : names) {
       Stages stages = at(1'000'000, 3'000'000, 4'000'000);
       stages.algorithm = name;
-      counters.count(Collective::kAllreduce, 8, stages, ErrorKind::kOk);
-      counters.count(Collective::kAllreduce, 8, stages, ErrorKind::kTimeout);
+      counters.count(Collective::kAllreduce, 8, stages, ErrorKind::kOk, nullptr);
+      counters.count(Collective::kAllreduce, 8, stages, ErrorKind::kTimeout, nullptr);
     }
   }
-  counters.count(Collective::kAllreduce, 8, at(1, 2, 3), ErrorKind::kOk);
+  counters.count(Collective::kAllreduce, 8, at(1, 2, 3), ErrorKind::kOk, nullptr);
   for (std::size_t i = 0; i < kPageAlgorithms; ++i) {
     const AlgorithmCounters& by = counters.page().algorithms[i];
     EXPECT_EQ(name_of(i), names[i]);
@@ -154,12 +158,12 @@ TEST(Counters, HaveWhatIsSoNow) {
 
 TEST(Counters, WaitsOfCallsThatOverlapCountOnce) {
   Counters counters("", 0, 2);
-  counters.begin_wait(at(1'000'000, 0, 0));
+  const auto first = counters.begin_wait(call("a"), at(1'000'000, 0, 0));
   EXPECT_EQ(value(counters.page().n_waiting), 1U);
-  counters.begin_wait(at(1'500'000, 0, 0));
-  counters.end_wait(3'000'000);
+  const auto second = counters.begin_wait(call("b"), at(1'500'000, 0, 0));
+  counters.end_wait(first, 3'000'000);
   EXPECT_EQ(value(counters.page().waited_ns), 0U) << "one of them still waits";
-  counters.end_wait(4'000'000);
+  counters.end_wait(second, 4'000'000);
   EXPECT_EQ(value(counters.page().n_waiting), 0U);
   EXPECT_EQ(value(counters.page().waiting_ns), 0U);
   EXPECT_NEAR(static_cast<double>(value(counters.page().waited_ns)), 3e6 * ns_per_tick(), 3e3 * ns_per_tick());
@@ -170,11 +174,120 @@ TEST(Counters, SaySinceWhenACallWaits) {
   const std::int64_t before = monotonic_ns();
   const std::uint64_t submitted = ticks();
   const std::int64_t after = monotonic_ns();
-  counters.begin_wait(at(submitted, 0, 0));
+  counters.begin_wait(call("a"), at(submitted, 0, 0));
   const auto since = static_cast<std::int64_t>(value(counters.page().waiting_ns));
   constexpr std::int64_t kPrecision = 100'000;
   EXPECT_GE(since, before - kPrecision);
   EXPECT_LE(since, after + kPrecision);
+}
+
+std::string name_of(const ShownCall& call) {
+  std::array<char, sizeof(ShownCall::name)> text{};
+  std::memcpy(text.data(), call.name, sizeof(ShownCall::name));
+  return std::string(text.data(), std::min<std::size_t>(value(call.kind) >> 8U, text.size()));
+}
+
+TEST(Counters, ShowACallFromItsSubmissionToItsEnd) {
+  Counters counters("", 0, 2);
+  const ShownCall& shown = counters.page().pending[0];
+  const std::string longest(100, 'x');
+  EXPECT_EQ(counters.begin_wait(call(longest), at(ticks(), 0, 0)), 0);
+  EXPECT_EQ(name_of(shown), longest.substr(0, 80));
+  EXPECT_EQ(value(shown.kind) >> 8U, 100U) << "who reads it knows that its end is missing";
+  counters.end(0);
+  EXPECT_EQ(value(shown.since_ns), 0U);
+  const auto entry = counters.begin_wait(call("grad"), at(ticks(), 0, 0));
+  EXPECT_EQ(entry, 0) << "whose cache lines are at hand";
+  EXPECT_EQ(name_of(shown), "grad");
+  EXPECT_EQ(value(shown.kind) & 0xffU, static_cast<std::uint64_t>(Collective::kAllreduce));
+  EXPECT_EQ(value(shown.place), 3U | 1ULL << 32U);
+  EXPECT_EQ(value(shown.n_bytes), 40U);
+  EXPECT_EQ(value(shown.sequence) % 2, 0U);
+  EXPECT_EQ(value(shown.agreed_ns), 0U);
+  counters.end_wait(entry, ticks());
+  EXPECT_GE(value(shown.agreed_ns), value(shown.since_ns));
+  EXPECT_EQ(value(counters.page().n_in_flight), 1U);
+  counters.end(entry);
+  EXPECT_EQ(value(counters.page().n_in_flight), 0U);
+}
+
+TEST(Counters, CountCallsThatTheyHaveNoRoomToShow) {
+  Counters counters("", 0, 2);
+  std::vector<std::uint16_t> entries;
+  for (std::size_t i = 0; i < kPagePending + 2; ++i)
+    entries.push_back(counters.begin_wait(call("a"), at(ticks(), 0, 0)));
+  EXPECT_EQ(value(counters.page().n_in_flight), kPagePending + 2);
+  EXPECT_EQ(entries.back(), PendingTable::kNoEntry);
+  for (const std::uint16_t entry : entries) counters.end(entry);
+  EXPECT_EQ(value(counters.page().n_in_flight), 0U);
+  EXPECT_NE(counters.begin_wait(call("a"), at(ticks(), 0, 0)), PendingTable::kNoEntry);
+}
+
+// The process may have been killed while it wrote an entry.
+TEST(Counters, ShowNoCallOfAnEarlierWorld) {
+  const PageFile file;
+  {
+    Counters counters(file.path(), 0, 2);
+    const auto& torn = counters.page().pending[1].sequence;
+    counters.begin_wait(call("a"), at(ticks(), 0, 0));
+    counters.begin_wait(call("b"), at(ticks(), 0, 0));
+    const_cast<CounterWord&>(torn).store(value(torn) + 1);
+  }
+  Counters again(file.path(), 0, 2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(value(again.page().pending[i].since_ns), 0U);
+    EXPECT_EQ(value(again.page().pending[i].sequence) % 2, 0U);
+  }
+  EXPECT_EQ(value(again.page().n_in_flight), 0U);
+}
+
+// A reader that finds the same even number before and after has read what was written at one time.
+TEST(Counters, ShowCallsToReadersThatTakeNoLock) {
+  Counters counters("", 0, 2);
+  const ShownCall& shown = counters.page().pending[0];
+  std::atomic<bool> is_done{false};
+  std::uint64_t n_read = 0;
+  std::thread reader([&] {
+    const auto at = [](const CounterWord& word) { return word.load(std::memory_order_acquire); };
+    while (!is_done || n_read == 0) {
+      const std::uint64_t before = at(shown.sequence);
+      const std::uint64_t n_bytes = at(shown.n_bytes);
+      const std::uint64_t place = at(shown.place);
+      if (before % 2 != 0 || before == 0 || at(shown.sequence) != before) continue;
+      EXPECT_EQ(n_bytes, place);
+      ++n_read;
+    }
+  });
+  for (std::uint32_t i = 1; i <= 100'000; ++i)
+    counters.end(counters.begin_wait({"a", Collective::kBarrier, i, 0, i}, at(1, 0, 0)));
+  is_done = true;
+  reader.join();
+  EXPECT_GT(n_read, 0U);
+}
+
+TEST(Counters, CountTheCallsOfProcessSets) {
+  Counters counters("", 0, 4);
+  SetCounters* const of_set = counters.of_set(7);
+  ASSERT_NE(of_set, nullptr);
+  EXPECT_EQ(counters.of_set(7), of_set);
+  EXPECT_NE(counters.of_set(8), of_set);
+  const Stages stages = at(1'000'000, 3'000'000, 4'000'000);
+  counters.count(Collective::kAllgather, 100, stages, ErrorKind::kOk, of_set);
+  counters.count(Collective::kAllgather, 100, stages, ErrorKind::kTimeout, of_set);
+  counters.count_direct(Collective::kAllreduce, 4, nullptr, of_set);
+  EXPECT_EQ(value(of_set->id), 7U);
+  EXPECT_EQ(value(of_set->n_calls), 3U);
+  EXPECT_EQ(value(of_set->n_bytes), 104U);
+  EXPECT_NEAR(static_cast<double>(value(of_set->agree_ns)), 2e6 * ns_per_tick(), 2e3 * ns_per_tick());
+  for (std::uint32_t id = 9; id < 9 + kPageSets - 2; ++id) EXPECT_NE(counters.of_set(id), nullptr);
+  EXPECT_EQ(counters.of_set(100), nullptr) << "there is no room for more";
+  counters.leave_set(of_set);
+  EXPECT_EQ(counters.of_set(100), nullptr) << "it has another lane";
+  counters.leave_set(of_set);
+  EXPECT_EQ(value(of_set->n_calls), 3U);
+  EXPECT_EQ(counters.of_set(100), of_set);
+  EXPECT_EQ(value(of_set->n_calls), 0U);
+  counters.leave_set(nullptr);
 }
 
 TEST(Counters, AWaitIsBookedOnTheLastRankAndOnce) {
@@ -233,7 +346,7 @@ TEST(Counters, AreReadWhileTheyAreWritten) {
       last = now;
     }
   });
-  for (int i = 0; i < 100'000; ++i) counters.count(Collective::kBarrier, 0, at(1, 2, 3), ErrorKind::kOk);
+  for (int i = 0; i < 100'000; ++i) counters.count(Collective::kBarrier, 0, at(1, 2, 3), ErrorKind::kOk, nullptr);
   is_done = true;
   reader.join();
   EXPECT_EQ(value(of(counters, Collective::kBarrier, 0).others), 100'000U);

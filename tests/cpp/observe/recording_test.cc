@@ -50,6 +50,26 @@ TEST(Recording, ReadsWhatIsWrittenInItsTime) {
   EXPECT_EQ(first.n_lost(), 0U);
 }
 
+TEST(Recording, ReadsArrivalsIfItWantsThem) {
+  const auto recorder = std::make_shared<Recorder>(16);
+  Recording calls(recorder);
+  recorder->write_arrival("x", Collective::kBroadcast, 5, ticks());
+  Recording all(recorder, true);
+  recorder->write_arrival("x", Collective::kBroadcast, 0, ticks());
+  recorder->write({.n_bytes = 4}, now());
+  EXPECT_EQ(numbers(calls), Numbers{4});
+  Record record;
+  ASSERT_TRUE(all.read(record));
+  EXPECT_EQ(record.arrived, 0);
+  EXPECT_EQ(record.name, "x");
+  EXPECT_EQ(record.collective, Collective::kBroadcast);
+  EXPECT_GT(record[Stage::kReady], 0);
+  ASSERT_TRUE(all.read(record));
+  EXPECT_FALSE(record.arrived);
+  EXPECT_EQ(record.n_bytes, 4U);
+  EXPECT_FALSE(all.read(record));
+}
+
 TEST(Recording, CountsWhatItHasMissed) {
   const auto recorder = std::make_shared<Recorder>(16);
   Recording recording(recorder);
