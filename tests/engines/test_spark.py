@@ -160,6 +160,19 @@ def test_two_jobs_at_once_are_apart() -> None:
     assert results == {0: [2.0, 2.0], 1: [2.0, 2.0]}
 
 
+def run_within() -> list[str]:
+    ciranda.init()
+    rank = "import ciranda; ciranda.init(); print(ciranda.rank(), ciranda.allreduce(1.0, op=ciranda.Sum, name='x'))"
+    command = [sys.executable, "-m", "ciranda.launch.cli", "run", "--no-prefix", "-np", "2", sys.executable, "-c", rank]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    ciranda.barrier()
+    return [*sorted(done.stdout.splitlines()), done.stderr]
+
+
+def test_ciranda_run_within_a_rank_is_a_job_of_its_own() -> None:
+    assert run(run_within, np=2) == [["0 2.0", "1 2.0", ""]] * 2
+
+
 def test_nothing_is_left_of_a_job_that_spark_cancels(context: SparkContext, tmp_path: Path) -> None:
     errors: list[LaunchError] = []
 

@@ -240,6 +240,7 @@ def test_a_requeued_job_does_not_meet_what_it_was(cluster: Cluster, env: dict[st
     first = pids(env)
     assert cluster.run("scontrol", "requeue", said.strip())[0] == 0
     until(lambda: gone(first), "the first job's ranks are left")
+    time.sleep(2)  # what is started in the second in which it was ended Slurm refuses: "Job credential revoked"
     while not (out / "restarted1").exists():  # Slurm itself would wait for two minutes
         cluster.run("scontrol", "update", f"JobId={said.strip()}", "StartTime=now")
     until(lambda: ranks(env) == [0, 0, 1, 1], "that they meet again")
