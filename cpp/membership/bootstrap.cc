@@ -26,6 +26,9 @@ constexpr auto kLongLink = std::chrono::milliseconds(1);
 // Twice this is more than kernels choose by themselves (4 MiB).
 constexpr int kBytesOnLongLinks = 4 << 20;
 
+// How long a rank that cannot join tries to tell the others.
+constexpr auto kLastWords = std::chrono::seconds(1);
+
 // The process descriptor of a peer on this machine; empty if there can be none.
 UniqueFd open_process(std::uint32_t pid) {
   return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0)));
@@ -109,6 +112,7 @@ class Joining {
   Status read_endpoints(const std::vector<Blob>& blobs);
   Status connect_control();
   Status share_memory();
+  void withdraw(const Status& why);
   bool can_measure_memory() const;
   Status measure();
   std::optional<HostCosts> measure_memory();
@@ -121,6 +125,8 @@ class Joining {
 
   const Endpoint& endpoint(int rank) const { return endpoints_[static_cast<std::size_t>(rank)]; }
   std::string key() const { return "epoch " + std::to_string(options_.epoch); }
+  Credentials credentials_of_store() const { return {options_.secret, options_.job, 0}; }
+  std::string key_of_costs() const { return "costs of " + key(); }
   bool shares(int rank) const { return std::find(sharing_.begin(), sharing_.end(), rank) != sharing_.end(); }
   std::string name(int rank) const;
   std::vector<int> others() const;
@@ -153,7 +159,10 @@ Result<std::unique_ptr<Mesh>> Joining::run() {
   if (options_.size == 1) return make_mesh_of_one();
   for (const auto step : {&Joining::find_peers, &Joining::connect_control, &Joining::share_memory, &Joining::measure,
                           &Joining::connect_data}) {
-    if (Status done = (this->*step)(); !done.ok()) return mine(done);
+    if (Status done = (this->*step)(); !done.ok()) {
+      withdraw(done);
+      return mine(done);
+    }
   }
   return make_mesh();
 }
@@ -187,14 +196,10 @@ Result<std::unique_ptr<Mesh>> Joining::make_mesh_of_one() {
 }
 
 Status Joining::find_peers() {
-  const Credentials credentials{options_.secret, options_.job, 0};
-  auto store = StoreClient::connect(options_.store, credentials, options_.rank, limit_);
+  auto store = StoreClient::connect(options_.store, credentials_of_store(), options_.rank, limit_);
   if (!store.ok()) return store.status();
   store_.emplace(std::move(store).value());
-  if (Status listening = listen(*store_); !listening.ok()) {
-    store_->withdraw(key(), options_.size, listening.message(), limit_);
-    return listening;
-  }
+  if (Status listening = listen(*store_); !listening.ok()) return listening;
   auto blobs = store_->exchange(key(), options_.size, encode(describe_myself()), limit_);
   return blobs.ok() ? read_endpoints(blobs.value()) : blobs.status();
 }
@@ -234,6 +239,7 @@ Status Joining::read_endpoints(const std::vector<Blob>& blobs) {
   connecting.credentials = {options_.secret, options_.job, options_.epoch};
   connecting.rank = options_.rank;
   connecting.limit = limit_;
+  connecting.look = [this] { return store_->look(); };
   connecting.on_retry = options_.tell;
   connecting.on_refused = [this](const std::string& what) { warn("refused: " + what); };
   const Endpoint mine = describe_myself();
@@ -286,6 +292,15 @@ Status Joining::share_memory() {
   return {};
 }
 
+// Tells the other ranks that this one does not come, and why: they may wait for it. The store is told over another
+// connection, since that of this rank may be what is wrong. What is over time is so for all ranks.
+void Joining::withdraw(const Status& why) {
+  if (!store_ || why.kind() == ErrorKind::kTimeout) return;
+  const WaitLimit limit(Clock::now() + kLastWords);
+  auto store = StoreClient::connect(options_.store, credentials_of_store(), options_.rank, limit);
+  if (store.ok()) store.value().withdraw({key(), key_of_costs()}, options_.size, why.message(), limit);
+}
+
 // The same on all ranks. If ranks outnumber cores, a measurement would be the time that the partner waits for a core.
 bool Joining::can_measure_memory() const { return endpoints_.size() <= endpoints_.front().n_cores; }
 
@@ -296,7 +311,7 @@ Status Joining::measure() {
   const bool all_share = sharing_.size() == endpoints_.size();
   if (!options_.autotune || (all_share && !can_measure_memory())) return {};
   const std::optional<HostCosts> measured = all_share ? measure_memory() : measure_links();
-  auto blobs = store_->exchange("costs of " + key(), options_.size, encode(measured), limit_);
+  auto blobs = store_->exchange(key_of_costs(), options_.size, encode(measured), limit_);
   if (!blobs.ok()) return connector_->with_the_dead(blobs.status());
   for (int rank = 0; rank < options_.size; ++rank) {
     auto costs = decode_costs(blobs.value()[static_cast<std::size_t>(rank)]);

@@ -52,7 +52,8 @@ Status PairConnector::connect(Role role, const std::vector<int>& peers, int n_co
     const auto now = Clock::now();
     if (now >= options_.limit.deadline) return timed_out(missing);
     if (Status wanted = options_.limit.check(); !wanted.ok()) return wanted;
-    Status going = begin_tries(now);
+    Status going = options_.look ? options_.look() : Status();
+    if (going.ok()) going = begin_tries(now);
     const auto events = loop_.wait(going.ok() ? timeout_ms(now) : 0);
     for (const EventLoop::Event& event : std::vector(events.begin(), events.end())) {
       if (going.ok()) going = on_event(event.token, Clock::now());
