@@ -31,6 +31,7 @@ Result<std::unique_ptr<PairConnector>> PairConnector::create(std::vector<UniqueF
   accepting.expectation = {false, static_cast<std::uint32_t>(options.rank),
                            static_cast<std::uint32_t>(options.peers.size())};
   accepting.deadline = options.handshake_limit;
+  accepting.most_half_open += options.peers.size();
   accepting.on_refused = options.on_refused;
   auto connector = std::make_unique<PairConnector>(std::move(loop).value(), std::move(options));
   auto acceptor = Acceptor::create(connector->loop_, std::move(listeners), std::move(accepting));
@@ -67,6 +68,7 @@ Status PairConnector::connect(Role role, const std::vector<int>& peers, int n_co
 }
 
 KeyedSocket PairConnector::take(Role role, int peer, int index) {
+  attempts_.erase({role, peer, index});  // it is not made again
   auto node = ready_.extract({role, peer, index});
   return std::move(node.mapped());
 }
