@@ -81,7 +81,7 @@ void Acceptor::accept_all(int listener, Clock::time_point now) {
 }
 
 void Acceptor::admit_to_handshake(UniqueFd socket, Clock::time_point now) {
-  if (half_open_.size() >= kMostHalfOpen) drop_oldest();
+  if (half_open_.size() >= options_.most_half_open) drop_oldest();
   Nonce nonce{};
   const int fd = socket.get();
   if (!fill_random(nonce).ok() || !loop_->add(fd, EPOLLIN, static_cast<std::uint64_t>(fd)).ok()) return;

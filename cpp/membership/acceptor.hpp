@@ -1,7 +1,7 @@
 // Acceptor: listens, and returns only connections that have proved that they belong to the job.
 //
 // Unauthenticated peers cost little. Each must finish the handshake within `deadline`, and sends at most
-// Handshake::kMostBytes before that. There are at most kMostHalfOpen of them; if one more connects, the oldest is
+// Handshake::kMostBytes before that. There are at most `most_half_open` of them; if one more connects, the oldest is
 // dropped. It uses the caller's event loop (level-triggered, each descriptor is its own token): pass it every event
 // whose token it owns(), and call expire() at next_deadline(). Failure: `on_refused` gets the first few refusals, as
 // sentences with the address. No refusal ends the acceptor.
@@ -41,13 +41,12 @@ struct AcceptorOptions {
   Credentials credentials;
   AcceptingHandshake::Expectation expectation;
   std::chrono::milliseconds deadline = kHandshakeLimit;
+  std::size_t most_half_open = 64;  // beside those that belong to the job, which may all come at once
   std::function<void(const std::string&)> on_refused;
 };
 
 class Acceptor {
  public:
-  static constexpr std::size_t kMostHalfOpen = 64;
-
   // REQUIRES: loop outlives the acceptor; the listeners are non-blocking.
   static Result<Acceptor> create(EventLoop& loop, std::vector<UniqueFd> listeners, AcceptorOptions options);
 

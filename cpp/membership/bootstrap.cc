@@ -1,9 +1,10 @@
 #include "membership/bootstrap.hpp"
 
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cerrno>
 #include <cstdio>
 #include <utility>
@@ -15,8 +16,10 @@
 #include "membership/shm_probe.hpp"
 #include "membership/store_client.hpp"
 #include "transport/pair_probe.hpp"
+#include "transport/process.hpp"
 #include "transport/socket.hpp"
 #include "transport/socket_mesh.hpp"
+#include "transport/tcp_channel.hpp"
 
 namespace ciranda {
 namespace {
@@ -26,9 +29,16 @@ constexpr auto kLongLink = std::chrono::milliseconds(1);
 // Twice this is more than kernels choose by themselves (4 MiB).
 constexpr int kBytesOnLongLinks = 4 << 20;
 
-// The process descriptor of a peer on this machine; empty if there can be none.
-UniqueFd open_process(std::uint32_t pid) {
-  return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0)));
+// How long a rank that cannot join tries to tell the others.
+constexpr auto kLastWords = std::chrono::seconds(1);
+// Up to so many ranks of a host, each watches all others.
+constexpr std::size_t kFewOfHost = 16;
+
+// True if the rank at place i of n watches that at place k: those 1, 2, 4, ... places before and after it, so that each
+// is watched by some, whoever else ends.
+bool watches(std::size_t i, std::size_t k, std::size_t n) {
+  const std::size_t distance = (k + n - i) % n;
+  return n <= kFewOfHost || std::has_single_bit(distance) || std::has_single_bit(n - distance);
 }
 
 Result<std::vector<SocketAddress>> parse_all(const std::vector<std::string>& texts) {
@@ -39,6 +49,10 @@ Result<std::vector<SocketAddress>> parse_all(const std::vector<std::string>& tex
     addresses.push_back(address.value());
   }
   return addresses;
+}
+
+bool contains(const std::vector<int>& ranks, int rank) {
+  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
 }
 
 std::string text_of(const std::string& value) { return "'" + value + "'"; }
@@ -109,6 +123,13 @@ class Joining {
   Status read_endpoints(const std::vector<Blob>& blobs);
   Status connect_control();
   Status share_memory();
+  Status connect_rest_of_host();
+  void find_group();
+  Status watch_some();
+  Status watch_process(int rank);
+  bool watches_in_group(int rank) const;
+  bool reaches_group() const;
+  void withdraw(const Status& why);
   bool can_measure_memory() const;
   Status measure();
   std::optional<HostCosts> measure_memory();
@@ -121,7 +142,18 @@ class Joining {
 
   const Endpoint& endpoint(int rank) const { return endpoints_[static_cast<std::size_t>(rank)]; }
   std::string key() const { return "epoch " + std::to_string(options_.epoch); }
-  bool shares(int rank) const { return std::find(sharing_.begin(), sharing_.end(), rank) != sharing_.end(); }
+  Credentials credentials_of_store() const { return {options_.secret, options_.job, 0}; }
+  std::string key_of_costs() const { return "costs of " + key(); }
+  bool shares(int rank) const { return contains(sharing_, rank); }
+  bool needs_socket(int rank) const { return !shares(rank) || !by_memory_alone_; }
+  // True if process ids of that rank are those of this one, and it is another process: within one process (ranks as
+  // threads) there is none to watch.
+  bool is_watchable(int rank) const {
+    return endpoint(rank).machine == identity_.machine && endpoint(rank).pid != static_cast<std::uint32_t>(getpid());
+  }
+  BellPlace bell_of(int rank) const {
+    return {static_cast<pid_t>(endpoint(rank).pid), static_cast<int>(endpoint(rank).bell_fd)};
+  }
   std::string name(int rank) const;
   std::vector<int> others() const;
   void warn(const std::string& text) const;
@@ -137,11 +169,13 @@ class Joining {
   std::vector<InterfaceAddress> interfaces_;  // on which other ranks connect to this one
   std::vector<UniqueFd> listeners_;           // one for each interface
   std::vector<Endpoint> endpoints_;
-  std::vector<UniqueFd> processes_;
+  std::vector<UniqueFd> processes_;  // by rank; empty for those that this rank does not watch
+  std::vector<int> group_;           // the ranks that try to share memory with this one, and itself; else empty
   std::unique_ptr<PairConnector> connector_;
   std::optional<StoreClient> store_;
   std::optional<SharedMemory> shared_;
   std::vector<int> sharing_;
+  bool by_memory_alone_ = false;                 // these ranks need no connections among themselves
   std::vector<std::optional<PairCosts>> pairs_;  // by rank; empty: nothing was measured
 };
 
@@ -151,9 +185,12 @@ Result<std::unique_ptr<Mesh>> Joining::run() {
   if (!bell.ok()) return mine(bell.status());
   bell_.emplace(std::move(bell).value());
   if (options_.size == 1) return make_mesh_of_one();
-  for (const auto step : {&Joining::find_peers, &Joining::connect_control, &Joining::share_memory, &Joining::measure,
-                          &Joining::connect_data}) {
-    if (Status done = (this->*step)(); !done.ok()) return mine(done);
+  for (const auto step : {&Joining::find_peers, &Joining::connect_control, &Joining::share_memory,
+                          &Joining::connect_rest_of_host, &Joining::measure, &Joining::connect_data}) {
+    if (Status done = (this->*step)(); !done.ok()) {
+      withdraw(done);
+      return mine(done);
+    }
   }
   return make_mesh();
 }
@@ -187,14 +224,10 @@ Result<std::unique_ptr<Mesh>> Joining::make_mesh_of_one() {
 }
 
 Status Joining::find_peers() {
-  const Credentials credentials{options_.secret, options_.job, 0};
-  auto store = StoreClient::connect(options_.store, credentials, options_.rank, limit_);
+  auto store = StoreClient::connect(options_.store, credentials_of_store(), options_.rank, limit_);
   if (!store.ok()) return store.status();
   store_.emplace(std::move(store).value());
-  if (Status listening = listen(*store_); !listening.ok()) {
-    store_->withdraw(key(), options_.size, listening.message(), limit_);
-    return listening;
-  }
+  if (Status listening = listen(*store_); !listening.ok()) return listening;
   auto blobs = store_->exchange(key(), options_.size, encode(describe_myself()), limit_);
   return blobs.ok() ? read_endpoints(blobs.value()) : blobs.status();
 }
@@ -234,6 +267,7 @@ Status Joining::read_endpoints(const std::vector<Blob>& blobs) {
   connecting.credentials = {options_.secret, options_.job, options_.epoch};
   connecting.rank = options_.rank;
   connecting.limit = limit_;
+  connecting.look = [this] { return store_->look(); };
   connecting.on_retry = options_.tell;
   connecting.on_refused = [this](const std::string& what) { warn("refused: " + what); };
   const Endpoint mine = describe_myself();
@@ -243,14 +277,13 @@ Status Joining::read_endpoints(const std::vector<Blob>& blobs) {
     if (!addresses.ok()) return Status::internal("rank " + std::to_string(rank) + " " + addresses.status().message());
     endpoints_.push_back(std::move(decoded).value());
     if (Status status = compare_settings(mine, endpoint(rank), name(rank)); !status.ok()) return status;
-    // Within one process (ranks as threads) there is no peer process to watch.
-    const bool watchable =
-        endpoint(rank).machine == identity_.machine && endpoint(rank).pid != static_cast<std::uint32_t>(getpid());
-    processes_.push_back(watchable ? open_process(endpoint(rank).pid) : UniqueFd());
-    if (watchable && !processes_.back().valid() && errno == ESRCH) {
-      return Status::ranks_lost(name(rank) + " ended while the job was starting");
-    }
-    connecting.peers.push_back({std::move(addresses).value(), name(rank), processes_.back().get()});
+    connecting.peers.push_back({std::move(addresses).value(), name(rank)});
+  }
+  processes_.resize(endpoints_.size());
+  find_group();
+  if (Status status = watch_some(); !status.ok()) return status;
+  for (std::size_t rank = 0; rank < processes_.size(); ++rank) {
+    connecting.peers[rank].process_fd = processes_[rank].get();
   }
   connecting.interfaces = interfaces_;
   auto connector = PairConnector::create(std::move(listeners_), std::move(connecting));
@@ -259,15 +292,66 @@ Status Joining::read_endpoints(const std::vector<Blob>& blobs) {
   return {};
 }
 
-Status Joining::connect_control() { return connector_->connect(Role::kControl, others()); }
-
-Status Joining::share_memory() {
-  ShmProbeOptions probe;
+void Joining::find_group() {
   const Endpoint& mine_too = endpoint(options_.rank);
   for (int rank = 0; rank < options_.size; ++rank) {
-    if (endpoint(rank).tries_shared_memory && endpoint(rank).host_id == mine_too.host_id) probe.group.push_back(rank);
+    if (endpoint(rank).tries_shared_memory && endpoint(rank).host_id == mine_too.host_id) group_.push_back(rank);
   }
-  if (!options_.use_shared_memory || probe.group.size() < 2) return {};
+  if (!options_.use_shared_memory || group_.size() < 2) group_.clear();
+}
+
+// Those on this machine that have a connection with this rank in any case, and some of its group.
+Status Joining::watch_some() {
+  for (const int rank : others()) {
+    const bool is_one = !contains(group_, rank) || watches_in_group(rank);
+    if (Status status = is_one ? watch_process(rank) : Status(); !status.ok()) return status;
+  }
+  return {};
+}
+
+bool Joining::watches_in_group(int rank) const {
+  const auto place_of = [this](int each) {
+    return static_cast<std::size_t>(std::find(group_.begin(), group_.end(), each) - group_.begin());
+  };
+  return watches(place_of(options_.rank), place_of(rank), group_.size());
+}
+
+Status Joining::watch_process(int rank) {
+  UniqueFd& process = processes_[static_cast<std::size_t>(rank)];
+  if (process.valid() || !is_watchable(rank)) return {};
+  process = open_process(static_cast<int>(endpoint(rank).pid));
+  if (process.valid() || errno != ESRCH) return {};
+  return Status::ranks_lost(name(rank) + " ended while the job was starting");
+}
+
+// Whether this rank can do without connections to its group: it has descriptors of the processes that it is to watch,
+// and can open bells. It tries those of two ranks: the bell of each is tried by the one before it.
+bool Joining::reaches_group() const {
+  for (const int rank : group_) {
+    if (endpoint(rank).machine != identity_.machine) return false;
+    if (is_watchable(rank) && watches_in_group(rank) && !processes_[static_cast<std::size_t>(rank)].valid())
+      return false;
+  }
+  const auto me = std::find(group_.begin(), group_.end(), options_.rank);
+  const std::array<int, 2> tried{group_.front(), me + 1 == group_.end() ? group_.front() : *(me + 1)};
+  return std::all_of(tried.begin(), tried.end(),
+                     [this](int rank) { return Bell::open(bell_of(rank).first, bell_of(rank).second).ok(); });
+}
+
+// With the ranks of other groups; within a group the first and each of the others, as the trial of memory needs.
+Status Joining::connect_control() {
+  std::vector<int> peers = others();
+  std::erase_if(peers, [this](int rank) {
+    return contains(group_, rank) && rank != group_.front() && options_.rank != group_.front();
+  });
+  return connector_->connect(Role::kControl, peers);
+}
+
+Status Joining::share_memory() {
+  if (group_.empty()) return {};
+  ShmProbeOptions probe;
+  probe.group = group_;
+  probe.needs_no_sockets = reaches_group();
   const bool all = probe.group.size() == endpoints_.size();
   probe.rank = options_.rank;
   probe.slot_bytes = all ? options_.slot_bytes : 0;
@@ -283,7 +367,39 @@ Status Joining::share_memory() {
   }
   if (result.value().shared) shared_.emplace(std::move(*result.value().shared));
   sharing_ = std::move(result.value().ranks);
+  by_memory_alone_ = result.value().needs_no_sockets;
   return {};
+}
+
+// Ends the connections of the trial that are not needed, and makes those that are.
+Status Joining::connect_rest_of_host() {
+  std::vector<int> peers;
+  for (const int rank : group_) {
+    if (rank == options_.rank) continue;
+    const bool was_connected = rank == group_.front() || options_.rank == group_.front();
+    if (needs_socket(rank)) {
+      if (Status status = watch_process(rank); !status.ok()) return status;
+      peers.push_back(rank);
+    } else if (was_connected) {
+      close_gracefully(connector_->take(Role::kControl, rank).fd);
+    }
+  }
+  return connector_->connect(Role::kControl, peers);
+}
+
+// Tells the other ranks that this one does not come, and why: they may wait for it. Those of this host may even have
+// begun to use the memory, and see no connection of this one end. The store is told over another connection, since that
+// of this rank may be what is wrong. What is over time is so for all ranks.
+void Joining::withdraw(const Status& why) {
+  if (shared_) {
+    std::vector<BellPlace> bells;
+    for (const int rank : sharing_) bells.push_back(bell_of(rank));
+    announce_end(*shared_, options_.rank, bells);
+  }
+  if (!store_ || why.kind() == ErrorKind::kTimeout) return;
+  const WaitLimit limit(Clock::now() + kLastWords);
+  auto store = StoreClient::connect(options_.store, credentials_of_store(), options_.rank, limit);
+  if (store.ok()) store.value().withdraw({key(), key_of_costs()}, options_.size, why.message(), limit);
 }
 
 // The same on all ranks. If ranks outnumber cores, a measurement would be the time that the partner waits for a core.
@@ -296,7 +412,7 @@ Status Joining::measure() {
   const bool all_share = sharing_.size() == endpoints_.size();
   if (!options_.autotune || (all_share && !can_measure_memory())) return {};
   const std::optional<HostCosts> measured = all_share ? measure_memory() : measure_links();
-  auto blobs = store_->exchange("costs of " + key(), options_.size, encode(measured), limit_);
+  auto blobs = store_->exchange(key_of_costs(), options_.size, encode(measured), limit_);
   if (!blobs.ok()) return connector_->with_the_dead(blobs.status());
   for (int rank = 0; rank < options_.size; ++rank) {
     auto costs = decode_costs(blobs.value()[static_cast<std::size_t>(rank)]);
@@ -368,7 +484,7 @@ SocketMeshPeer Joining::make_peer(int rank) {
                from.costs,
                pairs_.empty() ? std::nullopt : pairs_[static_cast<std::size_t>(rank)]};
   if (is_me) return peer;
-  peer.control = connector_->take(Role::kControl, rank);
+  if (needs_socket(rank)) peer.control = connector_->take(Role::kControl, rank);
   peer.process = std::move(processes_[static_cast<std::size_t>(rank)]);
   if (!shares(rank)) {
     for (int i = 0; i < static_cast<int>(n_sockets_); ++i) {
@@ -376,8 +492,7 @@ SocketMeshPeer Joining::make_peer(int rank) {
       if (has_long_links()) make_room_to_send(peer.data.back().fd.get(), kBytesOnLongLinks);
     }
   } else if (from.machine == identity_.machine) {
-    auto bell = Bell::open(static_cast<pid_t>(from.pid), static_cast<int>(from.bell_fd));
-    if (bell.ok()) peer.bell.emplace(std::move(bell).value());
+    peer.bell = bell_of(rank);
   }
   return peer;
 }

@@ -31,6 +31,7 @@ Result<std::unique_ptr<PairConnector>> PairConnector::create(std::vector<UniqueF
   accepting.expectation = {false, static_cast<std::uint32_t>(options.rank),
                            static_cast<std::uint32_t>(options.peers.size())};
   accepting.deadline = options.handshake_limit;
+  accepting.most_half_open += options.peers.size();
   accepting.on_refused = options.on_refused;
   auto connector = std::make_unique<PairConnector>(std::move(loop).value(), std::move(options));
   auto acceptor = Acceptor::create(connector->loop_, std::move(listeners), std::move(accepting));
@@ -52,7 +53,8 @@ Status PairConnector::connect(Role role, const std::vector<int>& peers, int n_co
     const auto now = Clock::now();
     if (now >= options_.limit.deadline) return timed_out(missing);
     if (Status wanted = options_.limit.check(); !wanted.ok()) return wanted;
-    Status going = begin_tries(now);
+    Status going = options_.look ? options_.look() : Status();
+    if (going.ok()) going = begin_tries(now);
     const auto events = loop_.wait(going.ok() ? timeout_ms(now) : 0);
     for (const EventLoop::Event& event : std::vector(events.begin(), events.end())) {
       if (going.ok()) going = on_event(event.token, Clock::now());
@@ -66,6 +68,7 @@ Status PairConnector::connect(Role role, const std::vector<int>& peers, int n_co
 }
 
 KeyedSocket PairConnector::take(Role role, int peer, int index) {
+  attempts_.erase({role, peer, index});  // it is not made again
   auto node = ready_.extract({role, peer, index});
   return std::move(node.mapped());
 }

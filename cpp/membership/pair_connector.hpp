@@ -40,6 +40,7 @@ struct PairConnectorOptions {
   std::vector<InterfaceAddress> interfaces;
   WaitLimit limit;
   std::chrono::milliseconds handshake_limit = kHandshakeLimit;
+  std::function<Status()> look;  // called several times a second: an error ends the wait; empty: nothing to look at
   std::function<void(const std::string&)> on_refused;
   std::function<void(const std::string&)> on_retry;  // another reason why a connection must be tried again
 };

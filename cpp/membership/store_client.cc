@@ -1,5 +1,8 @@
 #include "membership/store_client.hpp"
 
+#include <sys/socket.h>
+
+#include <array>
 #include <memory>
 #include <utility>
 
@@ -12,6 +15,11 @@ namespace {
 constexpr std::chrono::milliseconds kBetweenTries{100};
 // The store itself answers an exchange that times out, with a better error than this client's: wait a little longer.
 constexpr std::chrono::milliseconds kGrace{2000};
+
+Status from_store(const Status& status) {
+  if (status.kind() == ErrorKind::kAborted) return status;
+  return {status.kind(), "the job's store " + status.message() + ": is the launcher still running?"};
+}
 
 // One candidate address, and the attempts to reach it.
 struct Candidate {
@@ -123,15 +131,11 @@ Result<std::vector<Blob>> StoreClient::exchange(const std::string& key, int size
     return Status::invalid_argument("a key of " + std::to_string(key.size()) + " bytes with a blob of " +
                                     std::to_string(blob.size()) + " bytes is too much for the store");
   }
-  const auto lost = [](const Status& status) {
-    if (status.kind() == ErrorKind::kAborted) return status;
-    return Status(status.kind(), "the job's store " + status.message() + ": is the launcher still running?");
-  };
   ExchangeRequest request{key, static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(size), limit.left(),
                           std::move(blob)};
-  if (Status sent = send(request, limit); !sent.ok()) return lost(sent);
+  if (Status sent = send(request, limit); !sent.ok()) return from_store(sent);
   auto reply = receive(request.size, limit.longer_by(kGrace));
-  if (!reply.ok()) return lost(reply.status());
+  if (!reply.ok()) return from_store(reply.status());
   auto blobs = decode_reply(reply.value());
   if (blobs.ok() && blobs.value().size() != request.size) {
     return Status::internal("the job's store answered for " + std::to_string(blobs.value().size()) + " ranks of " +
@@ -140,10 +144,24 @@ Result<std::vector<Blob>> StoreClient::exchange(const std::string& key, int size
   return blobs;
 }
 
-void StoreClient::withdraw(const std::string& key, int size, const std::string& why, const WaitLimit& limit) {
-  const ExchangeRequest request{
-      key, static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(size), std::chrono::milliseconds(0), {}, why};
-  if (send(request, limit).ok()) (void)receive(request.size, limit);  // its reply: it has read the report
+void StoreClient::withdraw(const std::vector<std::string>& keys, int size, const std::string& why,
+                           const WaitLimit& limit) {
+  for (const std::string& key : keys) {
+    const ExchangeRequest request{
+        key, static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(size), std::chrono::milliseconds(0), {},
+        why};
+    if (send(request, limit).ok()) (void)receive(request.size, limit);  // its reply: it has read the report
+  }
+}
+
+Status StoreClient::look() {
+  std::array<std::byte, 4096> bytes;
+  const ssize_t n_read = recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+  if (n_read <= 0) return {};
+  messages_.receive(std::span(bytes).first(static_cast<std::size_t>(n_read)));
+  auto message = messages_.next(kMostErrorBytes + 64);
+  if (!message.ok()) return from_store(message.status());
+  return message.value() ? decode_reply(*message.value()).status() : Status();
 }
 
 Status StoreClient::send(const ExchangeRequest& request, const WaitLimit& limit) {

@@ -31,8 +31,12 @@ class StoreClient {
   // missing ranks.
   Result<std::vector<Blob>> exchange(const std::string& key, int size, Blob blob, const WaitLimit& limit);
 
-  // Fails the exchange of the other ranks at once, with the reason why this rank cannot take part. Best effort.
-  void withdraw(const std::string& key, int size, const std::string& why, const WaitLimit& limit);
+  // Fails these exchanges of the other ranks at once, with the reason why this rank cannot take part; those that have
+  // completed one get the error by look(). Best effort.
+  void withdraw(const std::vector<std::string>& keys, int size, const std::string& why, const WaitLimit& limit);
+
+  // The error that the store has sent unasked, if any. Does not wait. REQUIRES: not during an exchange.
+  Status look();
 
   SocketAddress local_address() const { return SocketAddress::local_of(socket_.get()); }
   const std::vector<SocketAddress>& candidates() const { return candidates_; }

@@ -7,6 +7,7 @@ namespace ciranda {
 namespace {
 
 constexpr std::size_t kFailuresRemembered = 64;
+constexpr std::size_t kCompletedRemembered = 4;
 
 std::string seconds(std::chrono::milliseconds time) {
   const auto ms = time.count();
@@ -26,9 +27,17 @@ std::vector<StoreReply> StoreExchanges::exchange(ConnectionId from, const std::s
   for (const auto& [key, error] : failed_) {
     if (key == request.key) return reply(from, error);
   }
+  const std::string rank = "rank " + std::to_string(request.rank) + " (" + who + ")";
+  const Status absent =
+      request.why_absent.empty() ? Status() : Status::ranks_lost(rank + " could not join: " + request.why_absent);
+  for (const Completed& each : completed_) {
+    if (absent.ok() || each.key != request.key) continue;
+    auto replies = reply(from, absent);
+    for (const ConnectionId other : each.connections) replies.push_back({other, replies.front().message});
+    return replies;
+  }
   const auto [exchange, is_new] = exchanges_.try_emplace(request.key, Exchange{});
   Exchange& state = exchange->second;
-  const std::string rank = "rank " + std::to_string(request.rank) + " (" + who + ")";
   const auto deadline = now + request.timeout;
   if (is_new || deadline < state.deadline) {
     state.deadline = deadline;
@@ -37,8 +46,8 @@ std::vector<StoreReply> StoreExchanges::exchange(ConnectionId from, const std::s
   const auto [place, is_first] =
       state.participants.try_emplace(request.rank, Participant{from, who, std::move(request.blob)});
   Status error;
-  if (!request.why_absent.empty()) {
-    error = Status::ranks_lost(rank + " could not join: " + request.why_absent);
+  if (!absent.ok()) {
+    error = absent;
   } else if (request.size != size_) {
     error = Status::mismatch(rank + " was started for a job of " + std::to_string(request.size) +
                              " ranks, but this job has " + std::to_string(size_));
@@ -121,7 +130,13 @@ std::vector<StoreReply> StoreExchanges::complete(Exchanges::iterator exchange) {
     replies.push_back({participant.connection, nullptr});
   }
   const auto message = shared(encode_blobs(blobs));
-  for (StoreReply& each : replies) each.message = message;
+  Completed completed{exchange->first, {}};
+  for (StoreReply& each : replies) {
+    each.message = message;
+    completed.connections.push_back(each.to);
+  }
+  completed_.push_back(std::move(completed));
+  if (completed_.size() > kCompletedRemembered) completed_.pop_front();
   exchanges_.erase(exchange);
   return replies;
 }

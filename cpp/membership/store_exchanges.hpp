@@ -5,7 +5,8 @@
 // its thread. An exchange of a key completes when all ranks have arrived: each gets all blobs. It fails for all at
 // once, with Timeout if a rank is missing when the first timeout of a waiting rank expires; with RanksLost if a rank
 // leaves while it waits, cannot take part, or is lost before it arrives; with Mismatch if ranks disagree about the
-// size, or two claim the same rank. A rank that arrives at a failed exchange later gets the same error.
+// size, or two claim the same rank. A rank that arrives at a failed exchange later gets the same error. If a rank says
+// only after a completed exchange that it cannot take part, the others get the error unasked, while they are connected.
 #pragma once
 
 #include <chrono>
@@ -56,6 +57,10 @@ class StoreExchanges {
     std::map<std::uint32_t, Participant> participants;
   };
   using Exchanges = std::map<std::string, Exchange>;
+  struct Completed {
+    std::string key;
+    std::vector<ConnectionId> connections;
+  };
 
   Status lost_for(const Exchange& exchange) const;  // why it never completes; OK if it can
   std::vector<StoreReply> complete(Exchanges::iterator exchange);
@@ -67,6 +72,7 @@ class StoreExchanges {
   Exchanges exchanges_;
   std::map<std::uint32_t, std::string> lost_;          // the ranks, and why
   std::deque<std::pair<std::string, Status>> failed_;  // the last few
+  std::deque<Completed> completed_;                    // likewise
 };
 
 }  // namespace ciranda

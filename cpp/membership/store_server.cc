@@ -172,6 +172,7 @@ Result<std::unique_ptr<Service>> Service::create(const StoreServerOptions& optio
   accepting.credentials = {options.secret, options.job, 0};
   accepting.expectation.is_store = true;
   accepting.deadline = options.handshake_limit;
+  accepting.most_half_open += static_cast<std::size_t>(options.size);
   accepting.on_refused = options.on_refused ? options.on_refused : print_refusal;
   auto acceptor = Acceptor::create(service->loop_, std::move(listeners.value().sockets), std::move(accepting));
   if (!acceptor.ok()) return acceptor.status();

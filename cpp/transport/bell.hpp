@@ -1,7 +1,7 @@
 // Bell: a pipe that wakes one sleeping thread, from this process or from another of the same user and host.
 //
-// Called by SocketMesh, SleepGate, StoreServer and join_world(), which makes it. Threads: ring() from any thread;
-// drain() from the thread that sleeps on fd(). Failure: a full pipe counts as rung.
+// Called by SocketMesh, Bells, SleepGate, StoreServer and join_world(), which makes it. Threads: ring() from any
+// thread; drain() from the thread that sleeps on fd(). Failure: a full pipe counts as rung.
 #pragma once
 
 #include <sys/types.h>

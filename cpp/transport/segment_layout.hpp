@@ -1,7 +1,7 @@
 // SegmentLayout: the offsets of everything in the memory that the ranks of one host share. Pure arithmetic.
 //
-//   probe lines (one a member, and one of the creator)  |  arena  |  for each member, a control and a data ring to each
-//   of the others
+//   probe lines (one a member, and one of the creator), absences  |  arena  |  for each member, a control and a data
+//   ring to each of the others
 //
 // Each member allocates its own part, so that the part lies in the memory of the member's NUMA node. Each member's
 // rings, and its part of the arena, begin on a page of their own.
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/round_up.hpp"
+#include "transport/absences.hpp"
 #include "transport/arena.hpp"
 #include "transport/ring.hpp"
 
@@ -53,6 +54,9 @@ class SegmentLayout {
   std::span<std::byte> probe(std::span<std::byte> segment, int index) const {
     return segment.subspan(static_cast<std::size_t>(index) * kProbeBytes, kProbeBytes);
   }
+  Absences absences(std::span<std::byte> segment) const {
+    return Absences(segment.subspan(absences_at(), Absences::required_bytes(n_members())));
+  }
   SharedArena arena(std::span<std::byte> segment, int member) const {
     return {segment.subspan(arena_at(), arena_bytes()), static_cast<int>(n_members_), member, slot_bytes_};
   }
@@ -71,7 +75,8 @@ class SegmentLayout {
     const std::size_t n_pairs = std::max<std::size_t>(1, n_members_ * (n_members_ - 1));
     return std::clamp(std::bit_floor(budget / n_pairs), lowest, highest);
   }
-  std::size_t arena_at() const { return whole_pages((n_members_ + 1) * kProbeBytes); }
+  std::size_t absences_at() const { return (n_members_ + 1) * kProbeBytes; }
+  std::size_t arena_at() const { return whole_pages(absences_at() + Absences::required_bytes(n_members())); }
   std::size_t arena_bytes() const {
     return whole_pages(SharedArena::required_bytes(static_cast<int>(n_members_), slot_bytes_));
   }

@@ -14,6 +14,7 @@
 
 #include "base/fence.hpp"
 #include "transport/event_loop.hpp"
+#include "transport/process.hpp"
 #include "transport/record_channel.hpp"
 #include "transport/ring_channel.hpp"
 #include "transport/silence.hpp"
@@ -38,10 +39,10 @@ std::uint64_t token_of(int peer, std::uint64_t source) {
   return static_cast<std::uint64_t>(peer) << kSourceBits | source;
 }
 
-// A peer and how to reach it: by rings, with a control connection for wake-ups, or by records.
+// A peer and how to reach it: by rings, perhaps with a control connection for wake-ups, or by records.
 struct Link {
   Link(SocketMeshPeer peer, SealKind seals, const std::function<void()>& on_failure)
-      : info(std::move(peer.info)), bell(std::move(peer.bell)), process(std::move(peer.process)) {
+      : info(std::move(peer.info)), bell(peer.bell), process(std::move(peer.process)) {
     if (!peer.data.empty()) data.emplace(std::move(peer.data), seals, on_failure);
     if (!peer.control.fd.valid()) return;
     if (info.shares_memory) {
@@ -54,7 +55,11 @@ struct Link {
   }
 
   bool has_rings() const { return control_ring.has_value(); }
-  TcpChannel& control_socket() { return control ? control->socket(0) : *wake_ups; }
+  // Null where there is none.
+  TcpChannel* control_socket() {
+    if (control) return &control->socket(0);
+    return wake_ups ? &*wake_ups : nullptr;
+  }
   std::size_t n_data_sockets() const { return data ? data->n_sockets() : 0; }
   Traffic traffic() const {
     Traffic sum;
@@ -69,7 +74,7 @@ struct Link {
   bool has_failed() const { return (control && control->failure()) || (data && data->failure()); }
   // True if some connection failed because the peer's host acknowledged nothing.
   bool fell_silent() {
-    bool is_any = is_silent || control_socket().fell_silent();
+    bool is_any = is_silent || (control_socket() != nullptr && control_socket()->fell_silent());
     for (std::size_t i = 0; i < n_data_sockets(); ++i) is_any = is_any || data->socket(i).fell_silent();
     return is_any;
   }
@@ -80,8 +85,9 @@ struct Link {
   std::optional<RecordChannel> data;
   std::optional<RingChannel> control_ring;
   std::optional<RingChannel> data_ring;
-  std::optional<Bell> bell;
+  std::optional<BellPlace> bell;
   UniqueFd process;
+  int member = 0;                                  // its index in the memory, if that is shared
   std::atomic<std::uint32_t>* doorbell = nullptr;  // set if memory is shared
   std::vector<Silence> silences;                   // of the control socket, then of the data sockets
   std::vector<bool> is_beside_control;             // of the data sockets: beats on the control socket take the same way
@@ -143,6 +149,8 @@ class SocketMesh final : public Mesh {
   void close_failed();
   void close_peer(Link& peer);
   static void drop_wake_ups(Link& peer);
+  void on_process_end(Link& peer);
+  void take_absences();
   void take_events();
   void look_for_silence();
   void look_for_silence(Link& peer, Silence::Clock::time_point now);
@@ -150,7 +158,9 @@ class SocketMesh final : public Mesh {
   pid_t owner_ = getpid();
   int rank_;
   Bell bell_;
+  Bells bells_;  // of the peers that share memory
   std::optional<SharedMemory> shared_;
+  std::uint32_t n_absences_seen_ = 0;
   Silence::Clock::duration link_timeout_;
   Silence::Clock::time_point looked_for_silence_ = Silence::Clock::now();
   EventLoop loop_;
@@ -176,18 +186,14 @@ void SocketMesh::attach_memory() {
   if (!shared_) return;
   const auto memory = shared_->segment.memory();
   const SegmentLayout& layout = shared_->layout;
-  const std::vector<int>& members = shared_->members;
-  const auto index_of = [&members](int rank) {
-    return static_cast<int>(std::find(members.begin(), members.end(), rank) - members.begin());
-  };
-  const int me = index_of(rank_);
+  const int me = shared_->index_of(rank_);
   const SharedArena arena = layout.arena(memory, me);
   bool all_share = true;
   for (const auto& each : links_) {
     if (each->info.rank == rank_) continue;
     all_share = all_share && each->info.shares_memory;
     if (each->info.shares_memory) {
-      const int other = index_of(each->info.rank);
+      const int other = each->member = shared_->index_of(each->info.rank);
       each->control_ring.emplace(layout.control_ring(memory, me, other), layout.control_ring(memory, other, me));
       each->data_ring.emplace(layout.data_ring(memory, me, other), layout.data_ring(memory, other, me));
       each->doorbell = &arena.doorbell(other);
@@ -216,10 +222,13 @@ Status SocketMesh::watch() {
 
 Status SocketMesh::watch(Link& peer) {
   const auto link_timeout = std::chrono::ceil<std::chrono::milliseconds>(link_timeout_);
-  const int control = peer.control_socket().fd();
-  tune_connection(control, link_timeout);
-  Status watched = loop_.add(control, TcpChannel::kEvents, token_of(peer.info.rank, kControl));
+  Status watched;
+  if (const TcpChannel* control = peer.control_socket()) {
+    tune_connection(control->fd(), link_timeout);
+    watched = loop_.add(control->fd(), TcpChannel::kEvents, token_of(peer.info.rank, kControl));
+  }
   for (std::size_t i = 0; i < peer.n_data_sockets() && watched.ok(); ++i) {
+    const int control = peer.control_socket()->fd();
     const int data = peer.data->socket(i).fd();
     tune_connection(data, link_timeout);
     peer.is_beside_control.push_back(SocketAddress::peer_of(data).ip() == SocketAddress::peer_of(control).ip());
@@ -237,6 +246,10 @@ SocketMesh::~SocketMesh() {
   for (Link* peer : sharing_) {
     peer->control_ring->close();
     peer->data_ring->close();
+  }
+  if (shared_) {
+    shared_->absences().note(shared_->index_of(rank_));
+    notify(Urgency::kUrgent);
   }
   for (const auto& each : links_) {
     if (each->data) each->data->end();
@@ -259,6 +272,7 @@ void SocketMesh::poll_events() {
     }
   }
   if (++n_polls_ >= poll_period_ || woken_by_socket_.load(std::memory_order_relaxed)) take_events();
+  if (shared_ && shared_->absences().number() != n_absences_seen_) take_absences();
   if (has_failed_) close_failed();
 }
 
@@ -318,7 +332,7 @@ void SocketMesh::look_for_silence() {
 
 void SocketMesh::look_for_silence(Link& peer, Silence::Clock::time_point now) {
   for (std::size_t i = 0; i < peer.silences.size() && !peer.closed; ++i) {
-    const TcpChannel& socket = i == 0 ? peer.control_socket() : peer.data->socket(i - 1);
+    const TcpChannel& socket = i == 0 ? *peer.control_socket() : peer.data->socket(i - 1);
     Silence::Sight sight = Silence::sight_of(socket.fd());
     // Probes are so few that a network may lose several in a row. Beats are better evidence.
     if (i > 0 && peer.is_beside_control[i - 1]) sight.was_probed_in_vain = false;
@@ -333,7 +347,7 @@ void SocketMesh::look_for_silence(Link& peer, Silence::Clock::time_point now) {
 
 void SocketMesh::on_event(Link& peer, std::uint64_t source, std::uint32_t events) {
   switch (source) {
-    case kProcess: close_peer(peer); return;
+    case kProcess: on_process_end(peer); return;
     case kControl:
       if (peer.has_rings()) {
         drop_wake_ups(peer);
@@ -351,6 +365,37 @@ void SocketMesh::on_event(Link& peer, std::uint64_t source, std::uint32_t events
   }
 }
 
+// Notes the end of a peer for those of this host that do not watch it. Looks at all others of the host too: those that
+// watched one of them may have ended with it.
+void SocketMesh::on_process_end(Link& peer) {
+  if (!peer.has_rings()) {
+    close_peer(peer);
+    return;
+  }
+  const Absences absences = shared_->absences();
+  absences.note(peer.member);
+  for (const Link* each : sharing_) {
+    const bool may_be_watched = each->bell.has_value() && each->info.pid != static_cast<int>(getpid());
+    if (may_be_watched && absences.place_of(each->member) == 0 && has_ended(each->info.pid))
+      absences.note(each->member);
+  }
+  take_absences();
+  notify(Urgency::kUrgent);
+}
+
+// In the order in which they were noted: the first may be the cause of the others.
+void SocketMesh::take_absences() {
+  const Absences absences = shared_->absences();
+  n_absences_seen_ = absences.number();
+  std::vector<std::pair<std::uint32_t, Link*>> gone;
+  for (Link* each : sharing_) {
+    const std::uint32_t place = absences.place_of(each->member);
+    if (place != 0 && !each->closed) gone.emplace_back(place, each);
+  }
+  std::sort(gone.begin(), gone.end());
+  for (const auto& [place, each] : gone) close_peer(*each);
+}
+
 void SocketMesh::close_peer(Link& peer) {
   if (std::exchange(peer.closed, true)) return;
   if (peer.has_rings()) {
@@ -365,7 +410,7 @@ void SocketMesh::close_peer(Link& peer) {
 
 void SocketMesh::drop_wake_ups(Link& peer) {
   std::array<std::byte, 64> dropped;
-  const int fd = peer.control_socket().fd();
+  const int fd = peer.wake_ups->fd();
   while (recv(fd, dropped.data(), dropped.size(), MSG_DONTWAIT) == static_cast<ssize_t>(dropped.size())) {
   }
 }
@@ -375,12 +420,9 @@ void SocketMesh::notify(Urgency urgency) {
   full_fence();
   for (Link* peer : sharing_) {
     if (!wants(urgency, peer->doorbell->load(std::memory_order_relaxed)) || peer->doorbell->exchange(0) == 0) continue;
-    if (peer->bell) {
-      peer->bell->ring();
-    } else {
-      const std::byte byte{1};
-      (void)send(peer->control_socket().fd(), &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-    }
+    if (peer->bell && bells_.ring(*peer->bell)) continue;
+    const std::byte byte{1};
+    if (peer->wake_ups) (void)send(peer->wake_ups->fd(), &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 }
 
@@ -414,11 +456,23 @@ void SocketMesh::sleep(std::optional<std::chrono::nanoseconds> at_most) {
 
 }  // namespace
 
+void announce_end(const SharedMemory& shared, int rank, std::span<const BellPlace> bells) {
+  shared.absences().note(shared.index_of(rank));
+  Bells all;
+  for (const BellPlace& each : bells) all.ring(each);
+}
+
 Result<std::unique_ptr<Mesh>> make_socket_mesh(SocketMeshParts parts) {
   auto loop = EventLoop::create();
-  if (!loop.ok()) return loop.status();
-  auto gate = SleepGate::create(parts.bell.fd(), loop.value().fd());
-  if (!gate.ok()) return gate.status();
+  auto gate = loop.ok() ? SleepGate::create(parts.bell.fd(), loop.value().fd()) : loop.status();
+  if (!gate.ok()) {
+    std::vector<BellPlace> bells;
+    for (const SocketMeshPeer& each : parts.peers) {
+      if (each.bell) bells.push_back(*each.bell);
+    }
+    if (parts.shared) announce_end(*parts.shared, parts.rank, bells);
+    return gate.status();
+  }
   auto mesh = std::make_unique<SocketMesh>(std::move(parts), std::move(loop).value(), std::move(gate).value());
   if (Status watched = mesh->watch(); !watched.ok()) return watched;
   return std::unique_ptr<Mesh>(std::move(mesh));

@@ -199,14 +199,11 @@ def test_a_record_that_is_not_where_it_was_is_told_of(world: World, stream: Stre
 
 
 def _join() -> str:
-    """Join a world, and leave it. Why this rank could not, or "".
-
-    A rank whose peer has what the store says, and that has not, is missed by the peer until the limit.
-    """
-    os.environ["CIRANDA_START_TIMEOUT"] = "10"
+    """Join a world, and leave it. Why this rank could not, or ""."""
+    os.environ["CIRANDA_START_TIMEOUT"] = str(10 * SECONDS)
     try:
         hvd.init()
-    except (RanksLostError, TimeoutError) as error:
+    except RanksLostError as error:
         return str(error)
     finally:
         hvd.shutdown()
@@ -214,20 +211,21 @@ def _join() -> str:
     return ""
 
 
-@pytest.mark.parametrize(("sender", "n_flips"), [(0, 1), (1, 3)], ids=["of the store", "of a rank"])
-def test_what_the_store_says_is_not_changed_unseen(world: World, sender: int, n_flips: int) -> None:
-    """Nor what a rank tells it."""
+@pytest.mark.parametrize("sender", [0, 1], ids=["of the store", "of a rank"])
+def test_what_the_store_says_is_not_changed_unseen(world: World, sender: int) -> None:
+    """Nor what a rank tells it. A rank that refuses it tells the others, which would wait for it."""
     stream = Stream("store", sender)
     count = Count()
     world.hosts.tamper_with(lambda each: count if each == stream else None)
     assert world.ranks.run(_join, timeout=SECONDS) == ["", ""]
-    for bit in random.Random(41).sample(range(8 * count.n_bytes), n_flips):
+    for bit in random.Random(41).sample(range(8 * count.n_bytes), 3):
         flip = FlipBit(bit)
         world.hosts.tamper_with(lambda each, flip=flip: flip if each == stream else None)
         messages = world.ranks.run(_join, timeout=SECONDS)
         assert flip.is_done
-        assert all(messages), messages
-        assert "is not as it was sealed" in messages[1], messages
+        assert all("is not as it was sealed" in message for message in messages), messages
+        assert "rank 1 (" in messages[0], messages
+        assert ") could not join: " in messages[0], messages
 
 
 # --- somebody who knows the records, and mends their sums

@@ -294,7 +294,8 @@ TEST(Bootstrap, CanBeInterruptedWhileItWaitsForOthers) {
 }
 
 // A rank that tells the store where it is and that it lives in this process, if no other is given, but never connects.
-void play_a_rank_that_never_connects(TestJob& job, pid_t pid = getpid()) {
+// Then it may say why.
+void play_a_rank_that_never_connects(TestJob& job, pid_t pid = getpid(), const std::string& why = "") {
   const Credentials credentials{test_secret(), kTestJobName, 0};
   const auto deadline = SteadyClock::now() + seconds(30);
   auto store = StoreClient::connect({job.store_address()}, credentials, 1, deadline);
@@ -307,6 +308,7 @@ void play_a_rank_that_never_connects(TestJob& job, pid_t pid = getpid()) {
   endpoint.machine = identify_host("/dev/shm").machine;
   endpoint.addresses = {"127.0.0.1:1"};
   EXPECT_TRUE(store.value().exchange("epoch 1", 2, encode(endpoint), deadline).ok());
+  if (!why.empty()) store.value().withdraw({"epoch 1"}, 2, why, deadline);
 }
 
 TEST(Bootstrap, CanBeInterruptedWhileItConnects) {
@@ -320,6 +322,16 @@ TEST(Bootstrap, CanBeInterruptedWhileItConnects) {
   options.interrupted = [&, gives_up = gives_up()]() mutable { return knows_the_other && gives_up(); };
   expect_interrupted(options);
   other.join();
+}
+
+TEST(Bootstrap, ARankThatGivesUpIsNotWaitedFor) {
+  TestJob job(2);
+  std::thread other([&job] { play_a_rank_that_never_connects(job, getpid(), "it has no room"); });
+  const auto mesh = join_world(job.options(0));
+  other.join();
+  EXPECT_EQ(mesh.status().kind(), ErrorKind::kRanksLost);
+  EXPECT_TRUE(contains(mesh.status().message(), "rank 1 (127.0.0.1:")) << mesh.status().message();
+  EXPECT_TRUE(contains(mesh.status().message(), ") could not join: it has no room")) << mesh.status().message();
 }
 
 // It has ended and is forgotten by the system before anybody learns of it: nothing is left that could be watched.

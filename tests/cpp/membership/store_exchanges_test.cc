@@ -119,6 +119,18 @@ TEST(StoreExchanges, OneThatCannotComeTellsAllWhy) {
   EXPECT_TRUE(contains(read(arrive(exchanges, request(2, 3))[0]).status().message(), "no port is free"));
 }
 
+TEST(StoreExchanges, OneThatFindsOutAfterwardsThatItCannotComeTellsAllToo) {
+  StoreExchanges exchanges(2);
+  arrive(exchanges, request(0, 2));
+  arrive(exchanges, request(1, 2));
+  ExchangeRequest sorry = request(1, 2);
+  sorry.why_absent = "it cannot read this";
+  const auto replies = exchanges.exchange(201, "host1", sorry, kStart);
+  EXPECT_EQ(told(replies), (std::vector<ConnectionId>{100, 101, 201}));
+  EXPECT_EQ(read(replies[0]).status().kind(), ErrorKind::kRanksLost);
+  EXPECT_EQ(read(replies[0]).status().message(), "rank 1 (host1) could not join: it cannot read this");
+}
+
 TEST(StoreExchanges, DifferentSizesAreAnErrorForAll) {
   StoreExchanges exchanges(3);
   arrive(exchanges, request(0, 3));

@@ -29,6 +29,7 @@ TEST(SegmentLayout, PartsDoNotOverlap) {
       layout.arena(memory, from).doorbell(from) = 1;
       layout.arena(memory, from).counter(from, SharedArena::Counter::kConsumed) = 1;
       std::fill_n(layout.probe(memory, from).begin(), SegmentLayout::kProbeBytes, static_cast<std::byte>(from + 1));
+      layout.absences(memory).note(from);
       for (int to = 0; to < n; ++to) {
         if (to != from) {
           EXPECT_EQ(layout.data_ring(memory, from, to).write_some(full), layout.data_bytes());
@@ -43,6 +44,7 @@ TEST(SegmentLayout, PartsDoNotOverlap) {
       EXPECT_EQ(layout.arena(memory, 0).doorbell(from), 1U);
       EXPECT_EQ(layout.arena(memory, 0).counter(from, SharedArena::Counter::kConsumed), 1U);
       EXPECT_EQ(layout.probe(memory, from)[31], full[0]);
+      EXPECT_EQ(layout.absences(memory).place_of(from), static_cast<std::uint32_t>(from + 1));
       for (int to = 0; to < n; ++to) {
         if (to != from) {
           EXPECT_EQ(layout.data_ring(memory, from, to).read_some(got), layout.data_bytes());

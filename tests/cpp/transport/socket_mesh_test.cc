@@ -1,10 +1,11 @@
-// The real mesh without bells, where peers that share memory wake each other through their control connections; and
-// with several data sockets.
+// The real mesh without bells, where peers that share memory wake each other through their control connections; by
+// memory alone, without such connections; and with several data sockets.
 #include "transport/socket_mesh.hpp"
 
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "text_matchers.hpp"
 #include "transport/mesh_conformance.hpp"
@@ -27,7 +28,8 @@ Ends connect_two() {
           UniqueFd(accept4(listener.value().get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC))};
 }
 
-Meshes make_without_bells(int n_ranks) {
+// The parts of ranks that share memory, without bells and connections.
+std::vector<SocketMeshParts> parts_of(int n_ranks) {
   const SegmentLayout layout(n_ranks, 8192);
   auto segment = ShmSegment::create(layout.n_bytes());
   EXPECT_TRUE(segment.ok()) << segment.status().message();
@@ -42,6 +44,21 @@ Meshes make_without_bells(int n_ranks) {
       parts.back().peers.push_back(std::move(each));
     }
   }
+  for (SocketMeshParts& each : parts) {
+    auto mine = ShmSegment::open(segment.value().path(), layout.n_bytes());
+    each.shared.emplace(SharedMemory{std::move(mine).value(), layout, members});
+  }
+  return parts;
+}
+
+Meshes make_meshes(std::vector<SocketMeshParts> parts) {
+  Meshes meshes;
+  for (SocketMeshParts& each : parts) meshes.push_back(make_socket_mesh(std::move(each)).value());
+  return meshes;
+}
+
+Meshes make_without_bells(int n_ranks) {
+  std::vector<SocketMeshParts> parts = parts_of(n_ranks);
   for (std::size_t left = 0; left < parts.size(); ++left) {
     for (std::size_t right = left + 1; right < parts.size(); ++right) {
       Ends ends = connect_two();
@@ -49,14 +66,20 @@ Meshes make_without_bells(int n_ranks) {
       parts[right].peers[left].control.fd = std::move(ends.right);
     }
   }
-  Meshes meshes;
-  for (SocketMeshParts& each : parts) {
-    auto mine = ShmSegment::open(segment.value().path(), layout.n_bytes());
-    each.shared.emplace(SharedMemory{std::move(mine).value(), layout, members});
-    meshes.push_back(make_socket_mesh(std::move(each)).value());
-  }
-  return meshes;
+  return make_meshes(std::move(parts));
 }
+
+std::vector<SocketMeshParts> parts_by_memory_alone(int n_ranks) {
+  std::vector<SocketMeshParts> parts = parts_of(n_ranks);
+  for (SocketMeshParts& mine : parts) {
+    for (SocketMeshParts& other : parts) {
+      other.peers[static_cast<std::size_t>(mine.rank)].bell = BellPlace{getpid(), mine.bell.fd()};
+    }
+  }
+  return parts;
+}
+
+Meshes make_by_memory_alone(int n_ranks) { return make_meshes(parts_by_memory_alone(n_ranks)); }
 
 // Two ranks with so many data sockets, and a second descriptor of rank 0's last one.
 std::pair<Meshes, UniqueFd> make_two_by_sockets(int n_sockets, std::chrono::milliseconds link_timeout = kLinkTimeout) {
@@ -134,8 +157,30 @@ TEST(SocketMesh, APeerIsQuietThatHasAcknowledgedNothingForSomeTime) {
       sleep_until(*meshes[1], [&meshes = meshes, &heard] { return meshes[1]->control(0).read_some(heard) > 0; }));
 }
 
+// Rank 2 could not make its mesh, when the others had theirs.
+TEST(SocketMesh, ARankThatDoesNotComeIsSeenByThoseThatShareMemoryWithIt) {
+  std::vector<SocketMeshParts> parts = parts_by_memory_alone(3);
+  const SocketMeshParts last = std::move(parts.back());
+  parts.pop_back();
+  const Meshes meshes = make_meshes(std::move(parts));
+  const std::vector bells{*last.peers[0].bell, *last.peers[1].bell};
+  announce_end(*last.shared, 2, bells);
+  for (const auto& mesh : meshes) {
+    EXPECT_TRUE(sleep_until(*mesh, [&mesh] { return mesh->closed_peers() == std::vector{2}; }));
+    EXPECT_EQ(mesh->control(2).state(), ChannelState::kClosed);
+  }
+}
+
+TEST(SocketMesh, TheFirstToGoIsNamedFirst) {
+  Meshes meshes = make_by_memory_alone(4);
+  for (const std::size_t rank : {2U, 1U, 3U}) meshes[rank].reset();
+  EXPECT_TRUE(sleep_until(*meshes[0], [&mesh = *meshes[0]] { return mesh.closed_peers().size() == 3; }));
+  EXPECT_EQ(meshes[0]->closed_peers(), (std::vector{2, 1, 3}));
+}
+
 INSTANTIATE_TEST_SUITE_P(Socket, MeshConformance,
-                         ::testing::Combine(::testing::Values(MeshKind{"without_bells", make_without_bells}),
+                         ::testing::Combine(::testing::Values(MeshKind{"without_bells", make_without_bells},
+                                                              MeshKind{"by_memory_alone", make_by_memory_alone}),
                                             ::testing::Values(1, 2, 4, 7)),
                          MeshTestName());
 
