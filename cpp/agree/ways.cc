@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "call/peer_collectives.hpp"
+#include "call/op_table.hpp"
 
 namespace ciranda {
 namespace {
@@ -17,7 +17,7 @@ constexpr bool is_integer_of_nccl(DataType dtype) {
 }  // namespace
 
 bool may_go_by_peer(const Signature& signature) {
-  if (!may_go_by_peer(signature.collective)) return false;
+  if (!info(signature.collective).has_tensors) return false;
   return !info(signature.collective).is_reduction || (info(signature.op).is_elementwise && !signature.is_weighted);
 }
 

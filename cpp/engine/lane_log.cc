@@ -51,8 +51,9 @@ CoordinatorOptions coordinator_options(LaneId id, const LaneMesh& mesh, const Co
   if (has_relays) options.most_groups = kMostGroups;
   options.direct = direct_rounds(id, mesh, config, has_relays);
   options.limits = agreement_limits(config);
-  options.shares_memory = shares_memory_with_all(mesh);
-  options.goes_by_nccl = id == 0 && config.gpu_way == "nccl";
+  const bool may_use_nccl = config.gpu_way == "nccl";  // then no lane has a backend for other ways
+  options.shares_memory = shares_memory_with_all(mesh) && !may_use_nccl;
+  options.goes_by_nccl = id == 0 && may_use_nccl;
   options.check_interval = static_cast<std::uint64_t>(config.check_consistency);
   options.stall = stall_limits(config);
   options.fails_other_orders = config.fail_other_orders;

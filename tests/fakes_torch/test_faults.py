@@ -133,7 +133,10 @@ def test_a_rank_ends_in_each_phase_of_peer(how: str, operation: int, ends: str) 
     [
         ({"FAKE_CUDA_IPC": "no_export"}, "cuIpcGetMemHandle on GPU 0 (GPU-5f5f5f00) failed"),
         ({"FAKE_CUDA_IPC": "no_import"}, "cuIpcOpenMemHandle on GPU 0 (GPU-5f5f5f00) failed"),
-        ({"CIRANDA_GPU_WAY": "peer"}, "scan 'scan.0' is staged in host memory, although CIRANDA_GPU_WAY is peer: only"),
+        (
+            {"CIRANDA_GPU_WAY": "peer"},
+            "'adasum.0' is staged in host memory, although CIRANDA_GPU_WAY is peer: all",
+        ),
     ],
 )
 def test_what_cannot_go_by_peer_is_staged_and_said_once(settings: dict[str, str], warning: str) -> None:

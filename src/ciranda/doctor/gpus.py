@@ -34,7 +34,6 @@ print(json.dumps([version.value, devices, settings]))
 """
 _WITH_A_WAY = ("CIRANDA_GPU_WAY", "CIRANDA_SHARED_MEMORY", "CIRANDA_CHECK_CONSISTENCY")
 _SECONDS = 60
-_BY_PEER = "allreduce, reducescatter, broadcast, allgather and alltoall"
 _WITHOUT_KERNELS = "docs/devices.md says how a build gets kernels; `make wheel` insists on them"
 
 
@@ -105,7 +104,7 @@ def _way(settings: dict[str, object], *, has_kernels: bool, has_ipc: bool) -> st
         return "are staged in host memory, since CIRANDA_CHECK_CONSISTENCY compares results there"
     if not has_ipc:
         return "are staged in host memory, since processes cannot read each other's memory on a GPU"
-    return f"go by peer among ranks of one host: {_BY_PEER}. Others are staged in host memory"
+    return "go by peer among ranks of one host, but for Adasum and weighted averages, which are staged in host memory"
 
 
 def _examined(name: str, problem: str, no_kernels: str) -> Finding:
