@@ -39,7 +39,7 @@ struct CoordinatorOptions {
   // How ranks may execute small blocking calls without the log. Only a lane that is never removed may use messages.
   Direct direct = Direct::kNot;
   AgreementLimits limits;
-  bool shares_memory = false;        // all members do, so they are on one host
+  bool shares_memory = false;        // all members do, so what they have on devices may go by peer
   bool goes_by_nccl = false;         // what can do so
   bool adds_by_nccl = true;          // by it, what it can reduce; else by kernels of ours, of kMostInputs inputs
   std::uint64_t check_interval = 0;  // after how many entries results are compared; 0: never

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "call/nccl_collectives.hpp"
-#include "call/peer_collectives.hpp"
+#include "call/op_table.hpp"
 
 namespace ciranda {
 namespace {
@@ -25,7 +25,7 @@ bool is_reduced_by_nccl(const Signature& signature) {
 }  // namespace
 
 bool may_go_by_peer(const Signature& signature) {
-  return may_go_by_peer(signature.collective) && is_reduced_elementwise(signature);
+  return info(signature.collective).has_tensors && is_reduced_elementwise(signature);
 }
 
 bool may_go_by_nccl(const Signature& signature) {

@@ -1,6 +1,7 @@
-// WayExpected: the way that the next call with tensors on a device probably goes, which is that of the last one. If it
-// is kStaged, a call is staged when it is submitted, before the log has chosen its way. No result depends on it. Called
-// by DataPlane (the holder of the progress lock), and Staged on any thread; part of WorldParts.
+// WayExpected: the way that the next call with tensors on a device probably goes, which is that of the last one that
+// could be other than staged. If it is kStaged, a call is staged when it is submitted, before the log has chosen its
+// way. No result depends on it. Called by DataPlane (the holder of the progress lock), and Staged on any thread; part
+// of WorldParts.
 #pragma once
 
 #include <atomic>
@@ -37,23 +38,26 @@ class WayExpected {
   std::string_view what_goes() const {
     if (goes_by_nccl()) {
       return "only collectives of all ranks, other than scans, Adasum and weighted averages, outside lanes, go by it, "
-             "if "
-             "each rank has its tensors on a GPU of its own, none has joined,";
+             "if each rank has its tensors on a GPU of its own, none has joined,";
     }
-    return "only allreduces, reducescatters, broadcasts, allgathers and alltoalls, but not Adasum and weighted "
-           "averages, go by peer, if all ranks share a host and have their tensors on GPUs,";
+    return "all calls but Adasum and weighted averages go by peer, if all ranks share a host and have their tensors on "
+           "GPUs,";
   }
   Way of(const Request& request) const {
-    if (request.home == kStagedHome) return Way::kStaged;
-    const bool may = goes_by_nccl() ? may_go_by_nccl(request.signature) : may_go_by_peer(request.signature);
-    return may ? last_.load(std::memory_order_relaxed) : Way::kStaged;
+    return may_be_on_device(request) ? last_.load(std::memory_order_relaxed) : Way::kStaged;
   }
-  void went(Way way) { last_.store(way, std::memory_order_relaxed); }
+  void went(const Request& request, Way way) {
+    if (may_be_on_device(request)) last_.store(way, std::memory_order_relaxed);
+  }
 
  private:
   static Way way_at_first(const Config& config, const Mesh& mesh) {
     if (config.gpu_way == "nccl") return Way::kNccl;
     return shares_memory_with_all(mesh) ? Way::kPeer : Way::kStaged;
+  }
+  bool may_be_on_device(const Request& request) const {
+    if (request.home == kStagedHome) return false;
+    return goes_by_nccl() ? may_go_by_nccl(request.signature) : may_go_by_peer(request.signature);
   }
   bool goes_by_nccl() const { return setting_ == "nccl"; }
 

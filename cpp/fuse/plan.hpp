@@ -35,7 +35,7 @@ struct Plan {
   std::vector<double> weights;    // of the contributors, in their order; empty: none
   std::vector<int> contributors;  // ranks whose input counts, ascending; empty: all. Others need no input
   std::vector<int> receivers;     // allreduce, reduce, allgather, gather: ranks that get the result; empty: all
-  int root = -1;                  // broadcast only
+  int root = -1;                  // broadcast, scatter: the rank that has the input; otherwise none
 
   // On a device: events after which the inputs may be read, and objects that mark the memory as in use while they live.
   std::vector<DeviceEventPtr> after;

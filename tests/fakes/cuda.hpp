@@ -21,7 +21,9 @@
 //   FAKE_CUDA_VERSION=v           of the driver, 1000 * major + 10 * minor (13000)
 //   FAKE_CUDA_INIT=e              cuInit fails with error e
 //   FAKE_CUDA_MISSING=f,...       functions that cuGetProcAddress does not find, without the version of their signature
-//   FAKE_CUDA_FAIL=f:k:e,...      the k-th call of f fails with error e; f = *: the k-th call of any function
+//   FAKE_CUDA_FAIL=f:k:e,...      the k-th call of f fails with error e; f = *: the k-th call of any function; e =
+//   hangs:
+//                                 it never returns
 //   FAKE_CUDA_FAIL_RUN=f:k:e,...  the k-th operation of f that runs fails, which ends its context
 //   FAKE_CUDA_STILL=s:o:file,...  operation o of stream s, each from 1 on, does not begin before the file exists
 //   FAKE_CUDA_DELAY_SEED=n        one operation in four is delayed (0: none), by at most

@@ -1,11 +1,13 @@
 #include "settings.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <thread>
 
 namespace ciranda::fakes {
 namespace {
@@ -56,7 +58,8 @@ std::vector<Fault> read_faults(const char* name) {
   for (const std::string& each : split(variable(name), ',')) {
     const auto parts = split(each, ':');
     if (parts.size() != 3) refuse(name, each);
-    faults.push_back({parts[0], to_number<std::uint64_t>(name, parts[1]), CUresult{to_number<int>(name, parts[2])}});
+    const CUresult error = parts[2] == "hangs" ? Fault::kHangs : CUresult{to_number<int>(name, parts[2])};
+    faults.push_back({parts[0], to_number<std::uint64_t>(name, parts[1]), error});
   }
   return faults;
 }
@@ -184,7 +187,11 @@ void reread_settings() {
   state().runs.reset();
 }
 
-CUresult count_call(std::string_view call) { return state().calls.count(call, settings()->call_faults); }
+CUresult count_call(std::string_view call) {
+  const CUresult failed = state().calls.count(call, settings()->call_faults);
+  while (failed == Fault::kHangs) std::this_thread::sleep_for(std::chrono::hours(1));
+  return failed;
+}
 CUresult count_run(std::string_view call) { return state().runs.count(call, settings()->run_faults); }
 std::uint64_t n_calls() { return state().calls.n_all(); }
 std::uint64_t n_calls_of(std::string_view call) { return state().calls.n_of(call); }

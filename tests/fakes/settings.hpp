@@ -15,8 +15,10 @@
 
 namespace ciranda::fakes {
 
-// The `nth` call of `call` ("*": of any) fails with `error`.
+// The `nth` call of `call` ("*": of any) fails with `error`, or does not return.
 struct Fault {
+  static constexpr CUresult kHangs{-1};
+
   std::string call;
   std::uint64_t nth;
   CUresult error;
@@ -53,7 +55,8 @@ struct Settings {
 std::shared_ptr<const Settings> settings();
 void reread_settings();
 
-// Counts a call, or the run of one's operation on a stream, and returns the error that it is to fail with.
+// Counts a call, or the run of one's operation on a stream, and returns the error that it is to fail with, if it is to
+// return.
 CUresult count_call(std::string_view call);
 CUresult count_run(std::string_view call);
 std::uint64_t n_calls();

@@ -72,6 +72,16 @@ def refused() -> None:
     found("on the CPU as ever")
 
 
+def end(how: str) -> None:
+    """End this process, or stop it."""
+    {
+        "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
+        "stopped": lambda: os.kill(os.getpid(), signal.SIGSTOP),
+        "exits": lambda: os._exit(0),
+        "raises": lambda: sys.exit("an exception of rank 2"),
+    }[how]()
+
+
 @program
 def a_rank_ends(how: str) -> None:
     """Rank 2 ends in some way before its input is there; the others' tensors keep what they had."""
@@ -81,12 +91,7 @@ def a_rank_ends(how: str) -> None:
         mine = with_work_that_never_ends()
         handle = hvd.allreduce_async_(mine, name="second")
         time.sleep(0.2)  # for the others to begin; whether they have makes no difference
-        {
-            "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
-            "stopped": lambda: os.kill(os.getpid(), signal.SIGSTOP),
-            "exits": lambda: os._exit(0),
-            "raises": lambda: sys.exit("an exception of rank 2"),
-        }[how]()
+        end(how)
         hvd.synchronize(handle)
     try:
         hvd.allreduce_(mine, name="second")
@@ -100,15 +105,16 @@ def a_rank_ends(how: str) -> None:
 
 
 @program
-def killed_in(operation: str) -> None:
-    """Rank 2 is killed while its GPU stands still before this operation of the engine's stream, its second."""
+def ends_in(how_and_where: str) -> None:
+    """Rank 2 ends in some way while its GPU stands still before this operation of the engine's stream, its second."""
+    how, operation = how_and_where.split(",")
     mine = values().cuda()
     hvd.allreduce(mine, name="first")
     if hvd.rank() == 2:
         ctypes.CDLL("libcuda.so.1").fake_cuda_set(b"FAKE_CUDA_STILL", f"2:{operation}:{_NEVER}".encode())
         hvd.allreduce_async_(mine, op=hvd.Sum, name="second")
         time.sleep(0.3)  # for its GPU to come there, as the others' do
-        os.kill(os.getpid(), signal.SIGKILL)
+        end(how)
     expected = values()
     try:
         hvd.allreduce_(mine, op=hvd.Sum, name="second")
@@ -130,6 +136,8 @@ def sums() -> None:
         assert hvd.broadcast(values().cuda(), 0, name=f"broadcast.{turn}")[1].item() == 1
         assert hvd.allgather(values().cuda()).numel() == hvd.size() * values().numel()
         assert hvd.scan(values().cuda(), op=hvd.Sum, name=f"scan.{turn}")[1].item() == sum(range(1, hvd.rank() + 2))
+        mixed = hvd.allreduce(values().cuda(), op=hvd.Adasum, name=f"adasum.{turn}")
+        assert torch.equal(mixed.cpu(), hvd.allreduce(values(), op=hvd.Adasum, name=f"on the CPU.{turn}"))
     found("right")
 
 

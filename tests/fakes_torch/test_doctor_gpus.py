@@ -21,15 +21,31 @@ def examined(monkeypatch: pytest.MonkeyPatch, **given: str) -> list[Finding]:
 
 def test_each_gpu_is_opened_and_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     fakes = {"FAKE_CUDA_DEVICES": "2", "FAKE_CUDA_VERSION": "12040", "FAKE_CUDA_DELAY_SEED": "1"}
-    driver, *each, way, nccl = examined(monkeypatch, **fakes)
+    driver, *each, ipc, way, nccl = examined(monkeypatch, **fakes)
     assert (driver.name, driver.status, driver.found) == ("NVIDIA driver", "ok", "libcuda.so.1 supports CUDA 12.4")
     assert [gpu.name for gpu in each] == ["GPU 0 (GPU-5f5f5f00)", "GPU 1 (GPU-5f5f5f01)"]
+    assert (ipc.name, ipc.status, ipc.found) == ("CUDA IPC", "ok", "a process reads what another has on GPU 0")
     assert way.name == "GPU tensors"
     assert nccl.name == "NCCL"
     for gpu in each:
         assert gpu.found.startswith(WORKS), gpu
         has_kernels = gpu.found == f"{WORKS}; its kernels are loaded"
         assert (gpu.status, gpu.advice == "") == (("ok", True) if has_kernels else ("warn", False)), gpu
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"FAKE_CUDA_IPC": "no_export"}, "cuIpcGetMemHandle failed: CUDA_ERROR_NOT_SUPPORTED (801)"),
+        ({"FAKE_CUDA_IPC": "no_import"}, "cuIpcOpenMemHandle failed: CUDA_ERROR_"),
+    ],
+)
+def test_memory_that_processes_cannot_share_is_said(
+    given: dict[str, str], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, _, ipc, way, _ = examined(monkeypatch, **given)
+    assert (ipc.status, reason in ipc.found, "--ipc=host" in ipc.advice) == ("warn", True, True), ipc
+    assert way.found.startswith("are staged in host memory"), way
 
 
 @pytest.mark.parametrize(

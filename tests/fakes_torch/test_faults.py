@@ -19,6 +19,9 @@ STAGED = {"CIRANDA_GPU_WAY": "staged", "STILL_STREAM": "4"}
 PEER = {"CIRANDA_GPU_WAY": "peer", "STILL_STREAM": "3"}
 SOON = {"CIRANDA_STALL_WARNING_SECONDS": "1", "CIRANDA_STALL_SHUTDOWN_SECONDS": "3"}
 
+# Operations of the stream by peer in its second call, which waits, and then has two in each phase.
+PACK, REDUCE, UNPACK = 9, 11, 13
+
 needs_kernels = pytest.mark.usefixtures("kernels_of_gpus")
 
 
@@ -104,14 +107,22 @@ def test_ranks_that_end_before_their_input_is_there(
 
 @needs_kernels
 @pytest.mark.parametrize(
-    ("operation", "ends"),
-    [(9, "RanksLostError: rank 2 "), (11, "RanksLostError: rank 2 "), (13, "done")],
-    ids=["pack", "reduce", "unpack"],
+    ("how", "operation", "ends"),
+    [
+        ("killed", PACK, "RanksLostError: rank 2 "),
+        ("killed", REDUCE, "RanksLostError: rank 2 "),
+        ("killed", UNPACK, "done"),
+        ("raises", PACK, "AbortedError: rank 2 "),
+        ("stopped", REDUCE, "TimeoutError: allreduce 'second' began on all ranks but has not moved"),
+        ("exits", UNPACK, "done"),
+    ],
 )
-def test_a_rank_is_killed_in_each_phase_of_peer(operation: int, ends: str) -> None:
-    """Small slots, so that ranks reduce a share each. A call waits, then has two operations in each phase."""
-    done = run(3, f"killed_in={operation}", grace=60, **SOON, CIRANDA_SLOT_BYTES="4096", FAKE_CUDA_DELAY_SEED="0")
-    lines = _found(done, f"killed_in={operation}")
+def test_a_rank_ends_in_each_phase_of_peer(how: str, operation: int, ends: str) -> None:
+    """Small slots, so that ranks reduce a share each."""
+    program = f"ends_in={how},{operation}"
+    settings = {**SOON, "CIRANDA_SLOT_BYTES": "4096", "FAKE_CUDA_DELAY_SEED": "0"}
+    done = run(3, program, grace=1 if how == "stopped" else 60, **settings)
+    lines = _found(done, program)
     assert len(lines) == 2, done.stdout + done.stderr
     assert all(line.startswith(ends) for line in lines), lines
 
@@ -122,7 +133,10 @@ def test_a_rank_is_killed_in_each_phase_of_peer(operation: int, ends: str) -> No
     [
         ({"FAKE_CUDA_IPC": "no_export"}, "cuIpcGetMemHandle on GPU 0 (GPU-5f5f5f00) failed"),
         ({"FAKE_CUDA_IPC": "no_import"}, "cuIpcOpenMemHandle on GPU 0 (GPU-5f5f5f00) failed"),
-        ({"CIRANDA_GPU_WAY": "peer"}, "scan 'scan.0' is staged in host memory, although CIRANDA_GPU_WAY is peer: only"),
+        (
+            {"CIRANDA_GPU_WAY": "peer"},
+            "'adasum.0' is staged in host memory, although CIRANDA_GPU_WAY is peer: all",
+        ),
     ],
 )
 def test_what_cannot_go_by_peer_is_staged_and_said_once(settings: dict[str, str], warning: str) -> None:

@@ -278,22 +278,29 @@ def test_a_broken_driver_of_gpus_ends_no_report(trial: str, found: str, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("given", "no_kernels", "found"),
+    ("given", "no_kernels", "no_ipc", "found"),
     [
-        ({}, "", "go by peer among ranks of one host: allreduce, reducescatter, broadcast, allgather and alltoall. "),
-        ({}, "none for it", "are staged in host memory, since a GPU has no kernels"),
-        ({"CIRANDA_GPU_WAY": "staged"}, "", "are staged in host memory, since CIRANDA_GPU_WAY is staged"),
-        ({"CIRANDA_SHARED_MEMORY": "0"}, "", "are staged in host memory, since CIRANDA_SHARED_MEMORY is off"),
-        ({"CIRANDA_CHECK_CONSISTENCY": "9"}, "", "are staged in host memory, since CIRANDA_CHECK_CONSISTENCY compares"),
+        ({}, "", "", "go by peer among ranks of one host, but for Adasum and weighted averages"),
+        ({}, "none for it", "", "are staged in host memory, since a GPU has no kernels"),
+        ({"CIRANDA_GPU_WAY": "staged"}, "", "", "are staged in host memory, since CIRANDA_GPU_WAY is staged"),
+        ({"CIRANDA_SHARED_MEMORY": "0"}, "", "", "are staged in host memory, since CIRANDA_SHARED_MEMORY is off"),
+        ({}, "", "refused", "are staged in host memory, since processes cannot read each other's memory on a GPU"),
+        (
+            {"CIRANDA_CHECK_CONSISTENCY": "9"},
+            "",
+            "",
+            "are staged in host memory, since CIRANDA_CHECK_CONSISTENCY compares",
+        ),
     ],
 )
 def test_the_way_of_tensors_on_gpus_is_said(
-    given: dict[str, str], no_kernels: str, found: str, monkeypatch: pytest.MonkeyPatch
+    given: dict[str, str], no_kernels: str, no_ipc: str, found: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trial = f"import json\nfrom ciranda import _core\ndevices = [['GPU 0', '', {no_kernels!r}]]\n"
     monkeypatch.setattr(gpus, "_TRIAL", trial + "print(json.dumps([12040, devices, _core.effective_settings()]))")
     for name, value in given.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr(gpus, "no_ipc", lambda: no_ipc)
     [way] = [each for each in gpus.gpus() if each.name == "GPU tensors"]
     assert (way.name, way.status) == ("GPU tensors", "ok")
     assert way.found.startswith(found)

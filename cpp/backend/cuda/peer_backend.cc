@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "backend/cuda/cuda_device.hpp"
-#include "backend/cuda/peer_allreduce.hpp"
 #include "backend/cuda/peer_broadcast.hpp"
 #include "backend/cuda/peer_exchange.hpp"
 #include "backend/cuda/peer_reducescatter.hpp"
+#include "backend/cuda/peer_reduction.hpp"
+#include "backend/cuda/peer_scan.hpp"
 #include "backend/cuda/peer_settling.hpp"
-#include "call/peer_collectives.hpp"
 
 namespace ciranda::cuda {
 namespace {
@@ -30,11 +30,18 @@ struct Row {
   std::unique_ptr<RunningCollective> (*make)(PeerGroup& group, const Plan& plan);
 };
 
+// Those with tensors; a transfer's plan is a broadcast.
 constexpr std::array kRows{
-    Row{Collective::kAllreduce, make<PeerAllreduce>}, Row{Collective::kAllgather, make<PeerExchange>},
+    Row{Collective::kAllreduce, make<PeerReduction>}, Row{Collective::kAllgather, make<PeerExchange>},
     Row{Collective::kBroadcast, make<PeerBroadcast>}, Row{Collective::kReducescatter, make<PeerReducescatter>},
-    Row{Collective::kAlltoall, make<PeerExchange>}};
-static_assert(std::ranges::equal(kRows, kPeerCollectives, {}, &Row::collective));
+    Row{Collective::kAlltoall, make<PeerExchange>},   Row{Collective::kReduce, make<PeerReduction>},
+    Row{Collective::kGather, make<PeerExchange>},     Row{Collective::kScatter, make<PeerExchange>},
+    Row{Collective::kScan, make<PeerScan>},
+};
+static_assert(std::ranges::all_of(kCollectives, [](const CollectiveInfo& one) {
+  return !one.has_tensors || one.collective == Collective::kTransfer ||
+         std::ranges::find(kRows, one.collective, &Row::collective) != kRows.end();
+}));
 
 class PeerBackend final : public Backend {
  public:
@@ -42,7 +49,7 @@ class PeerBackend final : public Backend {
       : mesh_(mesh), slot_bytes_(slot_bytes), device_(device) {}
   ~PeerBackend() override {
     end();
-    if (group_ != nullptr) group_->stream.leave();
+    if (group_ != nullptr) group_->leave();
   }
 
   void share(ArenaSession* session) override { session_ = session; }
@@ -66,14 +73,14 @@ class PeerBackend final : public Backend {
   }
 
   void abort() override {
-    if (group_ != nullptr) group_->stream.abort();
+    if (group_ != nullptr) group_->abort();
     was_aborted_ = true;
   }
 
  private:
   // Memory that another rank may still read, or that work under way may still use, is never used again.
   void end() {
-    if (group_ == nullptr || group_->own == nullptr || was_aborted_ || group_->stream.is_under_way()) return;
+    if (group_ == nullptr || group_->own == nullptr || was_aborted_ || group_->is_under_way()) return;
     if (group_->last && !session_->have_all(ArenaSession::Counter::kConsumed, *group_->last)) return;
     group_->stream.gpu().thread().run([gpu = &group_->stream.gpu(), own = group_->own, opened = group_->opened] {
       for (const CUdeviceptr memory : opened) gpu->parts().context.driver.cuIpcCloseMemHandle(memory);

@@ -1,25 +1,33 @@
 #include "backend/cuda/peer_exchange.hpp"
 
-#include <array>
 #include <utility>
 
 namespace ciranda::cuda {
+namespace {
+
+std::vector<PeerStage> stages_of(const Plan& plan, int self) {
+  using enum PeerStage::Does;
+  using Counter = PeerStage::Counter;
+  const PeerStage pack{.does = kPack, .publishes = Counter::kPacked};
+  const PeerStage unpack{.does = kUnpack, .awaits = Counter::kPacked, .of = plan.root};
+  if (plan.root >= 0) return {plan.root == self ? pack : unpack};  // it has what is for the root itself, too
+  return plan.is_receiver(self) ? std::vector{pack, unpack} : std::vector{pack};
+}
+
+}  // namespace
 
 PeerExchange::PeerExchange(PeerGroup& group, const Plan& plan)
     : PeerCollective(group, plan, plan.input_by_rank.empty() ? group.slot_bytes : share_bytes(group)),
+      stages_(stages_of(plan, group.session.member())),
       is_shared_out_(!plan.input_by_rank.empty()) {}
-
-std::span<const PeerStage> PeerExchange::stages() const {
-  static constexpr std::array kStages{kPack, Stage{.does = Does::kUnpack, .awaits = Counter::kPacked}};
-  return kStages;
-}
 
 PeerStream::Work PeerExchange::work(Does what) const { return what == Does::kPack ? pack() : unpack(); }
 
 PeerStream::Work PeerExchange::pack() const {
   Copies copies;
   const InputPieces& own = plan().input_for(self());
-  if (!is_shared_out_) add(copies, own, offset(), slot(self()), n_bytes_of(own.n_bytes()));
+  const bool is_only_receiver = plan().receivers == std::vector{self()};
+  if (!is_shared_out_ && !is_only_receiver) add(copies, own, offset(), slot(self()), n_bytes_of(own.n_bytes()));
   for (int member = 0; is_shared_out_ && member < n_members(); ++member) {
     if (member != self()) add_share(copies, member);
   }

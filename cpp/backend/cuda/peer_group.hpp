@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "backend/cuda/peer_memory.hpp"
@@ -16,9 +17,26 @@
 namespace ciranda::cuda {
 
 struct PeerGroup {
-  PeerGroup(Gpu& gpu, Mesh& mesh, ArenaSession& of_lane) : stream(gpu, mesh), session(of_lane) {}
+  PeerGroup(Gpu& gpu, Mesh& mesh, ArenaSession& of_lane)
+      : stream(gpu, mesh), of_odd_chunks(gpu, mesh), session(of_lane) {}
 
-  PeerStream stream;
+  // Both have one queue on the GPU.
+  PeerStream& stream_of(std::uint64_t chunk) { return chunk % 2 == 0 ? stream : of_odd_chunks; }
+  bool is_under_way() const { return stream.is_under_way() || of_odd_chunks.is_under_way(); }
+  std::string awaited_device() const {
+    return stream.is_under_way() ? stream.awaited_device() : of_odd_chunks.awaited_device();
+  }
+  void abort() {
+    stream.abort();
+    of_odd_chunks.abort();
+  }
+  void leave() {
+    stream.leave();
+    of_odd_chunks.leave();
+  }
+
+  PeerStream stream;  // also of what settles
+  PeerStream of_odd_chunks;
   ArenaSession& session;
 
   // --- by PeerSettling
@@ -27,7 +45,7 @@ struct PeerGroup {
   std::vector<std::byte*> memory;          // by member, as this rank's GPU has mapped it
   std::vector<CUdeviceptr> opened;         // of other processes; to be closed
   std::size_t slot_bytes = 0;              // the smallest of all members
-  std::optional<std::uint64_t> last = {};  // the last chunk that PeerAllreduce has used
+  std::optional<std::uint64_t> last = {};  // the last chunk that a collective has used
 };
 
 }  // namespace ciranda::cuda

@@ -69,7 +69,9 @@ class SplitExchange : public std::enable_shared_from_this<SplitExchange> {
 
  private:
   Plan plan(const std::vector<std::byte*>& outputs) const {
-    return plan_exchange(request(), rows(sent_), rows_from_, outputs, longest_of_all());
+    Plan plan = plan_exchange(request(), rows(sent_), rows_from_, outputs, longest_of_all());
+    if (info(signature().collective).is_from_root) plan.root = root_member(signature(), mesh_);
+    return plan;
   }
 
   const Request& request() const { return *in_flight_.at(ticket_).request; }

@@ -1,7 +1,8 @@
 // Scan: each rank gets the result of an allreduce among the ranks up to itself.
 //
 // As in a two-shot allreduce, inputs are cut into one share for each rank that takes part. Each rank receives its share
-// of every input, computes its share of every rank's result, and sends it to that rank. Both phases are exchanges.
+// of every input, computes its share of every rank's result, and sends it to that rank. Both phases are exchanges. In
+// the memory of devices, the backend reads the inputs of all ranks.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -103,7 +104,7 @@ Work second_phase(const std::shared_ptr<Scans>& scans) {
 Result<Work> scan_work(const Participant::Execute& entry, InFlight& in_flight, const Mesh& mesh) {
   const std::vector<const Request*> requests = requests_of(entry, in_flight);
   std::vector<Plan> wholes = plan_reduction(requests);
-  if (mesh.size() == 1) return Work{std::move(wholes), nullptr};
+  if (mesh.size() == 1 || (!wholes.empty() && !wholes.front().place.is_host())) return Work{std::move(wholes), nullptr};
   const bool divides_by_all = requests.front()->signature.divides_by_all;
   auto scans = std::make_shared<Scans>();
   for (Plan& whole : wholes) {

@@ -34,7 +34,6 @@ print(json.dumps([version.value, devices, settings]))
 """
 _WITH_A_WAY = ("CIRANDA_GPU_WAY", "CIRANDA_GPU_REDUCE", "CIRANDA_SHARED_MEMORY", "CIRANDA_CHECK_CONSISTENCY")
 _SECONDS = 60
-_BY_PEER = "allreduce, reducescatter, broadcast, allgather and alltoall"
 _WITHOUT_KERNELS = "docs/devices.md says how a build gets kernels; `make wheel` insists on them"
 
 
@@ -59,8 +58,28 @@ def gpus() -> Iterator[Finding]:
     yield Finding("NVIDIA driver", "ok", f"libcuda.so.1 supports CUDA {version // 1000}.{version % 1000 // 10}")
     yield from (_examined(*device) for device in devices)
     if settings is not None and not any(problem for _, problem, _ in devices):
-        yield Finding("GPU tensors", "ok", _way(settings, has_kernels=not any(lacks for _, _, lacks in devices)))
+        problem = no_ipc()
+        yield _ipc(problem)
+        has_kernels = not any(lacks for _, _, lacks in devices)
+        yield Finding("GPU tensors", "ok", _way(settings, has_kernels=has_kernels, has_ipc=not problem))
     yield from nccl_found()
+
+
+def no_ipc() -> str:
+    """Return why a process cannot read what another has on GPU 0; empty if it can."""
+    try:
+        done = run_python(["-m", "ciranda.doctor.ipc_trial"], keep=(), seconds=_SECONDS)
+    except subprocess.TimeoutExpired:
+        return f"no answer after {_SECONDS} s"
+    said = (done.stderr if done.returncode != 0 else done.stdout).strip().splitlines()
+    return said[-1] if said else ""
+
+
+def _ipc(problem: str) -> Finding:
+    if not problem:
+        return Finding("CUDA IPC", "ok", "a process reads what another has on GPU 0")
+    advice = "in containers, ranks of a host need its IPC namespace, or one of them all: docker run --ipc=host"
+    return Finding("CUDA IPC", "warn", f"a process cannot read what another has on GPU 0: {problem}", advice)
 
 
 def nccl_found() -> Iterator[Finding]:
@@ -73,7 +92,7 @@ def nccl_found() -> Iterator[Finding]:
     yield Finding("NCCL", "warn" if found.version else "ok", found.problem, advice)
 
 
-def _way(settings: dict[str, object], *, has_kernels: bool) -> str:
+def _way(settings: dict[str, object], *, has_kernels: bool, has_ipc: bool) -> str:
     """How they go among ranks of this host, as far as one process can tell."""
     if not has_kernels:
         return "are staged in host memory, since a GPU has no kernels"
@@ -86,7 +105,9 @@ def _way(settings: dict[str, object], *, has_kernels: bool) -> str:
         return f"go by NCCL if each rank has a GPU of its own, and {who}; those of process sets and lanes by peer"
     if not settings["CIRANDA_SHARED_MEMORY"]:
         return "are staged in host memory, since CIRANDA_SHARED_MEMORY is off"
-    return f"go by peer among ranks of one host: {_BY_PEER}. Others are staged in host memory"
+    if not has_ipc:
+        return "are staged in host memory, since processes cannot read each other's memory on a GPU"
+    return "go by peer among ranks of one host, but for Adasum and weighted averages, which are staged in host memory"
 
 
 def _examined(name: str, problem: str, no_kernels: str) -> Finding:

@@ -289,6 +289,22 @@ TEST(CudaDeathTest, ACopyThatFailsNamesTheGpuOnAllRanks) {
   });
 }
 
+TEST(CudaDeathTest, WithoutPinnedMemoryAllAreToldHowMuchIsMissing) {
+  expect_in_own_program([] {
+    std::latch is_set(2);
+    run_beside_host([&](Engine& engine) {
+      Guarded tensor = tensor_of(Values(3000, 1));
+      if (engine.rank() == 0) set_fake("FAKE_CUDA_FAIL", "cuMemHostAlloc:1:2");
+      is_set.arrive_and_wait();
+      const Status status = wait_at_home(engine, submit_request(engine, sum_of(tensor, 3000)));
+      EXPECT_NE(status.message().find("there are no 24000 bytes of pinned host memory"), std::string::npos)
+          << status.message();
+      engine.shutdown();
+    });
+    end_program();
+  });
+}
+
 TEST(CudaDeathTest, AResultForWhichTheGpuHasNoMemoryFailsAlone) {
   expect_in_own_program([] {
     run_beside_host([&](Engine& engine, Guarded& tensor) {

@@ -93,7 +93,7 @@ class DataPlaneTest : public ::testing::Test {
   Counters counters_{"", 0, 1};
   InFlight in_flight_{memory_, recorder_, counters_};
   WayExpected expected_{{}, *mesh_};
-  DataPlane data_{*mesh_, in_flight_, {*mesh_, {}, kFakeRows}, 0, expected_, logger_};
+  DataPlane data_{*mesh_, in_flight_, {*mesh_, {}, kFakeRows}, {}, expected_, logger_};
   std::vector<std::shared_ptr<Operation>> operations_;
   std::array<float, 3> values_{1, 2, 3};
 };
@@ -113,6 +113,26 @@ TEST_F(DataPlaneTest, APlanGoesToTheBackendOfItsMemory) {
   EXPECT_EQ(asked_of_backends(), (std::vector<std::string>{"start other, 12 bytes on device 3 of type 201", "destroy",
                                                            "start fake, 12 bytes on device 3 of type 200", "destroy"}));
   EXPECT_EQ(values_, (std::array<float, 3>{2, 4, 6}));
+}
+
+// What a call can tell of the next is only what the next could do, too.
+TEST_F(DataPlaneTest, ACallThatIsAlwaysStagedTellsNothingOfTheNext) {
+  Request sum;
+  sum.signature.collective = Collective::kAllreduce;
+  sum.home = 1;
+  Request adasum = sum;
+  adasum.signature.op = ReduceOp::kAdasum;
+  Request on_host = sum;
+  on_host.home = kStagedHome;
+  WayExpected expected({}, *mesh_);
+  expected.went(sum, Way::kPeer);
+  for (const Request& other : {adasum, on_host}) {
+    expected.went(other, Way::kStaged);
+    EXPECT_EQ(expected.of(other), Way::kStaged);
+    EXPECT_EQ(expected.of(sum), Way::kPeer);
+  }
+  expected.went(sum, Way::kStaged);
+  EXPECT_EQ(expected.of(sum), Way::kStaged);
 }
 
 TEST_F(DataPlaneTest, ACallHasTheAlgorithmOfItsPlan) {

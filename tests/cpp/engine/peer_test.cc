@@ -2,16 +2,20 @@
 // not ordered: chunks and shares, homes that differ and change, memory that cannot be had, failures of the driver.
 // (Every type and op: conformance_test.cc.)
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <latch>
 #include <memory>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -20,6 +24,7 @@
 #include "engine/homes.hpp"
 #include "engine/own_program.hpp"
 #include "engine/requests.hpp"
+#include "engine/sets.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/worlds_test.hpp"
 
@@ -57,7 +62,9 @@ class Tensors {
       tensors_.emplace_back(std::as_bytes(std::span(values)), i % 3 == 1 ? Guarded::kMisaligned : Guarded::kAligned);
     }
   }
-  // All in one call; these two in place.
+  // All in one call, of the world or of this set.
+  std::uint32_t process_set = 0;
+  // These two in place.
   Status sum(Engine& engine, const std::string& name = "sum", bool is_awaited = false) {
     Request r = of_all(Collective::kAllreduce, name);
     r.is_awaited = is_awaited;
@@ -68,9 +75,26 @@ class Tensors {
     r.signature.root = root;
     return wait_at_home(engine, submit_request(engine, std::move(r)));
   }
-  // Allgather, reducescatter, alltoall in parts as even as can be: to memory of the engine's.
-  Engine::OperationPtr start(Engine& engine, Collective collective, const std::string& name) {
+  // Reduce, scan: in place.
+  Status reduce(Engine& engine, Collective collective, const std::string& name, int root = -1) {
     Request r = of_all(collective, name);
+    r.signature.root = root;
+    return wait_at_home(engine, submit_request(engine, std::move(r)));
+  }
+  // From this rank, if it is not `from`, or to it: in place.
+  Engine::OperationPtr transfer(Engine& engine, int from, int with, const std::string& name) {
+    Request r = of_all(Collective::kTransfer, name);
+    r.signature.root = from;
+    r.process_set = engine.pair_with(with);
+    for (TensorMemory& memory : r.memory) {
+      if (engine.rank() == from) memory.output = nullptr;
+    }
+    return submit_request(engine, std::move(r));
+  }
+  // Allgather, gather, reducescatter; alltoall and scatter in parts as even as can be: to memory of the engine's.
+  Engine::OperationPtr start(Engine& engine, Collective collective, const std::string& name, int root = -1) {
+    Request r = of_all(collective, name);
+    r.signature.root = root;
     for (TensorMemory& memory : r.memory) memory.output = nullptr;
     for (std::size_t i = 0; collective == Collective::kAlltoall && i < lengths_.size(); ++i) {
       r.splits.push_back(even_splits(static_cast<std::int64_t>(lengths_[i]), engine.size()));
@@ -90,6 +114,7 @@ class Tensors {
     Request r;
     r.name = name;
     r.signature.collective = collective;
+    r.process_set = process_set;
     for (std::size_t i = 0; i < lengths_.size(); ++i) {
       const Request one =
           request(collective, "", DataType::kInt64, {static_cast<std::int64_t>(lengths_[i])}, tensors_[i].data());
@@ -219,6 +244,98 @@ TEST(PeerDeathTest, AHomeMayChange) {
     });
 }
 
+constexpr int kRoot = 1;  // of gathers and scatters
+
+// Scans, and reduces to roots in turn.
+TEST(PeerDeathTest, ReducesAndScansOfEverySize) {
+  for (const int size : {2, 4}) {
+    expect_in_own_program([size] {
+      run_by_peer(
+          size,
+          [](Engine& engine) {
+            Groups all = all_groups(engine.rank() + 1);
+            for (auto& more : all_groups(engine.rank() + 1)) all.push_back(std::move(more));
+            return all;
+          },
+          [size](Engine& engine, Groups& all) {
+            for (std::size_t i = 0; i < all.size(); ++i) {
+              const bool scans = i >= kGroups.size();
+              const int root = scans ? -1 : static_cast<int>(i) % size;
+              const Collective collective = scans ? Collective::kScan : Collective::kReduce;
+              const Status status = all[i]->reduce(engine, collective, std::to_string(i), root);
+              ASSERT_TRUE(status.ok()) << status.message();
+            }
+            await_all(engine);
+            for (std::size_t i = 0; i < all.size(); ++i) {
+              SCOPED_TRACE("call " + std::to_string(i) + ", rank " + std::to_string(engine.rank()));
+              const auto upto = [](std::int64_t n) { return n * (n + 1) / 2; };
+              const bool is_root = static_cast<int>(i) % size == engine.rank();
+              const bool scans = i >= kGroups.size();
+              all[i]->expect_times(scans ? upto(engine.rank() + 1) : is_root ? upto(size) : engine.rank() + 1);
+            }
+          });
+    });
+  }
+}
+
+// While the GPU has not begun with the first chunk, it is given the second one.
+TEST(PeerDeathTest, TwoChunksAreUnderWay) {
+  expect_in_own_program([] {
+    // Each sum waits for its input, and has two operations in each stage. The streams of ranks come first.
+    const std::string file = ::testing::TempDir() + "ciranda_begins_" + std::to_string(getpid());
+    std::string stills;
+    for (int stream = 10; stream < 20; ++stream) stills += std::to_string(stream) + ":7:" + file + ",";
+    World world(2, on_gpu(2));
+    world.run([&](Engine& engine) {
+      Tensors first({1});
+      Tensors second({3 * kSlot});
+      EXPECT_TRUE(first.sum(engine).ok());
+      await_all(engine);
+      if (engine.rank() == 0) set_fake("FAKE_CUDA_STILL", stills);
+      await_all(engine);
+      std::thread begins([&] {
+        if (engine.rank() != 0) return;
+        while (n_fake_calls("cuLaunchKernel") < 4) std::this_thread::yield();
+        EXPECT_EQ(n_fake_calls("cuLaunchKernel"), 4U);
+        const std::ofstream made(file);
+      });
+      const Status status = second.sum(engine);
+      begins.join();
+      EXPECT_TRUE(status.ok()) << status.message();
+      second.expect_times(2);
+      await_all(engine);
+      unlink(file.c_str());
+    });
+  });
+}
+
+// Around a ring, both ends of all pairs at once.
+TEST(PeerDeathTest, TransfersOfEverySize) {
+  expect_in_own_program([] {
+    struct Ends {
+      Groups sent;
+      Groups received;
+    };
+    run_by_peer(
+        3, [](Engine& engine) { return Ends{.sent = all_groups(engine.rank() + 1), .received = all_groups(9)}; },
+        [](Engine& engine, Ends& ends) {
+          const int next = (engine.rank() + 1) % 3;
+          const int before = (engine.rank() + 2) % 3;
+          for (std::size_t i = 0; i < kGroups.size(); ++i) {
+            const auto sent = ends.sent[i]->transfer(engine, engine.rank(), next, std::to_string(i));
+            const auto received = ends.received[i]->transfer(engine, before, before, std::to_string(i));
+            for (const auto& operation : {sent, received}) {
+              const Status status = wait_at_home(engine, operation);
+              ASSERT_TRUE(status.ok()) << status.message();
+            }
+          }
+          await_all(engine);
+          for (const auto& tensors : ends.sent) tensors->expect_times(engine.rank() + 1);
+          for (const auto& tensors : ends.received) tensors->expect_times(before + 1);
+        });
+  });
+}
+
 // What a rank of `size` gets for tensor i of a call to which rank r gave lengths[i] values, and r more if it may, all
 // (i + 1) * (r + 1).
 Values expected_rows(Collective collective, std::size_t length, std::size_t i, int rank, int size) {
@@ -230,9 +347,13 @@ Values expected_rows(Collective collective, std::size_t length, std::size_t i, i
     expected.assign(static_cast<std::size_t>(part), value * size * (size + 1) / 2);
     return expected;
   }
-  for (int from = 0; from < size; ++from) {
+  if (collective == Collective::kScatter) {
+    expected.assign(static_cast<std::size_t>(part), value * (kRoot + 1));
+    return expected;
+  }
+  for (int from = 0; from < size && (collective != Collective::kGather || rank == kRoot); ++from) {
     const auto n_rows =
-        collective == Collective::kAllgather ? length + static_cast<std::size_t>(from) : static_cast<std::size_t>(part);
+        collective == Collective::kAlltoall ? static_cast<std::size_t>(part) : length + static_cast<std::size_t>(from);
     expected.insert(expected.end(), n_rows, value * (from + 1));
   }
   return expected;
@@ -240,7 +361,8 @@ Values expected_rows(Collective collective, std::size_t length, std::size_t i, i
 
 // To memory that the engine allocates on the GPU.
 TEST(PeerDeathTest, RowsOfEverySize) {
-  static constexpr std::array kCollectives{Collective::kAllgather, Collective::kReducescatter, Collective::kAlltoall};
+  static constexpr std::array kCollectives{Collective::kAllgather, Collective::kGather, Collective::kReducescatter,
+                                           Collective::kAlltoall, Collective::kScatter};
   for (const int size : {2, 3}) {
     expect_in_own_program([size] {
       std::vector<std::vector<Engine::OperationPtr>> done(static_cast<std::size_t>(size));  // by rank
@@ -249,9 +371,12 @@ TEST(PeerDeathTest, RowsOfEverySize) {
           [](Engine& engine) {
             Groups all;
             for (const Collective collective : kCollectives) {
-              const bool is_uneven = collective == Collective::kAllgather;
+              const bool is_uneven = info(collective).first_dim_may_differ;
+              const bool gives = collective != Collective::kScatter || engine.rank() == kRoot;
               for (std::vector<std::size_t> lengths : kGroups) {
-                for (std::size_t& length : lengths) length += is_uneven ? static_cast<std::size_t>(engine.rank()) : 0;
+                for (std::size_t& length : lengths) {
+                  length = !gives ? 0 : length + (is_uneven ? static_cast<std::size_t>(engine.rank()) : 0);
+                }
                 all.push_back(std::make_unique<Tensors>(std::move(lengths), engine.rank() + 1));
               }
             }
@@ -261,14 +386,17 @@ TEST(PeerDeathTest, RowsOfEverySize) {
             auto& operations = done[static_cast<std::size_t>(engine.rank())];
             for (std::size_t i = 0; i < all.size(); ++i) {
               const Collective collective = kCollectives[i / kGroups.size()];
-              operations.push_back(all[i]->start(engine, collective, std::to_string(i)));
+              const int root = info(collective).has_root ? kRoot : -1;
+              operations.push_back(all[i]->start(engine, collective, std::to_string(i), root));
               const Status status = wait_at_home(engine, operations.back());
               ASSERT_TRUE(status.ok()) << status.message();
             }
             await_all(engine);
             for (std::size_t i = 0; i < all.size(); ++i) {
               const auto& lengths = kGroups[i % kGroups.size()];
-              for (std::size_t tensor = 0; tensor < lengths.size(); ++tensor) {
+              const bool gets_none = kCollectives[i / kGroups.size()] == Collective::kGather && engine.rank() != kRoot;
+              EXPECT_EQ(operations[i]->outputs().empty(), gets_none);
+              for (std::size_t tensor = 0; tensor < lengths.size() && !gets_none; ++tensor) {
                 SCOPED_TRACE("call " + std::to_string(i) + ", tensor " + std::to_string(tensor));
                 const OutputBuffer& output = operations[i]->outputs()[tensor];
                 const Values expected =
@@ -311,29 +439,47 @@ TEST(PeerDeathTest, AResultWithoutMemoryFailsOnItsRank) {
 }
 
 TEST(PeerDeathTest, WithoutMemoryForAllItIsStaged) {
-  for (const char* fault : {"cuMemAlloc:*", "cuIpcGetMemHandle:1:801", "cuIpcGetMemHandle:2:801", "cuMemAlloc:1:2"}) {
+  static constexpr const char* kNone = "cuMemAlloc:1:2,cuMemAlloc:2:2,cuMemAlloc:3:2,cuMemAlloc:4:2";
+  static constexpr const char* kQuarter = "cuMemAlloc:1:2,cuMemAlloc:2:2";
+  for (const char* fault : {kNone, kQuarter, "cuMemAlloc:1:2", "cuIpcGetMemHandle:1:801", "cuIpcGetMemHandle:2:801"}) {
     expect_in_own_program([fault] {
-      const bool has_none = std::string(fault) == "cuMemAlloc:*";
       World world(2, on_gpu(2));
       world.run([&](Engine& engine) {
         Tensors tensors({10, 3000});
         await_all(engine);
-        if (engine.rank() == 0) {
-          set_fake("FAKE_CUDA_FAIL", has_none ? "cuMemAlloc:1:2,cuMemAlloc:2:2,cuMemAlloc:3:2,cuMemAlloc:4:2" : fault);
-        }
+        if (engine.rank() == 0) set_fake("FAKE_CUDA_FAIL", fault);
         await_all(engine);
         for (std::int64_t step = 0, factor = 2; step < 3; ++step, factor *= 2) {
           const Status status = tensors.sum(engine);
           ASSERT_TRUE(status.ok()) << status.message();
           tensors.expect_times(factor);
         }
-        // One allocation that fails is made up for by a smaller one.
-        const bool is_by_peer = std::string(fault) == "cuMemAlloc:1:2";
+        // One allocation that fails is made up for by one of half the size, or of a quarter.
+        const bool is_by_peer = std::string(fault) == "cuMemAlloc:1:2" || fault == kQuarter;
         const std::uint64_t n_puts = n_fake_calls("cuMemcpyHtoDAsync");
         EXPECT_EQ(n_puts == 0, is_by_peer) << n_puts;
       });
     });
   }
+}
+
+// By which its ranks would tell each other of their memory on GPUs.
+TEST(PeerDeathTest, ASetWithoutSharedMemoryIsStaged) {
+  expect_in_own_program([] {
+    WorldOptions options = on_gpu(3);
+    options.config.slot_bytes = std::int64_t{1} << 58;  // more than the host has
+    World world(3, options);
+    world.run([](Engine& engine) {
+      Tensors tensors({10, 3000});
+      tensors.process_set = testing::add_set(engine, {0, 1});
+      if (engine.rank() == 2) return;
+      for (const std::int64_t factor : {2, 4}) {
+        const Status status = tensors.sum(engine);
+        ASSERT_TRUE(status.ok()) << status.message();
+        tensors.expect_times(factor);
+      }
+    });
+  });
 }
 
 // Whichever call of the driver fails, all ranks get an error or their results, and nobody hangs.
@@ -361,7 +507,7 @@ TEST(PeerDeathTest, AnyCallOfTheDriverMayFail) {
 
 // Once they go by peer: also those with other stages, and with results on the GPU.
 TEST(PeerDeathTest, AnyCallOfTheDriverMayFailLater) {
-  for (int nth = 1; nth <= 61; nth += 4) {
+  for (int nth = 1; nth <= 103; nth += 6) {
     SCOPED_TRACE("call " + std::to_string(nth));
     expect_in_own_program([nth] {
       World world(2, on_gpu(2));
@@ -376,6 +522,10 @@ TEST(PeerDeathTest, AnyCallOfTheDriverMayFailLater) {
         for (const Collective one : {Collective::kAllgather, Collective::kReducescatter, Collective::kAlltoall}) {
           if (status.ok()) status = wait_at_home(engine, tensors.start(engine, one, std::string(to_string(one))));
         }
+        if (status.ok()) status = tensors.reduce(engine, Collective::kReduce, "reduce", 1);
+        if (status.ok()) status = tensors.reduce(engine, Collective::kScan, "scan");
+        if (status.ok()) status = wait_at_home(engine, tensors.start(engine, Collective::kGather, "gather", 0));
+        if (status.ok()) status = wait_at_home(engine, tensors.transfer(engine, 0, 1 - engine.rank(), "transfer"));
         EXPECT_TRUE(status.ok() || !status.message().empty());
         engine.shutdown();
         is_over.arrive_and_wait();
@@ -383,6 +533,50 @@ TEST(PeerDeathTest, AnyCallOfTheDriverMayFailLater) {
       });
     });
   }
+}
+
+// On the GPU, in each stage: the error of all ranks names it.
+TEST(PeerDeathTest, AKernelThatFailsNamesTheGpu) {
+  for (const char* fault : {"cuLaunchKernel:1:700", "cuLaunchKernel:2:214", "cuLaunchKernel:3:719"}) {
+    expect_in_own_program([fault] {
+      World world(2, on_gpu(2));
+      std::latch is_over(2);
+      world.run([&](Engine& engine) {
+        Tensors tensors({10});
+        EXPECT_TRUE(tensors.sum(engine).ok());
+        await_all(engine);
+        if (engine.rank() == 0) set_fake("FAKE_CUDA_FAIL_RUN", fault);
+        Status status;
+        for (int step = 0; step < 3 && status.ok(); ++step) status = tensors.sum(engine);
+        EXPECT_FALSE(status.ok());
+        EXPECT_NE(status.message().find("GPU 0 (GPU-"), std::string::npos) << status.message();
+        is_over.arrive_and_wait();
+        end_program();
+      });
+    });
+  }
+}
+
+// As that of a GPU that has fallen off the bus, in a call of the driver that holds its lock.
+TEST(PeerDeathTest, AQueryThatNeverReturnsIsNamed) {
+  expect_in_own_program([] {
+    WorldOptions options = on_gpu(2);
+    end_stalls_soon(options.config);
+    World world(2, options);
+    std::latch is_set(2), is_over(2);
+    world.run([&](Engine& engine) {
+      Tensors tensors({10});
+      EXPECT_TRUE(tensors.sum(engine).ok());
+      await_all(engine);
+      if (engine.rank() == 0) set_fake("FAKE_CUDA_FAIL", "cuEventQuery:1:hangs");
+      is_set.arrive_and_wait();
+      const Status status = tensors.sum(engine);
+      EXPECT_EQ(status.kind(), ErrorKind::kTimeout);
+      EXPECT_NE(status.message().find("GPU 0 (GPU-"), std::string::npos) << status.message();
+      is_over.arrive_and_wait();
+      end_program();
+    });
+  });
 }
 
 // A GPU that does not come to a call: its rank names it, and the job ends at the limit of stalls.

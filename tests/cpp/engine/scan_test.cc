@@ -99,6 +99,9 @@ INSTANTIATE_TEST_SUITE_P(EverySize, ScanConformanceTest,
                                             ::testing::Values(Homes::kHost)),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(MixedWithHost, ScanConformanceTest, kMixedWithHost, name_of);
+#ifndef CIRANDA_SANITIZED
+INSTANTIATE_TEST_SUITE_P(OnGpu, ScanConformanceTest, kOnGpu, name_of);
+#endif
 
 class ScanTest : public ::testing::TestWithParam<Layout> {};
 

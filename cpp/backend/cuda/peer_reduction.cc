@@ -1,4 +1,4 @@
-#include "backend/cuda/peer_allreduce.hpp"
+#include "backend/cuda/peer_reduction.hpp"
 
 #include <algorithm>
 #include <array>
@@ -15,49 +15,44 @@ constexpr std::size_t kSlotsOfOneShot = 16;
 
 }  // namespace
 
-std::span<const PeerStage> PeerAllreduce::stages() const {
+// The last stage is for those that receive the result.
+std::span<const PeerStage> PeerReduction::stages() const {
   static constexpr std::array kOneShot{kPack, Stage{.does = Does::kReduce, .awaits = Counter::kPacked}};
   static constexpr std::array kTwoShots{
       kPack, Stage{.does = Does::kReduce, .awaits = Counter::kPacked, .publishes = Counter::kReduced},
       Stage{.does = Does::kUnpack, .awaits = Counter::kReduced}};
-  if (is_one_shot()) return kOneShot;
-  return kTwoShots;
+  const std::span<const Stage> all = is_one_shot() ? std::span<const Stage>(kOneShot) : kTwoShots;
+  return plan().is_receiver(self()) ? all : all.first(all.size() - 1);
 }
 
-PeerStream::Work PeerAllreduce::work(Does what) const {
-  if (what == Does::kPack) return pack();
+PeerStream::Work PeerReduction::work(Does what) const {
+  if (what == Does::kPack) return pack_input();
   if (what == Does::kUnpack) return unpack();
   return is_one_shot() ? reduce_to_output(inputs(0), offset(), n_bytes()) : reduce_share();
 }
 
-// With two ranks, each reads as much by one shot as by two.
-bool PeerAllreduce::is_one_shot() const { return n_members() == 2 || n_bytes() <= slot_bytes() / kSlotsOfOneShot; }
+// With two ranks, each reads as much by one shot as by two, or less.
+bool PeerReduction::is_one_shot() const { return n_members() == 2 || n_bytes() <= slot_bytes() / kSlotsOfOneShot; }
 
-PeerAllreduce::Share PeerAllreduce::share(int member) const {
+PeerReduction::Share PeerReduction::share(int member) const {
   const auto n = static_cast<std::size_t>(n_members());
   const std::size_t each = round_up((n_bytes() + n - 1) / n, PeerMemory::kAlignment);
   const std::size_t begin = std::min(n_bytes(), static_cast<std::size_t>(member) * each);
   return {begin, std::min(each, n_bytes() - begin)};
 }
 
-std::vector<const std::byte*> PeerAllreduce::inputs(std::size_t at) const {
+std::vector<const std::byte*> PeerReduction::inputs(std::size_t at) const {
   std::vector<const std::byte*> inputs;
   for (int member = 0; member < n_members(); ++member) inputs.push_back(slot(member) + at);
   return inputs;
 }
 
-PeerStream::Work PeerAllreduce::pack() const {
-  Copies copies;
-  add(copies, plan().input, offset(), slot(self()), n_bytes());
-  return copy(std::move(copies));
-}
-
-PeerStream::Work PeerAllreduce::reduce_share() const {
+PeerStream::Work PeerReduction::reduce_share() const {
   const Share own = share(self());
   return reduce(inputs(own.at), room(self()) + own.at, own.n_bytes);
 }
 
-PeerStream::Work PeerAllreduce::unpack() const {
+PeerStream::Work PeerReduction::unpack() const {
   Copies copies;
   for (int member = 0; member < n_members(); ++member) {
     const Share share = this->share(member);

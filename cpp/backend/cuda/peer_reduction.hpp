@@ -1,5 +1,6 @@
-// PeerAllreduce: an allreduce in the memory of GPUs. All pack their input. Then each rank reduces a small chunk whole,
-// to its output (one shot); of others its share, to its room, and all unpack the shares (two shots).
+// PeerReduction: an allreduce or a reduce in the memory of GPUs. All pack their input. Then each rank that receives the
+// result reduces a small chunk whole, to its output (one shot); of others each rank reduces its share, to its room, and
+// those that receive the result unpack the shares (two shots).
 //
 // Called by PeerBackend; one thread (the holder of the progress lock).
 #pragma once
@@ -8,10 +9,10 @@
 
 namespace ciranda::cuda {
 
-class PeerAllreduce final : public PeerCollective {
+class PeerReduction final : public PeerCollective {
  public:
   // As PeerCollective's.
-  PeerAllreduce(PeerGroup& group, const Plan& plan) : PeerCollective(group, plan, group.slot_bytes) {}
+  PeerReduction(PeerGroup& group, const Plan& plan) : PeerCollective(group, plan, group.slot_bytes) {}
 
  private:
   struct Share {
@@ -21,7 +22,6 @@ class PeerAllreduce final : public PeerCollective {
 
   std::span<const Stage> stages() const override;
   PeerStream::Work work(Does what) const override;
-  PeerStream::Work pack() const;
   PeerStream::Work reduce_share() const;
   PeerStream::Work unpack() const;
   bool is_one_shot() const;
