@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <iostream>
@@ -23,13 +24,12 @@ using SteadyClock = std::chrono::steady_clock;
 // A job whose rank 0 is this process and whose other ranks are processes of their own, all joined.
 class JobOfProcesses {
  public:
-  JobOfProcesses(int size, bool uses_shared_memory, Life life) : job_(size) {
+  JobOfProcesses(int size, Memory memory, Life life) : job_(size) {
     for (int rank = 1; rank < size; ++rank) {
-      ranks_.push_back(
-          std::make_unique<RankProcess>(RankPlan{rank, size, job_.store_address(), uses_shared_memory, life}));
+      ranks_.push_back(std::make_unique<RankProcess>(RankPlan{rank, size, job_.store_address(), memory, life}));
     }
     BootstrapOptions options = job_.options(0);
-    options.use_shared_memory = uses_shared_memory;
+    options.use_shared_memory = memory != Memory::kNotShared;
     auto mesh = join_world(options);
     EXPECT_TRUE(mesh.ok()) << mesh.status().message();
     if (mesh.ok()) {
@@ -80,10 +80,15 @@ void expect_noticed_in_time(const std::function<milliseconds()>& attempt) {
   EXPECT_LT(best, kLimit);
 }
 
-class Fault : public ::testing::TestWithParam<bool> {};  // whether memory is shared
+class Fault : public ::testing::TestWithParam<Memory> {};
 
-INSTANTIATE_TEST_SUITE_P(Membership, Fault, testing::Bool(),
-                         [](const auto& each) { return each.param ? "shared" : "tcp"; });
+std::string name_of(const testing::TestParamInfo<Memory>& each) {
+  constexpr std::array kNames{"tcp", "shared", "shared_with_sockets"};
+  return kNames[static_cast<std::size_t>(each.param)];
+}
+
+INSTANTIATE_TEST_SUITE_P(Membership, Fault,
+                         testing::Values(Memory::kNotShared, Memory::kShared, Memory::kSharedWithSockets), name_of);
 
 TEST_P(Fault, AKilledRankIsNoticedWithinTwoTenthsOfASecond) {
   expect_noticed_in_time([] {
@@ -133,10 +138,35 @@ TEST_P(Fault, AStoppedRankIsNotTakenForDead) {
   EXPECT_EQ(heard, byte);
 }
 
+// What a process has open whose name begins so.
+std::ptrdiff_t n_open(pid_t pid, const std::string& begin) {
+  const auto entries = std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/fd");
+  return std::count_if(std::filesystem::begin(entries), std::filesystem::end(entries), [&begin](const auto& each) {
+    std::error_code gone;
+    return std::filesystem::read_symlink(each.path(), gone).string().starts_with(begin);
+  });
+}
+
+// Of 20 ranks each watches some. Rank 0 watches none of those at 6, 10 and 14 places from it.
+TEST(Membership, OfManyRanksOfAHostEachIsSeenToEndThroughFewDescriptors) {
+  JobOfProcesses job(20, Memory::kShared, Life::kLooksOn);
+  ASSERT_TRUE(job.is_joined());
+  const pid_t one = job.process(5).pid();
+  EXPECT_EQ(n_open(one, "socket:"), 0);
+  EXPECT_EQ(n_open(one, "anon_inode:[pidfd]"), 8);  // 1, 2, 4 and 8 places before and after
+  EXPECT_EQ(n_open(getpid(), "anon_inode:[pidfd]"), 8);
+  job.kill(10);
+  EXPECT_EQ(job.mesh().closed_peers(), std::vector{10});
+  for (const int rank : {6, 14}) job.process(rank).send_signal(SIGKILL);
+  EXPECT_TRUE(sleep_until(job.mesh(), [&job] { return job.mesh().closed_peers().size() == 3; }));
+  EXPECT_EQ(job.mesh().control(14).state(), ChannelState::kClosed);
+  EXPECT_EQ(job.mesh().control(13).state(), ChannelState::kOpen);
+}
+
 // Rank 1 dies between the exchange and the connections: its endpoint is known, its port is closed.
 TEST(Membership, ARankThatDiesWhileTheOthersConnectIsNamed) {
   TestJob job(2);
-  const RankProcess dying({1, 2, job.store_address(), true, Life::kNeverConnects});
+  const RankProcess dying({1, 2, job.store_address(), Memory::kShared, Life::kNeverConnects});
   const auto mesh = join_world(job.options(0));
   EXPECT_EQ(mesh.status().kind(), ErrorKind::kRanksLost);
   EXPECT_TRUE(contains(mesh.status().message(), "rank 1 on testhost (127.0.0.1:1) ended while the job was starting"));
@@ -145,7 +175,7 @@ TEST(Membership, ARankThatDiesWhileTheOthersConnectIsNamed) {
 // Rank 0 has met rank 2 before that died, and only sees rank 1 give up, to which rank 2 has not come.
 TEST(Membership, ARankThatDiesAfterMeetingOnlyOneIsNamedByAll) {
   TestJob job(3);
-  const RankProcess dying({2, 3, job.store_address(), true, Life::kMeetsRank0});
+  const RankProcess dying({2, 3, job.store_address(), Memory::kShared, Life::kMeetsRank0});
   Status of_rank_1;
   std::thread other([&] { of_rank_1 = join_world(job.options(1)).status(); });
   const Status of_rank_0 = join_world(job.options(0)).status();
@@ -159,7 +189,7 @@ TEST(Membership, ARankThatDiesAfterMeetingOnlyOneIsNamedByAll) {
 TEST(Membership, AKilledLeaderOfSharedMemoryLeavesNothingBehind) {
   TestJob job(2);
   {
-    RankProcess leader({0, 2, job.store_address(), true, Life::kWaits});
+    RankProcess leader({0, 2, job.store_address(), Memory::kShared, Life::kWaits});
     auto mesh = join_world(job.options(1));
     ASSERT_TRUE(mesh.ok()) << mesh.status().message();
     ASSERT_NE(mesh.value()->arena(), nullptr);

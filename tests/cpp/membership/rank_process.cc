@@ -1,13 +1,19 @@
 #include "membership/rank_process.hpp"
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <span>
@@ -93,12 +99,31 @@ int end_early(const RankPlan& plan) {
   return connect_to_rank_0(plan, decode_endpoint(blobs.value()[0]).value().addresses.front(), deadline).ok() ? 0 : 1;
 }
 
+// From now on the system says to this process that it has no descriptors of processes.
+void forgo_process_descriptors() {
+  std::array<sock_filter, 4> filter{{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                                     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
+                                     BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+                                     BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)}};
+  const sock_fprog program{filter.size(), filter.data()};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
+    std::abort();
+  }
+}
+
+[[noreturn]] void look_on(Mesh& mesh) {
+  for (;;) {
+    sleep_until(mesh, [] { return false; });
+  }
+}
+
 int live(const RankPlan& plan) {
   if (plan.life == Life::kNeverConnects || plan.life == Life::kMeetsRank0) {
     return end_early(plan);
   }
   BootstrapOptions options = test_options(plan.rank, plan.size, plan.store);
-  options.use_shared_memory = plan.uses_shared_memory;
+  options.use_shared_memory = plan.memory != Memory::kNotShared;
+  if (plan.memory == Memory::kSharedWithSockets) forgo_process_descriptors();
   options.warn = [](const std::string&) {};
   const auto mesh = join_world(options);
   if (!mesh.ok()) {
@@ -112,6 +137,8 @@ int live(const RankPlan& plan) {
     answer_once(*mesh.value());
   } else if (plan.life == Life::kForksAndWaits) {
     have_a_child(*mesh.value());
+  } else if (plan.life == Life::kLooksOn) {
+    look_on(*mesh.value());
   }
   wait_for_ever();
 }
@@ -122,13 +149,13 @@ std::vector<std::string> to_arguments(const RankPlan& plan) {
           std::to_string(plan.rank),
           std::to_string(plan.size),
           plan.store,
-          std::to_string(plan.uses_shared_memory ? 1 : 0),
+          std::to_string(static_cast<int>(plan.memory)),
           std::to_string(static_cast<int>(plan.life)),
           std::to_string(getpid())};
 }
 
 RankPlan plan_from(std::span<char* const> arguments) {
-  return {std::atoi(arguments[2]), std::atoi(arguments[3]), arguments[4], std::atoi(arguments[5]) != 0,
+  return {std::atoi(arguments[2]), std::atoi(arguments[3]), arguments[4], static_cast<Memory>(std::atoi(arguments[5])),
           static_cast<Life>(std::atoi(arguments[6]))};
 }
 

@@ -15,6 +15,7 @@ namespace ciranda {
 
 // What a rank does once it has joined and said so to rank 0 by one byte (the last two do not come so far).
 enum class Life {
+  kLooksOn,        // polls its mesh until it is killed
   kWaits,          // until it is killed
   kAnswersOnce,    // sends one byte from rank 0 back, and waits
   kForksAndWaits,  // has a child that holds copies of all its descriptors; sends the child's id to rank 0 and waits
@@ -22,11 +23,17 @@ enum class Life {
   kMeetsRank0,     // connects to rank 0 alone, then ends; for the highest rank, to which nobody connects
 };
 
+enum class Memory {
+  kNotShared,
+  kShared,
+  kSharedWithSockets,  // as on a system without descriptors of processes, as this process then seems to be
+};
+
 struct RankPlan {
   int rank = 1;
   int size = 2;
   std::string store;  // "addr:port"
-  bool uses_shared_memory = true;
+  Memory memory = Memory::kShared;
   Life life = Life::kWaits;
 };
 
