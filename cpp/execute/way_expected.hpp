@@ -37,8 +37,7 @@ class WayExpected {
   std::string_view what_goes() const {
     if (goes_by_nccl()) {
       return "only collectives of all ranks, other than scans, Adasum and weighted averages, outside lanes, go by it, "
-             "if "
-             "each rank has its tensors on a GPU of its own, none has joined,";
+             "if each rank has its tensors on a GPU of its own, none has joined,";
     }
     return "only allreduces, reducescatters, broadcasts, allgathers and alltoalls, but not Adasum and weighted "
            "averages, go by peer, if all ranks share a host and have their tensors on GPUs,";
