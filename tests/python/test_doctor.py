@@ -283,6 +283,13 @@ def test_a_broken_driver_of_gpus_ends_no_report(trial: str, found: str, monkeypa
         ({}, "", "", "go by peer among ranks of one host, but for Adasum and weighted averages"),
         ({}, "none for it", "", "are staged in host memory, since a GPU has no kernels"),
         ({"CIRANDA_GPU_WAY": "staged"}, "", "", "are staged in host memory, since CIRANDA_GPU_WAY is staged"),
+        ({"CIRANDA_GPU_WAY": "nccl"}, "", "", "go by NCCL if each rank has a GPU of its own, and NCCL reduces; "),
+        (
+            {"CIRANDA_GPU_WAY": "nccl", "CIRANDA_GPU_REDUCE": "ciranda"},
+            "",
+            "",
+            "go by NCCL if each rank has a GPU of its own, and kernels of Ciranda reduce; ",
+        ),
         ({"CIRANDA_SHARED_MEMORY": "0"}, "", "", "are staged in host memory, since CIRANDA_SHARED_MEMORY is off"),
         ({}, "", "refused", "are staged in host memory, since processes cannot read each other's memory on a GPU"),
         (

@@ -63,7 +63,7 @@ TEST(StoreMessages, ACountThatIsNotThereCostsNoMemory) {
 }
 
 TEST(BootstrapMessages, AreReadBackExactly) {
-  const CommonSettings settings{262144, 3, 2, false, "none", "two-shot", "bf16", "peer", -1, 4096, false};
+  const CommonSettings settings{262144, 3, 2, false, "none", "two-shot", "bf16", "peer", "ciranda", -1, 4096, false};
   Endpoint endpoint{settings, 12, 5, true, 8, true, HostCosts{}, "node7", "id", "machine", {}};
   endpoint.addresses = {"10.0.0.7:4000", "[fd00::7]:4001", "10.1.0.7:4000"};
   const auto blob = encode(endpoint);
@@ -86,6 +86,7 @@ TEST(BootstrapMessages, AreReadBackExactly) {
   EXPECT_EQ(decoded.value().algorithm, "two-shot");
   EXPECT_EQ(decoded.value().wire_dtype, "bf16");
   EXPECT_EQ(decoded.value().gpu_way, "peer");
+  EXPECT_EQ(decoded.value().gpu_reduce, "ciranda");
   EXPECT_EQ(decoded.value().host + decoded.value().host_id + decoded.value().machine, "node7idmachine");
   EXPECT_EQ(decoded.value().addresses, endpoint.addresses);
   expect_exact(blob, decode_endpoint);
@@ -104,8 +105,8 @@ TEST(BootstrapMessages, AreReadBackExactly) {
 }
 
 TEST(BootstrapMessages, AYesIsOneAndANoIsZero) {
-  const CommonSettings settings{262144, 3, 2, true, "", "", "", "", -1, 0, true};
-  for (const std::size_t place : {9U, 14U, 39U, 72U, 73U}) {  // of an endpoint's five
+  const CommonSettings settings{262144, 3, 2, true, "", "", "", "", "", -1, 0, true};
+  for (const std::size_t place : {9U, 14U, 39U, 76U, 77U}) {  // of an endpoint's five
     auto blob = encode(Endpoint{settings, 12, 5, true, 8, true, HostCosts{}, "", "", "", {"10.0.0.7:4000"}});
     ASSERT_EQ(blob[place], std::byte{1});
     blob[place] = std::byte{2};
