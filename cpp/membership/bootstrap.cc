@@ -145,7 +145,8 @@ class Joining {
   Credentials credentials_of_store() const { return {options_.secret, options_.job, 0}; }
   std::string key_of_costs() const { return "costs of " + key(); }
   bool shares(int rank) const { return contains(sharing_, rank); }
-  bool needs_socket(int rank) const { return !shares(rank) || !by_memory_alone_; }
+  // Those that watch each other keep a connection: it ends also if the process becomes another program.
+  bool needs_socket(int rank) const { return !shares(rank) || !needs_few_sockets_ || watches_in_group(rank); }
   // True if process ids of that rank are those of this one, and it is another process: within one process (ranks as
   // threads) there is none to watch.
   bool is_watchable(int rank) const {
@@ -175,7 +176,7 @@ class Joining {
   std::optional<StoreClient> store_;
   std::optional<SharedMemory> shared_;
   std::vector<int> sharing_;
-  bool by_memory_alone_ = false;                 // these ranks need no connections among themselves
+  bool needs_few_sockets_ = false;               // these ranks need connections only to those they watch
   std::vector<std::optional<PairCosts>> pairs_;  // by rank; empty: nothing was measured
 };
 
@@ -324,8 +325,8 @@ Status Joining::watch_process(int rank) {
   return Status::ranks_lost(name(rank) + " ended while the job was starting");
 }
 
-// Whether this rank can do without connections to its group: it has descriptors of the processes that it is to watch,
-// and can open bells. It tries those of two ranks: the bell of each is tried by the one before it.
+// Whether this rank can do with connections to few of its group: it has descriptors of the processes that it is to
+// watch, and can open bells. It tries those of two ranks: the bell of each is tried by the one before it.
 bool Joining::reaches_group() const {
   for (const int rank : group_) {
     if (endpoint(rank).machine != identity_.machine) return false;
@@ -351,7 +352,7 @@ Status Joining::share_memory() {
   if (group_.empty()) return {};
   ShmProbeOptions probe;
   probe.group = group_;
-  probe.needs_no_sockets = reaches_group();
+  probe.needs_few_sockets = reaches_group();
   const bool all = probe.group.size() == endpoints_.size();
   probe.rank = options_.rank;
   probe.slot_bytes = all ? options_.slot_bytes : 0;
@@ -367,7 +368,7 @@ Status Joining::share_memory() {
   }
   if (result.value().shared) shared_.emplace(std::move(*result.value().shared));
   sharing_ = std::move(result.value().ranks);
-  by_memory_alone_ = result.value().needs_no_sockets;
+  needs_few_sockets_ = result.value().needs_few_sockets;
   return {};
 }
 

@@ -19,8 +19,8 @@ void code(auto& io, Is<ProbeOffer> auto& m) {
   io.require(m.path.size() <= kMostTextBytes && m.path.find('\0') == std::string::npos);
   io(m.n_bytes, m.nonce, m.reason);
 }
-void code(auto& io, Is<ProbeAnswer> auto& m) { io(m.ok, m.nonce, m.reason, m.needs_no_sockets); }
-void code(auto& io, Is<ProbeVerdict> auto& m) { io(m.ranks, m.failure, m.need_no_sockets); }
+void code(auto& io, Is<ProbeAnswer> auto& m) { io(m.ok, m.nonce, m.reason, m.needs_few_sockets); }
+void code(auto& io, Is<ProbeVerdict> auto& m) { io(m.ranks, m.failure, m.need_few_sockets); }
 
 namespace {
 

@@ -54,20 +54,20 @@ struct ProbeOffer {
 };
 
 // From a member to the leader: the nonce that it has written to its probe line. Or `ok` is false, and the reason. And
-// whether it can do without connections to the others.
+// whether it can do with few connections to the others.
 struct ProbeAnswer {
   bool ok = false;
   Nonce nonce{};
   std::string reason;
-  bool needs_no_sockets = false;
+  bool needs_few_sockets = false;
 };
 
-// From the leader to the other members: the ranks that share the memory, and whether they do without connections among
+// From the leader to the other members: the ranks that share the memory, and whether they do with few connections among
 // themselves. Or the reason why the leader gives up joining: a member was lost, which the others may not detect.
 struct ProbeVerdict {
   std::vector<std::uint32_t> ranks;
   std::string failure;
-  bool need_no_sockets = false;
+  bool need_few_sockets = false;
 };
 
 std::vector<std::byte> encode(const ProbeOffer& offer);

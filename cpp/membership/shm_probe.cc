@@ -52,7 +52,7 @@ class Probe {
   int index_of(int rank) const {
     return static_cast<int>(std::find(options_.group.begin(), options_.group.end(), rank) - options_.group.begin());
   }
-  ShmProbeResult share(std::optional<ShmSegment> segment, std::vector<int> ranks, bool need_no_sockets) const;
+  ShmProbeResult share(std::optional<ShmSegment> segment, std::vector<int> ranks, bool need_few_sockets) const;
 
   const ShmProbeOptions& options_;
   SegmentLayout layout_;
@@ -75,12 +75,12 @@ Result<ShmProbeResult> Probe::lead() {
   put(layout_.probe(segment->memory(), layout_.n_members()), offer.nonce);
   if (Status sent = send_to_all(encode(offer)); !sent.ok()) return give_up(sent);
   std::vector<int> sharing = {options_.rank};
-  bool need_no_sockets = options_.needs_no_sockets;
+  bool need_few_sockets = options_.needs_few_sockets;
   for (const int rank : followers()) {
     auto answer = receive(rank, &decode_answer);
     if (!answer.ok()) return give_up(answer.status());
     const ProbeAnswer& received = answer.value();
-    need_no_sockets = need_no_sockets && received.needs_no_sockets;
+    need_few_sockets = need_few_sockets && received.needs_few_sockets;
     if (received.ok && holds(layout_.probe(segment->memory(), index_of(rank)), received.nonce)) {
       sharing.push_back(rank);
     } else {
@@ -89,10 +89,10 @@ Result<ShmProbeResult> Probe::lead() {
   }
   segment->release_path();
   if (sharing.size() == 1) sharing.clear();
-  const ProbeVerdict verdict{{sharing.begin(), sharing.end()}, "", need_no_sockets};
+  const ProbeVerdict verdict{{sharing.begin(), sharing.end()}, "", need_few_sockets};
   // The mesh will detect a member that is lost by now: for the others, the probe is complete.
   if (Status sent = send_to_all(encode(verdict)); !sent.ok() && sent.kind() != ErrorKind::kRanksLost) return sent;
-  return share(std::move(segment), std::move(sharing), need_no_sockets);
+  return share(std::move(segment), std::move(sharing), need_few_sockets);
 }
 
 Result<ShmProbeResult> Probe::follow() {
@@ -117,13 +117,13 @@ Result<ShmProbeResult> Probe::follow() {
   const bool included = std::find(sharing.begin(), sharing.end(), options_.rank) != sharing.end();
   if (!included) return ShmProbeResult{};
   if (!segment) return named(leader(), Status::internal("thinks that memory is shared which is not"));
-  return share(std::move(segment), std::move(sharing), verdict.value().need_no_sockets);
+  return share(std::move(segment), std::move(sharing), verdict.value().need_few_sockets);
 }
 
 // Sets the segment only if the answer is ok.
 ProbeAnswer Probe::try_offer(const ProbeOffer& offer, std::optional<ShmSegment>& segment) const {
   ProbeAnswer answer;
-  answer.needs_no_sockets = options_.needs_no_sockets;
+  answer.needs_few_sockets = options_.needs_few_sockets;
   if (offer.n_bytes != layout_.n_bytes()) {
     answer.reason = "it expects another size of shared memory (is CIRANDA_SLOT_BYTES the same on all ranks?)";
     return answer;
@@ -178,12 +178,12 @@ void Probe::warn(const std::vector<int>& ranks, const std::string& reason) const
                 reason + kRemedy);
 }
 
-ShmProbeResult Probe::share(std::optional<ShmSegment> segment, std::vector<int> ranks, bool need_no_sockets) const {
+ShmProbeResult Probe::share(std::optional<ShmSegment> segment, std::vector<int> ranks, bool need_few_sockets) const {
   ShmProbeResult result;
   if (!ranks.empty()) {
     result.shared.emplace(SharedMemory{std::move(*segment), layout_, options_.group});
     result.ranks = std::move(ranks);
-    result.needs_no_sockets = need_no_sockets;
+    result.needs_few_sockets = need_few_sockets;
   }
   return result;
 }

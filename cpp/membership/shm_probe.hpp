@@ -6,7 +6,7 @@
 //   2. Each member opens the segment, allocates its own part (SegmentLayout), checks the nonce, writes a nonce of its
 //      own to its probe line, and sends that nonce.
 //   3. The leader checks these nonces, and sends the list of the ranks that passed, and whether all of the group said
-//      that they need no connections among themselves.
+//      that they can do with few connections among themselves.
 // Nothing is inferred from names.
 //
 // Called by join_world(); one thread a rank; blocks until the deadline at most. Failure: a rank that cannot take part
@@ -28,10 +28,10 @@ namespace ciranda {
 
 struct ShmProbeOptions {
   int rank = 0;
-  std::vector<int> group;         // ascending, with `rank` in it, at least two
-  std::size_t slot_bytes = 0;     // 0: no slots, because not all ranks of the job are in the group
-  bool needs_no_sockets = false;  // this rank can wake the others, and see them end, without connections
-  std::string folder;             // for the segment that the leader creates
+  std::vector<int> group;          // ascending, with `rank` in it, at least two
+  std::size_t slot_bytes = 0;      // 0: no slots, because not all ranks of the job are in the group
+  bool needs_few_sockets = false;  // this rank can wake the others, and see them end, with few connections
+  std::string folder;              // for the segment that the leader creates
   WaitLimit limit;
   std::function<const KeyedSocket&(int rank)> control;  // the control connection with a member
   std::function<std::string(int rank)> name;            // a rank in messages
@@ -41,7 +41,7 @@ struct ShmProbeOptions {
 struct ShmProbeResult {
   std::optional<SharedMemory> shared;  // empty: this rank does not share
   std::vector<int> ranks;              // the ranks that share, including this one; else empty
-  bool needs_no_sockets = false;       // the same on all of these ranks
+  bool needs_few_sockets = false;      // the same on all of these ranks
 };
 
 Result<ShmProbeResult> probe_shared_memory(const ShmProbeOptions& options);

@@ -1,5 +1,5 @@
-// Absences: which ranks of a host have left their mesh, or have ended, in memory that all of them have mapped. So they
-// need no connections among themselves to see each other's end.
+// Absences: which ranks of a host have left their mesh, or have ended, in memory that all of them have mapped. So each
+// sees the end of all others through connections to a few.
 //
 // Called by SocketMesh, SegmentLayout and announce_end(). Threads: any, in any process; no lock. A member is noted
 // once: by itself as it leaves, or by a rank that has seen its process end. What it wrote to shared memory before it

@@ -149,6 +149,7 @@ class SocketMesh final : public Mesh {
   void close_failed();
   void close_peer(Link& peer);
   static void drop_wake_ups(Link& peer);
+  void on_hang_up(Link& peer);
   void on_process_end(Link& peer);
   void take_absences();
   void take_events();
@@ -354,7 +355,7 @@ void SocketMesh::on_event(Link& peer, std::uint64_t source, std::uint32_t events
       } else {
         peer.control->on_events(0, events);
       }
-      if ((events & kHangUp) != 0) close_peer(peer);
+      if ((events & kHangUp) != 0) on_hang_up(peer);
       return;
     default:
       peer.data->on_events(source - kData, events);
@@ -362,6 +363,15 @@ void SocketMesh::on_event(Link& peer, std::uint64_t source, std::uint32_t events
       // last bytes may still be in flight. Any other end means that the peer is gone.
       if ((events & (EPOLLHUP | EPOLLERR)) != 0) close_peer(peer);
       return;
+  }
+}
+
+// A peer that leaves notes that before it closes its connection; one that becomes another program does not.
+void SocketMesh::on_hang_up(Link& peer) {
+  if (!peer.has_rings()) {
+    close_peer(peer);
+  } else if (shared_->absences().place_of(peer.member) == 0) {
+    on_process_end(peer);
   }
 }
 

@@ -50,6 +50,20 @@ def test_sigkill_of_a_rank(victim: int, count: int) -> None:
     assert all(f"rank {victim}" in message for message in [*later, *failures])
 
 
+def _become_another_program() -> None:
+    os.execv("/bin/sleep", ["sleep", "1000"])
+
+
+def test_a_rank_that_becomes_another_program() -> None:
+    with Ranks(3) as ranks:
+        for rank in (0, 2):
+            ranks.start(rank, _wait_for_the_lost, "busy")
+        ranks.start(1, _become_another_program)
+        failures = [ranks.outcome(rank).value for rank in (0, 2)]
+        ranks.signal(1, signal.SIGKILL)
+    assert all("rank 1" in message for message in failures)
+
+
 def test_sigkill_of_a_rank_that_nobody_waits_for_yet() -> None:
     with Ranks(2) as ranks:
         ranks.signal(1, signal.SIGKILL)

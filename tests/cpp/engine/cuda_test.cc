@@ -348,6 +348,7 @@ std::vector<std::string> examined(Homes homes) {
 TEST(CudaDeathTest, ADeviceThatIsExaminedSaysWhatItIsGoodFor) {
   expect_in_own_program([] {
     const Watchdog watchdog("an examination");
+    setenv("FAKE_CUDA_DEVICES", "1", 1);
     cuda_home(0);  // which loads the driver
     EXPECT_EQ(examined(Homes::kCuda), std::vector<std::string>{"GPU 0 (GPU-5f5f5f00)||"});
     EXPECT_EQ(examined(Homes::kCudaWithoutKernels),
@@ -365,6 +366,7 @@ TEST(CudaDeathTest, ADeviceThatIsExaminedSaysWhatItIsGoodFor) {
 TEST(CudaDeathTest, LateStreamsChangeNothing) {
   expect_in_own_program([] {
     const Watchdog watchdog("late streams");
+    setenv("FAKE_CUDA_DEVICES", "1", 1);
     cuda_home(0);  // which loads the driver
     for (const Layout layout : kLayouts) {
       WorldOptions options = options_for(layout, 3);
@@ -398,6 +400,7 @@ TEST(CudaDeathTest, LateStreamsChangeNothing) {
 TEST(CudaDeathTest, LateStreamsChangeNoGroup) {
   expect_in_own_program([] {
     const Watchdog watchdog("groups on late streams");
+    setenv("FAKE_CUDA_DEVICES", "1", 1);
     cuda_home(0);  // which loads the driver
     WorldOptions options = options_for(Layout::kArena, 2);
     options.homes = Homes::kCuda;

@@ -91,7 +91,7 @@ class DataPlaneTest : public ::testing::Test {
   Recorder recorder_;
   Logger logger_{0, LogLevel::kWarning};
   Counters counters_{"", 0, 1};
-  InFlight in_flight_{memory_, recorder_, counters_};
+  InFlight in_flight_{memory_, recorder_, counters_, nullptr};
   WayExpected expected_{{}, *mesh_};
   DataPlane data_{*mesh_, in_flight_, {*mesh_, {}, kFakeRows}, {}, expected_, logger_};
   std::vector<std::shared_ptr<Operation>> operations_;

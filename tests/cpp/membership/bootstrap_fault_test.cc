@@ -152,8 +152,8 @@ TEST(Membership, OfManyRanksOfAHostEachIsSeenToEndThroughFewDescriptors) {
   JobOfProcesses job(20, Memory::kShared, Life::kLooksOn);
   ASSERT_TRUE(job.is_joined());
   const pid_t one = job.process(5).pid();
-  EXPECT_EQ(n_open(one, "socket:"), 0);
-  EXPECT_EQ(n_open(one, "anon_inode:[pidfd]"), 8);  // 1, 2, 4 and 8 places before and after
+  EXPECT_EQ(n_open(one, "socket:"), 8);  // to those at 1, 2, 4 and 8 places before and after
+  EXPECT_EQ(n_open(one, "anon_inode:[pidfd]"), 8);
   EXPECT_EQ(n_open(getpid(), "anon_inode:[pidfd]"), 8);
   job.kill(10);
   EXPECT_EQ(job.mesh().closed_peers(), std::vector{10});
