@@ -16,7 +16,8 @@ from ciranda.doctor import gpus, settings, versions
 _SOURCE = """
 int ncclGetVersion(int* version) { *version = VERSION; return 0; }
 int ncclGetErrorString, ncclGetLastError, ncclGetUniqueId, ncclCommInitRankConfig, ncclCommGetAsyncError;
-int ncclCommFinalize, ncclCommDestroy, ncclCommAbort, ncclGroupStart, ncclGroupEnd, ncclAllReduce;
+int ncclCommFinalize, ncclCommDestroy, ncclCommAbort, ncclGroupStart, ncclGroupEnd, ncclAllReduce, ncclReduce;
+int ncclReduceScatter, ncclAllGather, ncclBroadcast, ncclSend, ncclRecv;
 """
 
 
