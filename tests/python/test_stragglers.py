@@ -9,7 +9,7 @@ from ciranda.launch.stragglers import Stragglers
 
 
 class Job:
-    """Counters of four ranks, of which each window of 50 steps adds the seconds that others waited for each."""
+    """Counters of four ranks, of which each window of 30 steps adds the seconds that others waited for each."""
 
     def __init__(self) -> None:
         self.seconds = 10.0
@@ -28,7 +28,7 @@ class Job:
             for rank in range(4)
         }  # fmt: skip
 
-    def window(self, *held_up: float, n_steps: int = 50, cpu: float = 0.0) -> Counters:
+    def window(self, *held_up: float, n_steps: int = 30, cpu: float = 0.0) -> Counters:
         self.seconds += 1.0
         self.steps += n_steps
         self.cpu += cpu
@@ -45,7 +45,7 @@ def test_a_straggler_is_named_once_and_again_after_a_change() -> None:
     assert told(stragglers, job.counters()) == ""
     assert told(stragglers, job.window(0, 0, 0.2, 0)) == "", "once may be chance"
     said = told(stragglers, job.window(0, 0, 0.2, 0, cpu=1.0))
-    assert said.startswith("rank 2 (h) is a straggler: in the last 50 steps the others waited for it 20% of the time; ")
+    assert said.startswith("rank 2 (h) is a straggler: in the last 30 steps the others waited for it 20% of the time; ")
     assert "computed (100% of a core)" in said
     for _ in range(3):
         assert told(stragglers, job.window(0, 0, 0.2, 0)) == ""
@@ -66,7 +66,7 @@ def test_looks_between_two_judgements_are_about_nothing() -> None:
         assert told(stragglers, job.window(0, 0, 0.2, 0)) == "", "of one second"
         assert stragglers.is_suspicious == (n_windows == 2)
         said = told(stragglers, job.window(0, 0, 0.2, 0))
-        assert said.startswith("rank 2 (h) is a straggler: in the last 100 steps" if n_windows == 2 else "")
+        assert said.startswith("rank 2 (h) is a straggler: in the last 60 steps" if n_windows == 2 else "")
         assert stragglers.is_suspicious == (n_windows == 1), "until it is named"
     assert told(stragglers, job.window(0, 0, 0, 0)) == told(stragglers, job.window(0, 0, 0, 0)) == ""
     assert not stragglers.is_suspicious

@@ -306,8 +306,8 @@ def _run(
     ] = None,
     straggler_share: Annotated[
         float, typer.Option("--straggler-share", min=0.0, max=1.0, metavar="SHARE",
-                            help="Warn of a rank for which the others wait for this share of the time, in 50 steps and "
-                                 "the next 50; 0: of none.", rich_help_panel=_JOB),
+                            help="Warn of a rank for which the others wait for this share of the time, in 30 steps and "
+                                 "the next 30; 0: of none.", rich_help_panel=_JOB),
     ] = SHARE,
     stall_shutdown_seconds: Annotated[
         float | None, typer.Option("--stall-shutdown-seconds", min=0.0, metavar="SECONDS",

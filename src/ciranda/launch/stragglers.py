@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ciranda.launch.rates import NO_RANKS, Counters, Row, rows
 
 SHARE = 0.1  # of the time, by which the others wait longer for a straggler than for any other rank
-STEPS = 50  # between two judgements
+STEPS = 30  # between two judgements, of which two name a rank: within 100 steps, where these take 0.1 s
 _TIMES = 2  # judgements in a row that must find the same rank: a rank that was slow once is no straggler
 
 
