@@ -25,16 +25,12 @@
 
 namespace ciranda {
 
-// The arena that the ranks of a mesh create if they share memory and the mesh has none; the same on all of them.
-struct ArenaOptions {
-  std::size_t slot_bytes = 0;   // 0: none
-  bool is_for_devices = false;  // it is created when a call first goes by memory of devices, not by any
-};
-
 class DataPlane {
  public:
-  // The references outlive this. The last two arguments outlive this.
-  DataPlane(Mesh& mesh, InFlight& in_flight, Backends backends, ArenaOptions arena, WayExpected& expected,
+  // The references outlive this. If the mesh has no arena but its ranks share memory, they create one with slots of
+  // `slot_bytes` when there is data to move; none if `slot_bytes` is 0, which must then be so on all ranks of the mesh.
+  // The last two arguments outlive this.
+  DataPlane(Mesh& mesh, InFlight& in_flight, Backends backends, std::size_t slot_bytes, WayExpected& expected,
             const Logger& logger);
 
   // Adds the next entry of the log. An empty entry only takes its position in the order.
@@ -111,7 +107,6 @@ class DataPlane {
   Consistency consistency_;
   std::vector<std::uint64_t> sent_;      // the measurements of this rank's native backend
   std::vector<std::uint64_t> received_;  // [rank][number]: those of all ranks
-  const bool is_arena_for_devices_;
   bool is_arena_settled_ = true;
   std::optional<Status> peer_of_lane_;      // whether entries can go by peer, or why not; none before it is settled
   Way way_ = Way::kStaged;                  // of the front entry, if it has begun
