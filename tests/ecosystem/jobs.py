@@ -59,6 +59,16 @@ def run(launcher: str, program: str, folder: Path, *, n_ranks: int = N_RANKS, **
     return Job(done.returncode, done.stderr, reports)
 
 
+def run_losing_one(program: str, folder: Path) -> list[str]:
+    """Run one of the elastic programs on three ranks, of which one is killed; return the lines of their output."""
+    job = [str(BIN / "ciranda"), "run", "--elastic", "-np", "3", "--min-np", "2", "--no-prefix", sys.executable]
+    command = [*job, str(PROGRAMS / f"elastic_{program}.py"), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("has failed: killed by SIGKILL") == 1
+    return done.stdout.splitlines()
+
+
 def global_batches(job: Job) -> list[list[int]]:
     """Which samples the ranks had together, step by step; no two ranks have one sample in common."""
     batches = []

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from jobs import BIN, PROGRAMS, assert_trained_together, run
+from jobs import assert_trained_together, run, run_losing_one
 
 
 @pytest.mark.parametrize("launcher", ["ciranda run", "horovodrun", "torchrun"])
@@ -41,9 +39,5 @@ def test_its_own_launcher_starts_one_process_on_cpus(tmp_path: Path) -> None:
 
 
 def test_the_ranks_that_are_left_in_an_elastic_job_divide_the_samples_anew(tmp_path: Path) -> None:
-    job = [str(BIN / "ciranda"), "run", "--elastic", "-np", "3", "--min-np", "2", "--no-prefix", sys.executable]
-    command = [*job, str(PROGRAMS / "elastic_accelerate.py"), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("has failed: killed by SIGKILL") == 1
-    assert {line for line in done.stdout.splitlines() if line.startswith("[")} == {json.dumps([[1] * 24] * 3)}
+    lines = run_losing_one("accelerate", tmp_path)
+    assert {line for line in lines if line.startswith("[")} == {json.dumps([[1] * 24] * 3)}

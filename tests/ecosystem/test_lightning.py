@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from jobs import BIN, PROGRAMS, assert_trained_together, run
+from jobs import assert_trained_together, run, run_losing_one
 
 
 @pytest.mark.parametrize("launcher", ["ciranda run", "torchrun", "nothing"])
@@ -40,11 +38,6 @@ def test_an_allocation_of_slurm_around_the_launcher_is_not_taken_for_the_job(tmp
 
 
 def test_goes_on_without_a_rank_in_an_elastic_job(tmp_path: Path) -> None:
-    job = [str(BIN / "ciranda"), "run", "--elastic", "-np", "3", "--min-np", "2", "--no-prefix", sys.executable]
-    command = [*job, str(PROGRAMS / "elastic_lightning.py"), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("has failed: killed by SIGKILL") == 1
-    lines = [line for line in done.stdout.splitlines() if line.startswith("20 ")]
+    lines = [line for line in run_losing_one("lightning", tmp_path) if line.startswith("20 ")]
     assert len(lines) in (2, 3), "the killed one is back, or training has ended without it"
     assert len(set(lines)) == 1, "the ranks differ"
