@@ -27,7 +27,7 @@ namespace {
 using std::chrono::hours;
 using std::chrono::milliseconds;
 
-// Of this process.
+// Of this process. A thread that was joined may be among them for a moment.
 int n_threads() {
   const std::filesystem::directory_iterator tasks("/proc/self/task");
   return static_cast<int>(std::distance(begin(tasks), end(tasks)));
@@ -64,7 +64,7 @@ TEST(CallbackThreads, ThereAreNoneWithoutCallbacks) {
   const int before = n_threads();
   CallbackThreads threads;
   threads.flush();
-  EXPECT_EQ(n_threads(), before);
+  EXPECT_LE(n_threads(), before);
 }
 
 TEST(CallbackThreads, EndWhenThereIsNothingForAWhile) {
@@ -87,8 +87,9 @@ TEST(CallbackThreads, OneDoesForCallbacksThatComeOneByOne) {
     std::latch has_run(1);
     post(threads, [&] { has_run.count_down(); });
     has_run.wait();
+    while (!threads.are_idle()) std::this_thread::yield();  // until the thread is back at the queue
   }
-  EXPECT_LE(n_threads(), before + 2);  // one has counted down and is not back at the queue
+  EXPECT_LE(n_threads(), before + 1);
 }
 
 // Many that come at once are no reason for many threads, if none takes its time; a thread may be held up by the
@@ -154,7 +155,7 @@ TEST(CallbackThreads, FinishingRunsWhatIsQueuedAndWhatThatPosts) {
   }
   threads.finish();
   EXPECT_EQ(n_run, 40);
-  EXPECT_EQ(n_threads(), before);
+  while (n_threads() > before) std::this_thread::yield();
   post(threads, [&] { ++n_run; });  // afterwards too
   threads.finish();
   EXPECT_EQ(n_run, 41);
