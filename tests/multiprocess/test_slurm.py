@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 from mpis import HOW, MPIS
 from slurm_cluster import Cluster
+
+from recorded import SALLOC, SRUN, SRUN_PMI2, SRUN_PMIX, form
 
 pytestmark = pytest.mark.multiprocess
 
@@ -51,6 +54,25 @@ def said(env: dict[str, str]) -> list[str]:
 def numbers(lines: list[str]) -> list[str]:
     """Without the names of hosts."""
     return [line.rpartition(" ")[0] for line in lines]
+
+
+SAY = "import json, os; os.environ.get('SLURM_PROCID', '1') == '1' and print(json.dumps(dict(os.environ)))"
+
+
+@pytest.mark.parametrize(
+    ("command", "recorded"),
+    [
+        (["srun", "--mpi=none", "-N2", "-n3", "-m", "block"], SRUN),
+        (["srun", "--mpi=pmi2", "-N2", "-n3", "-m", "block"], SRUN_PMI2),
+        (["srun", "--mpi=pmix", "-N2", "-n3", "-m", "block"], SRUN_PMIX),
+        (["salloc", "-N2", "-n4", "-m", "block"], SALLOC),
+    ],
+    ids=["none", "pmi2", "pmix", "salloc"],
+)
+def test_it_sets_the_variables_of_the_table(cluster: Cluster, command: list[str], recorded: dict[str, str]) -> None:
+    code, out, err = cluster.run(*command, sys.executable, "-S", "-c", SAY)
+    assert code == 0, err
+    assert form(recorded, json.loads(out)) == form(recorded, recorded)
 
 
 # --- srun python train.py ---
