@@ -67,10 +67,10 @@ SALLOC = {
     "SLURM_TASKS_PER_NODE": "3,1",
 }
 
-# Differ from job to job: only their form is compared.
+# Differ from job to job: only their form is compared. Open MPI 5 numbers local ranks by where they are bound.
 _OF_A_JOB = (
-    "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_hnp_uri", "PMIX_NAMESPACE", "PMI_FD", "PMI_JOBID", "SLURM_JOB_ID",
-    "SLURM_STEP_ID",
+    "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_hnp_uri", "PMIX_NAMESPACE", "PMI_FD",
+    "PMI_JOBID", "SLURM_JOB_ID", "SLURM_STEP_ID",
 )  # fmt: skip
 
 
