@@ -6,8 +6,8 @@
 
 slurm: a cluster of network namespaces, which needs root and Debian's Slurm (tools/install-deps.sh slurm). The time is
 that from the moment when all processes run and have imported what they need, to the end of the first allreduce on the
-last of them: once by Ciranda, once by torch's gloo, in turns. `steady` is an allreduce of 4 KiB from then on. ray needs
-Ray (`make engines` has it); the difference is what Ciranda adds.
+last of them: once by Ciranda, once by torch's gloo, in turns, as are the two ways to start. `steady` is an allreduce of
+4 KiB from then on. ray needs Ray (`make engines` has it); the difference is what Ciranda adds.
 """
 
 from __future__ import annotations
@@ -53,12 +53,16 @@ def slurm(rounds: int) -> None:
     srun = ["srun", f"-N{NODES}", f"--ntasks-per-node={PER_NODE}", sys.executable]
     run = ["salloc", f"-N{NODES}", f"--ntasks-per-node={PER_NODE}", sys.executable, "-m", "ciranda.launch.cli", "run",
            "--no-prefix", sys.executable]  # fmt: skip
+    ways = {"srun": srun, "ciranda run": run}
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in ways}
     with slurm_cluster.cluster(NODES) as cluster:
-        for name, command in (("srun", srun), ("ciranda run", run)):
-            found = [of_one_job(cluster, command, number) for number in range(rounds)]
-            for way in ("ciranda", "gloo"):
-                print(line(f"{name}: start by {way}", [each[way] for each in found], "ms"))
-            print(line(f"{name}: steady", [each["steady_us"] for each in found], "us"), flush=True)
+        for number in range(rounds):
+            for name, command in ways.items():
+                found[name].append(of_one_job(cluster, command, number))
+    for name, jobs in found.items():
+        for way in ("ciranda", "gloo"):
+            print(line(f"{name}: start by {way}", [each[way] for each in jobs], "ms"))
+        print(line(f"{name}: steady", [each["steady_us"] for each in jobs], "us"))
 
 
 def of_one_job(cluster: Any, command: Sequence[str], number: int) -> dict[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,9 @@ import pytest
 sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "multiprocess")]
 
 import netns
+
+# Ray's workers would get no time on a machine that has other work, so that tests end by their limits.
+os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 (its name)
 
 PACKAGES = ("ray", "pyspark", "torch", "ciranda")
 

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-import cloudpickle
 import psutil
 import pytest
 import ray
+import sent
 from ray.cluster_utils import Cluster
+from sent import EXAMPLES, digits_task, run_within, total, until
 
 import ciranda
 from ciranda.launch import HostsError, LaunchError
 from ciranda.ray import Executor, run
 
-ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # ranks do not import the tests
+for module in (sys.modules[__name__], sent):  # ranks do not import the tests
+    ray.cloudpickle.register_pickle_by_value(module)
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 OBJECT_STORE = 80 << 20
 
 
@@ -51,11 +50,6 @@ def executor() -> Iterator[Executor]:
         assert executor.run(total) == [2.0, 2.0]
 
 
-def total() -> float:
-    ciranda.init()
-    return float(ciranda.allreduce(1.0, op=ciranda.Sum, name="total"))
-
-
 def numbers() -> tuple[int, ...]:
     ciranda.init()
     return (ciranda.rank(), ciranda.size(), ciranda.local_rank(), ciranda.local_size(), ciranda.cross_rank(),
@@ -64,13 +58,6 @@ def numbers() -> tuple[int, ...]:
 
 def free_cpus() -> float:
     return float(ray.available_resources().get("CPU", 0.0))
-
-
-def until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 # -- one function ------------------------------------------------------------------------------------------------------
@@ -241,15 +228,6 @@ def test_an_outer_jobs_identity_is_not_the_ranks() -> None:
     assert done.stdout.splitlines()[-1] == "[(2.0, False), (2.0, False)]"
 
 
-def run_within() -> list[str]:
-    ciranda.init()
-    rank = "import ciranda; ciranda.init(); print(ciranda.rank(), ciranda.allreduce(1.0, op=ciranda.Sum, name='x'))"
-    command = [sys.executable, "-m", "ciranda.launch.cli", "run", "--no-prefix", "-np", "2", sys.executable, "-c", rank]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-    ciranda.barrier()
-    return [*sorted(done.stdout.splitlines()), done.stderr]
-
-
 def test_ciranda_run_within_a_rank_is_a_job_of_its_own() -> None:
     assert run(run_within, np=2) == [["0 2.0", "1 2.0", ""]] * 2
 
@@ -274,14 +252,6 @@ ciranda.ray.run(stay, np=2)
         driver.wait()
     until(lambda: not any(psutil.pid_exists(pid) for pid in pids))
     until(lambda: free_cpus() == 4)
-
-
-def digits_task() -> ModuleType:
-    """The module with the examples' training, which ranks get by value."""
-    sys.path.insert(0, str(EXAMPLES))
-    module = importlib.import_module("digits_task")
-    cloudpickle.register_pickle_by_value(module)
-    return module
 
 
 def test_the_example_has_the_parameters_of_ciranda_run() -> None:

@@ -9,24 +9,25 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import cloudpickle
 import psutil
 import pytest
+import sent
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+from sent import EXAMPLES, digits_task, run_within, total, until
 
 import ciranda
 from ciranda.launch import HostsError, LaunchError
 from ciranda.spark import run
 
-cloudpickle.register_pickle_by_value(sys.modules[__name__])  # ranks do not import the tests
+for module in (sys.modules[__name__], sent):  # ranks do not import the tests
+    cloudpickle.register_pickle_by_value(module)
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 QUIET = {"spark.ui.enabled": "false", "spark.executor.memory": "512m", "spark.ui.showConsoleProgress": "false"}
 
 
@@ -36,18 +37,6 @@ def context() -> Iterator[SparkContext]:
     session = SparkSession.builder.master("local-cluster[2,2,1024]").config(map=QUIET).getOrCreate()
     yield session.sparkContext
     session.stop()
-
-
-def total() -> float:
-    ciranda.init()
-    return float(ciranda.allreduce(1.0, op=ciranda.Sum, name="total"))
-
-
-def until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def pids_in(folder: Path, count: int) -> list[int]:
@@ -160,15 +149,6 @@ def test_two_jobs_at_once_are_apart() -> None:
     assert results == {0: [2.0, 2.0], 1: [2.0, 2.0]}
 
 
-def run_within() -> list[str]:
-    ciranda.init()
-    rank = "import ciranda; ciranda.init(); print(ciranda.rank(), ciranda.allreduce(1.0, op=ciranda.Sum, name='x'))"
-    command = [sys.executable, "-m", "ciranda.launch.cli", "run", "--no-prefix", "-np", "2", sys.executable, "-c", rank]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-    ciranda.barrier()
-    return [*sorted(done.stdout.splitlines()), done.stderr]
-
-
 def test_ciranda_run_within_a_rank_is_a_job_of_its_own() -> None:
     assert run(run_within, np=2) == [["0 2.0", "1 2.0", ""]] * 2
 
@@ -255,14 +235,6 @@ run(test_spark.stay, ({str(tmp_path)!r},), np=2)
         driver.kill()
         driver.wait()
     until(lambda: not any(psutil.pid_exists(pid) for pid in pids))
-
-
-def digits_task() -> ModuleType:
-    """The module with the examples' training, which ranks get by value."""
-    sys.path.insert(0, str(EXAMPLES))
-    module = importlib.import_module("digits_task")
-    cloudpickle.register_pickle_by_value(module)
-    return module
 
 
 def test_a_training_has_the_parameters_of_ciranda_run() -> None:

@@ -9,11 +9,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from launch_support import GUARD_SECONDS
 
-from ciranda.launch import HostsError, LaunchError, run
+from ciranda.launch import HostsError, LaunchError, Pool, run
 from ciranda.launch.api import RunOptions
 
 pytestmark = pytest.mark.multiprocess
@@ -119,6 +120,24 @@ def test_a_system_that_starts_no_program_is_said_in_a_sentence(
     monkeypatch.setattr(subprocess, "run", refuse)
     with pytest.raises(LaunchError, match=r"^cannot start .*: this user, .* raise 'ulimit -u'.*$"):
         run(int, np=1, hosts=hosts, options=options)
+
+
+OTHER_PYTHON = """
+from ciranda.launch import sent_function
+sent_function.PYTHON = "cpython-27"
+"""
+
+
+def test_a_function_for_another_python_is_refused_by_the_ranks(
+    options: RunOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its bytecode would crash there, or compute something else."""
+    (tmp_path / "sitecustomize.py").write_text(OTHER_PYTHON)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]))
+    with pytest.raises(LaunchError, match=f"the function was sent by {sys.implementation.cache_tag}, .* is cpython-27"):
+        run(lambda: None, np=1, options=options)
+    with Pool(np=1, options=options) as pool, pytest.raises(LaunchError, match=r"was sent by .* is cpython-27"):
+        pool.run(lambda: None)
 
 
 def test_it_runs_in_a_thread_and_leaves_signal_handlers_alone(options: RunOptions) -> None:

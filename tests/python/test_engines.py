@@ -24,71 +24,13 @@ from ciranda.launch.environment import JOB_IDENTITY, forwarded
 from ciranda.launch.errors import HostsError, LaunchError
 from ciranda.launch.hosts import Host
 from ciranda.launch.ssh import SshOptions
+from recorded import BATCH, MPIEXEC, MPIRUN, MPIRUN_5, SALLOC, SRUN, SRUN_PMI2, SRUN_PMIX
 
 TORCHRUN = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
 PADDLE = {
     "PADDLE_TRAINERS_NUM": "3",
     "PADDLE_TRAINER_ID": "2",
     "PADDLE_TRAINER_ENDPOINTS": "127.0.0.1:7001,127.0.0.2:7001,127.0.0.1:7002",
-}
-
-
-# As mpirun of Open MPI 4.1 sets them for the second of four processes, and as that of Open MPI 5 does.
-MPIRUN = {
-    "OMPI_COMM_WORLD_SIZE": "4",
-    "OMPI_COMM_WORLD_RANK": "1",
-    "OMPI_COMM_WORLD_LOCAL_RANK": "1",
-    "OMPI_MCA_ess_base_jobid": "616038401",
-    "OMPI_MCA_orte_hnp_uri": "616038400.0;tcp://192.0.2.2:59937;tcp6://[fd00::2]:54921",
-    "PMIX_NAMESPACE": "616038401",
-    "PMIX_RANK": "1",
-}
-MPIRUN_5 = {
-    "OMPI_COMM_WORLD_SIZE": "4",
-    "OMPI_COMM_WORLD_RANK": "1",
-    "OMPI_COMM_WORLD_LOCAL_RANK": "1",
-    "PMIX_NAMESPACE": "prterun-node0-4711@1",
-    "PMIX_RANK": "1",
-}
-# As mpiexec of MPICH 5.0 and of Intel MPI 2021.18 sets them for the second of four processes.
-MPIEXEC = {"PMI_SIZE": "4", "PMI_RANK": "1", "PMI_FD": "11", "MPI_LOCALNRANKS": "2", "MPI_LOCALRANKID": "1"}
-# As srun of Slurm 22.05 sets them for the second of three tasks, of which two are on the first of two nodes.
-SRUN = {
-    "SLURM_CLUSTER_NAME": "ciranda",
-    "SLURM_GTIDS": "0,1",
-    "SLURM_JOB_ID": "17",
-    "SLURM_JOB_NODELIST": "node[0-1]",
-    "SLURM_LOCALID": "1",
-    "SLURM_NODEID": "0",
-    "SLURM_NTASKS": "3",
-    "SLURM_PROCID": "1",
-    "SLURM_STEP_ID": "0",
-    "SLURM_STEP_NUM_NODES": "2",
-    "SLURM_STEP_NUM_TASKS": "3",
-    "SLURM_TASKS_PER_NODE": "2,1",
-}
-# As srun --mpi=pmi2 does.
-SRUN_PMI2 = {**SRUN, "PMI_FD": "10", "PMI_JOBID": "17.0", "PMI_RANK": "1", "PMI_SIZE": "3"}
-# As srun --mpi=pmix does.
-SRUN_PMIX = {**SRUN, "PMIX_NAMESPACE": "slurm.pmix.17.0", "PMIX_RANK": "1"}
-# As sbatch sets them for its script, here within a step of two tasks of another job.
-BATCH = {
-    "SLURM_GTIDS": "0",
-    "SLURM_JOB_ID": "18",
-    "SLURM_JOB_NODELIST": "node0",
-    "SLURM_LOCALID": "0",
-    "SLURM_NTASKS": "1",
-    "SLURM_PROCID": "0",
-    "SLURM_STEP_ID": "0",
-    "SLURM_STEP_NUM_TASKS": "2",
-    "SLURM_TASKS_PER_NODE": "1",
-}
-# As salloc sets them for its command, outside of any step.
-SALLOC = {
-    "SLURM_JOB_ID": "3",
-    "SLURM_JOB_NODELIST": "node[0-1]",
-    "SLURM_NTASKS": "4",
-    "SLURM_TASKS_PER_NODE": "3,1",
 }
 
 

@@ -19,9 +19,10 @@ from ciranda import _core
 from ciranda.engines import pmix, rendezvous
 from ciranda.engines.identity import Identity, Way, identity, number_of
 from ciranda.engines.key_value_space import KeyValueSpace, is_socket
-from ciranda.engines.loaded_mpi import is_initialized
+from ciranda.engines.loaded_mpi import is_initialized, is_initialized_without_mpi4py, warn_of_later_mpi
 from ciranda.engines.pmi import Pmi
 from ciranda.engines.pmi2 import Pmi2
+from ciranda.engines.pmix import Pmix
 from ciranda.engines.sealing import seal
 from ciranda.engines.slurm import numbers_of_node
 from ciranda.errors import InvalidArgumentError, TimeoutError
@@ -34,8 +35,10 @@ _users: list[int] = []
 
 
 def is_reached(environ: Mapping[str, str]) -> bool:
-    """Whether this process of a job step can reach the key-value space of srun."""
-    return _has_socket(environ) or pmix.is_reached(environ)
+    """Whether this process of a job step can reach the key-value space of srun. MPI may have the socket already."""
+    if _has_socket(environ):
+        return not is_initialized_without_mpi4py()
+    return pmix.is_reached(environ)
 
 
 def _has_socket(environ: Mapping[str, str]) -> bool:
@@ -55,15 +58,24 @@ def by_key_values(environ: Mapping[str, str]) -> dict[str, str]:
     seconds = float(_core.effective_settings()["CIRANDA_START_TIMEOUT"])
     if found.engine.way is Way.STEP and not _has_socket(environ):
         with pmix.connected(environ, seconds) as space:
-            return _meet(found, space, lambda: _fence(space, found))
+            return _meet_in_step(found, space, environ)
     descriptor = number_of(environ, _DESCRIPTOR)
     if found.engine.way is Way.STEP:
-        step = _Step(found, Pmi2(descriptor, seconds), numbers_of_node(environ))
-        return _meet(found, step.space, step.fence)
+        return _meet_in_step(found, Pmi2(descriptor, seconds), environ)
     pmi = Pmi(descriptor, seconds)
     if not _users:
         _users.append(os.getpid())
     return _meet(found, pmi, lambda: _fence(pmi, found))
+
+
+def _meet_in_step(found: Identity, space: Pmi2 | Pmix, environ: Mapping[str, str]) -> dict[str, str]:
+    step = _Step(found, space, numbers_of_node(environ))
+    told = _meet(found, space, step.fence)
+    warn_of_later_mpi(
+        f"init() has used {space.words}, which Slurm gives a process once. If MPI cannot begin now, import mpi4py.MPI "
+        "before init(), or set CIRANDA_HANDOVER_FOLDER to a folder that all nodes share and only you can enter"
+    )
+    return told
 
 
 def _meet(found: Identity, space: KeyValueSpace, fence: Callable[[], None]) -> dict[str, str]:
@@ -91,13 +103,13 @@ def _fence(space: KeyValueSpace, found: Identity) -> None:
 class _Step:
     """The tasks of a job step, which know of each other on the same node before all have come."""
 
-    def __init__(self, found: Identity, space: Pmi2, on_node: Sequence[int]) -> None:
-        self.space = space
+    def __init__(self, found: Identity, space: Pmi2 | Pmix, on_node: Sequence[int]) -> None:
+        self._space = space
         self._identity = found
         self._on_node = on_node if space.is_first else ()  # a program before may have told the node
         self._seconds = space.seconds
         if self._on_node:
-            space.tell_node(f"came-{found.rank}")
+            space.tell_node("came", found.rank)
 
     def fence(self) -> None:
         """Wait for all.
@@ -107,7 +119,7 @@ class _Step:
         """
         rank, size = self._identity.rank, self._identity.size
         try:
-            self.space.fence()
+            self._space.fence()
         except TimeoutError:
             raise TimeoutError(
                 f"init() of rank {rank} of {size}: not all {size} tasks that srun has started have called init() "
@@ -115,7 +127,7 @@ class _Step:
             ) from None
 
     def _who(self) -> str:
-        missing = [str(rank) for rank in self._on_node if not self.space.is_told(f"came-{rank}")]
+        missing = [str(rank) for rank in self._on_node if not self._space.is_told("came", rank)]
         if missing:
             return f": on node {socket.gethostname()} rank {', '.join(missing)} has not"
         return f"; on node {socket.gethostname()} all have" if self._on_node else ""

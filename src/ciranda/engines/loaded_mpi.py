@@ -1,9 +1,17 @@
-"""MPI in this process, if mpi4py has loaded it. Nothing here is linked to MPI, or imports mpi4py."""
+"""MPI in this process, if mpi4py or other code has loaded it. Nothing here is linked to MPI, or imports mpi4py."""
 
 from __future__ import annotations
 
+import ctypes
+import os
+import re
 import sys
+import warnings
+from importlib.abc import MetaPathFinder
+from pathlib import Path
 from typing import Any, Protocol, TypeGuard, cast
+
+_LIBRARIES = re.compile(r" (/.*/lib(?:mpi|mpich)\w*\.so[.0-9]*)$", re.MULTILINE)  # in /proc/self/maps
 
 
 class Communicator(Protocol):
@@ -40,3 +48,37 @@ def world_of_mpi(size: int) -> Communicator | None:
     if mpi is None or not mpi.Is_initialized() or mpi.Is_finalized() or mpi.COMM_WORLD.Get_size() != size:
         return None
     return cast(Communicator, mpi.COMM_WORLD)
+
+
+def is_initialized_without_mpi4py() -> bool:
+    """Whether another library has initialized MPI in this process."""
+    if "mpi4py.MPI" in sys.modules:
+        return False
+    loaded = set(_LIBRARIES.findall(Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")))
+    return any(_is_initialized(path) for path in loaded)
+
+
+def _is_initialized(path: str) -> bool:
+    flag = ctypes.c_int(0)
+    try:
+        ctypes.CDLL(path, mode=os.RTLD_NOLOAD).MPI_Initialized(ctypes.byref(flag))
+    except (OSError, AttributeError):  # deleted since; no MPI
+        return False
+    return bool(flag.value)
+
+
+class _Warner(MetaPathFinder):
+    """Finds nothing, and warns of an import by which mpi4py initializes MPI."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if fullname == "mpi4py.MPI" and sys.modules["mpi4py"].rc.initialize:
+            warnings.warn(self._text, RuntimeWarning, stacklevel=2)
+
+
+def warn_of_later_mpi(text: str) -> None:
+    """Warn with this text when mpi4py is to initialize MPI from now on."""
+    if not any(isinstance(finder, _Warner) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Warner(text))

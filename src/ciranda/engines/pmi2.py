@@ -79,14 +79,14 @@ class Pmi2(SocketSpace):
         self._ask("kvs-fence", "", "a task of the step has ended without init()")
         self._set_mark(_IS_OPEN)
 
-    def tell_node(self, key: str) -> None:
-        """Have the other tasks on this node know of `key`, without a fence."""
-        self._ask("info-putnodeattr", f"key=ciranda-{key};value=1;")
+    def tell_node(self, key: str, rank: int) -> None:
+        """Have the other tasks on this node know of `key` of this rank, the caller's, without a fence."""
+        self._ask("info-putnodeattr", f"key=ciranda-{key}-{rank};value=1;")
 
-    def is_told(self, key: str) -> bool:
-        """Whether a task on this node has told of `key`. May be called after a fence that did not end in time."""
+    def is_told(self, key: str, rank: int) -> bool:
+        """Whether this rank, of this node, has told of `key`. May be called after a fence that did not end in time."""
         self.seconds = _ANSWER_SECONDS
-        return self._ask("info-getnodeattr", f"key=ciranda-{key};wait=FALSE;").get("found") == "TRUE"
+        return self._ask("info-getnodeattr", f"key=ciranda-{key}-{rank};wait=FALSE;").get("found") == "TRUE"
 
     def _open(self) -> None:
         deadline = time.monotonic() + self.seconds

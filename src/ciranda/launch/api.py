@@ -19,6 +19,7 @@ from ciranda.launch.launcher import launch
 from ciranda.launch.output import ScreenStyle
 from ciranda.launch.output_dir import OutputDir
 from ciranda.launch.processes import open_standard_streams
+from ciranda.launch.sent_function import packed
 from ciranda.launch.ssh import SshOptions
 from ciranda.launch.store import StoreFactory, engine_store
 
@@ -160,7 +161,7 @@ def run(
     options = options or RunOptions()
     slots = _slots(options.elastic, np, hosts, hostfile)
     job = job_of(options, [options.ssh.remote_python or options.python, "-m", call.__name__], slots)
-    job.blobs = {call.PAYLOAD: cloudpickle.dumps((func, tuple(args), dict(kwargs or {})))}
+    job.blobs = {call.PAYLOAD: packed(func, args, kwargs)}
     job.want_results = True
     files = OutputDir(Path(options.output_dir), len(slots)) if options.output_dir is not None else None
     sys.stdout.flush()

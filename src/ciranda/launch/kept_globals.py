@@ -6,11 +6,10 @@ is loaded: what one cell's function assigns to a global would be unknown to the 
 
 from __future__ import annotations
 
-import io
 import pickle
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any
+from typing import Any, BinaryIO
 
 
 class KeptGlobals:
@@ -19,9 +18,9 @@ class KeptGlobals:
     def __init__(self) -> None:
         self._of_module: dict[str, dict[str, Any]] = {}
 
-    def load(self, data: bytes) -> Any:
-        """As `cloudpickle.loads`. What a function refers to where it was sent from replaces the global of that name."""
-        return _Loader(data, self._kept).load()
+    def load(self, file: BinaryIO) -> Any:
+        """As `cloudpickle.load`. What a function refers to where it was sent from replaces the global of that name."""
+        return _Loader(file, self._kept).load()
 
     def _kept(self, sent: dict[str, Any]) -> dict[str, Any]:
         kept = self._of_module.setdefault(sent.get("__name__", ""), sent)
@@ -30,8 +29,8 @@ class KeptGlobals:
 
 
 class _Loader(pickle.Unpickler):
-    def __init__(self, data: bytes, kept: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-        super().__init__(io.BytesIO(data))
+    def __init__(self, file: BinaryIO, kept: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        super().__init__(file)
         self._kept = kept
 
     def find_class(self, module: str, name: str) -> Any:

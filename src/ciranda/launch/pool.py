@@ -34,6 +34,7 @@ from ciranda.launch.output import ScreenStyle
 from ciranda.launch.processes import open_standard_streams
 from ciranda.launch.protocol import Message
 from ciranda.launch.reach import reach_for
+from ciranda.launch.sent_function import packed
 from ciranda.launch.ssh import SshOptions
 
 Result = TypeVar("Result")
@@ -151,7 +152,7 @@ class Pool:
     ) -> list[Result]:
         import cloudpickle
 
-        payload = cloudpickle.dumps((func, tuple(args), dict(kwargs or {})))
+        payload = packed(func, args, kwargs)
         self._number += 1
         mark = new_mark()
         self._output.expect(mark)

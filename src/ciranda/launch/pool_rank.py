@@ -8,6 +8,7 @@ leaves the world, so that ranks which wait for it fail too.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import queue
 import signal
@@ -30,6 +31,7 @@ from ciranda.launch.failure import traceback_text
 from ciranda.launch.handshake import Terms
 from ciranda.launch.kept_globals import KeptGlobals
 from ciranda.launch.protocol import Message
+from ciranda.launch.sent_function import unpacked
 
 #: Addresses and ports of the pool, with a space between; several by comma.
 ADDRESS = "CIRANDA_POOL"
@@ -103,7 +105,7 @@ class _Rank:
         self._send({"t": "result", "number": number, "state": state, "epoch": _afresh.next_epoch()})
 
     def _result(self, number: int, payload: bytes) -> bytes:
-        function, args, kwargs = self._globals.load(payload)
+        function, args, kwargs = unpacked(io.BytesIO(payload), self._globals.load)
         try:
             self._running = number
             value: Any = function(*args, **kwargs)

@@ -6,6 +6,7 @@ that ranks which wait for it fail too.
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import socket
@@ -138,11 +139,11 @@ class _Functions:
             raise KeyboardInterrupt
 
     def make(self, payload: bytes) -> None:
-        self.executable = self._globals.load(payload)()
+        self.executable = self._globals.load(io.BytesIO(payload))()
 
     def call(self, payload: bytes) -> Any:
         try:
-            wants_executable, function = self._globals.load(payload)
+            wants_executable, function = self._globals.load(io.BytesIO(payload))
             try:
                 self._runs = True
                 return function(self.executable) if wants_executable else function()

@@ -12,6 +12,7 @@ from pyspark import BarrierTaskContext, SparkContext
 
 from ciranda.launch.errors import HostsError, LaunchError
 from ciranda.launch.hosts import checked_size
+from ciranda.launch.sent_function import packed
 from ciranda.spark.task import Ended, Wanted, run_in_task
 
 Result = TypeVar("Result")
@@ -58,7 +59,7 @@ def run(
     size = checked_size(context.defaultParallelism if np is None else np)
     _require_slots(context, size, start_timeout)
     wanted = Wanted(
-        payload=cloudpickle.dumps((func, tuple(args), dict(kwargs or {}))),
+        payload=packed(func, args, kwargs),
         env=dict(env or {}),
         start_timeout=max(_MEETING_SECONDS, start_timeout or 0.0),
         network_interface=network_interface,
