@@ -280,10 +280,10 @@ def test_ctrl_c_while_ranks_start_ends_them(monkeypatch: pytest.MonkeyPatch) -> 
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Gathering, "wait", interrupt)
-    before = threading.enumerate()
+    before = {*threading.enumerate()}
     with pytest.raises(KeyboardInterrupt):
         Pool(np=2)
-    assert threading.enumerate() == before, "the job goes on"
+    assert {*threading.enumerate()} <= before, "the job goes on"
 
 
 OWNER = """

@@ -98,12 +98,12 @@ TEST_F(AcceptorTest, ChallengesEachConnectionAnew) {
   ConnectingHandshake recorded(credentials(), kPurpose, {});
   const std::vector<std::byte> hello = recorded.take_output();
   std::vector<std::vector<std::byte>> challenges;
+  std::vector<Stranger> strangers;  // the end of one would be another event
   for (int i = 0; i < 2; ++i) {
-    Stranger stranger(address_.to_string());
-    stranger.say(hello);
+    strangers.emplace_back(address_.to_string()).say(hello);
     look(Clock::now());  // it comes
     look(Clock::now());  // and speaks
-    challenges.push_back(read_from(stranger.fd(), Handshake::kChallengeBytes));
+    challenges.push_back(read_from(strangers.back().fd(), Handshake::kChallengeBytes));
   }
   EXPECT_NE(challenges[0], challenges[1]);
 }

@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <fstream>
 #include <string>
@@ -115,19 +117,28 @@ TEST(FakeCudaStreams, ABlockedLaunchBlocksAllCallsOfTheContext) {
       Gate gate(gpu);
       CUdeviceptr memory = gpu.allocate(1);
       for (int i = 0; i < 8; ++i) gpu.fill(memory, i, 1, gate.stream());
+      const std::uint64_t n_before = n_fake_calls();
+      const auto await_calls = [n_before](std::uint64_t n) {
+        while (n_fake_calls() < n_before + n) std::this_thread::yield();
+      };
       std::jthread giver([&] {
         gpu.enter();
         gpu.fill(memory, 8, 1, gate.stream());
       });
+      await_calls(2);  // it has the lock, if there is one
       std::atomic<bool> has_called{false};
       std::jthread caller([&] {
         gpu.enter();
-        std::this_thread::sleep_for(std::chrono::milliseconds(50));  // behind the launch
         gpu.make_event();
         has_called = true;
       });
-      std::this_thread::sleep_for(std::chrono::milliseconds(150));
-      EXPECT_EQ(has_called, std::string(locks) == "0");
+      await_calls(3);
+      if (locks == std::string("0")) {
+        while (!has_called) std::this_thread::yield();
+      } else {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));  // it cannot go on, however long we wait
+        EXPECT_FALSE(has_called);
+      }
       gate.open();
       caller.join();
       giver.join();
