@@ -246,7 +246,8 @@ class _Run:
         self._log.begin_looks()
         self._deadline = None
         slots = [slot for link in self._links for slot in link.slots]
-        numbers = positions([slot.host for slot in slots])  # others than the slots' if a host does not take part
+        is_complete = len(slots) == len(self._job.slots)  # unless a host of an elastic job has not come
+        numbers = slots if is_complete else positions([slot.host for slot in slots])
         own = {slot.rank: environment.identity(n, self._job.jax_native) for slot, n in zip(slots, numbers, strict=True)}
         for link in self._links:
             self._order(link, {slot.rank: own[slot.rank] for slot in link.slots})
