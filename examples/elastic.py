@@ -2,8 +2,8 @@
 
     ciranda run --elastic -np 3 --min-np 2 python examples/elastic.py
 
-The other ranks keep their processes and go on from the last commit; a process that is started in rank 0's place joins.
-The picture shows the loss and the number of ranks over time.
+The other ranks keep their processes and go on from the last commit; a process that is started in rank 0's place joins:
+the others wait for it with the last third of the steps. The picture shows the loss and the number of ranks over time.
 """
 
 from __future__ import annotations
@@ -39,13 +39,6 @@ def step(model: nn.Module, optimizer: torch.optim.Optimizer, mine: Batch) -> flo
     return loss.item()
 
 
-def kill_once(mark: Path) -> None:
-    """End this process as the kernel does when memory runs out; the next one in its place stays."""
-    if not mark.exists():
-        mark.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
 def draw(path: Path, history: list[tuple[float, float, int]]) -> None:
     from matplotlib import pyplot as plt
 
@@ -72,12 +65,13 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--pause", type=float, default=0.03, help="seconds that each step waits, as for data")
+    parser.add_argument("--wait", action=argparse.BooleanOptionalAction, default=True, help="for the new process")
     parser.add_argument("--output-dir", type=Path, default=Path("out"))
     args = parser.parse_args()
     args.output_dir.mkdir(parents=True, exist_ok=True)
-    mark = args.output_dir / "has-been-killed"
 
     hvd.init()
+    all_ranks = hvd.size()
     data = load(torch.device("cpu"))
     batches = list(global_batches(data, args.steps))
     model = make_model(torch.device("cpu"))
@@ -86,8 +80,11 @@ def main() -> int:
     @hvd.elastic.run
     def train(state: hvd.elastic.TorchState) -> None:
         while state.step < args.steps:
-            if state.step == args.steps // 3 and hvd.rank() == 0:
-                kill_once(mark)
+            if state.step == args.steps // 3 and hvd.rank() == 0 and hvd.size() == all_ranks:
+                os.kill(os.getpid(), signal.SIGKILL)  # as the kernel does when memory runs out
+            while args.wait and state.step == args.steps * 2 // 3 and hvd.size() < all_ranks:
+                time.sleep(0.1)
+                state.commit()
             time.sleep(args.pause)
             loss = step(model, optimizer, share(batches[state.step], hvd.rank(), hvd.size()))
             state.history = [*state.history, (time.time(), loss, hvd.size())]
@@ -97,7 +94,6 @@ def main() -> int:
     state = hvd.elastic.TorchState(model, optimizer, step=0, history=[])
     train(state)
     if hvd.rank() == 0:
-        mark.unlink()
         say(state.history)
         draw(args.output_dir / "elastic.png", state.history)
     alone = make_model(torch.device("cpu"))

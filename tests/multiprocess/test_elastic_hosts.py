@@ -12,12 +12,14 @@ from pathlib import Path
 import netns
 import psutil
 import pytest
+from test_counters import free_port
 
 pytestmark = pytest.mark.multiprocess
 
 RANK = Path(__file__).with_name("elastic_hosts_rank.py")
 SAMPLES_RANK = Path(__file__).with_name("elastic_samples_rank.py")
 GUARD_SECONDS = 240.0
+NOT_HERE = "a@127.0.0.1"  # no name of this machine, whose ssh server does not know it, if there is one
 RUN = ("run", "--elastic", "--no-prefix")
 CIRANDA = ("-m", "ciranda.launch.cli", *RUN)
 HOROVODRUN = ("-m", "horovod.runner")
@@ -172,6 +174,39 @@ def test_a_host_whose_agent_was_killed_comes_back_as_a_new_one(tmp_path: Path) -
     assert "127.0.0.2 is lost: its agent" in done.stderr
 
 
+def test_a_host_that_cannot_be_reached_at_the_start_is_not_waited_for(tmp_path: Path) -> None:
+    """It is the first, which would be rank 0's."""
+    done = run(tmp_path, f"{NOT_HERE}:1,localhost:2", options=("--min-np", "1"))
+    assert ends(done) == ["2 5 localhost"] * 2
+    assert f"{NOT_HERE} is lost: cannot start ranks on {NOT_HERE}" in done.stderr
+    assert "world 0: 2 ranks\n" in done.stderr
+    assert "world 1" not in done.stderr
+
+
+def test_a_host_that_is_silent_at_the_start_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "ssh_config").write_text("ProxyCommand sleep 1000\n")
+    options = ("--min-np", "1", "--start-timeout", "5", "-F", f"{tmp_path}/ssh_config")
+    done = run(tmp_path, f"localhost:1,{NOT_HERE}:1", options=options)
+    assert ends(done) == ["1 5 localhost"]
+    assert f"{NOT_HERE} is lost: it has not answered within 5 s" in done.stderr
+
+
+def test_a_host_that_cannot_start_ranks_is_lost_if_it_comes_later(tmp_path: Path) -> None:
+    """Two agents of this machine cannot listen at one port."""
+    plan = ["1=localhost:1,127.0.0.2:1", "3=localhost:2,127.0.0.2:1>2"]
+    done = run(tmp_path, "localhost:1", *plan, options=("--max-np", "2", "--metrics", f"127.0.0.1:{free_port()}"))
+    assert ends(done) == ["2 5 localhost"] * 2
+    assert "127.0.0.2 is lost: metrics" in done.stderr
+
+
+@pytest.mark.parametrize(("others", "why"), [("localhost:1", "1 of 2 ranks were ready"), ("b@127.0.0.1:1", "no rank")])
+def test_too_few_wait_for_hosts_that_cannot_be_reached_at_the_start(tmp_path: Path, others: str, why: str) -> None:
+    done = run(tmp_path, f"{NOT_HERE}:1,{others}", options=("--min-np", "2", "--elastic-timeout", "2"))
+    assert done.returncode == 1
+    assert f"{NOT_HERE} is lost: cannot start ranks on {NOT_HERE}" in done.stderr
+    assert f"ciranda: the job ends: {why}" in done.stderr.splitlines()[-1]
+
+
 def test_a_new_rank_whose_output_cannot_be_kept_ends_the_job_in_order(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "rank.1").touch()  # where its folder would be
@@ -203,6 +238,19 @@ def test_a_host_comes_over_ssh_and_goes_again(hosts: netns.Hosts, tmp_path: Path
     plan = ["1=hostA:1,hostB:2>3", "3=hostA:1>1"]
     options = ("-F", str(hosts.ssh_config), "--max-np", "3")
     assert ends(run(tmp_path, "hostA:1", *plan, options=options, through=hosts[0].enter)) == ["1 5 hostA"]
+
+
+@pytest.mark.netns
+@pytest.mark.ssh
+def test_hosts_that_cannot_be_reached_at_the_start_are_tried_again(hosts: netns.Hosts, tmp_path: Path) -> None:
+    """None can until the script has been asked again."""
+    config = tmp_path / "ssh_config"
+    config.write_text(f'Match exec "test ! -e {tmp_path}/again"\n  Port 1\nMatch all\n  Include {hosts.ssh_config}\n')
+    (tmp_path / "begun").touch()
+    later = ["hostB:2", f"!touch {tmp_path}/again; echo hostB:2"]
+    done = run(tmp_path, "hostB:2", later=later, options=("-F", str(config)), through=hosts[0].enter)
+    assert ends(done) == ["2 5 hostB"] * 2
+    assert "hostB is lost: cannot start ranks on hostB: no ssh server listens there" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ runpy.run_path({str(EXAMPLES / "gradient_clipping.py")!r}, run_name="__main__")
 
 
 def test_an_elastic_training_equals_one_process_though_rank_0_is_killed(tmp_path: Path) -> None:
-    script = [str(EXAMPLES / "elastic.py"), "--steps", "60", "--pause", "0", "--output-dir", str(tmp_path)]
+    script = [str(EXAMPLES / "elastic.py"), "--steps", "60", "--pause", "0", "--no-wait", "--output-dir", str(tmp_path)]
     done = run(2, *script, launcher=(*CIRANDA, "--elastic", "--min-np", "1"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "60 steps; ranks: 2, then 1" in done.stdout

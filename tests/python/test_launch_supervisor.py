@@ -300,10 +300,47 @@ def test_a_lost_host_takes_its_ranks_for_good() -> None:
     assert job.on(HostLost((2, 3), "b was lost"))[-1] == End("no host is left")
 
 
-def test_a_host_that_is_lost_before_the_first_world() -> None:
+def test_a_host_that_is_lost_before_the_first_world_is_not_waited_for() -> None:
     job = Job(n_slots=4, start=4, hosts=["a", "a", "b", "b"])
-    job.on(Ready(0, NONE), Ready(2, NONE), HostLost((0, 1), "a was lost"), Ready(3, NONE))
-    assert slots_of(formed(job.after(600))) == [2, 3]
+    assert job.on(Ready(0, NONE), Ready(2, NONE), HostLost((0, 1), "a was lost")) == []
+    assert slots_of(formed(job.on(Ready(3, NONE)))) == [2, 3]
+
+
+def test_a_discovered_host_that_cannot_be_reached_at_the_start_is_tried_again_and_joins() -> None:
+    job = Job(start=3, least=2, hosts=["a", "a", "b"])
+    job.on(Offered((("a", 2), ("b", 1))), HostLost((2,), "b was lost"), Ready(0, NONE))
+    assert slots_of(formed(job.on(Ready(1, NONE)))) == [0, 1]
+    assert job.after(1) == [Start(2, 2, ("a", "a", "b"), 2)]
+    assert job.on(Ready(2, NONE)) == [Invite((0, 1))]
+
+
+def test_too_few_wait_at_the_start_for_a_host_that_cannot_be_reached_and_then_the_job_ends() -> None:
+    for is_back in (True, False):
+        job = Job(start=3, least=3, hosts=["a", "a", "b"])
+        job.on(Offered((("a", 2), ("b", 1))), HostLost((2,), "b was lost"), Ready(0, NONE), Ready(1, NONE))
+        assert job.after(1) == [Start(2, 2, ("a", "a", "b"), 2)]
+        if is_back:
+            assert slots_of(formed(job.on(Ready(2, NONE)))) == [0, 1, 2]
+        else:
+            assert job.on(HostLost((2,), "b was lost")) == []
+            assert job.after(2) == [Start(2, 3, ("a", "a", "b"), 2)]
+            assert job.after(597) == [End("2 of 3 ranks were ready within 600 s of the first")]
+
+
+def test_a_host_that_is_well_again_before_the_first_world_is_waited_for() -> None:
+    job = Job(start=2, least=1, hosts=["a", "a"])
+    job.on(Offered((("a", 2),)), HostLost((0, 1), "a was lost"))
+    assert len(job.after(1)) == 2
+    assert job.on(Ready(1, NONE)) == []
+    assert slots_of(formed(job.on(Ready(0, NONE)))) == [0, 1]
+
+
+def test_a_job_of_which_no_host_can_be_reached_ends() -> None:
+    job = Job(start=1, least=1, hosts=["a"])
+    assert job.on(Offered((("a", 1),)), HostLost((0,), "a was lost")) == []
+    assert job.after(1) == [Start(0, 2, ("a",), 0)]
+    assert job.on(HostLost((0,), "a was lost")) == []
+    assert job.after(599) == [End("no rank was ready within 600 s")]
 
 
 def test_a_host_that_is_lost_after_training_is_a_failure() -> None:

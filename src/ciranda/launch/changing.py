@@ -54,6 +54,8 @@ class Changing:
         self._worlds = Worlds(elastic, job.slots, new_store, self._send, self._start_slot, launching.say, self._end_as)
         self._late = LateHosts(job.start_timeout_seconds, launching.order)
         self._discovery: Discovery | None = None
+        self._has_begun = False
+        self._lost: list[str] = []  # the hosts that did not come at the start
         self._survived: dict[int, RankFailure] = {}  # the last one of each slot that did not end the job
 
     def by_rank(self, counters: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -69,9 +71,12 @@ class Changing:
 
     def begin(self) -> None:
         """The ranks of the first world are started: ask for other hosts, if they are to be discovered."""
+        self._has_begun = True
         if self._elastic.finder is not None:
             self._worlds.on_offer(self._elastic.hosts)
             self._discovery = Discovery(self._elastic.finder, self._elastic.hosts)
+        while self._lost:
+            self._on_host_lost(self._lost.pop(0))
 
     def close(self) -> None:
         """Stop asking for hosts, and close the store of the present world."""
@@ -83,7 +88,12 @@ class Changing:
     @property
     def may_grow(self) -> bool:
         """Whether agents may come, though there is none."""
-        return self._discovery is not None
+        return self._elastic.finder is not None
+
+    @property
+    def has_world(self) -> bool:
+        """Whether one was formed."""
+        return self._worlds.has_begun
 
     @property
     def slots_by_rank(self) -> list[int]:
@@ -127,14 +137,20 @@ class Changing:
         self._late.on_hello(link)
 
     def on_link_lost(self, link: Link, how: str) -> None:
-        """An agent has ended while the job runs."""
+        """An agent has ended while the job runs, or has not come at the start."""
         link.running.clear()
         if self._late.is_sent_away(link):
             return
         self._launching.say(f"{link.host} is {'lost' if self.may_grow else 'used no more'}: {how}")
         if self.may_grow:
             self._forget(link)
-        self._worlds.on_host_lost(link.host, f"{link.host} was lost")
+        if self._has_begun:
+            self._on_host_lost(link.host)
+        else:
+            self._lost.append(link.host)
+
+    def _on_host_lost(self, host: str) -> None:
+        self._worlds.on_host_lost(host, f"{host} was lost")
 
     def on_link_read(self, link: Link) -> None:
         """Nothing more comes from an agent."""

@@ -52,7 +52,6 @@ class Collecting:
     def begin(self, link: Link, is_here: bool, then: Callable[[], None]) -> None:
         """Compare the clock of a host with the launcher's, unless it is the same; then call ``then``."""
         self._clocks[link.host] = HostClock()
-        self._then.pop(link.host, None)  # what an agent that was lost has not answered
         if is_here or set(self._host_of.values()) == {link.host}:
             then()
             return
@@ -67,6 +66,10 @@ class Collecting:
         for link in links:
             if link.done_reason is None and link.host not in self._then and self._is_compared(link):
                 self._compare(link, lambda: None)
+
+    def forget(self, link: Link) -> None:
+        """Wait for no answer of an agent that was lost."""
+        self._then.pop(link.host, None)
 
     def _is_compared(self, link: Link) -> bool:
         return link.host in self._clocks and self._clocks[link.host].is_compared

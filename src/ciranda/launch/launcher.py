@@ -32,7 +32,7 @@ from ciranda.launch.environment import Meeting
 from ciranda.launch.errors import LaunchError, ProtocolError
 from ciranda.launch.failure import TAIL_BYTES, RankFailure, culprit, last_words, report
 from ciranda.launch.held import Held
-from ciranda.launch.hosts import Slot, by_host
+from ciranda.launch.hosts import Slot, by_host, positions
 from ciranda.launch.job import Job, Outcome, Show
 from ciranda.launch.job_log import JobLog
 from ciranda.launch.link import AgentLink, Link
@@ -81,6 +81,9 @@ def launch_by(reach: Reach, job: Job, show: Show, store_factory: StoreFactory = 
     groups = by_host(job.slots)
     remote = [host for host in groups if not reach.is_here(host)]
     addresses_for = cache(lambda hosts: stores.bind_addresses(hosts, reach, job.network_interface))
+    faced = remote
+    if job.elastic is not None and job.elastic.finder is not None:
+        faced = [host for host in remote if _is_faced(host, addresses_for)]  # ssh says what is wrong with the others
     ports = stores.parse_port_range(job.port_range) if job.port_range else range(1)
 
     def new_store(host_of_rank: Sequence[str]) -> tuple[Store, str]:
@@ -89,7 +92,7 @@ def launch_by(reach: Reach, job: Job, show: Show, store_factory: StoreFactory = 
         return store, stores.candidates(addresses, store.port)
 
     with ExitStack() as stack:
-        run = _Run(job, show, addresses_for(tuple(remote))[0], ports)
+        run = _Run(job, show, addresses_for(tuple(faced))[0], ports)
         run.common_env = {"CIRANDA_JOB": job.job_id}
         if job.elastic is not None:
             stack.callback(run.be_elastic(job.elastic, new_store).close)
@@ -106,6 +109,14 @@ def launch_by(reach: Reach, job: Job, show: Show, store_factory: StoreFactory = 
         return run.until_end()
 
 
+def _is_faced(host: str, addresses_for: Callable[[tuple[str, ...]], list[str]]) -> bool:
+    """Whether this machine has an address from which packets would go to the host."""
+    try:
+        return bool(addresses_for((host,)))
+    except LaunchError:
+        return False
+
+
 class _Run:
     """The state of one running job."""
 
@@ -114,6 +125,7 @@ class _Run:
         self._own_address = own_address
         self._ports = ports
         self._meeting: Meeting | None = None
+        self._reserver: Link | None = None  # which is asked for it
         self._show = show
         self._output_dir = show.output_dir
         self._screen = Screen(show.screen)
@@ -121,6 +133,7 @@ class _Run:
         self._links: list[Link] = []
         self._remote: set[str] = set()
         self._reach: Reach = SshOptions()
+        self._late: list[Link] = []  # whose ranks are started once it is known
         self._told: dict[str, str] = {}  # the variables that all ranks get
         self.common_env: dict[str, str] = {}
         self.store: Store | None = None  # where all ranks meet, unless the job is elastic
@@ -213,9 +226,12 @@ class _Run:
         else:
             self._end()
 
-    def _reserve_port(self) -> None:
+    def _ask_for_meeting(self) -> None:
         """Have rank 0's host keep ports for torch's store and JAX's coordinator, and host a store, if it can."""
-        first = self._links[0]
+        candidates = self._late or self._links
+        if not candidates or not candidates[0].greeted or self._reserver is not None or self._ending:
+            return
+        self._reserver = first = candidates[0]
         address = "" if first.host in self._remote else self._own_address
         count = 2 if self._job.jax_native else 1
         # Of a range, the ranks need a port each, and the rendezvous one.
@@ -224,19 +240,26 @@ class _Run:
         interface = self._job.network_interface
         first.send(reserved_port.reserve_message(address, interface, self._ports, count, wants_store))
 
-    def _start_ranks(self, meeting: Meeting) -> None:
+    def _start_ranks(self) -> None:
         self._started = True
         self._plan_look(len(self._job.slots))
         self._log.begin_looks()
         self._deadline = None
+        slots = [slot for link in self._links for slot in link.slots]
+        is_complete = len(slots) == len(self._job.slots)  # unless a host of an elastic job has not come
+        numbers = slots if is_complete else positions([slot.host for slot in slots])
+        own = {slot.rank: environment.identity(n, self._job.jax_native) for slot, n in zip(slots, numbers, strict=True)}
+        for link in self._links:
+            self._order(link, {slot.rank: own[slot.rank] for slot in link.slots})
+        if self._changing is not None:
+            self._changing.begin()
+
+    def _meet_at(self, meeting: Meeting) -> None:
+        self._meeting = meeting
         self.note(f"torch's store, if rank 0 makes one, is at {meeting.address}, port {meeting.port}")
         of_job = environment.of_job(self._job.job_id, meeting, self._job.slots)
         of_job["PADDLE_DISTRI_BACKEND"] = os.environ.get("PADDLE_DISTRI_BACKEND", "gloo")  # nothing else is for CPUs
         self._told = {**of_job, **self._job.env, **self.common_env}
-        for link in self._links:
-            self._order(link, {slot.rank: environment.identity(slot, self._job.jax_native) for slot in link.slots})
-        if self._changing is not None:
-            self._changing.begin()
 
     def _order(self, link: Link, ranks: OwnVariables) -> None:
         """Have an agent start these ranks, its first."""
@@ -343,11 +366,8 @@ class _Run:
         try:
             for message in link.read_messages():
                 self._on_message(link, message)
-        except ProtocolError as error:
-            link.refuse(1, f"{link.host}: {error}")
-            link.open_fds.clear()
-            link.done_reason = "error"
-            self._fail(f"{link.host}: {error}")
+        except (ProtocolError, LaunchError) as error:
+            self._refuse(link, str(error))
         if link.out_fd not in link.open_fds:
             if link.done_reason is None:
                 self._on_lost(link)
@@ -365,17 +385,14 @@ class _Run:
     def _on_lost(self, link: Link) -> None:
         """Handle an agent that ended without a message."""
         link.done_reason = "lost"
-        self._stalls.end_of(link)
-        self._counters.end_of(link)
-        self._totals.end_of(link)
-        self._live.end_of(link)
+        self._await_no_answer(link)
         if self._ending:
             return
         exit_code = link.close()
         words = link.stderr.decode("utf-8", "replace")
-        if self._changing is not None and self._started:
+        if self._losing_hosts is not None:
             how = "its agent was lost" if link.greeted else self._reach.explain(link.host, exit_code, words)
-            self._changing.on_link_lost(link, how)
+            self._go_on_without(self._losing_hosts, link, how)
             return
         if not link.greeted:
             self._lose_host(self._reach.explain(link.host, exit_code, words))
@@ -383,6 +400,34 @@ class _Run:
             ranks = ", ".join(str(rank) for rank in sorted(link.running)) or "none"
             said = f"\n  it said: {words.strip()}" if words.strip() else ""
             self._lose_host(f"the agent on {link.host} was lost, and with it ranks {ranks}{said}")
+
+    def _refuse(self, link: Link, why: str) -> None:
+        """Do not use an agent any more: the job ends, unless it is elastic and has begun."""
+        link.refuse(1, f"{link.host}: {why}")
+        link.open_fds.clear()
+        link.done_reason = "error"
+        self._await_no_answer(link)
+        if self._losing_hosts is not None and self._losing_hosts.has_world:
+            self._go_on_without(self._losing_hosts, link, why)
+        else:
+            self._fail(f"{link.host}: {why}")
+
+    def _await_no_answer(self, link: Link) -> None:
+        self._stalls.end_of(link)
+        self._counters.end_of(link)
+        self._totals.end_of(link)
+        self._live.end_of(link)
+
+    def _go_on_without(self, changing: Changing, link: Link, how: str) -> None:
+        """Do not wait for an agent of an elastic job any more, which is lost."""
+        changing.on_link_lost(link, how)
+        if self._collecting is not None:
+            self._collecting.forget(link)
+        self._late = [other for other in self._late if other is not link]
+        if link is self._reserver and (self._meeting is None or not self._started):
+            self._reserver = self._meeting = None
+            self._ask_for_meeting()
+        self._start_if_ready()
 
     # -- messages ----------------------------------------------------------------------------------------------------
 
@@ -430,15 +475,15 @@ class _Run:
             text = f"{link.host}: {protocol.text_of(message, 'text')}"
             self._say(f"ciranda: warning: {text}") if message.get("warning") else self.note(text)
         elif kind == "fatal":
-            self._fail(f"{link.host}: {protocol.text_of(message, 'text')}")
+            text = protocol.text_of(message, "text")
+            if self._going_on is not None and self._going_on.has_world:
+                raise LaunchError(text)
+            self._fail(f"{link.host}: {text}")
         elif kind == "done":
             link.done_reason = protocol.text_of(message, "reason")
-            self._stalls.end_of(link)
-            self._counters.end_of(link)
-            self._totals.end_of(link)
-            self._live.end_of(link)
-            if self._going_on is not None and self._started:
-                self._going_on.on_link_lost(link, f"its agent has ended: {link.done_reason}")
+            self._await_no_answer(link)
+            if self._losing_hosts is not None:
+                self._go_on_without(self._losing_hosts, link, f"its agent has ended: {link.done_reason}")
             elif not self._ending and link.done_reason != "finished":
                 self._lose_host(f"the agent on {link.host} ended the job: {link.done_reason}")
         else:
@@ -460,28 +505,32 @@ class _Run:
             else:
                 self._on_late_hello(link)
             return
-        if link is self._links[0] and not self._ending:
-            self._reserve_port()
+        self._ask_for_meeting()
         if self._collecting is not None:
             self._collecting.begin(link, link.host not in self._remote, self._start_if_ready)
         self._start_if_ready()
 
     def _on_late_hello(self, link: Link) -> None:
-        if self._going_on is not None:
+        if self._meeting is None:  # no host has answered at the start
+            self._late.append(link)
+            self._ask_for_meeting()
+        elif self._going_on is not None:
             self._going_on.on_hello(link)
 
     def _on_reserved(self, link: Link, message: Message) -> None:
-        if link is not self._links[0] or self._meeting is not None:
+        if link is not self._reserver or self._meeting is not None:
             raise ProtocolError("it reserved a port, which it was not asked to")
-        self._meeting = reserved_port.meeting_of(message)
+        self._meet_at(reserved_port.meeting_of(message))
         self._start_if_ready()
+        while self._late:
+            self._on_late_hello(self._late.pop(0))
 
     def _start_if_ready(self) -> None:
         is_comparing = self._collecting is not None and self._collecting.is_comparing
-        if self._meeting is None or is_comparing or self._ending or self._started:
+        if (self._links and self._meeting is None) or is_comparing or self._ending or self._started:
             return
         if all(link.greeted for link in self._links):
-            self._start_ranks(self._meeting)
+            self._start_ranks()
 
     def _on_collected(self, collecting: Collecting, link: Link, message: Message) -> None:
         """Take what an agent says for the timeline. While records come, agents are not killed for being late."""
@@ -618,6 +667,12 @@ class _Run:
         return None if self._ending else self._changing
 
     @property
+    def _losing_hosts(self) -> Changing | None:
+        """The same, if it goes on without a host that is lost: at the start, one of those that are discovered."""
+        changing = self._going_on
+        return changing if changing is not None and (self._started or changing.may_grow) else None
+
+    @property
     def _is_interrupted(self) -> bool:
         return self._outcome.interrupted_by is not None
 
@@ -742,13 +797,22 @@ class _Run:
         elif self._failures:
             self._end()
         elif not self._started:
-            silent = ", ".join(link.host for link in self._links if not link.greeted) or self._links[0].host
-            seconds = f"{self._job.start_timeout_seconds:g}"
-            words = b"".join(bytes(link.stderr) for link in self._links if not link.greeted).decode("utf-8", "replace")
-            said = f"\n  it said: {words.strip()}" if words.strip() else ""
-            self._lose_host(
-                f"no answer from {silent} within {seconds} s: check the host, or raise --start-timeout{said}"
-            )
+            self._on_silent([link for link in self._links if not link.greeted] or self._links[:1])
+
+    def _on_silent(self, links: Sequence[Link]) -> None:
+        """These agents have not answered in time."""
+        within = f"within {self._job.start_timeout_seconds:g} s"
+        if self._losing_hosts is not None:
+            self._deadline = time.monotonic() + self._job.start_timeout_seconds
+            for link in links:
+                link.kill()
+                link.done_reason = "silent"
+                self._go_on_without(self._losing_hosts, link, f"it has not answered {within}")
+            return
+        silent = ", ".join(link.host for link in links)
+        words = b"".join(bytes(link.stderr) for link in links if not link.greeted).decode("utf-8", "replace")
+        said = f"\n  it said: {words.strip()}" if words.strip() else ""
+        self._lose_host(f"no answer from {silent} {within}: check the host, or raise --start-timeout{said}")
 
     def _write_timeline(self) -> None:
         """Keep and merge what the ranks have recorded, also those of a job that has failed."""

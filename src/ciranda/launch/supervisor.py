@@ -57,7 +57,7 @@ class Limits:
     """What the user allows.
 
     Attributes:
-        start: how many ranks the first world has at least.
+        start: how many ranks the first world waits for, as far as hosts that have not failed have slots for them.
         least: how many any other has at least; below it the ranks wait for others.
         wait_seconds: how long they wait.
         patience_seconds: how long the ranks that have left a world wait for one that has not, before it is killed.
@@ -89,6 +89,9 @@ class _At(Enum):
     DISMISSED = auto()  # likewise, for it is not needed any more
     GONE = auto()  # for good
 
+
+#: States of a slot whose process may become ready.
+_FIT = frozenset({_At.WAITING, _At.RUNNING, _At.READY})
 
 #: States of a process that is, or is to be, of use.
 _ALIVE = frozenset({_At.RUNNING, _At.READY, _At.MEMBER, _At.RETURNED, _At.KILLED})
@@ -359,14 +362,15 @@ class Supervisor:
 
     def _look_for_first(self, now: float) -> list[Action]:
         ready = self._at(_At.READY)
-        if len(ready) >= self.limits.start:
+        sound = [slot for slot in self._slots if slot.at in _FIT and self._is_sound(slot.host)]
+        if len(ready) >= min(self.limits.start, max(self.limits.least, len(sound))):
             return self._form([], ready)
         is_idle = all(slot.at in (_At.SPARE, _At.GONE) for slot in self._slots)
         if is_idle and any(slot.at is _At.GONE for slot in self._slots):
             return self._end("")  # programs without elastic training
         if is_idle and self._last_failed is not None:
             return self._end("no host is left on which no rank has failed", self._last_failed)
-        if not ready and not is_idle:
+        if not ready and sound:
             self._too_few_since = None
             return []
         if self._too_few_since is None:
@@ -376,7 +380,11 @@ class Supervisor:
         if len(ready) >= self.limits.least:
             return self._form([], ready)
         why = f"{len(ready)} of {self.limits.start} ranks were ready within {self._waited()} of the first"
-        return self._end(why, self._last_failed)
+        return self._end(why if ready else f"no rank was ready within {self._waited()}", self._last_failed)
+
+    def _is_sound(self, host: str) -> bool:
+        """Whether ranks of the first world are awaited from it: it has not failed, or is well again."""
+        return self._hosts[host].n_failures == 0 or any(slot.host == host for slot in self._at(_At.READY))
 
     def _look_for_next(self, roster: Roster, now: float) -> list[Action]:
         members = self._members()

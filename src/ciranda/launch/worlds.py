@@ -117,6 +117,11 @@ class Worlds:
         return self._supervisor.hosts_in_use
 
     @property
+    def has_begun(self) -> bool:
+        """Whether a world was formed."""
+        return self._supervisor.roster is not None
+
+    @property
     def slots_by_rank(self) -> list[int]:
         """The slots of the last world's ranks, in their order; of all slots, if there was no world."""
         roster = self._supervisor.roster
