@@ -55,10 +55,10 @@ def fill(pages: dict[int, RankPage], pids: dict[int, int], step: int) -> None:
         put("held_up_ns", *(step * 123_457 * other for other in range(n_ranks if rank == 0 else 0)))
         put("links", *(step * (other + 1) * 1000 * (number < 2) for other in range(n_ranks) for number in range(4)))
         put("n_in_flight", 2)
-        put("pending_used", 4)
+        put("shown_used", 4)
         for entry, name in enumerate((b"layer.12.weight", b"layer.12.bias")):
             text = struct.unpack("=10Q", name.ljust(80, b"\0"))
-            put("pending", 2 * step, now - 10**9, 0, len(name) << 8, 0, 4096, *text, at=16 * entry)
+            put("shown", 2 * step, now - 10**9, 0, len(name) << 32, 0, 4096, *text, at=16 * entry)
         os.pwrite(own._fd, struct.pack(f"={len(words)}Q", *words), 0)
 
 

@@ -205,8 +205,8 @@ RoundsInMemory::Outcome RoundsInMemory::repeat(PersistentOp& op, const Call& cal
     DirectRounds::done_at_once(op);
     if (op.is_unnamed()) ++n_unnamed_;
     lane_.log.note_direct_round(op);
-    lane_.in_flight.counters().count_direct(call.collective, tensor.n_bytes, stages, lane_.in_flight.of_set());
-    if (stages != nullptr && stages->is_recorded) record(call, *stages);
+    if (stages != nullptr) show(call, tensor.n_bytes, *stages);
+    lane_.in_flight.counters().count_direct(call.collective, tensor.n_bytes, lane_.in_flight.of_set());
   }
   op.release();
   if (are_alike) return allocated.data != nullptr ? done_with(std::move(allocated)) : nullptr;
@@ -223,16 +223,22 @@ std::optional<DirectRound> RoundsInMemory::round_for(const SharedArena& arena, P
   return round;
 }
 
-// REQUIRES: the call was counted, if it has no name.
-void RoundsInMemory::record(const Call& call, Stages& stages) {
+// Times and records the round, as is wanted. REQUIRES: the call has its number, if it has no name; it is counted later.
+void RoundsInMemory::show(const Call& call, std::size_t n_bytes, Stages& stages) {
   stages.path = Path::kDirect;
   const std::string automatic = call.name.empty() ? AutoNames::numbered(kUnnamed, n_unnamed_ - 1) : std::string();
   const std::string_view name = call.name.empty() ? automatic : call.name;
+  Counters& counters = lane_.in_flight.counters();
+  if (counters.is_due(call.collective)) {
+    counters.time_direct({name, call.collective, call.process_set, call.lane, n_bytes}, stages,
+                         lane_.in_flight.of_set());
+  }
+  if (!stages.is_recorded) return;
   lane_.in_flight.recorder().write({.name = name,
                                     .collective = call.collective,
                                     .process_set = call.process_set,
                                     .lane = call.lane,
-                                    .n_bytes = call.tensors.front().n_bytes(),
+                                    .n_bytes = n_bytes,
                                     .dtype = call.tensors.front().dtype},
                                    stages);
 }

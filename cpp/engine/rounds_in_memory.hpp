@@ -82,7 +82,7 @@ class RoundsInMemory {
 
   std::shared_ptr<Operation> wait_at(const DirectRound& round, const Call& call, const Stages* stages)
       REQUIRES(progress_lock);
-  void record(const Call& call, Stages& stages);
+  void show(const Call& call, std::size_t n_bytes, Stages& stages);
 
   const LaneParts lane_;
   std::uint64_t& n_unnamed_;  // this rank's calls without a name

@@ -38,8 +38,9 @@ class InFlight {
     const Request& request = *submission.request;
     if (request.is_deferrable) ++n_deferrable_;
     if (submission.stages[Stage::kSubmitted] != 0) {
+      submission.n_bytes = request.signature.n_bytes();
       submission.shown = counters_.begin_wait(
-          {request.name, request.signature.collective, request.process_set, request.lane, request.signature.n_bytes()},
+          {request.name, request.signature.collective, request.process_set, request.lane, submission.n_bytes},
           submission.stages);
     }
     const Ticket ticket = take_ticket();
@@ -119,15 +120,15 @@ class InFlight {
   void record(Submission& done, ErrorKind outcome) {
     done.stages.note(Stage::kDone);
     if (is_waiting(done.stages)) counters_.end_wait(done.shown, done.stages[Stage::kDone]);
-    counters_.end(done.shown);
+    counters_.end(done.shown, done.stages, outcome);
     const Request& request = *done.request;
-    counters_.count(request.signature.collective, request.signature.n_bytes(), done.stages, outcome, of_set_);
+    counters_.count(request.signature.collective, done.n_bytes, done.stages, outcome, of_set_);
     if (!done.stages.is_recorded) return;
     std::optional<DataType> dtype;
     if (!request.signature.tensors.empty()) dtype = request.signature.tensors.front().dtype;
-    recorder_.write({request.name, request.signature.collective, outcome, request.process_set, request.lane,
-                     request.signature.n_bytes(), dtype},
-                    done.stages);
+    recorder_.write(
+        {request.name, request.signature.collective, outcome, request.process_set, request.lane, done.n_bytes, dtype},
+        done.stages);
   }
 
   const OutputMemory& output_memory_;

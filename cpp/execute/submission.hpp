@@ -16,7 +16,7 @@
 #include "call/operation.hpp"
 #include "call/request.hpp"
 #include "execute/staged.hpp"
-#include "observe/pending_table.hpp"
+#include "observe/shown_calls.hpp"
 #include "observe/stages.hpp"
 
 namespace ciranda {
@@ -31,9 +31,10 @@ struct Submission {
 
   // In flight:
   bool is_executing = false;
-  std::uint16_t shown = PendingTable::kNoEntry;  // its entry on the page of counters
-  Status outcome = Status::ok_status();          // of its execution
-  std::shared_ptr<std::byte> scratch = {};       // memory for unneeded results, for instance of a rank that has joined
+  std::uint16_t shown = ShownCalls::kNoEntry;  // its entry on the page of counters
+  std::size_t n_bytes = 0;                     // of the tensors that this rank gave; counted only where it has one
+  Status outcome = Status::ok_status();        // of its execution
+  std::shared_ptr<std::byte> scratch = {};     // memory for unneeded results, for instance of a rank that has joined
 
   // Before it is in flight.
   void fail(const Status& why) const REQUIRES(progress_lock) {

@@ -5,7 +5,7 @@
 // Every field is a word of 64 bits. Counters only grow, from 0 at the time `began_ns`; those that say "now" do not. A
 // change of the layout needs another kPageVersion; readers refuse versions that they do not know.
 //
-// Used by Counters and PendingTable, which alone write, InFlight, RoundsInMemory, PageMemory, Engine, world_text.hpp
+// Used by Counters and ShownCalls, which alone write, InFlight, RoundsInMemory, PageMemory, Engine, world_text.hpp
 // and bindings/python/tables.cc; a plain layout.
 #pragma once
 
@@ -23,13 +23,14 @@ using CounterWord = std::atomic<std::uint64_t>;
 static_assert(CounterWord::is_always_lock_free && sizeof(CounterWord) == sizeof(std::uint64_t));
 
 inline constexpr std::uint64_t kPageMagic = 0x65676150'61726943;  // "CiraPage" in memory
-inline constexpr std::uint64_t kPageVersion = 3;
+inline constexpr std::uint64_t kPageVersion = 4;
 inline constexpr std::size_t kPageCollectives = 16;  // by the number of the collective
 inline constexpr std::size_t kPagePaths = 8;         // by the number of the path
 inline constexpr std::size_t kPageSizes = 16;        // by the class of a call's size
 inline constexpr std::size_t kPageAlgorithms = 16;   // in the order of their first use; calls by more are not counted
 inline constexpr std::size_t kPageSets = 16;         // at a time; calls of more are not counted
-inline constexpr std::size_t kPagePending = 256;     // calls in flight at a time; more are not shown
+inline constexpr std::size_t kPageShown = 256;       // calls in flight at a time; more are not shown
+inline constexpr std::size_t kPageEnded = 16;        // of the shown ones, so many have ended, while there is room
 inline constexpr std::size_t kPageRanks = 4096;      // waits for higher ranks, and links with them, are not counted
 
 // The class of a call by the bytes of its tensors, a power of 4: class 1 has 4 to 15 bytes, the last all from 1 GiB on.
@@ -67,16 +68,20 @@ struct SetCounters {
   CounterWord unused[3];  // NOLINT(modernize-avoid-c-arrays)
 };
 
-// A call that has not ended; two cache lines. What is read is whole if `sequence` is even, and the same in two reads.
+// A call in flight, or one that has ended; two cache lines. What is read is whole if `sequence` is even, and the same
+// in two reads.
 struct ShownCall {
-  CounterWord sequence;   // odd while the entry is written
-  CounterWord since_ns;   // when it was submitted; 0: the entry is free
-  CounterWord agreed_ns;  // when the ranks had agreed on it; 0 before
-  CounterWord kind;       // number of the collective | bytes of the whole name << 8
-  CounterWord place;      // process set | lane << 32
-  CounterWord n_bytes;    // of the tensors that this rank gave
-  CounterWord name[10];   // NOLINT(modernize-avoid-c-arrays): its first 80 bytes; what is behind its end is of others
+  CounterWord sequence;  // odd while the entry is written
+  CounterWord since_ns;  // when it was submitted; 0: the entry is free
+  CounterWord ended_ns;  // when it ended; 0 before
+  CounterWord kind;      // collective | outcome << 8 | path << 16 | kShownAgreed | bytes of the whole name << 32
+  CounterWord place;     // process set | lane << 32
+  CounterWord n_bytes;   // of the tensors that this rank gave
+  CounterWord name[10];  // NOLINT(modernize-avoid-c-arrays): its first 80 bytes; what is behind its end is of others
 };
+
+// In ShownCall::kind: the ranks have agreed on the call. Its numbers of outcome and path are 0 until it has ended.
+inline constexpr std::uint64_t kShownAgreed = 1U << 24U;
 
 // Counters of the connections with one rank, or of the rings in memory that both share.
 struct LinkCounters {
@@ -104,7 +109,7 @@ struct alignas(64) CounterPage {
   CounterWord kept_bytes;                            // now: memory of results that is kept for later ones
   CounterWord empty_bytes;                           // now: memory for tensors that other ranks have mapped
   CounterWord n_in_flight;                           // now: calls that have not ended; longer ones than direct rounds
-  CounterWord pending_used;                          // `pending` has had no call from this entry on
+  CounterWord shown_used;                            // `shown` has had no call from this entry on
   CounterWord unused[6];                             // NOLINT(modernize-avoid-c-arrays)
   CounterWord paths[kPagePaths];                     // NOLINT(modernize-avoid-c-arrays): `others` by path
   CallCounters calls[kPageCollectives][kPageSizes];  // NOLINT(modernize-avoid-c-arrays)
@@ -116,7 +121,7 @@ struct alignas(64) CounterPage {
   // coordinates.
   CounterWord held_up_ns[kPageRanks];  // NOLINT(modernize-avoid-c-arrays)
   LinkCounters links[kPageRanks];      // NOLINT(modernize-avoid-c-arrays)
-  ShownCall pending[kPagePending];     // NOLINT(modernize-avoid-c-arrays)
+  ShownCall shown[kPageShown];         // NOLINT(modernize-avoid-c-arrays)
 };
 
 // A field, or an array of them: its offset and its length in words.
@@ -144,7 +149,7 @@ inline constexpr std::array kPageFields = {
     PageField{"kept_bytes", offsetof(CounterPage, kept_bytes) / 8, 1},
     PageField{"empty_bytes", offsetof(CounterPage, empty_bytes) / 8, 1},
     PageField{"n_in_flight", offsetof(CounterPage, n_in_flight) / 8, 1},
-    PageField{"pending_used", offsetof(CounterPage, pending_used) / 8, 1},
+    PageField{"shown_used", offsetof(CounterPage, shown_used) / 8, 1},
     PageField{"paths", offsetof(CounterPage, paths) / 8, kPagePaths},
     PageField{"calls", offsetof(CounterPage, calls) / 8, sizeof(CounterPage::calls) / 8},
     PageField{"algorithms", offsetof(CounterPage, algorithms) / 8, sizeof(CounterPage::algorithms) / 8},
@@ -152,14 +157,14 @@ inline constexpr std::array kPageFields = {
     PageField{"own_waits_ns", offsetof(CounterPage, own_waits_ns) / 8, kPageRanks},
     PageField{"held_up_ns", offsetof(CounterPage, held_up_ns) / 8, kPageRanks},
     PageField{"links", offsetof(CounterPage, links) / 8, sizeof(CounterPage::links) / 8},
-    PageField{"pending", offsetof(CounterPage, pending) / 8, sizeof(CounterPage::pending) / 8},
+    PageField{"shown", offsetof(CounterPage, shown) / 8, sizeof(CounterPage::shown) / 8},
 };
 // The words of CallCounters, LinkCounters, SetCounters and ShownCall, in their order; the last one's name follows.
 inline constexpr std::array<std::string_view, 6> kPageCallFields = {"direct",  "others",   "failed",
                                                                     "n_bytes", "agree_ns", "move_ns"};
 inline constexpr std::array<std::string_view, 4> kPageLinkFields = {"n_sent", "n_received", "n_retries", "n_queued"};
 inline constexpr std::array<std::string_view, 5> kPageSetFields = {"id", "n_calls", "n_bytes", "agree_ns", "move_ns"};
-inline constexpr std::array<std::string_view, 6> kPagePendingFields = {"sequence", "since_ns", "agreed_ns",
-                                                                       "kind",     "place",    "n_bytes"};
+inline constexpr std::array<std::string_view, 6> kPageShownFields = {"sequence", "since_ns", "ended_ns",
+                                                                     "kind",     "place",    "n_bytes"};
 
 }  // namespace ciranda

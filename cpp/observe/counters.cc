@@ -20,15 +20,11 @@ std::uint64_t since_epoch(std::chrono::steady_clock::time_point when) {
       std::chrono::duration_cast<std::chrono::nanoseconds>(when.time_since_epoch()).count());
 }
 
-std::uint64_t agreed(const Stages& stages) {
-  return stages[Stage::kAgreed] != 0 ? stages[Stage::kAgreed] : stages[Stage::kDone];
-}
-
 }  // namespace
 
 // An earlier world of this process, or another program that had this place before, may have left its counters.
 Counters::Counters(const std::string& path, int rank, int size)
-    : memory_(path), pending_(memory_.page()), ns_per_tick_(ns_per_tick()) {
+    : memory_(path), shown_(memory_.page()), ns_per_tick_(ns_per_tick()) {
   const std::uint64_t generation = load(own().generation) | 1U;
   own().generation.store(generation, std::memory_order_release);
   full_fence();
@@ -92,7 +88,7 @@ void Counters::leave_set(SetCounters* set) {
   if (set != nullptr) --n_lanes_[static_cast<std::size_t>(set - own().sets)];
 }
 
-std::uint16_t Counters::begin_wait(const PendingTable::Call& call, const Stages& stages) {
+std::uint16_t Counters::begin_wait(const ShownCalls::Call& call, const Stages& stages) {
   const std::uint64_t since = time_of(stages[Stage::kSubmitted]);
   const std::uint64_t n_waiting = load(own().n_waiting);
   store(own().n_waiting, n_waiting + 1);
@@ -100,24 +96,29 @@ std::uint16_t Counters::begin_wait(const PendingTable::Call& call, const Stages&
     wait_began_ = stages[Stage::kSubmitted];
     store(own().waiting_ns, since);
   }
-  return pending_.add(call, since);
+  return shown_.add(call, since);
 }
 
 // Reads both clocks again now and then: an error of the measured rate would otherwise add up.
 std::uint64_t Counters::time_of(std::uint64_t when) {
   constexpr std::uint64_t kLookAgain = 1ULL << 34U;  // ticks; some seconds
   if (when - clocks_.ticks > kLookAgain) clocks_ = both_clocks();
-  const auto later = static_cast<double>(static_cast<std::int64_t>(when - clocks_.ticks));
-  return static_cast<std::uint64_t>(clocks_.nanoseconds + static_cast<std::int64_t>(later * ns_per_tick_));
+  return static_cast<std::uint64_t>(clocks_.nanoseconds + in_nanoseconds(when - clocks_.ticks));
 }
 
 void Counters::end_wait(std::uint16_t entry, std::uint64_t when) {
-  pending_.agree(entry, time_of(when));
+  shown_.agree(entry);
   const std::uint64_t n_waiting = load(own().n_waiting) - 1;
   store(own().n_waiting, n_waiting);
   if (n_waiting > 0) return;
   store(own().waiting_ns, 0);
   add(own().waited_ns, nanoseconds(wait_began_, when));
+}
+
+void Counters::time_direct(const ShownCalls::Call& call, const Stages& stages, SetCounters* set) {
+  const Times times = times_of(stages);
+  add_times(of(call.collective, call.n_bytes), set, {kDirectPerTimed * times.agree, kDirectPerTimed * times.move});
+  end(shown_.add(call, time_of(stages[Stage::kSubmitted])), stages, ErrorKind::kOk);
 }
 
 void Counters::count(Collective collective, std::size_t n_bytes, const Stages& stages, ErrorKind outcome,
@@ -129,17 +130,19 @@ void Counters::count(Collective collective, std::size_t n_bytes, const Stages& s
   if (outcome != ErrorKind::kOk) return add(counters.failed, 1);
   add(counters.n_bytes, n_bytes);
   if (set != nullptr) add(set->n_bytes, n_bytes);
-  add_times(counters, set, stages, 1);
+  const Times times = times_of(stages);
+  add_times(counters, set, times);
   AlgorithmCounters* const by = stages.algorithm.empty() ? nullptr : of(stages.algorithm);
   if (by == nullptr) return;
   add(by->n_calls, 1);
   add(by->n_bytes, n_bytes);
-  add(by->move_ns, move_ns(stages));
+  add(by->move_ns, times.move);
 }
 
-// Null if there is no room for another. A name is on the page before it has calls.
+// Null if there is no room for another. A name is on the page before it has calls. It is a constant, so that it can be
+// recognized by its place.
 AlgorithmCounters* Counters::of(std::string_view algorithm) {
-  const auto known = std::find(algorithms_.begin(), algorithms_.end(), algorithm);
+  const auto known = std::ranges::find(algorithms_, algorithm.data(), &std::string_view::data);
   const auto index = static_cast<std::size_t>(known - algorithms_.begin());
   if (index == kPageAlgorithms) return nullptr;
   AlgorithmCounters& counters = own().algorithms[index];
@@ -179,24 +182,27 @@ void Counters::count_step() {
   store(own().last_step_ns, static_cast<std::uint64_t>(monotonic_ns()));
 }
 
-std::uint64_t Counters::nanoseconds(std::uint64_t from, std::uint64_t until) const {
-  return from < until ? static_cast<std::uint64_t>(static_cast<double>(until - from) * ns_per_tick_) : 0;
-}
-
-void Counters::add_times(CallCounters& counters, SetCounters* set, const Stages& stages, std::uint64_t times) const {
-  add(counters.agree_ns, times * agree_ns(stages));
-  add(counters.move_ns, times * move_ns(stages));
-  if (set == nullptr) return;
-  add(set->agree_ns, times * agree_ns(stages));
-  add(set->move_ns, times * move_ns(stages));
+// Processors convert signed numbers to floating point, and back, in one instruction each.
+std::int64_t Counters::in_nanoseconds(std::uint64_t ticks) const {
+  return static_cast<std::int64_t>(static_cast<double>(static_cast<std::int64_t>(ticks)) * ns_per_tick_);
 }
 
 // The counters of two cores may differ by some ticks, so a stage may seem to end before it began.
-std::uint64_t Counters::agree_ns(const Stages& stages) const {
-  return nanoseconds(stages[Stage::kSubmitted], agreed(stages));
+std::uint64_t Counters::nanoseconds(std::uint64_t from, std::uint64_t until) const {
+  return from < until ? static_cast<std::uint64_t>(in_nanoseconds(until - from)) : 0;
 }
-std::uint64_t Counters::move_ns(const Stages& stages) const {
-  return nanoseconds(agreed(stages), stages[Stage::kDone]);
+
+Counters::Times Counters::times_of(const Stages& stages) const {
+  const std::uint64_t agreed = stages[stages[Stage::kAgreed] != 0 ? Stage::kAgreed : Stage::kDone];
+  return {nanoseconds(stages[Stage::kSubmitted], agreed), nanoseconds(agreed, stages[Stage::kDone])};
+}
+
+void Counters::add_times(CallCounters& counters, SetCounters* set, const Times& times) {
+  add(counters.agree_ns, times.agree);
+  add(counters.move_ns, times.move);
+  if (set == nullptr) return;
+  add(set->agree_ns, times.agree);
+  add(set->move_ns, times.move);
 }
 
 }  // namespace ciranda

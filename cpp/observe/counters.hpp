@@ -19,7 +19,7 @@
 #include "call/op_table.hpp"
 #include "observe/counter_page.hpp"
 #include "observe/page_memory.hpp"
-#include "observe/pending_table.hpp"
+#include "observe/shown_calls.hpp"
 #include "observe/stages.hpp"
 #include "observe/ticks.hpp"
 
@@ -34,10 +34,9 @@ class Counters {
 
   // Whether the stages of the next direct round without a wait are to be timed, which is so for every 61st.
   bool is_due(Collective collective) const { return load(n_direct_of(collective)) % kDirectPerTimed == 0; }
-  // Counts such a round. `stages`: null if it was not timed. `set`: as for count().
-  void count_direct(Collective collective, std::size_t n_bytes, const Stages* stages, SetCounters* set) {
+  // Counts such a round. `set`: as for count().
+  void count_direct(Collective collective, std::size_t n_bytes, SetCounters* set) {
     CallCounters& counters = of(collective, n_bytes);
-    if (stages != nullptr && is_due(collective)) add_times(counters, set, *stages, kDirectPerTimed);
     add(n_direct_of(collective), 1);
     add(counters.direct, 1);
     add(counters.n_bytes, n_bytes);
@@ -45,6 +44,9 @@ class Counters {
     add(set->n_calls, 1);
     add(set->n_bytes, n_bytes);
   }
+
+  // Times such a round, which was due, for all until the next one, and shows it among the last calls.
+  void time_direct(const ShownCalls::Call& call, const Stages& stages, SetCounters* set);
 
   // The counters of a process set, for one of its lanes; null if there is no room for another. REQUIRES: it is not the
   // world.
@@ -54,10 +56,12 @@ class Counters {
 
   // For a call in flight, in this order: it begins to wait; the ranks have agreed on it (not called if they never do);
   // it is complete. begin_wait() returns its entry for the others. `set`: that of its process set, or null.
-  std::uint16_t begin_wait(const PendingTable::Call& call, const Stages& stages);
+  std::uint16_t begin_wait(const ShownCalls::Call& call, const Stages& stages);
   void end_wait(std::uint16_t entry, std::uint64_t when);
   void count(Collective collective, std::size_t n_bytes, const Stages& stages, ErrorKind outcome, SetCounters* set);
-  void end(std::uint16_t entry) { pending_.remove(entry); }
+  void end(std::uint16_t entry, const Stages& stages, ErrorKind outcome) {
+    shown_.end(entry, stages.path, outcome, time_of(stages[Stage::kDone]));
+  }
 
   // This rank has waited in a direct round for `rank`, the last to arrive. Times in ticks. Adds only the time that no
   // earlier wait has counted.
@@ -103,14 +107,20 @@ class Counters {
   }
   CounterWord& n_direct_of(Collective collective) const { return n_direct_[static_cast<std::size_t>(collective)]; }
   AlgorithmCounters* of(std::string_view algorithm);
+  // Nanoseconds of the monotonic clock.
   std::uint64_t time_of(std::uint64_t when);
+  std::int64_t in_nanoseconds(std::uint64_t ticks) const;
   std::uint64_t nanoseconds(std::uint64_t from, std::uint64_t until) const;
-  void add_times(CallCounters& counters, SetCounters* set, const Stages& stages, std::uint64_t times) const;
-  std::uint64_t agree_ns(const Stages& stages) const;
-  std::uint64_t move_ns(const Stages& stages) const;
+  // How long the two parts of a call took, in nanoseconds.
+  struct Times {
+    std::uint64_t agree;
+    std::uint64_t move;
+  };
+  Times times_of(const Stages& stages) const;
+  static void add_times(CallCounters& counters, SetCounters* set, const Times& times);
 
   PageMemory memory_;
-  PendingTable pending_;
+  ShownCalls shown_;
   mutable std::array<CounterWord, kPageCollectives> n_direct_{};  // direct rounds without a wait, of all sizes
   std::vector<std::string_view> algorithms_;                      // of the page, in its order
   std::array<int, kPageSets> n_lanes_{};                          // of the sets of the page

@@ -1,6 +1,6 @@
 // Stages: the times at which one call reached each stage on this rank, and its path. Used by Submission, Engine, Lane,
-// RoundsInMemory, RoundsByMessages, InFlight, Counters, Recorder, RecordRing, TraceFormat, RecordingHandle and
-// bindings/python/tables.cc; a plain value.
+// RoundsInMemory, RoundsByMessages, InFlight, Counters, ShownCalls, Recorder, RecordRing, TraceFormat, RecordingHandle
+// and bindings/python/tables.cc; a plain value.
 #pragma once
 
 #include <array>

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 from launch_support import Running, close_all, python_rank, start, until
+
+from ciranda.launch.stacks_cli import places
 
 pytestmark = pytest.mark.multiprocess
 
@@ -48,7 +51,16 @@ def test_own_jobs_are_listed(env: dict[str, str], tmp_path: Path) -> None:
     assert (tmp_path / "ciranda").stat().st_mode & 0o777 == 0o700
     refused = ask(env, "stacks")
     assert refused.returncode == 2
-    assert "2 jobs of yours run here; say which: " in refused.stderr
+    assert re.search(r"2 jobs of yours run here; say which, by its identifier:\n  \w+  .*python", refused.stderr)
+
+
+def test_samples_of_stacks() -> None:
+    looks = [[{"rank": 10, "host": "b", "where": "f, t.py:1"}, {"rank": 2, "host": "a", "where": where}]
+             for where in ("act, t.py:9", "read, t.py:3", "act, t.py:9", "x", "y", "x")]  # fmt: skip
+    assert places(looks) == [
+        "rank 2 (a): 2 of 6 act, t.py:9; 2 of 6 x; 1 of 6 read, t.py:3; 1 more place",
+        "rank 10 (b): 6 of 6 f, t.py:1",
+    ]
 
 
 def test_stacks_of_a_job(env: dict[str, str]) -> None:
@@ -56,6 +68,8 @@ def test_stacks_of_a_job(env: dict[str, str]) -> None:
     (name,) = (line.split()[0] for line in ask(env, "jobs").stdout.splitlines())
     shown = ask(env, "stacks", name[:5], "--short").stdout.splitlines()
     assert [line.partition(":")[0] for line in shown] == ["rank 0 (localhost)", "rank 1 (localhost)"]
+    counted = ask(env, "stacks", "--samples", "3", "--ranks", "1").stdout
+    assert re.fullmatch(r"rank 1 \(localhost\): \d of 3 .+\n", counted)
     assert ask(env, "stacks", "none").returncode == 2
     assert running.process.poll() is None, "the job goes on"
 

@@ -301,8 +301,13 @@ def test_costs_that_no_machine_has_are_measured_again_and_never_kept() -> None:
     assert tune.likely(lambda: results.pop(0), lambda mine: [others.pop(0), mine])["copy_fs"] == 70_000, "of the other"
     with pytest.raises(tune.TooBusyError, match="reduce_fs as 0: this machine is too busy"):
         tune.likely(lambda: {**good, "reduce_fs": 0}, lambda mine: [mine])
-    usual = {name: cost for name, cost in tune.defaults().items() if name in tune.LEAST}
+    with pytest.raises(tune.TooBusyError, match="call_ns as 30000000: this machine is too busy"):
+        tune.likely(lambda: {**good, "call_ns": 30_000_000}, lambda mine: [mine])
+    usual = {name: cost for name, cost in tune.defaults().items() if name in tune.BOUNDS}
     assert not tune.unlikely(usual | {"shared_round_ns": 80, "link_fs": 20_000}), "400 Gbit/s"
+    assert not tune.unlikely(usual | {"link_round_ns": 300_000_000, "link_fs": 8_000_000}), "around the world"
+    for name, (_, most) in tune.BOUNDS.items():
+        assert tune.unlikely({name: most + 1})
 
 
 _TIME_US = st.floats(0.1, 1e6)

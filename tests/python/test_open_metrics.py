@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 
 import pytest
 
@@ -48,6 +50,19 @@ def test_each_series_has_its_family_and_labels() -> None:
     assert len(families) == len(set(families))
     units = [line.split()[2:] for line in lines if line.startswith("# UNIT")]
     assert all(name.endswith(f"_{unit}") for name, unit in units)
+
+
+@pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="no promtool: tools/install-deps.sh monitoring installs it"
+)
+def test_promtool_finds_nothing_wrong() -> None:
+    """It knows the older format, in which the family of a counter has the name of its series."""
+    text = open_metrics.to_text([RANK], {"job": "7", "host": "a"})
+    counters = set(re.findall(r"(?m)^# TYPE (\S+) counter$", text))
+    assert len(counters) > 10
+    older = re.sub(r"(?m)^# (TYPE|HELP) (\S+)", lambda m: m[0] + ("_total" if m[2] in counters else ""), text)
+    done = subprocess.run(["promtool", "check", "metrics"], input=older, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
 def test_a_rank_has_at_most_200_series() -> None:

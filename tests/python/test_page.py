@@ -21,7 +21,7 @@ def test_the_layout_is_the_engines() -> None:
     assert [*page.CALL_FIELDS] == layout["call_fields"]
     assert [*page.LINK_FIELDS] == layout["link_fields"]
     assert [*page.SET_FIELDS] == layout["set_fields"]
-    assert [*in_flight.FIELDS] == layout["pending_fields"]
+    assert [*in_flight.FIELDS] == layout["shown_fields"]
     assert (layout["magic"], layout["version"], layout["n_bytes"]) == (page.MAGIC, page.VERSION, page.N_BYTES)
     assert {name: number for number, name in enumerate(page.COLLECTIVES)} == _core.COLLECTIVES
     assert [name if name != "along" else "" for name in page.PATHS] == layout["paths"]
@@ -97,19 +97,21 @@ def test_links_and_memory() -> None:
     assert counters["all_links"] == {"sent_bytes": 780_000, "received_bytes": 400, "retries": 20, "queued_bytes": 200}
 
 
-def a_call(raw: bytearray, entry: int, sequence: int, since_ns: int, name: str, agreed_ns: int = 0) -> None:
-    """Put a call in flight on the page."""
-    kind = page.COLLECTIVES.index("broadcast") | len(name) << 8
-    put(raw, "pending", in_flight.WORDS * entry, sequence, since_ns, agreed_ns, kind, 3 | 1 << 32, 4000)
-    put(raw, "pending", in_flight.WORDS * entry + 6, *struct.unpack("=10Q", name.encode()[:80].ljust(80, b"\0")))
+def a_call(
+    raw: bytearray, entry: int, sequence: int, since_ns: int, name: str, flags: int = 0, ended_ns: int = 0
+) -> None:
+    """Put a call on the page."""
+    kind = page.COLLECTIVES.index("broadcast") | flags | len(name) << 32
+    put(raw, "shown", in_flight.WORDS * entry, sequence, since_ns, ended_ns, kind, 3 | 1 << 32, 4000)
+    put(raw, "shown", in_flight.WORDS * entry + 6, *struct.unpack("=10Q", name.encode()[:80].ljust(80, b"\0")))
 
 
 def test_calls_in_flight() -> None:
-    raw = a_page(n_in_flight=5, pending_used=4)
+    raw = a_page(n_in_flight=5, shown_used=4)
     a_call(raw, 0, 2, 2_000_000_000, "grad")
     a_call(raw, 1, 3, 1_000_000_000, "is being written")
-    a_call(raw, 2, 8, 1_000_000_000, "x" * 100, agreed_ns=1_500_000_000)
-    a_call(raw, 3, 4, 0, "has ended")
+    a_call(raw, 2, 8, 1_000_000_000, "x" * 100, in_flight.AGREED)
+    a_call(raw, 3, 4, 1, "has ended", in_flight.AGREED, ended_ns=2)
     counters = read_bytes(bytes(raw))
     assert counters["in_flight"] == 5
     assert [call["name"] for call in counters["calls_in_flight"]] == ["x" * 80 + "...", "grad"], "the oldest first"
@@ -127,17 +129,40 @@ def test_calls_in_flight() -> None:
 def test_a_call_that_changes_while_it_is_read_is_left_out() -> None:
     versions = []
     for sequence in (2, 4):
-        raw = a_page(n_in_flight=2, pending_used=2)
+        raw = a_page(n_in_flight=2, shown_used=2)
         a_call(raw, 0, sequence, 1_000_000_000, f"number {sequence}")
         a_call(raw, 1, 6, 1_000_000_000, "stays")
         versions.append(bytes(raw))
     reads = iter([0, 1])
 
     def read(n_bytes: int, at: int) -> bytes:
-        version = versions[next(reads)] if at == 8 * page.FIELDS["pending"][0] else versions[0]
+        version = versions[next(reads)] if at == 8 * page.FIELDS["shown"][0] else versions[0]
         return version[at : at + n_bytes]
 
     assert [call["name"] for call in read_page(read)["calls_in_flight"]] == ["stays"]
+
+
+def test_the_last_calls_of_a_rank_that_is_gone() -> None:
+    own = RankPage(3)
+    assert own.last_calls() == []
+    raw = a_page(rank=3, shown_used=5)
+    a_call(raw, 0, 2, 1_000_000_000, "first", in_flight.AGREED, ended_ns=3_500_000_000)
+    a_call(raw, 1, 2, 2_000_000_000, "late", 4 << 8, ended_ns=4_000_000_000)
+    a_call(raw, 2, 2, 3_000_000_000, "in flight")
+    a_call(raw, 3, 3, 1, "torn: it was killed while it wrote", ended_ns=5_000_000_000)
+    os.pwrite(own._fd, raw, 0)
+    late, first = own.last_calls()
+    assert (late["name"], late["failed"], late["seconds"]) == ("late", "timeout", 2.0)
+    assert (first["name"], first["failed"], first["seconds"]) == ("first", "", 2.5)
+    assert first["ago_seconds"] - late["ago_seconds"] == pytest.approx(0.5, abs=0.1)
+    assert own.at_the_end()["last_calls"][1]["name"] == "first"
+    assert in_flight.lines([], 0, [{**late, "ago_seconds": 1.0}]) == (
+        "Calls before, the last one first; of direct rounds, some:\n"
+        "  broadcast 'late' of process set 3, 1.0 s ago; it took 2 s, and failed: timeout\n\n"
+    )
+    os.pwrite(own._fd, a_page(rank=3, shown_used=5, generation=3)[: 8 * page.FIELDS["paths"][0]], 0)
+    assert own.last_calls() == [], "a world begins"
+    own.close()
 
 
 def test_process_sets() -> None:

@@ -343,6 +343,17 @@ def test_what_a_killed_rank_was_in(tmp_path: Path) -> None:
     )
 
 
+def test_what_a_killed_rank_did_last(tmp_path: Path) -> None:
+    call = {"name": "grad", "collective": "allreduce", "process_set": 0, "lane": 0, "bytes": 8, "failed": ""}
+    before = {**call, "name": "loss"}
+    calls = [{**each, "seconds": 0.1, "ago_seconds": 3.0 + n} for n, each in enumerate((call, before))]
+    last = look(8.0, counters(0, runs=False), counters(1, runs=False, last_calls=calls))
+    failed = {"rank": 1, "host": "a", "how": "exited with code 1"}
+    facts = left(tmp_path, a_job({"a": [0, 1]}), last, an_end(9.0, exit_code=1, failed=failed))
+    assert "The last call that is known of it is allreduce 'grad', which had ended." in facts["advice"][0]["text"]
+    assert [each["name"] for each in facts["ranks"][1]["last_calls"]] == ["grad", "loss"]
+
+
 def test_a_rank_that_lacks_a_later_call_of_the_same_name(tmp_path: Path) -> None:
     a_stall(tmp_path, 0, [1], "t.py:9", a_waiting_call("grad", 2.0, [0], (1, "grad")))
     facts = left(tmp_path, a_job({"a": [0, 1]}), an_end(9.0))

@@ -114,8 +114,8 @@ nb::dict page_layout() {
   for (const std::string_view name : kPageLinkFields) of_link.append(text_of(name));
   nb::list of_set;
   for (const std::string_view name : kPageSetFields) of_set.append(text_of(name));
-  nb::list of_pending;
-  for (const std::string_view name : kPagePendingFields) of_pending.append(text_of(name));
+  nb::list of_shown;
+  for (const std::string_view name : kPageShownFields) of_shown.append(text_of(name));
   nb::list paths;
   for (std::uint8_t path = 0; path <= static_cast<std::uint8_t>(Path::kPlan); ++path) {
     paths.append(text_of(to_string(static_cast<Path>(path))));
@@ -128,7 +128,7 @@ nb::dict page_layout() {
   layout["call_fields"] = std::move(of_calls);
   layout["link_fields"] = std::move(of_link);
   layout["set_fields"] = std::move(of_set);
-  layout["pending_fields"] = std::move(of_pending);
+  layout["shown_fields"] = std::move(of_shown);
   layout["paths"] = std::move(paths);
   return layout;
 }

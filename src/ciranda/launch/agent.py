@@ -677,7 +677,7 @@ class Agent:
                 self._close_pipe(fd)
             if not self._has_sent_records():
                 return
-            self._send_counters("counters", RankPage.counters)  # the last ones
+            self._send_counters("counters", RankPage.at_the_end)
             self._outbox.send({"t": "done", "reason": self._end_reason or "finished"})
             self._done = True
         elif time.monotonic() >= self._kill_at:

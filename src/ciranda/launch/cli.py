@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-import textwrap
 import time
 from contextlib import nullcontext
 from enum import Enum
@@ -14,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 import ciranda
-from ciranda.launch import control, kubernetes_cli, merge_cli, report_cli, slurm_cli, timeline_cli
+from ciranda.launch import control, kubernetes_cli, merge_cli, report_cli, slurm_cli, stacks_cli, timeline_cli
 from ciranda.launch.api import RunOptions, chosen_hosts
 from ciranda.launch.api import run as launch_function
 from ciranda.launch.discovery import HostScript
@@ -517,20 +516,6 @@ def _jobs() -> None:
         print(f"{name}  since {began}  {job['ranks']} ranks on {hosts}  {shlex.join(job['command'])}")
 
 
-@app.command("stacks")
-def _stacks(
-    job: Annotated[
-        str | None, typer.Argument(metavar="JOB", help="The beginning of its identifier.", show_default="the only one")
-    ] = None,
-    short: Annotated[bool, typer.Option("--short", help="A line for each rank.")] = False,
-) -> None:
-    """Show where the ranks of a job stand: the stacks of all their threads. The job goes on."""
-    for stack in control.ask(job, "stacks")["stacks"]:
-        print(f"rank {stack['rank']} ({stack['host']}): {stack['where']}")
-        if not short:
-            print(textwrap.indent(stack["text"], "  "))
-
-
 @app.command("top")
 def _top_of(
     job: Annotated[
@@ -574,6 +559,7 @@ def _top_of(
         top.live(look, seconds, f"ciranda job {job or ''}".rstrip(), view)
 
 
+app.command("stacks")(stacks_cli.stacks)
 app.command("report")(report_cli.report)
 app.command("merge")(merge_cli.merge)
 app.command("timeline")(timeline_cli.timeline)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import selectors
+import shlex
 import socket
 import stat
 from collections.abc import Callable, Iterator
@@ -146,16 +147,18 @@ def ask(job: str | None, question: str) -> dict[str, Any]:
     Raises:
         LaunchError: there is no such job, or more than one; or it does not answer.
     """
-    found = [name for name, _ in jobs() if name.startswith(job or "")]
+    found = {name: about for name, about in jobs() if name.startswith(job or "")}
     if len(found) != 1:
         whose = f"of yours whose identifier begins with {job!r}" if job else "of yours"
         if not found:
             raise LaunchError(f"no job {whose} runs here; see 'ciranda jobs'", exit_code=2)
-        raise LaunchError(f"{len(found)} jobs {whose} run here; say which: {', '.join(found)}", exit_code=2)
+        which = "".join(f"\n  {name}  {shlex.join(about['command'])}" for name, about in found.items())
+        raise LaunchError(f"{len(found)} jobs {whose} run here; say which, by its identifier:{which}", exit_code=2)
+    (name,) = found
     try:
-        answer = _ask(folder() / f"{found[0]}{_END}", question)
+        answer = _ask(folder() / f"{name}{_END}", question)
     except (OSError, ValueError) as error:
-        raise LaunchError(f"job {found[0]} does not answer: {error}") from None
+        raise LaunchError(f"job {name} does not answer: {error}") from None
     return answer
 
 

@@ -20,7 +20,7 @@ from ciranda.launch import in_flight
 from ciranda.launch.shared_file import SharedFile
 
 MAGIC = int.from_bytes(b"CiraPage", sys.byteorder)
-VERSION = 3
+VERSION = 4
 MOST_RANKS = 4096
 #: By their numbers, and so are the paths. The former as in `ciranda._core.COLLECTIVES`.
 COLLECTIVES = (
@@ -48,7 +48,7 @@ FIELDS = {
     "kept_bytes": (14, 1),
     "empty_bytes": (15, 1),
     "n_in_flight": (16, 1),
-    "pending_used": (17, 1),
+    "shown_used": (17, 1),
     "paths": (24, 8),
     "calls": (32, 2048),
     "algorithms": (2080, 128),
@@ -56,7 +56,7 @@ FIELDS = {
     "own_waits_ns": (2336, MOST_RANKS),
     "held_up_ns": (2336 + MOST_RANKS, MOST_RANKS),
     "links": (2336 + 2 * MOST_RANKS, 4 * MOST_RANKS),
-    "pending": (2336 + 6 * MOST_RANKS, in_flight.WORDS * in_flight.MOST_ENTRIES),
+    "shown": (2336 + 6 * MOST_RANKS, in_flight.WORDS * in_flight.MOST_ENTRIES),
 }
 #: The first words of the eight for each collective and class of sizes.
 CALL_FIELDS = ("direct", "others", "failed", "n_bytes", "agree_ns", "move_ns")
@@ -73,7 +73,7 @@ _WORDS_OF_NAME = 3
 _WORDS_OF_SET = 8
 _WORDS_OF_LINK = len(LINK_FIELDS)
 _N_HEAD = FIELDS["own_waits_ns"][0]
-_N_WORDS = FIELDS["pending"][0] + FIELDS["pending"][1]
+_N_WORDS = FIELDS["shown"][0] + FIELDS["shown"][1]
 _OF_CALLS = ("calls", "failed", "bytes", "agree_seconds", "move_seconds")
 _OF_LINK = ("sent_bytes", "received_bytes", "retries", "queued_bytes")
 _GENERATION_AT = 8 * FIELDS["generation"][0]
@@ -108,6 +108,17 @@ class RankPage(SharedFile):
     def totals(self) -> dict[str, Any]:
         """As `read_page`, without those of each collective: half the work, and half of what to pass on."""
         return read_page(self.read, of_collectives=False)
+
+    def at_the_end(self) -> dict[str, Any]:
+        """As `counters`, with ``last_calls``, as `last_calls` has them: what to keep of a rank that has ended."""
+        found = self.counters()
+        return {**found, "last_calls": self.last_calls()} if found else {}
+
+    def last_calls(self) -> list[dict[str, Any]]:
+        """The calls that have ended last (`ciranda.launch.in_flight`); none if the page is refused."""
+        head = _words(self.read(8 * _N_HEAD, 0))
+        calls = in_flight.last_of(*_shown(self.read, head), COLLECTIVES) if _is_page(head) else []
+        return calls if self.world() == (_one(head, "pid"), _one(head, "generation")) else []
 
     def world(self) -> tuple[int, int]:
         """The process that writes here, and a number that is another for each world that it joins. Costs little."""
@@ -264,9 +275,14 @@ def _process_sets(head: Sequence[int]) -> Iterator[tuple[str, dict[str, Any]]]:
 def _pending(read: Read, head: Sequence[int]) -> list[dict[str, Any]]:
     if not _one(head, "n_in_flight"):
         return []
-    n_bytes = 8 * in_flight.WORDS * min(_one(head, "pending_used"), in_flight.MOST_ENTRIES)
-    first, again = (bytes(read(n_bytes, 8 * FIELDS["pending"][0])) for _ in range(2))
-    return in_flight.calls_of(first, again, COLLECTIVES) if len(first) == n_bytes else []
+    return in_flight.calls_of(*_shown(read, head), COLLECTIVES)
+
+
+def _shown(read: Read, head: Sequence[int]) -> tuple[bytes, bytes]:
+    """Two copies of the entries of calls."""
+    n_bytes = 8 * in_flight.WORDS * min(_one(head, "shown_used"), in_flight.MOST_ENTRIES)
+    first, again = (bytes(read(n_bytes, 8 * FIELDS["shown"][0])) for _ in range(2))
+    return first, again
 
 
 def _links(words: Sequence[int]) -> dict[str, Any]:

@@ -198,7 +198,8 @@ def take(
 ) -> Iterator[tuple[int, str, str]]:
     """For each rank, given with the process that the agent has started: rank, where it stands in a line, all stacks.
 
-    What its page shows to be in flight is before the stacks, and in the line where the rank itself cannot say.
+    The calls that its page shows, in flight and ended, are before the stacks; the oldest in flight is also in the line
+    where the rank itself cannot say.
     """
     tree = Tree()
     found = [_locate(tree, rank, pid) for rank, pid in ranks.items()]
@@ -211,9 +212,10 @@ def take(
             if each.answering is not None:
                 each.answering.close()
     for each in found:
-        counters = pages[each.rank].totals() if pages and each.rank in pages else {}
+        page = pages.get(each.rank) if pages else None
+        counters = page.totals() if page else {}
         calls, n_calls = counters.get("calls_in_flight", []), counters.get("in_flight", 0)
-        text = in_flight.lines(calls, n_calls) + (each.text or "no stack\n")
+        text = in_flight.lines(calls, n_calls, page.last_calls() if page else ()) + (each.text or "no stack\n")
         yield each.rank, _line_of(each, in_flight.oldest(calls, n_calls)), text
 
 

@@ -44,9 +44,8 @@ def _failures(facts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     end = facts["end"]
     if end["failed"]:
         failed = end["failed"]
-        calls = [call for rank in facts["ranks"] if rank["rank"] == failed["rank"] for call in rank["calls_in_flight"]]
-        was_in = f" It was in {in_flight.named(calls[0])}." if calls else ""
-        yield _advice(None, f"Rank {failed['rank']} ({failed['host']}) failed first: {failed['how']}.{was_in} The end "
+        yield _advice(None, f"Rank {failed['rank']} ({failed['host']}) failed first: {failed['how']}."
+                            f"{_was_in(facts, failed['rank'])} The end "
                             f"of its output is in {_folder(facts, failed['rank'])}/stderr.")  # fmt: skip
     elif end["how"] == "failed":
         yield _advice(None, f"The job failed: {end['message'] or 'exit code ' + str(end['exit_code'])}")
@@ -58,6 +57,16 @@ def _failures(facts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield _advice(None, f"Others waited long for {who}: {last['where']}. Its stacks are in {stacks}.")
     if facts["standstill"] and (difference := first_difference(facts["standstill"])):
         yield _advice(None, difference)
+
+
+def _was_in(facts: Mapping[str, Any], number: int) -> str:
+    """The call that a rank was in when it ended, else the last one that is known; empty without any."""
+    rank = next((rank for rank in facts["ranks"] if rank["rank"] == number), None)
+    if rank is not None and rank["calls_in_flight"]:
+        return f" It was in {in_flight.named(rank['calls_in_flight'][0])}."
+    if rank is not None and rank["last_calls"]:
+        return f" The last call that is known of it is {in_flight.named(rank['last_calls'][0])}, which had ended."
+    return ""
 
 
 def _folder(facts: Mapping[str, Any], rank: int) -> str:

@@ -192,6 +192,7 @@ def _rank(row: Row, counters: Mapping[str, Any], peak: int, host: str) -> Facts:
         "stalls": counters.get("stalls", 0),
         "paths": dict(counters.get("paths", {})),
         "calls_in_flight": counters.get("calls_in_flight", []),
+        "last_calls": counters.get("last_calls", []),
         "warning": counters["warning"],
     }
 

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -38,7 +39,7 @@ Stages at(std::uint64_t submitted, std::uint64_t agreed, std::uint64_t done, Pat
   return stages;
 }
 
-PendingTable::Call call(std::string_view name) { return {name, Collective::kAllreduce, 3, 1, 40}; }
+ShownCalls::Call call(std::string_view name) { return {name, Collective::kAllreduce, 3, 1, 40}; }
 
 // As an agent makes it.
 class PageFile {
@@ -83,8 +84,10 @@ TEST(Counters, TimeEvery61stDirectRound) {
   for (std::size_t i = 0; i < 244; ++i) {
     const bool is_due = counters.is_due(Collective::kAllreduce);
     n_due += is_due ? 1 : 0;
-    const Stages stages = at(1000, 1'001'000, 1'001'000);
-    counters.count_direct(Collective::kAllreduce, i % 2 == 0 ? 4 : 1024, is_due ? &stages : nullptr, nullptr);
+    const std::size_t n_bytes = i % 2 == 0 ? 4 : 1024;
+    const ShownCalls::Call call{"x", Collective::kAllreduce, 0, 0, n_bytes};
+    if (is_due) counters.time_direct(call, at(1000, 1'001'000, 1'001'000), nullptr);
+    counters.count_direct(Collective::kAllreduce, n_bytes, nullptr);
   }
   EXPECT_EQ(n_due, 4);
   for (const std::size_t n_bytes : {std::size_t{4}, std::size_t{1024}}) {
@@ -184,43 +187,67 @@ TEST(Counters, SaySinceWhenACallWaits) {
 std::string name_of(const ShownCall& call) {
   std::array<char, sizeof(ShownCall::name)> text{};
   std::memcpy(text.data(), call.name, sizeof(ShownCall::name));
-  return std::string(text.data(), std::min<std::size_t>(value(call.kind) >> 8U, text.size()));
+  return std::string(text.data(), std::min<std::size_t>(value(call.kind) >> 32U, text.size()));
 }
 
 TEST(Counters, ShowACallFromItsSubmissionToItsEnd) {
   Counters counters("", 0, 2);
-  const ShownCall& shown = counters.page().pending[0];
   const std::string longest(100, 'x');
-  EXPECT_EQ(counters.begin_wait(call(longest), at(ticks(), 0, 0)), 0);
-  EXPECT_EQ(name_of(shown), longest.substr(0, 80));
-  EXPECT_EQ(value(shown.kind) >> 8U, 100U) << "who reads it knows that its end is missing";
-  counters.end(0);
-  EXPECT_EQ(value(shown.since_ns), 0U);
+  ASSERT_EQ(counters.begin_wait(call(longest), at(ticks(), 0, 0)), 0);
+  EXPECT_EQ(name_of(counters.page().shown[0]), longest.substr(0, 80));
+  EXPECT_EQ(value(counters.page().shown[0].kind) >> 32U, 100U) << "who reads it knows that its end is missing";
   const auto entry = counters.begin_wait(call("grad"), at(ticks(), 0, 0));
-  EXPECT_EQ(entry, 0) << "whose cache lines are at hand";
+  ASSERT_EQ(entry, 1);
+  const ShownCall& shown = counters.page().shown[1];
   EXPECT_EQ(name_of(shown), "grad");
-  EXPECT_EQ(value(shown.kind) & 0xffU, static_cast<std::uint64_t>(Collective::kAllreduce));
+  EXPECT_EQ(value(shown.kind) & 0xffffffffU, static_cast<std::uint64_t>(Collective::kAllreduce));
   EXPECT_EQ(value(shown.place), 3U | 1ULL << 32U);
   EXPECT_EQ(value(shown.n_bytes), 40U);
   EXPECT_EQ(value(shown.sequence) % 2, 0U);
-  EXPECT_EQ(value(shown.agreed_ns), 0U);
   counters.end_wait(entry, ticks());
-  EXPECT_GE(value(shown.agreed_ns), value(shown.since_ns));
+  EXPECT_EQ(value(shown.kind) & 0xffffffffU, static_cast<std::uint64_t>(Collective::kAllreduce) | kShownAgreed);
+  EXPECT_EQ(value(shown.ended_ns), 0U);
+  EXPECT_EQ(value(counters.page().n_in_flight), 2U);
+  counters.end(entry, at(1, 2, ticks(), Path::kByMessages), ErrorKind::kTimeout);
   EXPECT_EQ(value(counters.page().n_in_flight), 1U);
-  counters.end(entry);
+  EXPECT_GE(value(shown.ended_ns), value(shown.since_ns));
+  EXPECT_EQ(value(shown.kind) >> 8U & 0xffU, static_cast<std::uint64_t>(ErrorKind::kTimeout));
+  EXPECT_EQ(value(shown.kind) >> 16U & 0xffU, static_cast<std::uint64_t>(Path::kByMessages));
+  EXPECT_EQ(name_of(shown), "grad") << "who reads it sees what the rank did last";
+}
+
+TEST(Counters, KeepTheLastCallsAndUseFewEntries) {
+  Counters counters("", 0, 2);
+  const auto waiting = counters.begin_wait(call("waits"), at(ticks(), 0, 0));
+  for (std::size_t i = 0; i < 3 * kPageEnded + 1; ++i) {
+    counters.end(counters.begin_wait(call(std::to_string(i)), at(ticks(), 0, 0)), at(1, 2, ticks()), ErrorKind::kOk);
+  }
+  ASSERT_EQ(value(counters.page().shown_used), 1 + kPageEnded);
+  EXPECT_EQ(name_of(counters.page().shown[waiting]), "waits");
+  std::set<std::string> names;
+  for (std::size_t i = 1; i <= kPageEnded; ++i) names.insert(name_of(counters.page().shown[i]));
+  std::set<std::string> last;
+  for (std::size_t i = 2 * kPageEnded + 1; i < 3 * kPageEnded + 1; ++i) last.insert(std::to_string(i));
+  EXPECT_EQ(names, last);
+}
+
+TEST(Counters, ShowADirectRoundThatWasTimed) {
+  Counters counters("", 0, 2);
+  counters.time_direct(call("x"), at(1'000'000, 3'000'000, 4'000'000, Path::kDirect), nullptr);
+  EXPECT_EQ(name_of(counters.page().shown[0]), "x");
+  EXPECT_GT(value(counters.page().shown[0].ended_ns), value(counters.page().shown[0].since_ns));
   EXPECT_EQ(value(counters.page().n_in_flight), 0U);
 }
 
 TEST(Counters, CountCallsThatTheyHaveNoRoomToShow) {
   Counters counters("", 0, 2);
   std::vector<std::uint16_t> entries;
-  for (std::size_t i = 0; i < kPagePending + 2; ++i)
-    entries.push_back(counters.begin_wait(call("a"), at(ticks(), 0, 0)));
-  EXPECT_EQ(value(counters.page().n_in_flight), kPagePending + 2);
-  EXPECT_EQ(entries.back(), PendingTable::kNoEntry);
-  for (const std::uint16_t entry : entries) counters.end(entry);
+  for (std::size_t i = 0; i < kPageShown + 2; ++i) entries.push_back(counters.begin_wait(call("a"), at(ticks(), 0, 0)));
+  EXPECT_EQ(value(counters.page().n_in_flight), kPageShown + 2);
+  EXPECT_EQ(entries.back(), ShownCalls::kNoEntry);
+  for (const std::uint16_t entry : entries) counters.end(entry, at(1, 2, 3), ErrorKind::kOk);
   EXPECT_EQ(value(counters.page().n_in_flight), 0U);
-  EXPECT_NE(counters.begin_wait(call("a"), at(ticks(), 0, 0)), PendingTable::kNoEntry);
+  EXPECT_NE(counters.begin_wait(call("a"), at(ticks(), 0, 0)), ShownCalls::kNoEntry);
 }
 
 // The process may have been killed while it wrote an entry.
@@ -228,15 +255,15 @@ TEST(Counters, ShowNoCallOfAnEarlierWorld) {
   const PageFile file;
   {
     Counters counters(file.path(), 0, 2);
-    const auto& torn = counters.page().pending[1].sequence;
+    const auto& torn = counters.page().shown[1].sequence;
     counters.begin_wait(call("a"), at(ticks(), 0, 0));
     counters.begin_wait(call("b"), at(ticks(), 0, 0));
     const_cast<CounterWord&>(torn).store(value(torn) + 1);
   }
   Counters again(file.path(), 0, 2);
   for (std::size_t i = 0; i < 2; ++i) {
-    EXPECT_EQ(value(again.page().pending[i].since_ns), 0U);
-    EXPECT_EQ(value(again.page().pending[i].sequence) % 2, 0U);
+    EXPECT_EQ(value(again.page().shown[i].since_ns), 0U);
+    EXPECT_EQ(value(again.page().shown[i].sequence) % 2, 0U);
   }
   EXPECT_EQ(value(again.page().n_in_flight), 0U);
 }
@@ -244,25 +271,39 @@ TEST(Counters, ShowNoCallOfAnEarlierWorld) {
 // A reader that finds the same even number before and after has read what was written at one time.
 TEST(Counters, ShowCallsToReadersThatTakeNoLock) {
   Counters counters("", 0, 2);
-  const ShownCall& shown = counters.page().pending[0];
+  constexpr std::size_t kMostNames = 26;
+  std::array<std::string, kMostNames> names;
+  for (std::size_t n = 0; n < kMostNames; ++n) names[n] = std::string(80, static_cast<char>('a' + n));
   std::atomic<bool> is_done{false};
-  std::uint64_t n_read = 0;
+  std::uint64_t n_ended = 0;
   std::thread reader([&] {
     const auto at = [](const CounterWord& word) { return word.load(std::memory_order_acquire); };
-    while (!is_done || n_read == 0) {
+    for (std::size_t i = 0; !is_done || n_ended == 0; i = (i + 1) % kPageEnded) {
+      const ShownCall& shown = counters.page().shown[i];
       const std::uint64_t before = at(shown.sequence);
+      const std::uint64_t ended = at(shown.ended_ns);
       const std::uint64_t n_bytes = at(shown.n_bytes);
-      const std::uint64_t place = at(shown.place);
+      const std::uint64_t kind = at(shown.kind);
+      std::array<std::uint64_t, 10> words{};
+      for (std::size_t word = words.size(); word-- > 0;) words[word] = at(shown.name[word]);
       if (before % 2 != 0 || before == 0 || at(shown.sequence) != before) continue;
-      EXPECT_EQ(n_bytes, place);
-      ++n_read;
+      ASSERT_EQ(std::memcmp(words.data(), names[n_bytes].data(), sizeof words), 0) << "bytes and name are of one call";
+      if (ended == 0) continue;
+      ASSERT_EQ(kind >> 16U & 0xffU, static_cast<std::uint64_t>(Path::kPlan)) << "it is written before the end";
+      ++n_ended;
     }
   });
-  for (std::uint32_t i = 1; i <= 100'000; ++i)
-    counters.end(counters.begin_wait({"a", Collective::kBarrier, i, 0, i}, at(1, 0, 0)));
+  // Long enough for the writer to be preempted within an entry.
+  const auto until = std::chrono::steady_clock::now() + milliseconds(200);
+  while (std::chrono::steady_clock::now() < until) {
+    for (std::size_t i = 0; i < kMostNames; ++i) {
+      const auto entry = counters.begin_wait({names[i], Collective::kBarrier, 0, 0, i}, at(1, 0, 0));
+      counters.end(entry, at(1, 2, 3), ErrorKind::kOk);
+    }
+  }
   is_done = true;
   reader.join();
-  EXPECT_GT(n_read, 0U);
+  EXPECT_GT(n_ended, 0U);
 }
 
 TEST(Counters, CountTheCallsOfProcessSets) {
@@ -274,7 +315,7 @@ TEST(Counters, CountTheCallsOfProcessSets) {
   const Stages stages = at(1'000'000, 3'000'000, 4'000'000);
   counters.count(Collective::kAllgather, 100, stages, ErrorKind::kOk, of_set);
   counters.count(Collective::kAllgather, 100, stages, ErrorKind::kTimeout, of_set);
-  counters.count_direct(Collective::kAllreduce, 4, nullptr, of_set);
+  counters.count_direct(Collective::kAllreduce, 4, of_set);
   EXPECT_EQ(value(of_set->id), 7U);
   EXPECT_EQ(value(of_set->n_calls), 3U);
   EXPECT_EQ(value(of_set->n_bytes), 104U);
