@@ -123,10 +123,8 @@ constexpr std::array kSettings{
     word(
         "GPU_WAY", "", &Config::gpu_way, kGpuWays,
         "How tensors on GPUs travel. peer: in the GPUs' memory, where all ranks of a call are on one host; what cannot "
-        "go so, as Adasum, weighted averages, send and receive, is staged, and a warning says why, once. staged: "
-        "always "
-        "in host memory. nccl: by NCCL, where each rank has a GPU of its own, outside process sets and lanes; else as "
-        "peer, "
+        "go so, as Adasum and weighted averages, is staged, and a warning says why, once. staged: always in host "
+        "memory. nccl: by NCCL, where each rank has a GPU of its own, outside process sets and lanes; else as peer, "
         "and "
         "a warning says why. auto: as peer, without the warning. The same on all ranks."),
     word(

@@ -40,8 +40,8 @@ class WayExpected {
       return "only collectives of all ranks, other than scans, Adasum and weighted averages, outside lanes, go by it, "
              "if each rank has its tensors on a GPU of its own, none has joined,";
     }
-    return "all calls but send, receive, Adasum and weighted averages go by peer, if all ranks share a host and have "
-           "their tensors on GPUs,";
+    return "all calls but Adasum and weighted averages go by peer, if all ranks share a host and have their tensors on "
+           "GPUs,";
   }
   Way of(const Request& request) const {
     return may_be_on_device(request) ? last_.load(std::memory_order_relaxed) : Way::kStaged;

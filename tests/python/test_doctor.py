@@ -280,7 +280,7 @@ def test_a_broken_driver_of_gpus_ends_no_report(trial: str, found: str, monkeypa
 @pytest.mark.parametrize(
     ("given", "no_kernels", "no_ipc", "found"),
     [
-        ({}, "", "", "go by peer among ranks of one host, but for send, receive, Adasum and weighted averages"),
+        ({}, "", "", "go by peer among ranks of one host, but for Adasum and weighted averages"),
         ({}, "none for it", "", "are staged in host memory, since a GPU has no kernels"),
         ({"CIRANDA_GPU_WAY": "staged"}, "", "", "are staged in host memory, since CIRANDA_GPU_WAY is staged"),
         ({"CIRANDA_GPU_WAY": "nccl"}, "", "", "go by NCCL if each rank has a GPU of its own, and NCCL reduces; "),

@@ -107,10 +107,7 @@ def _way(settings: dict[str, object], *, has_kernels: bool, has_ipc: bool) -> st
         return "are staged in host memory, since CIRANDA_SHARED_MEMORY is off"
     if not has_ipc:
         return "are staged in host memory, since processes cannot read each other's memory on a GPU"
-    return (
-        "go by peer among ranks of one host, but for send, receive, Adasum and weighted averages, which are staged in "
-        "host memory"
-    )
+    return "go by peer among ranks of one host, but for Adasum and weighted averages, which are staged in host memory"
 
 
 def _examined(name: str, problem: str, no_kernels: str) -> Finding:
