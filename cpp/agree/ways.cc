@@ -25,8 +25,7 @@ bool is_reduced_by_nccl(const Signature& signature) {
 }  // namespace
 
 bool may_go_by_peer(const Signature& signature) {
-  const CollectiveInfo& collective = info(signature.collective);
-  return collective.has_tensors && !collective.is_between_two && is_reduced_elementwise(signature);
+  return info(signature.collective).has_tensors && is_reduced_elementwise(signature);
 }
 
 bool may_go_by_nccl(const Signature& signature) {

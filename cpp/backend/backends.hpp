@@ -6,11 +6,13 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "backend/native.hpp"
 #include "backend/registry.hpp"
 #include "base/config.hpp"
+#include "collective/arena_session.hpp"
 #include "transport/mesh.hpp"
 
 namespace ciranda {
@@ -34,10 +36,13 @@ class Backends {
     return found == of_devices_.end() ? native_ : *found->second;
   }
 
+  // The native backend does not use this arena; those of devices do. Without this they share the native backend's.
+  void use_on_devices(SharedArena& arena) { session_of_devices_.emplace(arena); }
   // Gives the lane's shared memory to the backends of devices. REQUIRES: the arena is settled, and this is not moved
   // any more.
   void share_arena() {
-    for (const auto& [memory, backend] : of_devices_) backend->share(native_.session());
+    ArenaSession* const session = session_of_devices_ ? &*session_of_devices_ : native_.session();
+    for (const auto& [memory, backend] : of_devices_) backend->share(session);
   }
 
   // Aborts each backend: see Backend::abort().
@@ -48,6 +53,7 @@ class Backends {
 
  private:
   NativeBackend native_;
+  std::optional<ArenaSession> session_of_devices_;
   std::map<DeviceType, std::unique_ptr<Backend>> of_devices_;
 };
 

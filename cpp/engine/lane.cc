@@ -10,10 +10,11 @@
 namespace ciranda {
 namespace {
 
-// 0 if the lane creates no arena: the world's first lane has one from the start if it can have one, and for two ranks
-// that send to each other an arena would be of little use.
-std::size_t slot_bytes_of(LaneId id, const Config& config) {
-  return id == 0 || is_pair(set_of(id)) ? 0 : static_cast<std::size_t>(config.slot_bytes);
+// The world's first lane has an arena from the start if it can have one, and for two ranks that send to each other an
+// arena is of little use in host memory.
+ArenaOptions arena_of(LaneId id, const Config& config) {
+  if (id == 0) return {};
+  return {.slot_bytes = static_cast<std::size_t>(config.slot_bytes), .is_for_devices = is_pair(set_of(id))};
 }
 
 // Null: the world is all that the other sets leave, and two ranks that send to each other are no set of the user's.
@@ -78,8 +79,8 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, WorldPa
                     SharedArena::has_buffers(mesh_.size())}),
       log_(id, mesh_, world.control, world.config, world.logger, {world.counters, world.recorder}),
       reports_(participant_.held(), participant_.calls(), log_, world.control),
-      data_(mesh_, in_flight_, {mesh_, world.config, world.backends}, slot_bytes_of(id, world.config),
-            world.way_expected, world.logger),
+      data_(mesh_, in_flight_, {mesh_, world.config, world.backends}, arena_of(id, world.config), world.way_expected,
+            world.logger),
       parts_{id, mesh_, world.control, world.names, in_flight_, participant_, log_, reports_, data_, world.n_direct},
       in_memory_(parts_),
       by_messages_(parts_, world.config, stall_limits(world.config), world.logger),

@@ -51,8 +51,7 @@ class Lane {
   bool has_joined() const REQUIRES(progress_lock) { return participant_.calls().has_joined(); }
   RoundsInMemory& rounds() REQUIRES(progress_lock) { return in_memory_; }
   const DataPlane& data() const REQUIRES(progress_lock) { return data_; }
-  // As DataPlane::arena().
-  const SharedArena* arena() REQUIRES(progress_lock) { return data_.arena(); }
+  std::size_t n_slot_bytes() REQUIRES(progress_lock) { return data_.n_slot_bytes(); }  // as DataPlane::n_slot_bytes()
 
   void submit(Submission&& submission, TimePoint now) REQUIRES(progress_lock);
   RoundsInMemory::Outcome repeat(const Call& call, OpHandle* handle, Stages* stages, int n_looks)

@@ -86,9 +86,7 @@ void ProgressLoop::note_state(TimePoint now) {
     world_.counters.note_link(peer, {traffic.n_sent, traffic.n_received, traffic.n_retries, traffic.n_queued});
   }
   std::size_t slot_bytes = 0;
-  for (const auto& lane : lanes_.all()) {
-    if (const SharedArena* arena = lane->arena()) slot_bytes += arena->part_bytes();
-  }
+  for (const auto& lane : lanes_.all()) slot_bytes += lane->n_slot_bytes();
   world_.counters.note_slots(slot_bytes);
   world_.note_memory();
 }

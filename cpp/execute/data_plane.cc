@@ -22,16 +22,17 @@ std::string text_of(const NativeBackend::Tuned& tuned) {
 
 }  // namespace
 
-DataPlane::DataPlane(Mesh& mesh, InFlight& in_flight, Backends backends, std::size_t slot_bytes, WayExpected& expected,
+DataPlane::DataPlane(Mesh& mesh, InFlight& in_flight, Backends backends, ArenaOptions arena, WayExpected& expected,
                      const Logger& logger)
     : mesh_(mesh),
       in_flight_(in_flight),
       logger_(logger),
       expected_(expected),
       backends_(std::move(backends)),
-      consistency_(in_flight, mesh) {
-  if (mesh.arena() != nullptr || mesh.size() == 1 || slot_bytes == 0) return;
-  arena_.emplace(mesh, slot_bytes, logger);
+      consistency_(in_flight, mesh),
+      is_arena_for_devices_(arena.is_for_devices) {
+  if (mesh.arena() != nullptr || mesh.size() == 1 || arena.slot_bytes == 0) return;
+  arena_.emplace(mesh, arena.slot_bytes, logger);
   is_arena_settled_ = false;
 }
 
@@ -137,10 +138,13 @@ Result<Work> DataPlane::begin() {
     if (!may_go_by_peer()) return plan();
     return peer_of_lane_ ? begin_on_way() : settle_peer();
   };
-  if (is_arena_settled_ || queue_.front().requests.empty()) return work();
+  const bool has_use = !queue_.front().requests.empty() && (!is_arena_for_devices_ || may_go_by_peer());
+  if (is_arena_settled_ || !has_use) return work();
   is_arena_settled_ = true;
   return arena_->settle([this, work]() REQUIRES(progress_lock) {
-    if (arena_->arena() != nullptr) backends_.native().use(*arena_->arena());
+    if (SharedArena* const arena = arena_->arena()) {
+      is_arena_for_devices_ ? backends_.use_on_devices(*arena) : backends_.native().use(*arena);
+    }
     return work();
   });
 }

@@ -25,12 +25,16 @@
 
 namespace ciranda {
 
+// The arena that the ranks of a mesh create if they share memory and the mesh has none; the same on all of them.
+struct ArenaOptions {
+  std::size_t slot_bytes = 0;   // 0: none
+  bool is_for_devices = false;  // created when a call first goes by memory of devices, and used by such calls alone
+};
+
 class DataPlane {
  public:
-  // The references outlive this. If the mesh has no arena but its ranks share memory, they create one with slots of
-  // `slot_bytes` when there is data to move; none if `slot_bytes` is 0, which must then be so on all ranks of the mesh.
-  // The last two arguments outlive this.
-  DataPlane(Mesh& mesh, InFlight& in_flight, Backends backends, std::size_t slot_bytes, WayExpected& expected,
+  // The references outlive this. The last two arguments outlive this.
+  DataPlane(Mesh& mesh, InFlight& in_flight, Backends backends, ArenaOptions arena, WayExpected& expected,
             const Logger& logger);
 
   // Adds the next entry of the log. An empty entry only takes its position in the order.
@@ -47,8 +51,11 @@ class DataPlane {
     return backends_.native().candidates(collective, n_bytes);
   }
 
-  // Null if the lane's members do not all share memory, or if that is not known yet.
-  SharedArena* arena() { return arena_ ? arena_->arena() : mesh_.arena(); }
+  // The arena for tensors in host memory. Null if the lane's members do not all share memory, or if that is not known
+  // yet, or if the lane has an arena for devices alone.
+  SharedArena* arena() { return is_arena_for_devices_ ? nullptr : any_arena(); }
+  // The bytes of shared memory that this rank owns for the lane.
+  std::size_t n_slot_bytes() { return any_arena() == nullptr ? 0 : any_arena()->part_bytes(); }
 
   // Executes one step. Returns whether anything moved. On an error (no memory for an output) this rank cannot continue,
   // so the world breaks.
@@ -75,6 +82,7 @@ class DataPlane {
   std::vector<int> awaited() const;
 
  private:
+  SharedArena* any_arena() { return arena_ ? arena_->arena() : mesh_.arena(); }
   Result<bool> has_inputs() const REQUIRES(progress_lock);
   Result<bool> are_results_queued() const REQUIRES(progress_lock);
   Result<Work> begin() REQUIRES(progress_lock);
@@ -107,6 +115,7 @@ class DataPlane {
   Consistency consistency_;
   std::vector<std::uint64_t> sent_;      // the measurements of this rank's native backend
   std::vector<std::uint64_t> received_;  // [rank][number]: those of all ranks
+  const bool is_arena_for_devices_;
   bool is_arena_settled_ = true;
   std::optional<Status> peer_of_lane_;      // whether entries can go by peer, or why not; none before it is settled
   Way way_ = Way::kStaged;                  // of the front entry, if it has begun

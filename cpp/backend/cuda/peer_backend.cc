@@ -30,7 +30,7 @@ struct Row {
   std::unique_ptr<RunningCollective> (*make)(PeerGroup& group, const Plan& plan);
 };
 
-// Those that may_go_by_peer() lets in.
+// Those with tensors; a transfer's plan is a broadcast.
 constexpr std::array kRows{
     Row{Collective::kAllreduce, make<PeerReduction>}, Row{Collective::kAllgather, make<PeerExchange>},
     Row{Collective::kBroadcast, make<PeerBroadcast>}, Row{Collective::kReducescatter, make<PeerReducescatter>},
@@ -39,7 +39,7 @@ constexpr std::array kRows{
     Row{Collective::kScan, make<PeerScan>},
 };
 static_assert(std::ranges::all_of(kCollectives, [](const CollectiveInfo& one) {
-  return !one.has_tensors || one.is_between_two ||
+  return !one.has_tensors || one.collective == Collective::kTransfer ||
          std::ranges::find(kRows, one.collective, &Row::collective) != kRows.end();
 }));
 

@@ -14,7 +14,7 @@ PeerStream::Work PeerBroadcast::work(Does what) const {
   Copies copies;
   if (what == Does::kPack) {
     add(copies, plan().input, offset(), slot(self()), n_bytes());
-    add(copies, plan().input, plan().output, offset(), n_bytes());
+    if (plan().output.n_bytes() != 0) add(copies, plan().input, plan().output, offset(), n_bytes());  // who sends: none
   } else {
     add(copies, slot(plan().root), plan().output, offset(), n_bytes());
   }

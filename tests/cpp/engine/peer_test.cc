@@ -81,6 +81,16 @@ class Tensors {
     r.signature.root = root;
     return wait_at_home(engine, submit_request(engine, std::move(r)));
   }
+  // From this rank, if it is not `from`, or to it: in place.
+  Engine::OperationPtr transfer(Engine& engine, int from, int with, const std::string& name) {
+    Request r = of_all(Collective::kTransfer, name);
+    r.signature.root = from;
+    r.process_set = engine.pair_with(with);
+    for (TensorMemory& memory : r.memory) {
+      if (engine.rank() == from) memory.output = nullptr;
+    }
+    return submit_request(engine, std::move(r));
+  }
   // Allgather, gather, reducescatter; alltoall and scatter in parts as even as can be: to memory of the engine's.
   Engine::OperationPtr start(Engine& engine, Collective collective, const std::string& name, int root = -1) {
     Request r = of_all(collective, name);
@@ -299,6 +309,57 @@ TEST(PeerDeathTest, TwoChunksAreUnderWay) {
   });
 }
 
+// Around a ring from host memory.
+void pass_on_in_host_memory(Engine& engine, int before, int next, bool is_awaited) {
+  const AtHome at_host(Home{});
+  std::vector<float> sent(333, static_cast<float>(engine.rank()));
+  std::vector<float> received(333, -1);
+  std::vector<Engine::OperationPtr> operations;
+  for (const int from : {engine.rank(), before}) {
+    const bool sends = from == engine.rank();
+    Request r =
+        request(Collective::kTransfer, "on the host", DataType::kFloat32, {333}, sends ? sent.data() : received.data());
+    r.signature.root = from;
+    r.process_set = engine.pair_with(sends ? next : before);
+    r.is_awaited = is_awaited && !sends;
+    if (sends) r.memory.front().output = nullptr;
+    operations.push_back(submit_request(engine, std::move(r)));
+  }
+  for (const auto& operation : operations) {
+    const Status status = engine.wait(operation);
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+  EXPECT_EQ(received, std::vector<float>(333, static_cast<float>(before)));
+}
+
+// Around a ring, both ends of all pairs at once. Each turn, the pairs then exchange what lies in host memory.
+TEST(PeerDeathTest, TransfersOfEverySize) {
+  expect_in_own_program([] {
+    struct Ends {
+      Groups sent;
+      Groups received;
+    };
+    run_by_peer(
+        3, [](Engine& engine) { return Ends{.sent = all_groups(engine.rank() + 1), .received = all_groups(9)}; },
+        [](Engine& engine, Ends& ends) {
+          const int next = (engine.rank() + 1) % 3;
+          const int before = (engine.rank() + 2) % 3;
+          for (std::size_t i = 0; i < kGroups.size(); ++i) {
+            const auto sent = ends.sent[i]->transfer(engine, engine.rank(), next, std::to_string(i));
+            const auto received = ends.received[i]->transfer(engine, before, before, std::to_string(i));
+            for (const auto& operation : {sent, received}) {
+              const Status status = wait_at_home(engine, operation);
+              ASSERT_TRUE(status.ok()) << status.message();
+            }
+            pass_on_in_host_memory(engine, before, next, i % 2 == 1);
+          }
+          await_all(engine);
+          for (const auto& tensors : ends.sent) tensors->expect_times(engine.rank() + 1);
+          for (const auto& tensors : ends.received) tensors->expect_times(before + 1);
+        });
+  });
+}
+
 // What a rank of `size` gets for tensor i of a call to which rank r gave lengths[i] values, and r more if it may, all
 // (i + 1) * (r + 1).
 Values expected_rows(Collective collective, std::size_t length, std::size_t i, int rank, int size) {
@@ -488,6 +549,7 @@ TEST(PeerDeathTest, AnyCallOfTheDriverMayFailLater) {
         if (status.ok()) status = tensors.reduce(engine, Collective::kReduce, "reduce", 1);
         if (status.ok()) status = tensors.reduce(engine, Collective::kScan, "scan");
         if (status.ok()) status = wait_at_home(engine, tensors.start(engine, Collective::kGather, "gather", 0));
+        if (status.ok()) status = wait_at_home(engine, tensors.transfer(engine, 0, 1 - engine.rank(), "transfer"));
         EXPECT_TRUE(status.ok() || !status.message().empty());
         engine.shutdown();
         is_over.arrive_and_wait();
