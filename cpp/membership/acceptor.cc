@@ -68,12 +68,13 @@ std::optional<Admitted> Acceptor::on_event(std::uint64_t token, Clock::time_poin
 
 void Acceptor::accept_all(int listener, Clock::time_point now) {
   constexpr int kMostAtOnce = 64;
+  spare_.keep_back();
   for (int i = 0; i < kMostAtOnce; ++i) {
     UniqueFd socket(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket.valid()) {
       admit_to_handshake(std::move(socket), now);
-    } else if ((errno == EMFILE || errno == ENFILE) && !half_open_.empty()) {
-      drop_oldest();
+    } else if (errno == EMFILE || errno == ENFILE) {
+      if (!accept_at_limit(listener, now)) return;
     } else if (errno != ECONNABORTED && errno != EINTR) {
       return;
     }
@@ -101,6 +102,24 @@ void Acceptor::drop_oldest() {
   }
 }
 
+// Returns whether one had come. Only then the oldest must make room: the system says that there is no room before it
+// looks for one.
+bool Acceptor::accept_at_limit(int listener, Clock::time_point now) {
+  spare_.give_up();
+  UniqueFd socket(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  const bool has_come = socket.valid();
+  if (has_come && !half_open_.empty()) {
+    drop_oldest();
+    admit_to_handshake(std::move(socket), now);
+  } else if (has_come) {
+    report("a connection from " + SocketAddress::peer_of(socket.get()).to_string() +
+           " was ended: this process may open no more files (ulimit -n)");
+    socket.reset();
+  }
+  spare_.keep_back();
+  return has_come;
+}
+
 void Acceptor::expire(Clock::time_point now) {
   std::vector<int> late;
   for (const auto& [fd, peer] : half_open_) {
@@ -115,13 +134,15 @@ std::optional<Clock::time_point> Acceptor::next_deadline() const {
   return next;
 }
 
-void Acceptor::refuse(int fd, const std::string& reason) {
-  const auto found = half_open_.find(fd);
+void Acceptor::report(const std::string& refusal) {
   constexpr int kMostReported = 10;  // so that many unauthenticated peers do not cause as many lines
-  if (options_.on_refused && n_refused_ < kMostReported) {
-    const char* const end = ++n_refused_ == kMostReported ? " (further refusals are not reported)" : "";
-    options_.on_refused("a connection from " + found->second.address.to_string() + " " + reason + end);
-  }
+  if (!options_.on_refused || n_refused_ >= kMostReported) return;
+  const char* const end = ++n_refused_ == kMostReported ? " (further refusals are not reported)" : "";
+  options_.on_refused(refusal + end);
+}
+
+void Acceptor::refuse(int fd, const std::string& reason) {
+  report("a connection from " + half_open_.find(fd)->second.address.to_string() + " " + reason);
   close_gracefully(let_go(fd));
 }
 

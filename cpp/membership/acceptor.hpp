@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "base/spare_fd.hpp"
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
 #include "membership/handshake.hpp"
@@ -71,6 +72,8 @@ class Acceptor {
   void accept_all(int listener, Clock::time_point now);
   void admit_to_handshake(UniqueFd socket, Clock::time_point now);
   void drop_oldest();
+  bool accept_at_limit(int listener, Clock::time_point now);
+  void report(const std::string& refusal);
   void refuse(int fd, const std::string& reason);
   UniqueFd let_go(int fd);  // removes it from the loop
 
@@ -80,6 +83,8 @@ class Acceptor {
   std::map<int, HalfOpen> half_open_;
   std::uint64_t n_accepted_ = 0;
   int n_refused_ = 0;  // reported refusals
+  // Lets a connection in, to end it: it would else stay at the listener, and wake its reader again and again.
+  SpareFd spare_;
 };
 
 }  // namespace ciranda

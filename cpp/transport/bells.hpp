@@ -1,4 +1,5 @@
-// Bells: those of other ranks, opened as they are first rung. However many there are, few descriptors are held.
+// Bells: those of other ranks, opened as they are first rung. However many there are, few descriptors are held; and one
+// in reserve, so that a process at its limit wakes others too.
 //
 // Called by SocketMesh and announce_end(); one thread at a time.
 #pragma once
@@ -9,6 +10,7 @@
 #include <map>
 #include <utility>
 
+#include "base/spare_fd.hpp"
 #include "transport/bell.hpp"
 
 namespace ciranda {
@@ -28,20 +30,33 @@ class Bells {
       held->second.ring();
       return true;
     }
+    return ring_new(place) || ring_with_spare(place);
+  }
+  std::size_t n_held() const { return held_.size(); }
+
+ private:
+  bool ring_new(const BellPlace& place) {
     auto bell = Bell::open(place.first, place.second);
-    if (!bell.ok() && !held_.empty()) {  // there may be no descriptor left
-      held_.erase(held_.begin());
-      bell = Bell::open(place.first, place.second);
-    }
     if (!bell.ok()) return false;
     bell.value().ring();
     if (held_.size() < kMostHeld) held_.emplace(place, std::move(bell).value());
     return true;
   }
-  std::size_t n_held() const { return held_.size(); }
+  // The process may have no descriptor left.
+  bool ring_with_spare(const BellPlace& place) {
+    spare_.give_up();
+    const bool is_rung = ring_once(place);
+    spare_.keep_back();
+    return is_rung;
+  }
+  static bool ring_once(const BellPlace& place) {
+    const auto bell = Bell::open(place.first, place.second);
+    if (bell.ok()) bell.value().ring();
+    return bell.ok();
+  }
 
- private:
   std::map<BellPlace, Bell> held_;
+  SpareFd spare_;
 };
 
 }  // namespace ciranda

@@ -11,6 +11,7 @@
 #include "membership/outgoing_connection.hpp"
 #include "membership/stranger.hpp"
 #include "membership/test_job.hpp"
+#include "no_more_files.hpp"
 #include "text_matchers.hpp"
 #include "transport/socket.hpp"
 
@@ -65,6 +66,23 @@ TEST_F(AcceptorTest, TurnsAwayWhoSaysNothingOnceItsTimeIsOver) {
   EXPECT_TRUE(contains(refused_.front(), "did not prove in time that it belongs to the job"));
   EXPECT_EQ(acceptor_->next_deadline(), std::nullopt);
   EXPECT_EQ(silent.bytes_until_closed(std::chrono::milliseconds(kPatienceMs)), 0);
+}
+
+TEST_F(AcceptorTest, AProcessThatMayOpenNoMoreFilesEndsWhatComes) {
+  Stranger early(address_.to_string());
+  Stranger other(address_.to_string());
+  {
+    const NoMoreFiles full;
+    look(Clock::now());
+    EXPECT_TRUE(loop_.wait(0).empty());  // nothing wakes this rank again and again
+  }
+  EXPECT_EQ(early.bytes_until_closed(std::chrono::milliseconds(kPatienceMs)), 0);
+  EXPECT_EQ(other.bytes_until_closed(std::chrono::milliseconds(kPatienceMs)), 0);
+  ASSERT_EQ(refused_.size(), 2U);
+  EXPECT_TRUE(contains(refused_.front(), "was ended: this process may open no more files (ulimit -n)"));
+  const Stranger late(address_.to_string());
+  look(Clock::now());
+  EXPECT_NE(acceptor_->next_deadline(), std::nullopt);
 }
 
 // As a rank does that tries several addresses at once, and has found another first.

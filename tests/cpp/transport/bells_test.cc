@@ -6,6 +6,8 @@
 
 #include <vector>
 
+#include "no_more_files.hpp"
+
 namespace ciranda {
 namespace {
 
@@ -26,6 +28,21 @@ TEST(Bells, ManyAreRungThroughFewDescriptors) {
     }
     EXPECT_EQ(bells.n_held(), Bells::kMostHeld);
   }
+}
+
+TEST(Bells, AProcessThatMayOpenNoMoreFilesRingsToo) {
+  std::vector<Bell> owned;
+  for (std::size_t i = 0; i < 3; ++i) owned.push_back(Bell::create().value());
+  Bells bells;
+  const NoMoreFiles full;
+  for (int round = 0; round < 2; ++round) {
+    for (const Bell& each : owned) {
+      EXPECT_TRUE(bells.ring({getpid(), each.fd()}));
+      EXPECT_TRUE(has_rung(each));
+      each.drain();
+    }
+  }
+  EXPECT_EQ(bells.n_held(), 0U);
 }
 
 TEST(Bells, OneThatIsNotThereIsNotRung) {
