@@ -53,7 +53,7 @@ TEST(Ways, WhatHasNoKernelIsStaged) {
   for (const CollectiveInfo& row : kCollectives) {
     Signature signature = allreduce({4});
     signature.collective = row.collective;
-    const Way way = row.has_tensors && !row.is_between_two ? Way::kPeer : Way::kStaged;
+    const Way way = row.has_tensors ? Way::kPeer : Way::kStaged;
     EXPECT_EQ(Ways(options).way_of(signature, {kGpu0, kGpu0}), way) << row.name;
   }
 }
