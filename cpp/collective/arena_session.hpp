@@ -10,7 +10,8 @@
 // reached a later part includes all parts before.
 //
 // Called by RegionPieces and the algorithms in shared memory (shm_*.cc), through launch.hpp; PeerGroup, PeerSettling
-// and PeerCollective, to which Backend gives it; owned by NativeBackend; one thread (the holder of the progress lock).
+// and PeerCollective, to which Backend gives it; owned by NativeBackend, or by Backends if devices alone use the arena;
+// one thread (the holder of the progress lock).
 #pragma once
 
 #include <cstddef>
