@@ -183,16 +183,18 @@ def test_a_rank_that_is_killed_is_reported(cluster: Cluster, env: dict[str, str]
 
 
 def test_the_others_say_who_was_lost_also_where_srun_has_served_them_by_pmix(
-    cluster: Cluster, env: dict[str, str]
+    cluster: Cluster, env: dict[str, str], tmp_path: Path
 ) -> None:
-    """Slurm would kill them, were the connection to it still there."""
-    told = ["srun", "--mpi=pmix", *TWO_NODES, sys.executable, env["RANK_PY"], "works"]
+    """Slurm would kill them, were the connection to it still there. srun may end before it has shown all they say."""
+    own = f"--error={tmp_path}/%t"
+    told = ["srun", "--mpi=pmix", own, *TWO_NODES, sys.executable, env["RANK_PY"], "works"]
     process = cluster.start(*told, **env, CIRANDA_HANDOVER_FOLDER="")
     until(lambda: ranks(env) == [0, 1], "the start")
     os.kill(pid_of(env, 1), signal.SIGKILL)
     _, err = process.communicate(timeout=120)
     assert process.returncode != 0
-    assert "RanksLostError: rank 1 (host node" in err, err
+    said = (tmp_path / "0").read_text(encoding="utf-8")
+    assert "RanksLostError: rank 1 (host node" in said, err + said
 
 
 def test_nothing_is_left_of_a_launcher_that_is_killed(cluster: Cluster, env: dict[str, str]) -> None:
