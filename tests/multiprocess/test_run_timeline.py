@@ -54,7 +54,8 @@ while True:
         os.kill(os.getpid(), signal.SIGKILL)
 """
 
-# Rank 0 of three dies, once, when it has recorded some calls. Steps count in a world of three, until there are enough.
+# Rank 0 of three dies, once, when the file for its records has some. Then steps count in a world of three, until there
+# are enough.
 ELASTIC = """
 import os, signal
 import numpy as np
@@ -74,7 +75,7 @@ def train(state):
                 os.kill(os.getpid(), signal.SIGKILL)
             except FileExistsError:
                 pass
-        state.step += ciranda.size() == 3
+        state.step += ciranda.size() == 3 and os.path.exists("killed")
         state.commit()
 
 run_fn(train, lambda: None)(ObjectState(broadcast_object, ciranda.rank, step=0))

@@ -383,7 +383,7 @@ class Agent:
         if self._listener is None and not spec.metrics_dir:
             return
         if self._exporter is not None:
-            send_signal(self._exporter.pid, signal.SIGKILL)  # it must not remove the file, which the next one writes
+            self._exporter.give_way()
         pids = None if spec.is_elastic else {process.rank: process.pid for process in self._ranks.values()}
         labels = {"job": spec.job, "host": spec.host}
         try:

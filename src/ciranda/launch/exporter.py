@@ -12,8 +12,8 @@ import signal
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from ciranda.launch import open_metrics
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 WRITE_SECONDS = 5.0  # between two versions of the file
 _CLIENT_SECONDS = 2.0  # for a client to send its request, and to take the answer
+_GIVE_WAY = signal.SIGUSR1
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -107,10 +108,14 @@ class Exporter:
         """Ask it to remove its file and end. REQUIRES: it has not been reaped."""
         os.kill(self.pid, signal.SIGTERM)
 
+    def give_way(self) -> None:
+        """Ask it to end and leave its file to another. REQUIRES: it has not been reaped."""
+        os.kill(self.pid, _GIVE_WAY)
+
     def clean_up(self) -> None:
         """Remove its file, if it was killed before it could."""
         if self._file is not None:
-            self._file.remove()
+            self._file.remove(self.pid)
 
 
 class _Ranks:
@@ -159,6 +164,7 @@ def _become_exporter(text: Callable[[], str], listener: socket.socket | None, fi
         signal.signal(number, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, _leave)
+    signal.signal(_GIVE_WAY, _give_way)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
     os.closerange(0, 3)  # the agent's own: whoever reads them waits for their end
     for _ in range(3):
@@ -166,15 +172,34 @@ def _become_exporter(text: Callable[[], str], listener: socket.socket | None, fi
     try:
         die_with_parent(signal.SIGTERM, agent)
         _serve(text, listener, file)
+    except _HasGivenWay:
+        return
     except SystemExit:
         pass
-    finally:
-        if file is not None:
-            file.remove()
+    if file is not None:
+        file.remove(os.getpid())
+
+
+class _HasGivenWay(SystemExit):
+    """Another process shows the ranks now."""
 
 
 def _leave(_number: int, _frame: object) -> None:
     raise SystemExit
+
+
+def _give_way(_number: int, _frame: object) -> None:
+    raise _HasGivenWay
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """What is in it is ended before this process ends, so that nobody reads half of it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, _GIVE_WAY})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, _GIVE_WAY})
 
 
 def _serve(text: Callable[[], str], listener: socket.socket | None, file: _File | None) -> None:
@@ -190,6 +215,7 @@ def _serve(text: Callable[[], str], listener: socket.socket | None, file: _File 
             continue
         server.timeout = patience
         server.handle_request()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {_GIVE_WAY})
 
 
 def _server(listener: socket.socket, text: Callable[[], str]) -> HTTPServer:
@@ -203,40 +229,50 @@ def _server(listener: socket.socket, text: Callable[[], str]) -> HTTPServer:
                 self.send_error(404)
                 return
             body = text().encode()
-            # Another process may be about to take this one's place: an answer that has begun is not cut off.
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-            try:
+            with _uninterrupted():
                 self.send_response(200)
                 self.send_header("Content-Type", open_metrics.CONTENT_TYPE)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
-            finally:
-                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
         def log_message(self, *_: object) -> None:
             pass
 
-    server = HTTPServer(("", 0), Handler, bind_and_activate=False)
+    class Server(HTTPServer):
+        def get_request(self) -> tuple[socket.socket, Any]:
+            # Whom this process has let in it answers, before it gives way.
+            signal.pthread_sigmask(signal.SIG_BLOCK, {_GIVE_WAY})
+            return super().get_request()
+
+    server = Server(("", 0), Handler, bind_and_activate=False)
     server.socket.close()
     server.socket = listener
+    listener.setblocking(False)  # what gives way may have let in whom this process saw coming
     return server
 
 
 class _File:
-    """``ciranda-JOB-HOST.prom`` in a folder, always whole: written beside it, and renamed."""
+    """``ciranda-JOB-HOST.prom`` in a folder, always whole: written beside it, and renamed.
+
+    Beside it each process has a name of its own, as one that gives way may still write.
+    """
 
     def __init__(self, folder: str, labels: Mapping[str, str]) -> None:
         self._path = os.path.join(folder, f"ciranda-{labels['job']}-{labels['host']}.prom")
-        self._beside = f"{self._path}.tmp"  # node_exporter reads *.prom
 
     def write(self, text: str) -> None:
-        with suppress(OSError):  # the disk is full, or the folder is gone: the next time may do
-            with open(self._beside, "w", encoding="utf-8") as file:
+        beside = self._beside(os.getpid())
+        with suppress(OSError), _uninterrupted():  # the disk is full, or the folder is gone: the next time may do
+            with open(beside, "w", encoding="utf-8") as file:
                 file.write(text)
-            os.replace(self._beside, self._path)
+            os.replace(beside, self._path)
 
-    def remove(self) -> None:
-        for path in (self._path, self._beside):
+    def remove(self, pid: int) -> None:
+        """Remove it, and what the process has left beside it."""
+        for path in (self._path, self._beside(pid)):
             with suppress(OSError):
                 os.unlink(path)
+
+    def _beside(self, pid: int) -> str:
+        return f"{self._path}.{pid}.tmp"  # node_exporter reads *.prom
