@@ -161,7 +161,7 @@ def test_why_a_rank_is_slow(tmp_path: Path) -> None:
     del ended["ranks"][1]["looks"]
     facts = left(tmp_path, *log, ended, an_end(12.0))
     did = facts["ranks"][1]["doing"]
-    assert did["words"] == "was throttled by its cgroup's limit 60% of the time (40% of a core)"
+    assert did["words"] == "was throttled by its cgroup's limit 60% of the time (kept 40% of a core busy)"
     assert did["throttled"] == pytest.approx(0.6)
     assert facts["ranks"][0]["doing"] is None
     assert "rank 1 (a); it was throttled" in facts["advice"][0]["text"]
