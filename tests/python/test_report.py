@@ -197,6 +197,82 @@ def test_stalls_come_first(tmp_path: Path) -> None:
     )
 
 
+def a_job_with_a_hang(until: int, rest: Sequence[Line] = ()) -> list[Line]:
+    """The log of a job of ten steps a second, in which rank 1 makes no call from the tenth second to that one."""
+
+    def at(second: float) -> Line:
+        steps = 10 * min(second, 10)
+        waits = max(0.0, second - 10)
+        call = {"name": "grad", "collective": "allreduce", "process_set": 0, "lane": 0, "bytes": 8, "agreed": False}
+        told = {"seconds": second, "steps": steps, "calls": steps, "last_step_seconds": min(second, 10.0)}
+        here = {"in_flight": 1, "calls_in_flight": [{**call, "seconds": waits}]} if waits else {}
+        held_up = {"1": round(min(second, 10.0) * 10**8)}
+        first = counters(0, **told, **here, waited_seconds=min(second, 10.0) * 0.1 + waits, held_up_ns=held_up)
+        second_rank = counters(1, **told, in_flight=0, calls_in_flight=[], cpu_seconds=second)
+        return look(second + 1, *({**rank, "host": "b"} for rank in (first, second_rank)))
+
+    stall = {"kind": "stall", "at": 21.0, "rank": 1, "host": "b", "where": "load_batch, data.py:4"}
+    looks = [at(float(second)) for second in range(1, until + 1)]
+    return [a_job({"b": [0, 1]}), *looks[:20], stall, *looks[20:], *rest]
+
+
+def test_a_rank_that_hangs_until_the_end(tmp_path: Path) -> None:
+    """Its time gains nothing, and all figures leave it out: others have waited for 29 s, of which none is booked."""
+    facts = left(tmp_path, *a_job_with_a_hang(40), an_end(41.5, exit_code=143, interrupted_by=15))
+    assert facts["end"]["hang"] == {
+        "rank": 1, "host": "b", "where": "load_batch, data.py:4", "begin": 11.0, "end": 41.0, "seconds": 30.0,
+        "is_over": False,
+    }  # fmt: skip
+    (advice,) = facts["advice"]
+    assert advice["gain"] is None
+    assert advice["text"] == (
+        "The job hung when it ended: the others had waited 30.0 s for rank 1 (b), which stood at load_batch, "
+        "data.py:4. Its stacks are in rank.1/stacks.txt."
+    )
+    first, second = facts["ranks"]
+    assert (first["seconds"], first["waited_seconds"]) == (9.0, pytest.approx(0.9))
+    assert (second["seconds"], second["waited_for_seconds"]) == (9.0, pytest.approx(0.9))
+    assert second["cpu_seconds"] == 9.0
+    assert first["calls_in_flight"][0]["seconds"] == 30.0, "that of the last look"
+    page = page_of(facts)
+    assert "<b>5.0%</b><span>of the ranks&#x27; time is waiting" in page
+    assert "<b>30.0 s</b><span>at the end, all waited for rank 1" in page
+    assert page.count("without the 30.0 s at the end in which the others waited for rank 1") == 2
+
+
+def test_a_rank_that_goes_on_after_a_hang(tmp_path: Path) -> None:
+    """The wait is booked on it then; it gains nothing, the time before does."""
+    told = {"seconds": 40.0, "steps": 200, "calls": 200, "last_step_seconds": 40.0}
+    last = look(41.0, counters(0, **told, waited_seconds=31.0, held_up_ns={"1": 31 * 10**9}), counters(1, **told))
+    facts = left(tmp_path, *a_job_with_a_hang(30), last, an_end(41.5))
+    assert facts["end"]["hang"] is None
+    assert [(each["end"], each["is_over"]) for each in facts["hangs"]] == [(31.0, True)]
+    assert facts["ranks"][1]["waited_for_seconds"] == 31.0
+    assert facts["advice"][0]["text"].startswith("Others waited long for rank 1 (b): load_batch, data.py:4.")
+    assert facts["advice"][1]["gain"] == pytest.approx(11 / 40), "of 31 s, 20 are the hang's"
+
+
+def test_a_hang_that_is_warned_of_again(tmp_path: Path) -> None:
+    again = {"kind": "stall", "at": 35.0, "rank": 1, "host": "b", "where": "load_batch, data.py:5"}
+    late = {**again, "at": 41.2, "where": "load_batch, data.py:6"}
+    facts = left(tmp_path, *a_job_with_a_hang(40, (again, late)), an_end(41.5))
+    assert [(each["where"], each["seconds"]) for each in facts["hangs"]] == [("load_batch, data.py:6", 30.0)]
+
+
+def test_a_hang_before_the_first_step(tmp_path: Path) -> None:
+    """There is nothing to leave it out of: one look is kept, at which nobody had waited yet or all had."""
+    call = {"name": "grad", "collective": "allreduce", "process_set": 0, "lane": 0, "bytes": 8, "agreed": False}
+    looks = [
+        look(at, counters(0, calls=0, in_flight=1, calls_in_flight=[{**call, "seconds": at - 1}]),
+                 counters(1, calls=0, in_flight=0, calls_in_flight=[]))
+        for at in (2.0, 12.0, 22.0)
+    ]  # fmt: skip
+    stall = {"kind": "stall", "at": 11.0, "rank": 1, "host": "a", "where": "load, data.py:4"}
+    facts = left(tmp_path, a_job({"a": [0, 1]}), *looks, stall, an_end(23.0))
+    assert facts["end"]["hang"]["seconds"] == 21.0
+    assert len(facts["ranks"]) == 2
+
+
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
     record(tmp_path, 0, a_step(1, 1), a_call(1, 2, 3, 4), a_step(2, 5), (record_file.LOST, 7, 0))
     record(tmp_path, 2, a_step(1, 1), a_call(1, 2, 3, 4), a_step(2, 5))
@@ -564,10 +640,11 @@ def test_the_limit_that_was_measured(tmp_path: Path) -> None:
 
 
 def test_little_advice_is_none() -> None:
-    end = {"how": "succeeded", "failed": None, "exit_code": 0, "message": None}
+    end = {"how": "succeeded", "failed": None, "exit_code": 0, "message": None, "hang": None}
     rank = {"host": "a", "seconds": 1.0, "waited_seconds": 0.0, "moved_seconds": 0.0, "cpu_seconds": 1.0}
     ranks = [{**rank, "rank": n, "waited_for_seconds": 0.0} for n in range(2)]
-    assert advice_of({"end": end, "events": [], "ranks": ranks, "recorded": None, "standstill": None}) == []
+    nothing: Line = {"events": [], "hangs": [], "recorded": None, "standstill": None}
+    assert advice_of({"end": end, "ranks": ranks, **nothing}) == []
 
 
 def test_a_bar_is_as_long_as_its_value() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ciranda.launch import in_flight
+from ciranda.report import units
 from ciranda.report.standstill import first_difference
 
 _LEAST = 0.03  # of a step: less is not worth advice
@@ -30,14 +31,26 @@ _REMEDIES = {
 
 
 def advice_of(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Advice with the share of the job's time that it may gain, the most first; what failed comes before all."""
-    found = [*_failures(facts), *sorted(_gains(facts), key=lambda each: -each["gain"])]
+    """Advice with the share of the job's time that it may gain, the most first.
+
+    Before it comes where the job hangs or hung when it ended, then what failed: they gain no time.
+    """
+    found = [*_hang(facts), *_failures(facts), *sorted(_gains(facts), key=lambda each: -each["gain"])]
     return [each for each in found if each["gain"] is None or each["gain"] >= _LEAST]
 
 
 def is_notable(event: Mapping[str, Any]) -> bool:
     """Whether an event is more than the end of a rank that succeeded, or was asked to end."""
     return event["kind"] != "exit" or (event["code"] != 0 and not event["asked"])
+
+
+def _hang(facts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    hang = facts["end"]["hang"]
+    if hang is not None:
+        long = units.seconds(hang["seconds"])
+        yield _advice(None, f"The job hung when it ended: the others had waited {long} for rank {hang['rank']} "
+                            f"({hang['host']}), which stood at {hang['where']}. Its stacks are in "
+                            f"{_folder(facts, hang['rank'])}/stacks.txt.")  # fmt: skip
 
 
 def _failures(facts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -50,7 +63,7 @@ def _failures(facts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     elif end["how"] == "failed":
         yield _advice(None, f"The job failed: {end['message'] or 'exit code ' + str(end['exit_code'])}")
     stuck = [event for event in facts["events"] if event["kind"] == "stall"]
-    if stuck:
+    if stuck and facts["end"]["hang"] is None:
         last = stuck[-1]
         stacks = f"{_folder(facts, last['rank'])}/stacks.txt"
         who = f"rank {last['rank']} ({last['host']})"
@@ -79,29 +92,44 @@ def _gains(facts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     ranks = [rank for rank in facts["ranks"] if rank["seconds"] > 0]
     if len(ranks) < 2:
         return
-    most_waited = max(rank["waited_seconds"] / rank["seconds"] for rank in ranks)
-    held_up = {rank: min(share, most_waited) for rank, share in _held_up(facts, ranks).items()}
-    yield from _of_waiting(ranks, held_up, most_waited)
-    yield from _of_moving(ranks)
-    yield from _of_agreeing(facts)
+    hangs = facts["hangs"]
+    lost = max((hang["seconds"] for hang in hangs if not hang["is_over"]), default=0.0)
+    counts = max(rank["seconds"] for rank in ranks)
+    share = counts / (counts + lost)  # the time in which the ranks hung gains nothing
+    stood = sum(hang["seconds"] for hang in hangs if hang["is_over"])
+    most_waited = max(max(0.0, rank["waited_seconds"] - stood) / rank["seconds"] for rank in ranks)
+    held_up = {rank: min(each, most_waited) * share for rank, each in _held_up(facts, ranks).items()}
+    yield from _of_waiting(facts, ranks, held_up, most_waited * share)
+    yield from _of_moving(ranks, share)
+    yield from _of_agreeing(facts, share)
 
 
 def _held_up(facts: Mapping[str, Any], ranks: Sequence[Mapping[str, Any]]) -> dict[int, float]:
-    """For each rank the share of the time in which others waited for it; in recorded steps, if there are some."""
+    """For each rank the share of the time in which others waited for it; in recorded steps, if there are some.
+
+    Without the times in which they hung.
+    """
     recorded = facts["recorded"]
     if recorded and recorded["steps"]:
-        return {rank["rank"]: rank["held_up_seconds"] / rank["seconds"] for rank in recorded["ranks"]}
-    seconds = max(rank["seconds"] for rank in ranks)
-    return {rank["rank"]: rank["waited_for_seconds"] / seconds for rank in ranks}
+        seconds = {rank["rank"]: rank["held_up_seconds"] for rank in recorded["ranks"]}
+        of = {rank["rank"]: rank["seconds"] for rank in recorded["ranks"]}
+    else:
+        seconds = {rank["rank"]: rank["waited_for_seconds"] for rank in ranks}
+        of = dict.fromkeys(seconds, max(rank["seconds"] for rank in ranks))
+    for hang in facts["hangs"]:
+        if hang["is_over"] and seconds.get(hang["rank"], 0.0) >= hang["seconds"]:  # else it was not recorded
+            seconds[hang["rank"]] -= hang["seconds"]
+    return {rank: each / of[rank] for rank, each in seconds.items()}
 
 
 def _of_waiting(
-    ranks: Sequence[Mapping[str, Any]], held_up: Mapping[int, float], most_waited: float
+    facts: Mapping[str, Any], ranks: Sequence[Mapping[str, Any]], held_up: Mapping[int, float], most_waited: float
 ) -> Iterator[dict[str, Any]]:
     """What the ranks would not wait if one came no later than others do, and the rest; no more than one waits."""
     *_, second, worst = sorted(ranks, key=lambda rank: held_up.get(rank["rank"], 0.0))
     excess = held_up.get(worst["rank"], 0.0) - held_up.get(second["rank"], 0.0)
-    yield _advice(excess, f"The others wait for rank {worst['rank']} ({worst['host']}); {_remedy(worst)}.")
+    if all(hang["is_over"] or hang["rank"] != worst["rank"] for hang in facts["hangs"]):
+        yield _advice(excess, f"The others wait for rank {worst['rank']} ({worst['host']}); {_remedy(worst)}.")
     in_turn = (
         "The ranks wait for each other in turn: their work differs from step to step. Even it out (batches of like "
         "length), or let ranks go on alone for some steps (ciranda.torch's local SGD)."
@@ -119,14 +147,14 @@ def _remedy(rank: Mapping[str, Any]) -> str:
     return f"it sleeps, waits for input, or lacks a core ({cpu:.0%} of one). {_LOAD_AHEAD}"
 
 
-def _of_moving(ranks: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    share = sum(rank["moved_seconds"] for rank in ranks) / sum(rank["seconds"] for rank in ranks)
+def _of_moving(ranks: Sequence[Mapping[str, Any]], of_time: float) -> Iterator[dict[str, Any]]:
+    share = sum(rank["moved_seconds"] for rank in ranks) / sum(rank["seconds"] for rank in ranks) * of_time
     yield _advice(share / 2, "Data moves for long. Send half of it (Compression.fp16, or bfloat16 between hosts), or "
                              "less often (backward_passes_per_step); 'ciranda tune' measures this machine, so that the "
                              "algorithms suit it.")  # fmt: skip
 
 
-def _of_agreeing(facts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _of_agreeing(facts: Mapping[str, Any], of_time: float) -> Iterator[dict[str, Any]]:
     """Known where calls were recorded."""
     recorded = facts["recorded"]
     if not recorded:
@@ -136,7 +164,7 @@ def _of_agreeing(facts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     )
     small = sum(row["calls"] for row in recorded["sizes"] if row["bytes_from"] < _SMALL_BYTES)
     if small:
-        yield _advice(share, f"The ranks agree on many calls, {small} of less than 64 KiB. Group them "
+        yield _advice(share * of_time, f"The ranks agree on many calls, {small} of less than 64 KiB. Group them "
                              "(grouped_allreduce), or hand over several before waiting (allreduce_async).")  # fmt: skip
 
 

@@ -135,6 +135,8 @@ def _head(facts: Facts) -> str:
         ("a step, the median" if facts["recorded"] else "a step", units.seconds(step) if step else ""),
         ("of the ranks' time is waiting for others", units.share(waited / seconds) if seconds else ""),
     ]
+    if end["hang"]:
+        tiles.append((f"at the end, all waited for rank {end['hang']['rank']}", units.seconds(end["hang"]["seconds"])))
     shown_tiles = "".join(
         f'<div class="tile"><b>{text(value)}</b><span>{text(name)}</span></div>' for name, value in tiles if value
     )
@@ -237,6 +239,8 @@ def _where(facts: Facts) -> str:
         parts = {rank["rank"]: rank for rank in ranks}
         n_steps = max(rank["steps"] for rank in ranks)
         about = f"Mean of {n_steps} steps." if n_steps else "Of the whole job, in which no steps were counted."
+        if facts["end"]["hang"]:
+            about += f" {_what_counts(facts)}."
         about += " What ranks agree on is part of waiting; --timeline-steps tells them apart, and for whom each waits."
     rows = [
         (_label(rank), _bar(parts[rank["rank"]], max(1, n_steps if recorded else rank["steps"])))
@@ -270,8 +274,19 @@ def _ranks(facts: Facts) -> str:
     body = [_row(rank, recorded.get(rank["rank"], {})) for rank in ranks]
     in_a_step = "; in a step, the median of those recorded" if recorded else ""
     return table(head, body, 2) + _note(
-        f"Of the whole job{in_a_step}. Others waited for a rank while it was the last to come."
+        f"{_what_counts(facts)}{in_a_step}. Others waited for a rank while it was the last to come."
         + _of_more(facts["ranks"])
+    )
+
+
+def _what_counts(facts: Facts) -> str:
+    hang = facts["end"]["hang"]
+    if hang is None:
+        return "Of the whole job"
+    begin, long = units.seconds(hang["begin"]), units.seconds(hang["seconds"])
+    return (
+        f"Of the job up to {begin} after its start, without the {long} at the end in which the others waited for rank "
+        f"{hang['rank']}"
     )
 
 
