@@ -117,7 +117,7 @@ def test_looks_before_any_rank_has_come(tmp_path: Path) -> None:
 
 
 def test_where_the_time_goes_by_the_counters(tmp_path: Path) -> None:
-    moves = {"allreduce": {"calls": 10, "failed": 1, "bytes": 4000, "agree_seconds": 4.0, "move_seconds": 1.0}}
+    moves = {"allreduce": {"calls": 10, "failed": 1, "bytes": 4_000_000, "agree_seconds": 4.0, "move_seconds": 1.0}}
     told = {"seconds": 12.0, "steps": 100, "last_step_seconds": 10.0, "collectives": moves}
     facts = left(
         tmp_path,
@@ -137,7 +137,14 @@ def test_where_the_time_goes_by_the_counters(tmp_path: Path) -> None:
     (interval,) = facts["intervals"]  # that to the last look is no time in which the ranks ran
     assert [rank["waited_for"] for rank in interval["ranks"]] == [0.0, 0.5]
     assert facts["collectives"] == [
-        {"collective": "allreduce", "calls": 20, "failed": 2, "bytes": 8000, "agree_seconds": 8.0, "move_seconds": 2.0}
+        {
+            "collective": "allreduce",
+            "calls": 20,
+            "failed": 2,
+            "bytes": 8_000_000,
+            "agree_seconds": 8.0,
+            "move_seconds": 2.0,
+        }
     ]
     (waiting, moving) = facts["advice"]
     assert waiting["gain"] == 0.6
@@ -639,12 +646,45 @@ def test_the_limit_that_was_measured(tmp_path: Path) -> None:
     assert "ciranda tune&#x27; before the job" not in page
 
 
-def test_little_advice_is_none() -> None:
+def advice_on(*ranks: Line, **facts: Any) -> list[dict[str, Any]]:
+    """Advice on a job of 10 s, with these fields of its ranks."""
     end = {"how": "succeeded", "failed": None, "exit_code": 0, "message": None, "hang": None}
-    rank = {"host": "a", "seconds": 1.0, "waited_seconds": 0.0, "moved_seconds": 0.0, "cpu_seconds": 1.0}
-    ranks = [{**rank, "rank": n, "waited_for_seconds": 0.0} for n in range(2)]
-    nothing: Line = {"events": [], "hangs": [], "recorded": None, "standstill": None}
-    assert advice_of({"end": end, "ranks": ranks, **nothing}) == []
+    rank = {"host": "a", "seconds": 10.0, "waited_seconds": 0.0, "moved_seconds": 0.0, "cpu_seconds": 1.0,
+            "waited_for_seconds": 0.0, "doing": None}  # fmt: skip
+    job = {"costs": {}, "hosts": [{"host": "a", "ranks": [*range(len(ranks))]}]}
+    nothing: Line = {"events": [], "hangs": [], "recorded": None, "standstill": None, "sizes": [], "collectives": []}
+    numbered = [{**rank, "rank": number, **each} for number, each in enumerate(ranks)]
+    return advice_of({"end": end, "job": job, "ranks": numbered, **nothing, **facts})
+
+
+def test_little_advice_is_none() -> None:
+    assert advice_on({}, {}) == []
+
+
+def test_a_hang_that_is_over_is_no_reason_to_blame_its_rank() -> None:
+    """It and rank 2 were late for 5 s each; for it, the others have waited for 20 s once more."""
+    hang = {"rank": 1, "seconds": 20.0, "is_over": True}
+    late = {"seconds": 40.0, "waited_for_seconds": 25.0}, {"seconds": 40.0, "waited_for_seconds": 5.0}
+    (advice,) = advice_on({"seconds": 40.0, "waited_seconds": 30.0}, *late, hangs=[hang])
+    assert advice["gain"] == pytest.approx(10 / 40)
+    assert advice["text"].startswith("The ranks wait for each other in turn")
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "seconds", "costs", "is_told"),
+    [
+        (16 << 10, 5.0, {}, False),  # latency
+        (1 << 20, 5.0, {}, True),
+        (1 << 20, 2e-3, {"link_fs": 1_000_000, "reduce_fs": 0}, True),  # at 1 GB/s, two hosts need 1.05 ms
+        (1 << 20, 5.0, {"link_fs": 1_000_000, "reduce_fs": 0}, False),  # something else takes the time
+    ],
+)
+def test_fewer_bytes_help_only_against_bandwidth(n_bytes: int, seconds: float, costs: Line, is_told: bool) -> None:
+    size = {"calls": 2, "bytes": 2 * n_bytes, "move_seconds": 2 * seconds}
+    job = {"costs": costs, "hosts": [{"host": host, "ranks": [rank]} for rank, host in enumerate("ab")]}
+    moved = {"moved_seconds": 5.0}
+    told = [each for each in advice_on(moved, moved, sizes=[size], job=job) if each["text"].startswith("Data moves")]
+    assert [each["gain"] for each in told] == ([0.25] if is_told else [])
 
 
 def test_a_bar_is_as_long_as_its_value() -> None:

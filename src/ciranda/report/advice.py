@@ -7,6 +7,7 @@ from typing import Any
 
 from ciranda.launch import in_flight
 from ciranda.report import units
+from ciranda.report.bandwidth import share_of_bandwidth
 from ciranda.report.standstill import first_difference
 
 _LEAST = 0.03  # of a step: less is not worth advice
@@ -100,7 +101,7 @@ def _gains(facts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     most_waited = max(max(0.0, rank["waited_seconds"] - stood) / rank["seconds"] for rank in ranks)
     held_up = {rank: min(each, most_waited) * share for rank, each in _held_up(facts, ranks).items()}
     yield from _of_waiting(facts, ranks, held_up, most_waited * share)
-    yield from _of_moving(ranks, share)
+    yield from _of_moving(ranks, share * share_of_bandwidth(facts))
     yield from _of_agreeing(facts, share)
 
 
@@ -148,6 +149,7 @@ def _remedy(rank: Mapping[str, Any]) -> str:
 
 
 def _of_moving(ranks: Sequence[Mapping[str, Any]], of_time: float) -> Iterator[dict[str, Any]]:
+    """``of_time``: the part of the time in which fewer bytes would be moved sooner."""
     share = sum(rank["moved_seconds"] for rank in ranks) / sum(rank["seconds"] for rank in ranks) * of_time
     yield _advice(share / 2, "Data moves for long. Send half of it (Compression.fp16, or bfloat16 between hosts), or "
                              "less often (backward_passes_per_step); 'ciranda tune' measures this machine, so that the "
