@@ -20,6 +20,7 @@ from ciranda.report import comparison_of, comparison_page, facts_of, page_of, re
 from ciranda.report.advice import advice_of
 from ciranda.report.steps import series_of
 from ciranda.report.svg import Part, bars
+from ciranda.report.unlike import unlike_others
 
 HOSTILE = "</title><script>alert('\"&')</script>"
 ENTRY = struct.Struct("=10Q")
@@ -173,6 +174,51 @@ def test_why_a_rank_is_slow(tmp_path: Path) -> None:
     assert facts["ranks"][0]["doing"] is None
     assert "rank 1 (a); it was throttled" in facts["advice"][0]["text"]
     assert "Raise the limit of its cgroup" in facts["advice"][0]["text"]
+    command = "'ciranda stacks --ranks 1 --samples 40' names the lines."
+    assert facts["advice"][0]["text"].endswith(f"While such a job runs, {command}")
+
+
+def test_what_sets_a_slow_rank_apart(tmp_path: Path) -> None:
+    """All of a busy machine sleep mostly, and lack cores; the slow one does so more, and the advice is about that."""
+    signs = dict.fromkeys(("stopped_looks", "slept_looks", "thread_looks", "input_looks", "core_wait_seconds",
+                           "disk_wait_seconds", "yielded", "preempted", "throttled_seconds", "disk_pressure_seconds",
+                           "memory_pressure_seconds"), 0)  # fmt: skip
+    told: Line = {"seconds": 10.0, "steps": 100, "waited_seconds": 3.6, **signs, "looks": 1, "cpu_seconds": 0.0}
+
+    def ranks(lacked: float, cpu: float, n_looks: int) -> list[Line]:
+        found = []
+        for rank in range(4):
+            mine = {**told, "looks": 1 + n_looks, "slept_looks": n_looks * 0.44, "core_wait_seconds": lacked * 0.3,
+                    "cpu_seconds": cpu * 0.25, "held_up_ns": {"2": 4 * 10**9} if rank == 0 else {}}  # fmt: skip
+            is_slow = {"core_wait_seconds": lacked, "cpu_seconds": cpu} if rank == 2 else {}
+            found.append(counters(rank, **{**mine, **is_slow}))
+        return found
+
+    log = [look(1.0, *ranks(0.0, 0.0, 0)), look(11.0, *ranks(4.0, 0.52, 20))]
+    facts = left(tmp_path, a_job({"a": [0, 1, 2, 3]}), *log, an_end(12.0))
+    assert [rank["doing"]["mostly"] for rank in facts["ranks"]] == ["sleeps"] * 4
+    assert [bool(rank["unlike_others"]) for rank in facts["ranks"]] == [False, False, True, False]
+    assert facts["ranks"][2]["unlike_others"]["mostly"] == "no core"
+    said = (
+        "it waited for a core 40% of the time (the others 12%), and used 5% of a core (the others 1%). Give it as much"
+    )
+    assert said in facts["advice"][0]["text"]
+    assert '<td class="number">sleeps</td><td class="number">no core</td>' in page_of(facts)
+
+
+def test_the_others_of_a_rank() -> None:
+    """Their median is without the rank itself: of two, each is compared with the other."""
+    nothing = dict.fromkeys(("stopped", "throttled", "lacked_core", "disk", "memory", "slept", "thread", "input"), 0.0)
+
+    def unlike(*cpus: float | None) -> list[str | None]:
+        doing = [None if cpu is None else {**nothing, "cpu": cpu} for cpu in cpus]
+        return [each and each["words"] for each in unlike_others([{"doing": each} for each in doing])]
+
+    assert unlike(0.9, 0.5) == ["used 90% of a core (the others 50%)", None]
+    assert unlike(0.1, 0.9, 0.3) == [None, "used 90% of a core (the others 20%)", None]
+    assert unlike(0.9, None) == [None, None]
+    assert unlike(0.0, 0.3, 0.9)[1] is None, "the others of the middle one have 0.45"
+    assert unlike(0.4, 0.9, 0.8, 0.6)[1:3] == [f"used {share}% of a core (the others 60%)" for share in (90, 80)]
 
 
 def test_a_log_that_ends_before_the_job(tmp_path: Path) -> None:

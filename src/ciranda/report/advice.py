@@ -12,15 +12,13 @@ from ciranda.report.standstill import first_difference
 
 _LEAST = 0.03  # of a step: less is not worth advice
 _BUSY = 0.8  # of a core
+_N_SAMPLES = 40
 _SMALL_BYTES = 64 << 10
 
 _EVEN_OUT = (
     "Give it as much work as the others, and cores of its own (--bind-to core), or look at what else runs on its host"
 )
-_LOAD_AHEAD = (
-    "See where it stands with 'ciranda stacks', load its data ahead, by more workers, and look at what else runs on "
-    "its host"
-)
+_LOAD_AHEAD = "Load its data ahead, by more workers, and look at what else runs on its host"
 #: By what a rank mostly did, as `ciranda.launch.doing` says it.
 _REMEDIES = {
     "computes": _EVEN_OUT,
@@ -130,7 +128,8 @@ def _of_waiting(
     *_, second, worst = sorted(ranks, key=lambda rank: held_up.get(rank["rank"], 0.0))
     excess = held_up.get(worst["rank"], 0.0) - held_up.get(second["rank"], 0.0)
     if all(hang["is_over"] or hang["rank"] != worst["rank"] for hang in facts["hangs"]):
-        yield _advice(excess, f"The others wait for rank {worst['rank']} ({worst['host']}); {_remedy(worst)}.")
+        yield _advice(excess, f"The others wait for rank {worst['rank']} ({worst['host']}); {_remedy(worst)}. "
+                              f"{_in_which_lines(facts, worst['rank'])}.")  # fmt: skip
     in_turn = (
         "The ranks wait for each other in turn: their work differs from step to step. Even it out (batches of like "
         "length), or let ranks go on alone for some steps (ciranda.torch's local SGD)."
@@ -139,13 +138,22 @@ def _of_waiting(
 
 
 def _remedy(rank: Mapping[str, Any]) -> str:
-    """For a rank for which the others wait: what it did, and what to do about it."""
+    """For a rank for which the others wait: what it did, more than others if it did, and what to do about it."""
     cpu = rank["cpu_seconds"] / rank["seconds"]
+    if rank.get("unlike_others"):
+        return f"it {rank['unlike_others']['words']}. {_REMEDIES.get(rank['unlike_others']['mostly'], _LOAD_AHEAD)}"
     if rank.get("doing"):
         return f"it {rank['doing']['words']}. {_REMEDIES.get(rank['doing']['mostly'], _LOAD_AHEAD)}"
     if cpu >= _BUSY:
         return f"it computes ({cpu:.0%} of a core). {_EVEN_OUT}"
     return f"it sleeps, waits for input, or lacks a core ({cpu:.0%} of one). {_LOAD_AHEAD}"
+
+
+def _in_which_lines(facts: Mapping[str, Any], rank: int) -> str:
+    """The command that says so, of this job if it runs."""
+    runs = facts["end"]["how"] == "running"
+    when, job = ("While it runs", f"{facts['job']['id'][:8]} ") if runs else ("While such a job runs", "")
+    return f"{when}, 'ciranda stacks {job}--ranks {rank} --samples {_N_SAMPLES}' names the lines"
 
 
 def _of_moving(ranks: Sequence[Mapping[str, Any]], of_time: float) -> Iterator[dict[str, Any]]:

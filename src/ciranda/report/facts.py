@@ -19,6 +19,7 @@ from ciranda.report.job import LeftJob
 from ciranda.report.missing import missing_of
 from ciranda.report.recorded import steps_of
 from ciranda.report.standstill import standstill_of
+from ciranda.report.unlike import unlike_others
 from ciranda.report.worlds import World, by_world_rank, worlds_of
 
 FORMAT = 1
@@ -127,6 +128,8 @@ def _ranks(job: LeftJob, counted: LeftJob, worlds: Sequence[World]) -> list[Fact
         facts["cpu_seconds"] = sum(seconds for (of, _), seconds in cpu_seconds.items() if of == rank)
         facts["engine_memory_bytes"] = _engine_memory(job, rank)
         facts["doing"] = _doing(_did(counted, rank))
+    for facts, unlike in zip(found.values(), unlike_others([*found.values()]), strict=True):
+        facts["unlike_others"] = unlike
     for rank, counters in _last(job).items():
         if rank in found:
             found[rank] |= _latest(counters)

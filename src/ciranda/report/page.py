@@ -270,7 +270,7 @@ def _ranks(facts: Facts) -> str:
         return ""
     recorded = {rank["rank"]: rank for rank in (facts["recorded"] or {"ranks": []})["ranks"]}
     head = ["rank", "host", "steps", "others waited for it", "in a step", "it waited", "most for rank", "mostly it",
-            "cores busy", "memory, at most", "calls", "failed"]  # fmt: skip
+            "more than others", "cores busy", "memory, at most", "calls", "failed"]  # fmt: skip
     body = [_row(rank, recorded.get(rank["rank"], {})) for rank in ranks]
     in_a_step = "; in a step, the median of those recorded" if recorded else ""
     return table(head, body, 2) + _note(
@@ -305,6 +305,7 @@ def _row(rank: Facts, recorded: Facts) -> list[str]:
         units.share(rank["waited_seconds"] / seconds),
         ", ".join(last for last, _ in whom),
         rank["doing"]["mostly"] if rank["doing"] else "",
+        rank["unlike_others"]["mostly"] if rank["unlike_others"] else "",
         f"{rank['cpu_seconds'] / seconds:.2f}",
         units.n_bytes(rank["peak_memory_bytes"]),
         str(rank["calls"]),
