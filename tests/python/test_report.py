@@ -224,7 +224,30 @@ def test_the_others_of_a_rank() -> None:
 def test_a_log_that_ends_before_the_job(tmp_path: Path) -> None:
     facts = left(tmp_path, a_job({"a": [0]}), look(1.0, counters(0)), rest='{"kind": "counters", "at')
     assert facts["end"]["how"] == "unknown"
-    assert "its launcher was killed, the disk was full, or the job goes on" in page_of(facts)
+    assert "its launcher was killed, the disk was full, or the job goes on elsewhere" in page_of(facts)
+
+
+def test_a_job_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its launcher answers, until it ends while the report is made."""
+    log = "".join(f"{json.dumps(line)}\n" for line in a_job_with_a_hang(40))
+    (tmp_path / NAME).write_text(log)
+    running = [("cd" * 8, {}), ("ab" * 8, {})]
+    monkeypatch.setattr("ciranda.launch.control.jobs", lambda: iter(running))
+    facts = facts_of(read(tmp_path))
+    assert facts["end"]["how"] == "running"
+    assert facts["advice"][0]["text"].startswith(
+        "The job hangs: the others have waited 30.0 s for rank 1 (b), which stands at load_batch, data.py:4. See"
+    )
+    page = page_of(facts)
+    assert "now, all wait for rank 1" in page
+    assert "The log ends before the job" not in page
+
+    def end() -> Any:
+        (tmp_path / NAME).write_text(log + json.dumps(an_end(42.0)))
+        return iter(())
+
+    monkeypatch.setattr("ciranda.launch.control.jobs", end)
+    assert facts_of(read(tmp_path))["end"]["how"] == "succeeded"
 
 
 def test_looks_that_found_no_rank(tmp_path: Path) -> None:

@@ -45,11 +45,19 @@ def is_notable(event: Mapping[str, Any]) -> bool:
 
 def _hang(facts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     hang = facts["end"]["hang"]
-    if hang is not None:
-        long = units.seconds(hang["seconds"])
-        yield _advice(None, f"The job hung when it ended: the others had waited {long} for rank {hang['rank']} "
-                            f"({hang['host']}), which stood at {hang['where']}. Its stacks are in "
-                            f"{_folder(facts, hang['rank'])}/stacks.txt.")  # fmt: skip
+    if hang is None:
+        return
+    long, who = units.seconds(hang["seconds"]), f"rank {hang['rank']} ({hang['host']})"
+    if facts["end"]["how"] == "running":
+        yield _advice(None, f"The job hangs: the others have waited {long} for {who}, which stands at {hang['where']}. "
+                            f"See all its stacks with 'ciranda stacks {_identifier(facts)} --ranks {hang['rank']}'"
+                            ".")  # fmt: skip
+    else:
+        yield _advice(
+            None,
+            f"The job hung when it ended: the others had waited {long} for {who}, which stood at "
+            f"{hang['where']}. Its stacks are in {_folder(facts, hang['rank'])}/stacks.txt.",
+        )
 
 
 def _failures(facts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -79,6 +87,11 @@ def _was_in(facts: Mapping[str, Any], number: int) -> str:
     if rank is not None and rank["last_calls"]:
         return f" The last call that is known of it is {in_flight.named(rank['last_calls'][0])}, which had ended."
     return ""
+
+
+def _identifier(facts: Mapping[str, Any]) -> str:
+    """As much of the job's as a command needs."""
+    return str(facts["job"]["id"][:8])
 
 
 def _folder(facts: Mapping[str, Any], rank: int) -> str:
@@ -152,7 +165,7 @@ def _remedy(rank: Mapping[str, Any]) -> str:
 def _in_which_lines(facts: Mapping[str, Any], rank: int) -> str:
     """The command that says so, of this job if it runs."""
     runs = facts["end"]["how"] == "running"
-    when, job = ("While it runs", f"{facts['job']['id'][:8]} ") if runs else ("While such a job runs", "")
+    when, job = ("While it runs", f"{_identifier(facts)} ") if runs else ("While such a job runs", "")
     return f"{when}, 'ciranda stacks {job}--ranks {rank} --samples {_N_SAMPLES}' names the lines"
 
 

@@ -89,13 +89,13 @@ def _about(job: LeftJob) -> Facts:
 
 
 def _end(job: LeftJob, hang: Hang | None) -> Facts:
-    """``how``: "succeeded", "failed", "interrupted", or "unknown" where the log ends before the job.
+    """``how``: "succeeded", "failed", "interrupted", "running", or "unknown" where the log ends before the job.
 
-    ``hang``: in which it ended.
+    ``hang``: in which it ended, or is now.
     """
     end = job.end
     if not end:
-        how = "unknown"
+        how = "running" if job.runs else "unknown"
     elif end["interrupted_by"] is not None:
         how = "interrupted"
     else:

@@ -130,13 +130,14 @@ def _head(facts: Facts) -> str:
     tiles = [
         ("ranks", str(sum(len(host["ranks"]) for host in job["hosts"]))),
         ("hosts", str(len(job["hosts"]))),
-        ("from start to end", units.seconds(job["seconds"])),
+        ("since its start" if end["how"] == "running" else "from start to end", units.seconds(job["seconds"])),
         ("steps", str(n_steps) if n_steps else "not counted"),
         ("a step, the median" if facts["recorded"] else "a step", units.seconds(step) if step else ""),
         ("of the ranks' time is waiting for others", units.share(waited / seconds) if seconds else ""),
     ]
     if end["hang"]:
-        tiles.append((f"at the end, all waited for rank {end['hang']['rank']}", units.seconds(end["hang"]["seconds"])))
+        when = "now, all wait" if end["how"] == "running" else "at the end, all waited"
+        tiles.append((f"{when} for rank {end['hang']['rank']}", units.seconds(end["hang"]["seconds"])))
     shown_tiles = "".join(
         f'<div class="tile"><b>{text(value)}</b><span>{text(name)}</span></div>' for name, value in tiles if value
     )
@@ -488,7 +489,9 @@ def _events(facts: Facts) -> str:
     if end["message"]:
         found += f"<pre>{text(end['message'])}</pre>"
     if end["how"] == "unknown":
-        found += _note("The log ends before the job: its launcher was killed, the disk was full, or the job goes on.")
+        found += _note(
+            "The log ends before the job: its launcher was killed, the disk was full, or the job goes on elsewhere."
+        )
     warnings = [
         [str(rank["rank"]), rank["host"], _short(rank["warning"])] for rank in facts["ranks"] if rank["warning"]
     ]
