@@ -335,6 +335,20 @@ def test_a_hang_that_is_warned_of_again(tmp_path: Path) -> None:
     assert [(each["where"], each["seconds"]) for each in facts["hangs"]] == [("load_batch, data.py:6", 30.0)]
 
 
+def test_a_hang_before_its_first_warning(tmp_path: Path) -> None:
+    """The others have waited for 9 s, which is no slow step; of 2 s it is."""
+    facts = left(tmp_path, *a_job_with_a_hang(19)[:-1], an_end(20.5, exit_code=143, interrupted_by=15))
+    assert [each["text"] for each in facts["advice"]] == [
+        "The job hung when it ended: the others had waited 9.00 s for rank 1 (b)."
+    ]
+    assert facts["ranks"][1]["waited_for_seconds"] == pytest.approx(0.9)
+    facts = left(tmp_path, *a_job_with_a_hang(12)[:-1], an_end(13.5))
+    assert facts["hangs"] == []
+    failed = {"rank": 1, "host": "b", "how": "killed by SIGKILL"}
+    facts = left(tmp_path, *a_job_with_a_hang(19)[:-1], an_end(20.5, exit_code=137, failed=failed))
+    assert facts["hangs"] == [], "a rank that was lost is to blame"
+
+
 def test_a_hang_before_the_first_step(tmp_path: Path) -> None:
     """There is nothing to leave it out of: one look is kept, at which nobody had waited yet or all had."""
     call = {"name": "grad", "collective": "allreduce", "process_set": 0, "lane": 0, "bytes": 8, "agreed": False}

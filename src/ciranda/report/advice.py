@@ -49,15 +49,15 @@ def _hang(facts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         return
     long, who = units.seconds(hang["seconds"]), f"rank {hang['rank']} ({hang['host']})"
     if facts["end"]["how"] == "running":
-        yield _advice(None, f"The job hangs: the others have waited {long} for {who}, which stands at {hang['where']}. "
-                            f"See all its stacks with 'ciranda stacks {_identifier(facts)} --ranks {hang['rank']}'"
-                            ".")  # fmt: skip
+        stands = f", which stands at {hang['where']}" if hang["where"] else ""
+        yield _advice(None, f"The job hangs: the others have waited {long} for {who}{stands}. See all its stacks with "
+                            f"'ciranda stacks {_identifier(facts)} --ranks {hang['rank']}'.")  # fmt: skip
     else:
-        yield _advice(
-            None,
-            f"The job hung when it ended: the others had waited {long} for {who}, which stood at "
-            f"{hang['where']}. Its stacks are in {_folder(facts, hang['rank'])}/stacks.txt.",
-        )
+        stood = (
+            f", which stood at {hang['where']}. Its stacks are in {_folder(facts, hang['rank'])}/stacks.txt."
+            if hang["where"] else "."
+        )  # fmt: skip
+        yield _advice(None, f"The job hung when it ended: the others had waited {long} for {who}{stood}")
 
 
 def _failures(facts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -14,6 +14,9 @@ from ciranda.launch.in_flight import LONG_SECONDS
 from ciranda.launch.rates import Counters, is_same_world
 from ciranda.report.job import LeftJob
 
+#: Before any warning others must have waited for as long, and for as many steps.
+_LEAST_SECONDS, _STEPS = 3.0, 10.0
+
 Looks = Sequence[tuple[float, Counters]]
 
 
@@ -22,7 +25,7 @@ class Hang:
     """From when to when others waited for a rank, in seconds since the launcher's start.
 
     Attributes:
-        where: the rank stood, at the last warning.
+        where: the rank stood, at the last warning; empty before the first.
         is_over: whether the rank has made a call since, in the same world.
     """
 
@@ -44,7 +47,7 @@ class Hang:
 
 
 def hangs_of(job: LeftJob) -> list[Hang]:
-    """One for each rank and time that warnings were about, in the order of time."""
+    """One for each rank and time that warnings were about, in the order of time, and that of the last look."""
     found: list[Hang] = []
     for event in job.events:
         if event["kind"] != "stall":
@@ -55,7 +58,30 @@ def hangs_of(job: LeftJob) -> list[Hang]:
             found[found.index(same)] = replace(same, where=event["where"])
         elif hang := _hang(job.looks, event):
             found.append(hang)
+    if not job.end.get("failed") and not any(not hang.is_over for hang in found):
+        found += _before_a_warning(job.looks)
     return found
+
+
+def _before_a_warning(looks: Looks) -> Iterator[Hang]:
+    """That in which the ranks are at the last look, if it is for one rank, and longer than a slow step."""
+    if not looks:
+        return
+    at, looked = looks[-1]
+    absent = [rank for rank, counters in looked.items() if not _is_in_a_call(counters)]
+    if len(absent) != 1:
+        return
+    (rank,) = absent
+    waited = _longest_wait(rank, looked, of_world=True)
+    step = max(
+        each.get("last_step_seconds", 0.0) / each["steps"] if each.get("steps") else 0.0 for each in looked.values()
+    )
+    if waited >= max(_LEAST_SECONDS, _STEPS * step):
+        yield Hang(rank, looked[rank]["host"], "", at - waited, at, False)
+
+
+def _is_in_a_call(counters: Mapping[str, Any]) -> bool:
+    return bool(counters.get("in_flight", 1))
 
 
 def _hang(looks: Looks, event: Mapping[str, Any]) -> Hang | None:
@@ -74,15 +100,15 @@ def _hang(looks: Looks, event: Mapping[str, Any]) -> Hang | None:
     return Hang(rank, event["host"], event["where"], begin - waited, still[-1], _has_gone_on(rank, seen, len(still)))
 
 
-def _longest_wait(rank: int, looked: Counters) -> float:
-    """Of the others, in a call that the rank is not in."""
+def _longest_wait(rank: int, looked: Counters, *, of_world: bool = False) -> float:
+    """Of the others, in a call that the rank is not in; ``of_world``: that all ranks make."""
     own = {_key(call) for call in looked[rank].get("calls_in_flight", [])}
     waits = (
         call["seconds"]
         for other, counters in looked.items()
         if other != rank
         for call in counters.get("calls_in_flight", [])
-        if not call["agreed"] and _key(call) not in own
+        if not call["agreed"] and _key(call) not in own and not (of_world and call["process_set"])
     )
     return max(waits, default=0.0)
 
