@@ -335,6 +335,30 @@ def test_a_hang_that_is_warned_of_again(tmp_path: Path) -> None:
     assert [(each["where"], each["seconds"]) for each in facts["hangs"]] == [("load_batch, data.py:6", 30.0)]
 
 
+def test_a_hang_in_an_elastic_job(tmp_path: Path) -> None:
+    """Rank 1 hangs until it is replaced: its first world is told without that, and the job did not end so."""
+    call = {"name": "grad", "collective": "allreduce", "process_set": 0, "lane": 0, "bytes": 8, "agreed": False}
+
+    def at(second: float, world: str, calls: int, waited: float = 0.0) -> Line:
+        told: Line = {"steps": calls, "calls": calls, "last_step_seconds": min(second, 2.0), "in_flight": 0,
+                      "calls_in_flight": []}  # fmt: skip
+        first = {**told, "waited_seconds": waited}
+        if waited:
+            first |= {"in_flight": 1, "calls_in_flight": [{**call, "seconds": waited}]}
+        process = f"{7 if waited or world == '1' else 9}.{world}"
+        return look(second + (20.0 if world == "2" else 0.0), in_world(0, 0, f"6.{world}", 2, second, **first),
+                    in_world(1, 1, process, 2, second, **told))  # fmt: skip
+
+    stall = {"kind": "stall", "at": 12.0, "rank": 1, "host": "a", "where": "load, data.py:4"}
+    hung = [at(second, "1", 20, second - 2) for second in (8.0, 13.0, 18.0)]
+    log = [at(1.0, "1", 10), at(2.0, "1", 20), *hung[:1], stall, *hung[1:], at(1.0, "2", 10), at(2.0, "2", 20)]
+    facts = left(tmp_path, a_job({"a": [0, 1]}, elastic=True), *log, an_end(23.0))
+    assert [(hang["begin"], hang["end"], hang["is_over"]) for hang in facts["hangs"]] == [(2.0, 18.0, False)]
+    assert facts["end"]["hang"] is None
+    assert [world["waited"] for world in facts["worlds"]] == [0.0, 0.0]
+    assert facts["advice"][0]["text"].startswith("Others waited long for rank 1 (a): load, data.py:4.")
+
+
 def test_a_hang_before_its_first_warning(tmp_path: Path) -> None:
     """The others have waited for 9 s, which is no slow step; of 2 s it is."""
     facts = left(tmp_path, *a_job_with_a_hang(19)[:-1], an_end(20.5, exit_code=143, interrupted_by=15))
@@ -383,6 +407,7 @@ def test_nothing_is_missing(tmp_path: Path) -> None:
     facts = left(tmp_path, a_job({"a": [0]}), look(1.0, counters(0)), an_end(9.5))
     assert facts["missing"] == []
     assert "What is missing here" not in page_of(facts)
+    assert "most for rank" not in page_of(facts), "which only records tell"
 
 
 def test_records_without_a_call(tmp_path: Path) -> None:
@@ -687,6 +712,7 @@ def test_nothing_hostile_is_in_the_page(tmp_path: Path) -> None:
         assert "content=\"default-src 'none'; style-src 'unsafe-inline'\"" in page
     assert "Who was waited for, and when" in page_of(facts)
     assert page_of(facts).count(escape(HOSTILE)) > 8
+    assert "most for rank" in page_of(facts)
 
 
 def test_a_page_on_many_ranks_is_small(tmp_path: Path) -> None:

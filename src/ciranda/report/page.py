@@ -270,9 +270,10 @@ def _ranks(facts: Facts) -> str:
     if not ranks:
         return ""
     recorded = {rank["rank"]: rank for rank in (facts["recorded"] or {"ranks": []})["ranks"]}
-    head = ["rank", "host", "steps", "others waited for it", "in a step", "it waited", "most for rank", "mostly it",
+    for_whom = ["most for rank"] if recorded else []
+    head = ["rank", "host", "steps", "others waited for it", "in a step", "it waited", *for_whom, "mostly it",
             "more than others", "cores busy", "memory, at most", "calls", "failed"]  # fmt: skip
-    body = [_row(rank, recorded.get(rank["rank"], {})) for rank in ranks]
+    body = [_row(rank, recorded.get(rank["rank"], {}) if recorded else None) for rank in ranks]
     in_a_step = "; in a step, the median of those recorded" if recorded else ""
     return table(head, body, 2) + _note(
         f"{_what_counts(facts)}{in_a_step}. Others waited for a rank while it was the last to come."
@@ -291,9 +292,10 @@ def _what_counts(facts: Facts) -> str:
     )
 
 
-def _row(rank: Facts, recorded: Facts) -> list[str]:
+def _row(rank: Facts, recorded: Facts | None) -> list[str]:
+    """``recorded``: what the records tell of it; None without records of any."""
     seconds, steps = rank["seconds"] or 1.0, rank["steps"]
-    whom = sorted(recorded.get("waited_for", {}).items(), key=lambda item: -item[1])[:1]
+    whom = sorted((recorded or {}).get("waited_for", {}).items(), key=lambda item: -item[1])[:1]
     held_up = rank["waited_for_seconds"] / steps if steps else 0.0
     if recorded and "median_held_up_seconds" in recorded:
         held_up = recorded["median_held_up_seconds"]
@@ -304,7 +306,7 @@ def _row(rank: Facts, recorded: Facts) -> list[str]:
         units.share(rank["waited_for_seconds"] / seconds),
         units.seconds(held_up) if steps else "",
         units.share(rank["waited_seconds"] / seconds),
-        ", ".join(last for last, _ in whom),
+        *([", ".join(last for last, _ in whom)] if recorded is not None else []),
         rank["doing"]["mostly"] if rank["doing"] else "",
         rank["unlike_others"]["mostly"] if rank["unlike_others"] else "",
         f"{rank['cpu_seconds'] / seconds:.2f}",
