@@ -770,6 +770,13 @@ def test_little_advice_is_none() -> None:
     assert advice_on({}, {}) == []
 
 
+def test_the_command_for_a_job_that_runs() -> None:
+    job = {"id": "0123456789abcdef", "costs": {}, "hosts": [{"host": "a", "ranks": [0, 1]}]}
+    end = {"how": "running", "failed": None, "exit_code": None, "message": None, "hang": None}
+    (advice,) = advice_on({"waited_seconds": 5.0}, {"waited_for_seconds": 5.0}, job=job, end=end)
+    assert advice["text"].endswith("While it runs, 'ciranda stacks 01234567 --ranks 1 --samples 40' names the lines.")
+
+
 def test_a_hang_that_is_over_is_no_reason_to_blame_its_rank() -> None:
     """It and rank 2 were late for 5 s each; for it, the others have waited for 20 s once more."""
     hang = {"rank": 1, "seconds": 20.0, "is_over": True}
