@@ -212,7 +212,7 @@ def test_the_others_of_a_rank() -> None:
 
     def unlike(*cpus: float | None) -> list[str | None]:
         doing = [None if cpu is None else {**nothing, "cpu": cpu} for cpu in cpus]
-        return [each and each["words"] for each in unlike_others([{"doing": each} for each in doing])]
+        return [each["words"] if each else None for each in unlike_others([{"doing": each} for each in doing])]
 
     assert unlike(0.9, 0.5) == ["used 90% of a core (the others 50%)", None]
     assert unlike(0.1, 0.9, 0.3) == [None, "used 90% of a core (the others 20%)", None]
@@ -231,7 +231,7 @@ def test_a_job_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     """Its launcher answers, until it ends while the report is made."""
     log = "".join(f"{json.dumps(line)}\n" for line in a_job_with_a_hang(40))
     (tmp_path / NAME).write_text(log)
-    running = [("cd" * 8, {}), ("ab" * 8, {})]
+    running: list[tuple[str, Line]] = [("cd" * 8, {}), ("ab" * 8, {})]
     monkeypatch.setattr("ciranda.launch.control.jobs", lambda: iter(running))
     facts = facts_of(read(tmp_path))
     assert facts["end"]["how"] == "running"
