@@ -79,6 +79,11 @@ def test_samples_of_stacks() -> None:
         "     7 (others 8)  a",
     ]
     assert places(looks, frozenset([7]))[0] == "rank 7 (b), 20 looks:"
+    # So is a place with less where the others are not.
+    usual = "a" * 10 + "d" * 10 + "e" * 8
+    seldom = places(looks_of({0: f"{usual}bb", 1: f"{usual}ee", 2: f"{usual}ec"}))
+    assert seldom[1:3] == ["     2 (others 0)  b", "    10 (others 10)  a"]
+    assert seldom[-1] == "     1  in 1 more place"
     # A rank alone has nothing to be compared with. Where no place has a tenth of the looks, a few are told of.
     assert places(looks_of({2: "abcdefghijklmnopqrst"}))[1:] == [
         *(f"     1  {letter}" for letter in "abcdefghijklmnopqrst")

@@ -18,7 +18,8 @@ from ciranda.launch.errors import LaunchError
 from ciranda.launch.screen_options import all_there, parse_ranks
 
 _MOST_PAUSE_SECONDS = 0.2  # between two samples; it varies, so that samples do not meet the same part of each step
-_NOTABLE = 0.1  # the least share of the looks that is told
+_NOTABLE = 0.1  # the least share of the looks that is told; of places where the others seldom are, less
+_TIMES_AS_OFTEN = 4
 _FEW_PLACES = 3  # are told even if they are less
 
 Look = Sequence[Mapping[str, Any]]
@@ -94,7 +95,8 @@ def _counted(counts: Counter[str], others: Sequence[Counter[str]]) -> list[str]:
         return sum(each[where] for each in others) / max(1, len(others))
 
     least = min(_NOTABLE * counts.total(), counts.most_common(_FEW_PLACES)[-1][1])
-    told = [(n, mean_of_others(where), where) for where, n in counts.items() if n >= least]
+    seen = [(n, mean_of_others(where), where) for where, n in counts.items()]
+    told = [each for each in seen if each[0] >= least or (others and each[0] >= max(2, _TIMES_AS_OFTEN * each[1]))]
     told.sort(key=lambda each: (each[1] - each[0], each[2]))
     lines = [f"{n:6}{f' (others {mean:.0f})' if others else ''}  {where}" for n, mean, where in told]
     n_more = len(counts) - len(told)
