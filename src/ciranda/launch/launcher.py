@@ -49,7 +49,7 @@ from ciranda.launch.ssh import SshOptions
 from ciranda.launch.stack_reports import RankStack
 from ciranda.launch.stall_watch import StallWatch, Watched
 from ciranda.launch.store import Store, StoreFactory
-from ciranda.launch.stragglers import Stragglers
+from ciranda.launch.stragglers import Stragglers, command_for_lines
 from ciranda.launch.trace_writer import TraceFile
 from ciranda.launch.waits import awaited
 from ciranda.launch.worlds import NewStore
@@ -604,8 +604,8 @@ class _Run:
     def _look_for_stragglers(self, totals: Sequence[dict[str, Any]]) -> None:
         straggler = self._stragglers.look(by_rank({"counters": self._in_order(totals)}))
         if straggler is not None and not self._ending:
-            look = f"ciranda stacks {self._job.job_id[:4]} --ranks {straggler.row.rank} --samples 40"
-            self._say(f"ciranda: warning: {straggler}. In which lines: {look}")
+            command = command_for_lines(straggler.row.rank, self._job.job_id[:4])
+            self._say(f"ciranda: warning: {straggler}. In which lines: {command}")
             self._log.write("straggler", rank=straggler.row.rank, text=str(straggler))
 
     def _in_order(self, totals: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

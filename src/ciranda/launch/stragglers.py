@@ -8,6 +8,7 @@ from ciranda.launch.rates import NO_RANKS, Counters, Row, rows
 
 SHARE = 0.1  # of the time, by which the others wait longer for a straggler than for any other rank
 STEPS = 30  # between two judgements, of which two name a rank: within 100 steps, where these take 0.1 s
+_N_SAMPLES = 40  # find a place that has a tenth of the time
 _TIMES = 2  # judgements in a row that must find the same rank: a rank that was slow once is no straggler
 
 
@@ -24,6 +25,11 @@ class Straggler:
             f"rank {self.row.rank} ({self.row.host}) is a straggler: in the last {self.n_steps} steps the others "
             f"waited for it {self.row.waited_for:.0%} of the time; it {self.row.doing}"
         )
+
+
+def command_for_lines(rank: int, job: str = "") -> str:
+    """The command that shows in which lines a rank is; ``job``: the beginning of its identifier, empty for the only."""
+    return " ".join(filter(None, ("ciranda stacks", job, f"--ranks {rank} --samples {_N_SAMPLES}")))
 
 
 class Stragglers:

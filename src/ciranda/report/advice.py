@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ciranda.launch import in_flight
+from ciranda.launch.stragglers import command_for_lines
 from ciranda.report import units
 from ciranda.report.bandwidth import share_of_bandwidth
 from ciranda.report.standstill import first_difference
 
 _LEAST = 0.03  # of a step: less is not worth advice
 _BUSY = 0.8  # of a core
-_N_SAMPLES = 40
 _SMALL_BYTES = 64 << 10
 
 _EVEN_OUT = (
@@ -153,10 +153,9 @@ def _of_waiting(
 def _remedy(rank: Mapping[str, Any]) -> str:
     """For a rank for which the others wait: what it did, more than others if it did, and what to do about it."""
     cpu = rank["cpu_seconds"] / rank["seconds"]
-    if rank.get("unlike_others"):
-        return f"it {rank['unlike_others']['words']}. {_REMEDIES.get(rank['unlike_others']['mostly'], _LOAD_AHEAD)}"
-    if rank.get("doing"):
-        return f"it {rank['doing']['words']}. {_REMEDIES.get(rank['doing']['mostly'], _LOAD_AHEAD)}"
+    did = rank.get("unlike_others") or rank.get("doing")
+    if did:
+        return f"it {did['words']}. {_REMEDIES.get(did['mostly'], _LOAD_AHEAD)}"
     if cpu >= _BUSY:
         return f"it computes ({cpu:.0%} of a core). {_EVEN_OUT}"
     return f"it sleeps, waits for input, or lacks a core ({cpu:.0%} of one). {_LOAD_AHEAD}"
@@ -165,8 +164,8 @@ def _remedy(rank: Mapping[str, Any]) -> str:
 def _in_which_lines(facts: Mapping[str, Any], rank: int) -> str:
     """The command that says so, of this job if it runs."""
     runs = facts["end"]["how"] == "running"
-    when, job = ("While it runs", f"{_identifier(facts)} ") if runs else ("While such a job runs", "")
-    return f"{when}, 'ciranda stacks {job}--ranks {rank} --samples {_N_SAMPLES}' names the lines"
+    when, job = ("While it runs", _identifier(facts)) if runs else ("While such a job runs", "")
+    return f"{when}, '{command_for_lines(rank, job)}' names the lines"
 
 
 def _of_moving(ranks: Sequence[Mapping[str, Any]], of_time: float) -> Iterator[dict[str, Any]]:
