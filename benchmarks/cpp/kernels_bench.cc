@@ -17,7 +17,7 @@ namespace {
 
 using ciranda::DataType;
 using ciranda::ReduceOp;
-using ciranda::kernels::Reduction;
+using ciranda::Reduction;
 using ciranda::kernels::SimdLevel;
 
 struct Free {

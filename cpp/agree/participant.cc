@@ -44,7 +44,7 @@ Message Participant::submit_duplicate(PersistentOp& op, Ticket ticket) {
 Result<Participant::Action> Participant::apply(const LogEntry& entry) {
   if (const auto* to_execute = std::get_if<ExecuteEntry>(&entry)) return execute(*to_execute);
   if (const auto* joined = std::get_if<JoinedEntry>(&entry)) return end_join(*joined);
-  if (const auto* end = std::get_if<EndEntry>(&entry)) return Action(End{end->leaver});
+  if (const auto* end = std::get_if<EndEntry>(&entry)) return Action(*end);
   if (const auto* planned = std::get_if<PlanEntry>(&entry)) return plan(*planned);
   if (const auto* groups = std::get_if<ExecuteGroupsEntry>(&entry)) return execute(*groups);
   if (const auto* cancelled = std::get_if<CancelEntry>(&entry)) return cancel(*cancelled);

@@ -53,9 +53,6 @@ class Participant {
     Ticket ticket;
     int last;  // the rank that joined last
   };
-  struct End {   // the lane's last action
-    int leaver;  // as in EndEntry
-  };
   // New groups are planned. The caller must report the calls held until now first, and then that the plan is known.
   struct Planned {
     ReadyMessage released;
@@ -70,7 +67,7 @@ class Participant {
     std::vector<DirectRound> to_close;
     ForgottenMessage answer;
   };
-  using Action = std::variant<Execute, Fail, Joined, End, Planned, Cancelled, Forgotten>;
+  using Action = std::variant<Execute, Fail, Joined, EndEntry, Planned, Cancelled, Forgotten>;
 
   // `ops` outlives this object, and contains the lane's operations.
   Participant(int rank, LaneId lane, PersistentOps& ops, RoundRooms rooms = {0, 0})

@@ -16,18 +16,14 @@ namespace {
 // A candidate is not tried if the cost model expects it to take more than this percentage of the best one's time.
 constexpr std::uint64_t kPercentWorthTrying = 200;
 
-kernels::Reduction reduction_of(const Plan& plan) {
-  return {plan.dtype, plan.op, plan.prescale, plan.postscale, plan.n_average, plan.weights};
-}
-
 // Executes a plan in a world of one.
-void carry_out_alone(const Plan& plan, const kernels::Reduction& reduction) {
+void carry_out_alone(const Plan& plan) {
   if (!info(plan.collective).is_reduction) {
     return copy_pieces(plan.input_for(0), plan.output_by_rank.empty() ? plan.output : plan.output_by_rank.front());
   }
   plan.output.for_range(0, plan.output.n_bytes(), [&](std::span<std::byte> part, std::size_t at) {
     const std::array inputs{plan.input_for(0).at(at).data()};  // input and output have the same pieces
-    kernels::reduce(reduction, inputs, part);
+    kernels::reduce(plan, inputs, part);
   });
 }
 
@@ -95,7 +91,7 @@ Policy NativeBackend::policy(bool combines_in_parts, const Rounding& rounding) c
 }
 
 void NativeBackend::combine(const Plan& plan, std::span<const std::byte*> inputs) const {
-  if (plan.n_bytes > 0) reduce_pieces(reduction_of(plan), inputs, plan.output, {0, plan.n_bytes}, rounding_of(plan));
+  if (plan.n_bytes > 0) reduce_pieces(plan, inputs, plan.output, {0, plan.n_bytes}, rounding_of(plan));
 }
 
 // Only allreduces in which all ranks take part: there all ranks finish at about the same time.
@@ -120,15 +116,14 @@ const NativeBackend::Tried& NativeBackend::tried(const Policy& policy, const Kin
 
 Started NativeBackend::start(const Plan& plan) {
   if (plan.n_bytes == 0) return {};
-  const kernels::Reduction reduction = reduction_of(plan);
   if (mesh_.size() == 1) {
-    carry_out_alone(plan, reduction);
+    carry_out_alone(plan);
     return {};
   }
   const Rounding rounding = rounding_of(plan);
   const Policy policy = this->policy(combines_in_parts(plan), rounding);
   const auto launch = [&](const Pick& pick) {
-    return Started{pick.row->start({mesh_, session_ ? &*session_ : nullptr, plan, reduction, host_parts_, hosts_,
+    return Started{pick.row->start({mesh_, session_ ? &*session_ : nullptr, plan, host_parts_, hosts_,
                                     pick.segment_bytes, options_.channel_segment_bytes, scratch_, rounding}),
                    pick.row->name};
   };

@@ -1,7 +1,7 @@
 // The table of reduction operators, and which element types each accepts. Values are the C ABI's; those up to 5
 // are Horovod's, so that scripts that store them keep working.
-// Used by backend/, bindings/, call/, capi/, fuse/ and kernels/; through Request by agree/ and execute/, through
-// Plan by execute/ and collective/; pure.
+// Used by Reduction, bindings/, call/, capi/ and kernels/; through Request by agree/ and execute/, through Plan by
+// execute/, collective/ and backend/; pure.
 #pragma once
 
 #include <array>

@@ -25,7 +25,7 @@ class ByHosts final : public RunningCollective {
  public:
   explicit ByHosts(const Launch& launch)
       : plan_(launch.plan),
-        reductions_(launch.reduction),
+        reductions_(launch.plan),
         of_sums_(reductions_.of_part),
         is_rounded_(launch.rounding.is_on()),
         hosts_(launch.host_parts),
@@ -239,7 +239,7 @@ class ByHosts final : public RunningCollective {
 
   const Plan& plan_;
   InParts reductions_;
-  kernels::Reduction of_sums_;  // of partial sums to a partial sum
+  Reduction of_sums_;  // of partial sums to a partial sum
   bool is_rounded_;
   const HostParts& hosts_;
   int n_hosts_;

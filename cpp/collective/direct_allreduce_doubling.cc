@@ -16,8 +16,7 @@ class Doubling final : public RunningCollective {
  public:
   explicit Doubling(const Launch& launch)
       : plan_(launch.plan),
-        reduction_(launch.reduction),
-        in_parts_(reduction_),
+        in_parts_(plan_),
         rounding_(launch.rounding),
         transfers_(launch.mesh),
         segment_bytes_(std::min(launch.segment_bytes, plan_.n_bytes)) {
@@ -93,13 +92,14 @@ class Doubling final : public RunningCollective {
     const std::byte* left = (level.is_left ? level.own : level.theirs).data();
     const std::byte* right = (level.is_left ? level.theirs : level.own).data();
     if (level_ == levels_.size()) {
+      const Reduction& whole = plan_;
       plan_.output.for_range(offset_, n_bytes_, [&](std::span<std::byte> part, std::size_t at) {
-        kernels::reduce(level.number == 0 ? reduction_ : in_parts_.of_all, std::array{left + at, right + at}, part);
+        kernels::reduce(level.number == 0 ? whole : in_parts_.of_all, std::array{left + at, right + at}, part);
         if (rounding_.is_on()) kernels::round_to_bfloat16(part);
       });
       return;
     }
-    kernels::Reduction part = in_parts_.of_part;
+    Reduction part = in_parts_.of_part;
     if (level.number > 0) part.prescale = 1.0;
     const auto both = levels_[level_].own.first(n_bytes_);
     kernels::reduce(part, std::array{left, right}, both);
@@ -108,7 +108,6 @@ class Doubling final : public RunningCollective {
   }
 
   const Plan& plan_;
-  kernels::Reduction reduction_;
   InParts in_parts_;  // a part is the result of a block
   Rounding rounding_;
   PairTransfers transfers_;

@@ -12,7 +12,6 @@ class OneShot final : public RunningCollective {
  public:
   explicit OneShot(const Launch& launch)
       : plan_(launch.plan),
-        reduction_(launch.reduction),
         rounding_(launch.rounding),
         contributors_(plan_.contributors_of(launch.mesh.size())),
         transfers_(launch.mesh),
@@ -29,7 +28,7 @@ class OneShot final : public RunningCollective {
   Progress step() override {
     const bool moved = transfers_.step();
     if (!transfers_.is_idle()) return moved ? Progress::kMoved : Progress::kStuck;
-    reduce_pieces(reduction_, inputs_, plan_.output, {0, plan_.output.n_bytes()}, rounding_);
+    reduce_pieces(plan_, inputs_, plan_.output, {0, plan_.output.n_bytes()}, rounding_);
     return Progress::kDone;
   }
 
@@ -54,7 +53,6 @@ class OneShot final : public RunningCollective {
   }
 
   const Plan& plan_;
-  kernels::Reduction reduction_;
   Rounding rounding_;
   std::vector<int> contributors_;
   PairTransfers transfers_;

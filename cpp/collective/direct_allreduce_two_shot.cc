@@ -18,7 +18,6 @@ class TwoShot final : public RunningCollective {
   explicit TwoShot(const Launch& launch)
       : mesh_(launch.mesh),
         plan_(launch.plan),
-        reduction_(launch.reduction),
         is_rounded_(launch.rounding.is_on()),
         contributors_(plan_.contributors_of(mesh_.size())),
         block_bytes_(launch.segment_bytes * static_cast<std::size_t>(mesh_.size())),
@@ -112,7 +111,7 @@ class TwoShot final : public RunningCollective {
     }
     const auto in_place = receives_ ? plan_.output.contiguous(own.offset, own.n_bytes) : std::span<std::byte>();
     const auto result = in_place.empty() ? at.result.first(own.n_bytes) : in_place;
-    kernels::reduce(reduction_, inputs_, result);
+    kernels::reduce(plan_, inputs_, result);
     if (is_rounded_) kernels::round_to_bfloat16(result);
     at.result_pieces = InputPieces(result.data(), own.n_bytes);
     if (receives_ && in_place.empty()) scatter(plan_.output, own.offset, result);
@@ -142,7 +141,6 @@ class TwoShot final : public RunningCollective {
 
   Mesh& mesh_;
   const Plan& plan_;
-  kernels::Reduction reduction_;
   bool is_rounded_;
   std::vector<int> contributors_;
   bool contributes_ = plan_.is_contributor(mesh_.rank());

@@ -18,7 +18,6 @@ class DirectReducescatter final : public RunningCollective {
   explicit DirectReducescatter(const Launch& launch)
       : self_(launch.mesh.rank()),
         plan_(launch.plan),
-        reduction_(launch.reduction),
         contributors_(plan_.contributors_of(launch.mesh.size())),
         block_bytes_(launch.channel_segment_bytes),
         n_blocks_(divide_up(plan_.output.n_bytes(), block_bytes_)),
@@ -88,12 +87,11 @@ class DirectReducescatter final : public RunningCollective {
       inputs_[i] = contributors_[i] == self_ ? contiguous_or_gathered(plan_.input_for(self_), range.offset, arrived)
                                              : arrived.data();
     }
-    reduce_pieces(reduction_, inputs_, plan_.output, range);
+    reduce_pieces(plan_, inputs_, plan_.output, range);
   }
 
   int self_;
   const Plan& plan_;
-  kernels::Reduction reduction_;
   std::vector<int> contributors_;
   std::size_t block_bytes_;
   std::size_t n_blocks_;

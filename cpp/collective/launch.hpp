@@ -17,7 +17,6 @@
 #include "collective/running_collective.hpp"
 #include "collective/scratch.hpp"
 #include "fuse/plan.hpp"
-#include "kernels/kernels.hpp"
 #include "transport/mesh.hpp"
 
 namespace ciranda {
@@ -28,7 +27,6 @@ struct Launch {
   Mesh& mesh;
   ArenaSession* session;  // null: the ranks share no memory
   const Plan& plan;
-  kernels::Reduction reduction;
   const HostParts& host_parts;
   const std::vector<int>& hosts;      // by rank, the number of its host
   std::size_t segment_bytes;          // moved at a time; a multiple of 64

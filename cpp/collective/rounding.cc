@@ -12,13 +12,13 @@ constexpr std::size_t kBlockCount = 1024;  // elements rounded at a time, so tha
 
 }  // namespace
 
-InParts::InParts(const kernels::Reduction& reduction) : of_part(reduction), of_all(reduction) {
+InParts::InParts(const Reduction& reduction) : of_part(reduction), of_all(reduction) {
   if (reduction.op == ReduceOp::kAverage) of_part.op = ReduceOp::kSum;
   of_part.postscale = of_all.prescale = 1.0;
 }
 
-void reduce_rounded(const kernels::Reduction& reduction, const Rounding& rounding,
-                    std::span<const std::byte* const> inputs, std::span<std::byte> out) {
+void reduce_rounded(const Reduction& reduction, const Rounding& rounding, std::span<const std::byte* const> inputs,
+                    std::span<std::byte> out) {
   if (!rounding.is_on()) return kernels::reduce(reduction, inputs, out);
   const InParts split(reduction);
   const auto n_together = static_cast<std::size_t>(rounding.n_together);

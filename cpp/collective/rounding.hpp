@@ -30,20 +30,20 @@ struct Rounding {
 
 // A reduction, split so that some ranks' inputs are combined first.
 struct InParts {
-  explicit InParts(const kernels::Reduction& reduction);
+  explicit InParts(const Reduction& reduction);
 
-  kernels::Reduction of_part;
-  kernels::Reduction of_all;
+  Reduction of_part;
+  Reduction of_all;
 };
 
 // As kernels::reduce, with rounding if that is on.
-void reduce_rounded(const kernels::Reduction& reduction, const Rounding& rounding,
-                    std::span<const std::byte* const> inputs, std::span<std::byte> out);
+void reduce_rounded(const Reduction& reduction, const Rounding& rounding, std::span<const std::byte* const> inputs,
+                    std::span<std::byte> out);
 
 // As reduce_rounded(), but into a piece list, from inputs that each lie in one piece.
 // `inputs`: where each input's bytes for the range begin; advanced to the end of the range.
-inline void reduce_pieces(const kernels::Reduction& reduction, std::span<const std::byte*> inputs,
-                          const OutputPieces& to, const Slice& range, const Rounding& rounding = {}) {
+inline void reduce_pieces(const Reduction& reduction, std::span<const std::byte*> inputs, const OutputPieces& to,
+                          const Slice& range, const Rounding& rounding = {}) {
   to.for_range(range.offset, range.n_bytes, [&](std::span<std::byte> part, std::size_t /*at*/) {
     reduce_rounded(reduction, rounding, inputs, part);
     for (const std::byte*& input : inputs) input += part.size();

@@ -11,7 +11,6 @@ class OneShot final : public RunningCollective {
   explicit OneShot(const Launch& launch)
       : session_(*launch.session),
         plan_(launch.plan),
-        reduction_(launch.reduction),
         contributors_(plan_.contributors_of(session_.n_members())),
         chunk_(session_.take(1)) {}
 
@@ -44,12 +43,11 @@ class OneShot final : public RunningCollective {
   void reduce() const {
     std::vector<const std::byte*> inputs;
     for (const int member : contributors_) inputs.push_back(session_.slot(member, chunk_));
-    reduce_pieces(reduction_, inputs, plan_.output, {0, plan_.output.n_bytes()});
+    reduce_pieces(plan_, inputs, plan_.output, {0, plan_.output.n_bytes()});
   }
 
   ArenaSession& session_;
   const Plan& plan_;
-  kernels::Reduction reduction_;
   std::vector<int> contributors_;
   std::uint64_t chunk_;
   bool is_packed_ = false;

@@ -15,7 +15,6 @@ class TwoShot final : public RunningCollective {
   explicit TwoShot(const Launch& launch)
       : session_(*launch.session),
         plan_(launch.plan),
-        reduction_(launch.reduction),
         contributors_(plan_.contributors_of(session_.n_members())),
         chunk_bytes_(launch.segment_bytes),
         n_chunks_(divide_up(plan_.n_bytes, chunk_bytes_)),
@@ -83,7 +82,7 @@ class TwoShot final : public RunningCollective {
       const std::size_t n = regions_.in_one_piece(offset, std::min(kBlock, end - offset));
       for (std::size_t k = 0; k < inputs_.size(); ++k) inputs_[k] = regions_.at(contributors_[k], offset);
       std::byte* result = regions_.at(session_.member(), offset);
-      kernels::reduce(reduction_, inputs_, {result, n});
+      kernels::reduce(plan_, inputs_, {result, n});
       for (int member = 0; member < session_.n_members(); ++member) {
         if (member != session_.member()) copy_bytes(regions_.at(member, offset), result, n);
       }
@@ -134,7 +133,7 @@ class TwoShot final : public RunningCollective {
         const std::byte* in_region = regions_.at(contributors_[k], offset + done);
         inputs_[k] = in_region != nullptr ? in_region : input_of(contributors_[k], i, own) + done;
       }
-      kernels::reduce(reduction_, inputs_, {in_slot + done, n});
+      kernels::reduce(plan_, inputs_, {in_slot + done, n});
       if (receives()) scatter(plan_.output, offset + done, {in_slot + done, n});
       done += n;
     }
@@ -173,7 +172,6 @@ class TwoShot final : public RunningCollective {
 
   ArenaSession& session_;
   const Plan& plan_;
-  kernels::Reduction reduction_;
   std::vector<int> contributors_;
   std::size_t chunk_bytes_;
   std::size_t n_chunks_;

@@ -13,7 +13,6 @@ class ShmReducescatter final : public RunningCollective {
   explicit ShmReducescatter(const Launch& launch)
       : session_(*launch.session),
         plan_(launch.plan),
-        reduction_(launch.reduction),
         contributors_(plan_.contributors_of(session_.n_members())),
         part_bytes_(session_.share_bytes()),
         n_chunks_(divide_up(plan_.n_bytes, part_bytes_)),
@@ -62,7 +61,7 @@ class ShmReducescatter final : public RunningCollective {
   void reduce(std::size_t i) {
     const Slice part = range(i, plan_.output.n_bytes());
     for (std::size_t k = 0; k < inputs_.size(); ++k) inputs_[k] = input_of(contributors_[k], i, part);
-    reduce_pieces(reduction_, inputs_, plan_.output, part);
+    reduce_pieces(plan_, inputs_, plan_.output, part);
     session_.publish(Counter::kConsumed, first_chunk_ + i);
   }
 
@@ -77,7 +76,6 @@ class ShmReducescatter final : public RunningCollective {
 
   ArenaSession& session_;
   const Plan& plan_;
-  kernels::Reduction reduction_;
   std::vector<int> contributors_;
   std::size_t part_bytes_;
   std::size_t n_chunks_;

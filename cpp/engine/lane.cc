@@ -246,7 +246,7 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
     reports_.send(forgotten->answer, now);
   } else {
     has_ended_ = true;
-    const int leaver = std::get<Participant::End>(action).leaver;
+    const int leaver = std::get<EndEntry>(action).leaver;
     if (leaver >= 0) leaver_ = leaver;
     end(leaver_ ? has_left(*leaver_) : Status::aborted("the process set was removed before this was done."));
     in_flight_.complete_all(*parting_, false);

@@ -32,7 +32,7 @@ inline RowBytes part_of_rows(std::size_t member, std::span<const std::int64_t> r
 // One tensor of a direct round. Members are numbered from 0.
 struct DirectTensor {
   Collective collective = Collective::kAllreduce;
-  kernels::Reduction reduction = {};  // for a reduction
+  Reduction reduction = {};  // for a reduction
   const std::byte* input = nullptr;
   std::size_t count = 0;    // elements of the input, for a reduction
   std::size_t n_bytes = 0;  // of the input

@@ -14,25 +14,23 @@
 #include <vector>
 
 #include "base/device_event.hpp"
-#include "base/dtype.hpp"
 #include "base/place.hpp"
-#include "base/reduce_op.hpp"
+#include "base/reduction.hpp"
 #include "call/request.hpp"
 #include "fuse/piece_list.hpp"
 
 namespace ciranda {
 
-// Ranks are numbered as in the mesh that executes the plan. Every rank has the same collective, n_bytes, contributors,
-// receivers and root, but its own pieces.
-struct Plan {
+// Ranks are numbered as in the mesh that executes the plan. Every rank has the same reduction, collective, n_bytes,
+// contributors, receivers and root, but its own pieces.
+//
+// As a Reduction, it says how the pieces are combined, if they are; others are moved as bytes. The weights are those of
+// the contributors; the divisor of Average is set once the ranks that take part are known.
+struct Plan : Reduction {
+  Plan() : Reduction{.dtype = DataType::kUInt8} {}
+
   Place place;  // of the memory of all pieces: that place's backend executes the plan
   Collective collective = Collective::kBarrier;
-  DataType dtype = DataType::kUInt8;  // for reductions only, like all down to n_average
-  ReduceOp op = ReduceOp::kSum;
-  double prescale = 1.0;
-  double postscale = 1.0;
-  int n_average = 1;              // the divisor of Average; set once the ranks that take part are known
-  std::vector<double> weights;    // of the contributors, in their order; empty: none
   std::vector<int> contributors;  // ranks whose input counts, ascending; empty: all. Others need no input
   std::vector<int> receivers;     // allreduce, reduce, allgather, gather: ranks that get the result; empty: all
   int root = -1;                  // broadcast, scatter: the rank that has the input; otherwise none

@@ -28,7 +28,7 @@
 
 #include "base/dtype.hpp"
 #include "base/exported.hpp"
-#include "kernels/reduction.hpp"
+#include "base/reduction.hpp"
 #include "kernels/simd_level.hpp"
 
 namespace ciranda::kernels {

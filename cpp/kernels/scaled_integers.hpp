@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <span>
 
-#include "kernels/reduction.hpp"
+#include "base/reduction.hpp"
 
 namespace ciranda::kernels {
 

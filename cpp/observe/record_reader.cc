@@ -8,8 +8,10 @@
 namespace ciranda {
 namespace {
 
-// The most by which the reader lags behind, and so the most that is lost if the process is killed.
+// The most by which the reader lags behind, and so the most that is lost if the process is killed. Each look wakes the
+// thread and writes to a file, which takes 50 us: a large ring, which is full later, is looked at less often.
 constexpr std::chrono::milliseconds kBetweenLooks{10};
+constexpr std::chrono::milliseconds kBetweenLooksAtLarge{50};
 // After a look that has found many, the next is sooner: the ring must not be full before.
 constexpr std::size_t kMany = Recorder::kMostRecords / 16;
 constexpr std::size_t kMostAtOnce = Recorder::kMostRecords;
@@ -35,12 +37,13 @@ void RecordReader::end() {
 void RecordReader::run() {
   const OwnThread own;
   std::unique_lock lock(mutex_);
-  std::chrono::milliseconds until_look = kBetweenLooks;
+  const auto between = recording_->capacity() < Recorder::kMostRecordedSteps ? kBetweenLooks : kBetweenLooksAtLarge;
+  std::chrono::milliseconds until_look = between;
   while (!ends_.wait_for(lock, until_look, [this] { return is_ending_; })) {
     lock.unlock();
     const std::size_t n_read = look();
     // While there is more to read, the thread does not sleep: it might wait long for a core.
-    until_look = n_read < kMany ? kBetweenLooks : std::chrono::milliseconds(n_read < kMostAtOnce ? 1 : 0);
+    until_look = n_read < kMany ? between : std::chrono::milliseconds(n_read < kMostAtOnce ? 1 : 0);
     lock.lock();
   }
 }

@@ -60,9 +60,9 @@ class RecordRing {
 
  private:
   using Word = std::atomic<std::uint64_t>;
-  Word* record(std::uint64_t n) const { return &words_[(n % capacity_) * kWords]; }
+  Word* record(std::uint64_t n) const { return &words_[(n & (capacity_ - 1)) * kWords]; }
 
-  std::size_t capacity_;
+  std::size_t capacity_;           // a power of two, so that no division finds the place of a record
   std::unique_ptr<Word[]> words_;  // NOLINT(modernize-avoid-c-arrays): std::vector cannot hold atomics
   std::atomic<std::uint64_t> n_written_{0};
 };

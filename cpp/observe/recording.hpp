@@ -70,6 +70,9 @@ class Recording {
   // Reads the next record, in the order in which calls completed. False if there is none yet.
   CIRANDA_EXPORTED bool read(Record& record);
 
+  // The most records that wait to be read.
+  std::size_t capacity() const { return ring_.capacity(); }
+
   // The number of records so far that were overwritten before they were read.
   std::uint64_t n_lost() const { return n_lost_; }
 

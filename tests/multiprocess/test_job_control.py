@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from launch_support import Running, close_all, python_rank, start, until
@@ -55,11 +56,37 @@ def test_own_jobs_are_listed(env: dict[str, str], tmp_path: Path) -> None:
 
 
 def test_samples_of_stacks() -> None:
-    looks = [[{"rank": 10, "host": "b", "where": "f, t.py:1"}, {"rank": 2, "host": "a", "where": where}]
-             for where in ("act, t.py:9", "read, t.py:3", "act, t.py:9", "x", "y", "x")]  # fmt: skip
+    def looks_of(seen: dict[int, str]) -> list[list[dict[str, Any]]]:
+        numbers = range(len(next(iter(seen.values()))))
+        return [[{"rank": rank, "host": "ab"[rank > 5], "where": places[number]} for rank, places in seen.items()]
+                for number in numbers]  # fmt: skip
+
+    # Of every place that has a tenth of the looks is told, first of that where the other ranks were not as often.
+    looks = looks_of({10: "a" * 7 + "w" * 13, 2: "bbbbbaaaaaaccdduvwww", 7: "a" * 9 + "w" * 11})
     assert places(looks) == [
-        "rank 2 (a): 2 of 6 act, t.py:9; 2 of 6 x; 1 of 6 read, t.py:3; 1 more place",
-        "rank 10 (b): 6 of 6 f, t.py:1",
+        "rank 2 (a), 20 looks:",
+        "     5 (others 0)  b",
+        "     2 (others 0)  c",
+        "     2 (others 0)  d",
+        "     6 (others 8)  a",
+        "     3 (others 12)  w",
+        "     2  in 2 more places",
+        "rank 7 (b), 20 looks:",
+        "    11 (others 8)  w",
+        "     9 (others 6)  a",
+        "rank 10 (b), 20 looks:",
+        "    13 (others 7)  w",
+        "     7 (others 8)  a",
+    ]
+    assert places(looks, frozenset([7]))[0] == "rank 7 (b), 20 looks:"
+    # So is a place with less where the others are not.
+    usual = "a" * 10 + "d" * 10 + "e" * 8
+    seldom = places(looks_of({0: f"{usual}bb", 1: f"{usual}ee", 2: f"{usual}ec"}))
+    assert seldom[1:3] == ["     2 (others 0)  b", "    10 (others 10)  a"]
+    assert seldom[-1] == "     1  in 1 more place"
+    # A rank alone has nothing to be compared with. Where no place has a tenth of the looks, a few are told of.
+    assert places(looks_of({2: "abcdefghijklmnopqrst"}))[1:] == [
+        *(f"     1  {letter}" for letter in "abcdefghijklmnopqrst")
     ]
 
 
@@ -69,7 +96,13 @@ def test_stacks_of_a_job(env: dict[str, str]) -> None:
     shown = ask(env, "stacks", name[:5], "--short").stdout.splitlines()
     assert [line.partition(":")[0] for line in shown] == ["rank 0 (localhost)", "rank 1 (localhost)"]
     counted = ask(env, "stacks", "--samples", "3", "--ranks", "1").stdout
-    assert re.fullmatch(r"rank 1 \(localhost\): \d of 3 .+\n", counted)
+    assert re.match(r"rank 1 \(localhost\), 3 looks:\n +\d \(others \d\)  .+\n", counted)
+    assert "rank 0" not in counted
+    for options in (["stacks", "--ranks", "1,7"], ["top", "--once", "--ranks", "7"]):
+        refused = ask(env, *options)
+        assert refused.returncode == 2
+        assert "--ranks: there is no rank 7; those that run are 0, 1" in refused.stderr
+    assert ask(env, "stacks", "--short", "--samples", "3").returncode == 2
     assert ask(env, "stacks", "none").returncode == 2
     assert running.process.poll() is None, "the job goes on"
 

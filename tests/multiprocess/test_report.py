@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,23 @@ if ciranda.rank() == 1:
 ciranda.allreduce(np.ones(1), name="second")
 """
 
+# Steps until the launcher has looked at them twice; rank 1 never comes to the next call.
+HANGING = """
+import queue, sys, time
+import numpy as np
+import ciranda
+
+ciranda.init()
+n_looks = 0
+while n_looks < 2:
+    time.sleep(0.02)
+    n_looks = open(sys.argv[1]).read().count('"steps":') // ciranda.size() if ciranda.rank() == 0 else 0
+    n_looks = int(ciranda.allreduce(np.array([n_looks]), op=ciranda.Sum, name="looks")[0])
+    ciranda.step()
+if ciranda.rank() == 1:
+    queue.Queue().get()
+ciranda.allreduce(np.ones(1), name="grad")
+"""
 
 FEW_STEPS = """
 import numpy as np
@@ -236,6 +254,42 @@ def test_where_a_stuck_rank_stood(tmp_path: Path) -> None:
     assert facts["advice"][1]["text"].startswith("The first call that differs is 'second': rank 0 has made it; rank 1 ")
     assert "it made 'first' last, and stood at load_batch, program.py:" in facts["advice"][1]["text"]
     assert [rank["is_waited_for"] for rank in facts["standstill"]["ranks"]] == [False, True]
+
+
+def test_a_job_that_hangs_and_is_ended(tmp_path: Path) -> None:
+    """While it runs and afterwards the page says where, and for how long, and blames nobody for being slow."""
+    (tmp_path / "program.py").write_text(HANGING)
+    options = ["-np", "2", "--output-dir", "out", "--stall-warning-seconds", "1.5"]
+    log = tmp_path / "out" / "job.jsonl"
+    program = [sys.executable, "program.py", str(log)]
+    with subprocess.Popen([*CIRANDA, "run", *options, *program], cwd=tmp_path) as job:
+        try:
+            while not _is_looked_at_after_a_warning(log):
+                assert job.poll() is None
+                time.sleep(0.05)
+            facts, page = report(tmp_path, "out")
+        finally:
+            job.terminate()
+    assert facts["end"]["how"] == "running"
+    said = facts["advice"][0]["text"]
+    assert said.startswith("The job hangs: the others have waited")
+    assert "for rank 1 (localhost), which stands at " in said
+    assert "program.py:14" in said
+    assert f"ciranda stacks {facts['job']['id'][:8]} --ranks 1" in said
+    assert "now, all wait for rank 1" in page.words
+    ranks = [{name: rank[name] for name in ("seconds", "waited_seconds", "steps")} for rank in facts["ranks"]]
+    assert all(rank["waited_seconds"] < rank["seconds"] for rank in ranks), "the hang is in no figure of a rank"
+    facts, page = report(tmp_path, "out")
+    assert facts["end"]["how"] == "interrupted"
+    assert facts["advice"][0]["text"].startswith("The job hung when it ended: the others had waited")
+    assert "The others wait for rank 1" not in page.words
+    assert facts["end"]["hang"]["seconds"] >= 1.5
+    assert [{name: rank[name] for name in ranks[0]} for rank in facts["ranks"]] == ranks
+
+
+def _is_looked_at_after_a_warning(log: Path) -> bool:
+    _, warned, after = log.read_text().partition('"kind":"stall"') if log.exists() else ("", "", "")
+    return bool(warned) and '"kind":"counters"' in after
 
 
 def test_records_that_find_no_room(tmp_path: Path) -> None:

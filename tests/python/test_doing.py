@@ -30,31 +30,47 @@ def doing(**more: float) -> Doing:
 @pytest.mark.parametrize(
     ("more", "word", "said"),
     [
-        ({"cpu_seconds": 9.5}, "computes", "computed (95% of a core)"),
-        ({"stopped_looks": 2}, "stopped", "was stopped by a signal or a debugger 50% of the time (0% of a core)"),
+        ({"cpu_seconds": 9.5}, "computes", "computed (kept 95% of a core busy)"),
+        (
+            {"stopped_looks": 2},
+            "stopped",
+            "was stopped by a signal or a debugger 50% of the time (kept 0% of a core busy)",
+        ),
         (
             {"throttled_seconds": 6.0, "core_wait_seconds": 6.0, "cpu_seconds": 4.0},
             "throttled",
-            "was throttled by its cgroup's limit 60% of the time (40% of a core)",
+            "was throttled by its cgroup's limit 60% of the time (kept 40% of a core busy)",
         ),
         (
             {"core_wait_seconds": 5.0, "preempted": 1200, "cpu_seconds": 4.5},
             "no core",
-            "waited for a core, taken from it 120 times a second, 50% of the time (45% of a core)",
+            "waited for a core 50% of the time (kept 45% of a core busy; others took its core 120 times a second)",
         ),
         (
             {"core_wait_seconds": 1.5, "cpu_seconds": 8.2},
             "computes",
-            "waited for a core 15% of the time, computed (82% of a core)",
+            "waited for a core 15% of the time, computed (kept 82% of a core busy)",
         ),
-        ({"disk_pressure_seconds": 4.0, "cpu_seconds": 2.0}, "disk", "waited for the disk 40% of the time (20% of a"),
-        ({"disk_pressure_seconds": 4.0, "cpu_seconds": 9.0}, "computes", "computed (90% of a core)"),
-        ({"core_wait_seconds": 1.5, "slept_looks": 2}, "sleeps", "slept, waited for a core 15% of the time (0% of"),
-        ({"core_wait_seconds": 1.5, "waited_seconds": 8.0}, "no core", "waited for a core 15% of the time (0% of a"),
-        ({"slept_looks": 3, "input_looks": 1}, "sleeps", "slept (0% of a core)"),
-        ({"input_looks": 3}, "input", "waited for input (0% of a core)"),
-        ({"thread_looks": 3}, "blocked", "waited for another of its threads (0% of a core)"),
-        ({}, "idle", "waited for something else, or slept (0% of a core)"),
+        (
+            {"disk_pressure_seconds": 4.0, "cpu_seconds": 2.0},
+            "disk",
+            "waited for the disk 40% of the time (kept 20% of a",
+        ),
+        ({"disk_pressure_seconds": 4.0, "cpu_seconds": 9.0}, "computes", "computed (kept 90% of a core busy)"),
+        (
+            {"core_wait_seconds": 1.5, "slept_looks": 2},
+            "sleeps",
+            "slept 85% of the time, waited for a core 15% of the time (kept 0% of",
+        ),
+        (
+            {"core_wait_seconds": 1.5, "waited_seconds": 8.0},
+            "no core",
+            "waited for a core 15% of the time (kept 0% of a",
+        ),
+        ({"slept_looks": 3, "input_looks": 1}, "sleeps", "slept 100% of the time (kept 0% of a core busy)"),
+        ({"input_looks": 3}, "input", "waited for input 100% of the time (kept 0% of a core busy)"),
+        ({"thread_looks": 3}, "blocked", "waited for another of its threads 100% of the time (kept 0% of a core busy)"),
+        ({}, "idle", "waited for something else, or slept 100% of the time (kept 0% of a core busy)"),
     ],
 )
 def test_what_a_rank_did(more: dict[str, float], word: str, said: str) -> None:

@@ -20,6 +20,7 @@ from ciranda.report import comparison_of, comparison_page, facts_of, page_of, re
 from ciranda.report.advice import advice_of
 from ciranda.report.steps import series_of
 from ciranda.report.svg import Part, bars
+from ciranda.report.unlike import unlike_others
 
 HOSTILE = "</title><script>alert('\"&')</script>"
 ENTRY = struct.Struct("=10Q")
@@ -117,7 +118,7 @@ def test_looks_before_any_rank_has_come(tmp_path: Path) -> None:
 
 
 def test_where_the_time_goes_by_the_counters(tmp_path: Path) -> None:
-    moves = {"allreduce": {"calls": 10, "failed": 1, "bytes": 4000, "agree_seconds": 4.0, "move_seconds": 1.0}}
+    moves = {"allreduce": {"calls": 10, "failed": 1, "bytes": 4_000_000, "agree_seconds": 4.0, "move_seconds": 1.0}}
     told = {"seconds": 12.0, "steps": 100, "last_step_seconds": 10.0, "collectives": moves}
     facts = left(
         tmp_path,
@@ -137,7 +138,14 @@ def test_where_the_time_goes_by_the_counters(tmp_path: Path) -> None:
     (interval,) = facts["intervals"]  # that to the last look is no time in which the ranks ran
     assert [rank["waited_for"] for rank in interval["ranks"]] == [0.0, 0.5]
     assert facts["collectives"] == [
-        {"collective": "allreduce", "calls": 20, "failed": 2, "bytes": 8000, "agree_seconds": 8.0, "move_seconds": 2.0}
+        {
+            "collective": "allreduce",
+            "calls": 20,
+            "failed": 2,
+            "bytes": 8_000_000,
+            "agree_seconds": 8.0,
+            "move_seconds": 2.0,
+        }
     ]
     (waiting, moving) = facts["advice"]
     assert waiting["gain"] == 0.6
@@ -161,17 +169,85 @@ def test_why_a_rank_is_slow(tmp_path: Path) -> None:
     del ended["ranks"][1]["looks"]
     facts = left(tmp_path, *log, ended, an_end(12.0))
     did = facts["ranks"][1]["doing"]
-    assert did["words"] == "was throttled by its cgroup's limit 60% of the time (40% of a core)"
+    assert did["words"] == "was throttled by its cgroup's limit 60% of the time (kept 40% of a core busy)"
     assert did["throttled"] == pytest.approx(0.6)
     assert facts["ranks"][0]["doing"] is None
     assert "rank 1 (a); it was throttled" in facts["advice"][0]["text"]
     assert "Raise the limit of its cgroup" in facts["advice"][0]["text"]
+    command = "'ciranda stacks --ranks 1 --samples 40' names the lines."
+    assert facts["advice"][0]["text"].endswith(f"While such a job runs, {command}")
+
+
+def test_what_sets_a_slow_rank_apart(tmp_path: Path) -> None:
+    """All of a busy machine sleep mostly, and lack cores; the slow one does so more, and the advice is about that."""
+    signs = dict.fromkeys(("stopped_looks", "slept_looks", "thread_looks", "input_looks", "core_wait_seconds",
+                           "disk_wait_seconds", "yielded", "preempted", "throttled_seconds", "disk_pressure_seconds",
+                           "memory_pressure_seconds"), 0)  # fmt: skip
+    told: Line = {"seconds": 10.0, "steps": 100, "waited_seconds": 3.6, **signs, "looks": 1, "cpu_seconds": 0.0}
+
+    def ranks(lacked: float, cpu: float, n_looks: int) -> list[Line]:
+        found = []
+        for rank in range(4):
+            mine = {**told, "looks": 1 + n_looks, "slept_looks": n_looks * 0.44, "core_wait_seconds": lacked * 0.3,
+                    "cpu_seconds": cpu * 0.25, "held_up_ns": {"2": 4 * 10**9} if rank == 0 else {}}  # fmt: skip
+            is_slow = {"core_wait_seconds": lacked, "cpu_seconds": cpu} if rank == 2 else {}
+            found.append(counters(rank, **{**mine, **is_slow}))
+        return found
+
+    log = [look(1.0, *ranks(0.0, 0.0, 0)), look(11.0, *ranks(4.0, 0.52, 20))]
+    facts = left(tmp_path, a_job({"a": [0, 1, 2, 3]}), *log, an_end(12.0))
+    assert [rank["doing"]["mostly"] for rank in facts["ranks"]] == ["sleeps"] * 4
+    assert [bool(rank["unlike_others"]) for rank in facts["ranks"]] == [False, False, True, False]
+    assert facts["ranks"][2]["unlike_others"]["mostly"] == "no core"
+    said = (
+        "it waited for a core 40% of the time (the others 12%), and used 5% of a core (the others 1%). Give it as much"
+    )
+    assert said in facts["advice"][0]["text"]
+    assert '<td class="number">sleeps</td><td class="number">no core</td>' in page_of(facts)
+
+
+def test_the_others_of_a_rank() -> None:
+    """Their median is without the rank itself: of two, each is compared with the other."""
+    nothing = dict.fromkeys(("stopped", "throttled", "lacked_core", "disk", "memory", "slept", "thread", "input"), 0.0)
+
+    def unlike(*cpus: float | None) -> list[str | None]:
+        doing = [None if cpu is None else {**nothing, "cpu": cpu} for cpu in cpus]
+        return [each["words"] if each else None for each in unlike_others([{"doing": each} for each in doing])]
+
+    assert unlike(0.9, 0.5) == ["used 90% of a core (the others 50%)", None]
+    assert unlike(0.1, 0.9, 0.3) == [None, "used 90% of a core (the others 20%)", None]
+    assert unlike(0.9, None) == [None, None]
+    assert unlike(0.0, 0.3, 0.9)[1] is None, "the others of the middle one have 0.45"
+    assert unlike(0.4, 0.9, 0.8, 0.6)[1:3] == [f"used {share}% of a core (the others 60%)" for share in (90, 80)]
 
 
 def test_a_log_that_ends_before_the_job(tmp_path: Path) -> None:
     facts = left(tmp_path, a_job({"a": [0]}), look(1.0, counters(0)), rest='{"kind": "counters", "at')
     assert facts["end"]["how"] == "unknown"
-    assert "its launcher was killed, the disk was full, or the job goes on" in page_of(facts)
+    assert "its launcher was killed, the disk was full, or the job goes on elsewhere" in page_of(facts)
+
+
+def test_a_job_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its launcher answers, until it ends while the report is made."""
+    log = "".join(f"{json.dumps(line)}\n" for line in a_job_with_a_hang(40))
+    (tmp_path / NAME).write_text(log)
+    running: list[tuple[str, Line]] = [("cd" * 8, {}), ("ab" * 8, {})]
+    monkeypatch.setattr("ciranda.launch.control.jobs", lambda: iter(running))
+    facts = facts_of(read(tmp_path))
+    assert facts["end"]["how"] == "running"
+    assert facts["advice"][0]["text"].startswith(
+        "The job hangs: the others have waited 30.0 s for rank 1 (b), which stands at load_batch, data.py:4. See"
+    )
+    page = page_of(facts)
+    assert "now, all wait for rank 1" in page
+    assert "The log ends before the job" not in page
+
+    def end() -> Any:
+        (tmp_path / NAME).write_text(log + json.dumps(an_end(42.0)))
+        return iter(())
+
+    monkeypatch.setattr("ciranda.launch.control.jobs", end)
+    assert facts_of(read(tmp_path))["end"]["how"] == "succeeded"
 
 
 def test_looks_that_found_no_rank(tmp_path: Path) -> None:
@@ -197,6 +273,120 @@ def test_stalls_come_first(tmp_path: Path) -> None:
     )
 
 
+def a_job_with_a_hang(until: int, rest: Sequence[Line] = ()) -> list[Line]:
+    """The log of a job of ten steps a second, in which rank 1 makes no call from the tenth second to that one."""
+
+    def at(second: float) -> Line:
+        steps = 10 * min(second, 10)
+        waits = max(0.0, second - 10)
+        call = {"name": "grad", "collective": "allreduce", "process_set": 0, "lane": 0, "bytes": 8, "agreed": False}
+        told = {"seconds": second, "steps": steps, "calls": steps, "last_step_seconds": min(second, 10.0)}
+        here = {"in_flight": 1, "calls_in_flight": [{**call, "seconds": waits}]} if waits else {}
+        held_up = {"1": round(min(second, 10.0) * 10**8)}
+        first = counters(0, **told, **here, waited_seconds=min(second, 10.0) * 0.1 + waits, held_up_ns=held_up)
+        second_rank = counters(1, **told, in_flight=0, calls_in_flight=[], cpu_seconds=second)
+        return look(second + 1, *({**rank, "host": "b"} for rank in (first, second_rank)))
+
+    stall = {"kind": "stall", "at": 21.0, "rank": 1, "host": "b", "where": "load_batch, data.py:4"}
+    looks = [at(float(second)) for second in range(1, until + 1)]
+    return [a_job({"b": [0, 1]}), *looks[:20], stall, *looks[20:], *rest]
+
+
+def test_a_rank_that_hangs_until_the_end(tmp_path: Path) -> None:
+    """Its time gains nothing, and all figures leave it out: others have waited for 29 s, of which none is booked."""
+    facts = left(tmp_path, *a_job_with_a_hang(40), an_end(41.5, exit_code=143, interrupted_by=15))
+    assert facts["end"]["hang"] == {
+        "rank": 1, "host": "b", "where": "load_batch, data.py:4", "begin": 11.0, "end": 41.0, "seconds": 30.0,
+        "is_over": False,
+    }  # fmt: skip
+    (advice,) = facts["advice"]
+    assert advice["gain"] is None
+    assert advice["text"] == (
+        "The job hung when it ended: the others had waited 30.0 s for rank 1 (b), which stood at load_batch, "
+        "data.py:4. Its stacks are in rank.1/stacks.txt."
+    )
+    first, second = facts["ranks"]
+    assert (first["seconds"], first["waited_seconds"]) == (9.0, pytest.approx(0.9))
+    assert (second["seconds"], second["waited_for_seconds"]) == (9.0, pytest.approx(0.9))
+    assert second["cpu_seconds"] == 9.0
+    assert first["calls_in_flight"][0]["seconds"] == 30.0, "that of the last look"
+    page = page_of(facts)
+    assert "<b>5.0%</b><span>of the ranks&#x27; time is waiting" in page
+    assert "<b>30.0 s</b><span>at the end, all waited for rank 1" in page
+    assert page.count("without the 30.0 s at the end in which the others waited for rank 1") == 2
+
+
+def test_a_rank_that_goes_on_after_a_hang(tmp_path: Path) -> None:
+    """The wait is booked on it then; it gains nothing, the time before does."""
+    told = {"seconds": 40.0, "steps": 200, "calls": 200, "last_step_seconds": 40.0}
+    last = look(41.0, counters(0, **told, waited_seconds=31.0, held_up_ns={"1": 31 * 10**9}), counters(1, **told))
+    facts = left(tmp_path, *a_job_with_a_hang(30), last, an_end(41.5))
+    assert facts["end"]["hang"] is None
+    assert [(each["end"], each["is_over"]) for each in facts["hangs"]] == [(31.0, True)]
+    assert facts["ranks"][1]["waited_for_seconds"] == 31.0
+    assert facts["advice"][0]["text"].startswith("Others waited long for rank 1 (b): load_batch, data.py:4.")
+    assert facts["advice"][1]["gain"] == pytest.approx(11 / 40), "of 31 s, 20 are the hang's"
+
+
+def test_a_hang_that_is_warned_of_again(tmp_path: Path) -> None:
+    again = {"kind": "stall", "at": 35.0, "rank": 1, "host": "b", "where": "load_batch, data.py:5"}
+    late = {**again, "at": 41.2, "where": "load_batch, data.py:6"}
+    facts = left(tmp_path, *a_job_with_a_hang(40, (again, late)), an_end(41.5))
+    assert [(each["where"], each["seconds"]) for each in facts["hangs"]] == [("load_batch, data.py:6", 30.0)]
+
+
+def test_a_hang_in_an_elastic_job(tmp_path: Path) -> None:
+    """Rank 1 hangs until it is replaced: its first world is told without that, and the job did not end so."""
+    call = {"name": "grad", "collective": "allreduce", "process_set": 0, "lane": 0, "bytes": 8, "agreed": False}
+
+    def at(second: float, world: str, calls: int, waited: float = 0.0) -> Line:
+        told: Line = {"steps": calls, "calls": calls, "last_step_seconds": min(second, 2.0), "in_flight": 0,
+                      "calls_in_flight": []}  # fmt: skip
+        first = {**told, "waited_seconds": waited}
+        if waited:
+            first |= {"in_flight": 1, "calls_in_flight": [{**call, "seconds": waited}]}
+        process = f"{7 if waited or world == '1' else 9}.{world}"
+        return look(second + (20.0 if world == "2" else 0.0), in_world(0, 0, f"6.{world}", 2, second, **first),
+                    in_world(1, 1, process, 2, second, **told))  # fmt: skip
+
+    stall = {"kind": "stall", "at": 12.0, "rank": 1, "host": "a", "where": "load, data.py:4"}
+    hung = [at(second, "1", 20, second - 2) for second in (8.0, 13.0, 18.0)]
+    log = [at(1.0, "1", 10), at(2.0, "1", 20), *hung[:1], stall, *hung[1:], at(1.0, "2", 10), at(2.0, "2", 20)]
+    facts = left(tmp_path, a_job({"a": [0, 1]}, elastic=True), *log, an_end(23.0))
+    assert [(hang["begin"], hang["end"], hang["is_over"]) for hang in facts["hangs"]] == [(2.0, 18.0, False)]
+    assert facts["end"]["hang"] is None
+    assert [world["waited"] for world in facts["worlds"]] == [0.0, 0.0]
+    assert facts["advice"][0]["text"].startswith("Others waited long for rank 1 (a): load, data.py:4.")
+
+
+def test_a_hang_before_its_first_warning(tmp_path: Path) -> None:
+    """The others have waited for 9 s, which is no slow step; of 2 s it is."""
+    facts = left(tmp_path, *a_job_with_a_hang(19)[:-1], an_end(20.5, exit_code=143, interrupted_by=15))
+    assert [each["text"] for each in facts["advice"]] == [
+        "The job hung when it ended: the others had waited 9.00 s for rank 1 (b)."
+    ]
+    assert facts["ranks"][1]["waited_for_seconds"] == pytest.approx(0.9)
+    facts = left(tmp_path, *a_job_with_a_hang(12)[:-1], an_end(13.5))
+    assert facts["hangs"] == []
+    failed = {"rank": 1, "host": "b", "how": "killed by SIGKILL"}
+    facts = left(tmp_path, *a_job_with_a_hang(19)[:-1], an_end(20.5, exit_code=137, failed=failed))
+    assert facts["hangs"] == [], "a rank that was lost is to blame"
+
+
+def test_a_hang_before_the_first_step(tmp_path: Path) -> None:
+    """There is nothing to leave it out of: one look is kept, at which nobody had waited yet or all had."""
+    call = {"name": "grad", "collective": "allreduce", "process_set": 0, "lane": 0, "bytes": 8, "agreed": False}
+    looks = [
+        look(at, counters(0, calls=0, in_flight=1, calls_in_flight=[{**call, "seconds": at - 1}]),
+                 counters(1, calls=0, in_flight=0, calls_in_flight=[]))
+        for at in (2.0, 12.0, 22.0)
+    ]  # fmt: skip
+    stall = {"kind": "stall", "at": 11.0, "rank": 1, "host": "a", "where": "load, data.py:4"}
+    facts = left(tmp_path, a_job({"a": [0, 1]}), *looks, stall, an_end(23.0))
+    assert facts["end"]["hang"]["seconds"] == 21.0
+    assert len(facts["ranks"]) == 2
+
+
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
     record(tmp_path, 0, a_step(1, 1), a_call(1, 2, 3, 4), a_step(2, 5), (record_file.LOST, 7, 0))
     record(tmp_path, 2, a_step(1, 1), a_call(1, 2, 3, 4), a_step(2, 5))
@@ -217,6 +407,7 @@ def test_nothing_is_missing(tmp_path: Path) -> None:
     facts = left(tmp_path, a_job({"a": [0]}), look(1.0, counters(0)), an_end(9.5))
     assert facts["missing"] == []
     assert "What is missing here" not in page_of(facts)
+    assert "most for rank" not in page_of(facts), "which only records tell"
 
 
 def test_records_without_a_call(tmp_path: Path) -> None:
@@ -521,6 +712,7 @@ def test_nothing_hostile_is_in_the_page(tmp_path: Path) -> None:
         assert "content=\"default-src 'none'; style-src 'unsafe-inline'\"" in page
     assert "Who was waited for, and when" in page_of(facts)
     assert page_of(facts).count(escape(HOSTILE)) > 8
+    assert "most for rank" in page_of(facts)
 
 
 def test_a_page_on_many_ranks_is_small(tmp_path: Path) -> None:
@@ -563,11 +755,52 @@ def test_the_limit_that_was_measured(tmp_path: Path) -> None:
     assert "ciranda tune&#x27; before the job" not in page
 
 
+def advice_on(*ranks: Line, **facts: Any) -> list[dict[str, Any]]:
+    """Advice on a job of 10 s, with these fields of its ranks."""
+    end = {"how": "succeeded", "failed": None, "exit_code": 0, "message": None, "hang": None}
+    rank = {"host": "a", "seconds": 10.0, "waited_seconds": 0.0, "moved_seconds": 0.0, "cpu_seconds": 1.0,
+            "waited_for_seconds": 0.0, "doing": None}  # fmt: skip
+    job = {"costs": {}, "hosts": [{"host": "a", "ranks": [*range(len(ranks))]}]}
+    nothing: Line = {"events": [], "hangs": [], "recorded": None, "standstill": None, "sizes": [], "collectives": []}
+    numbered = [{**rank, "rank": number, **each} for number, each in enumerate(ranks)]
+    return advice_of({"end": end, "job": job, "ranks": numbered, **nothing, **facts})
+
+
 def test_little_advice_is_none() -> None:
-    end = {"how": "succeeded", "failed": None, "exit_code": 0, "message": None}
-    rank = {"host": "a", "seconds": 1.0, "waited_seconds": 0.0, "moved_seconds": 0.0, "cpu_seconds": 1.0}
-    ranks = [{**rank, "rank": n, "waited_for_seconds": 0.0} for n in range(2)]
-    assert advice_of({"end": end, "events": [], "ranks": ranks, "recorded": None, "standstill": None}) == []
+    assert advice_on({}, {}) == []
+
+
+def test_the_command_for_a_job_that_runs() -> None:
+    job = {"id": "0123456789abcdef", "costs": {}, "hosts": [{"host": "a", "ranks": [0, 1]}]}
+    end = {"how": "running", "failed": None, "exit_code": None, "message": None, "hang": None}
+    (advice,) = advice_on({"waited_seconds": 5.0}, {"waited_for_seconds": 5.0}, job=job, end=end)
+    assert advice["text"].endswith("While it runs, 'ciranda stacks 01234567 --ranks 1 --samples 40' names the lines.")
+
+
+def test_a_hang_that_is_over_is_no_reason_to_blame_its_rank() -> None:
+    """It and rank 2 were late for 5 s each; for it, the others have waited for 20 s once more."""
+    hang = {"rank": 1, "seconds": 20.0, "is_over": True}
+    late = {"seconds": 40.0, "waited_for_seconds": 25.0}, {"seconds": 40.0, "waited_for_seconds": 5.0}
+    (advice,) = advice_on({"seconds": 40.0, "waited_seconds": 30.0}, *late, hangs=[hang])
+    assert advice["gain"] == pytest.approx(10 / 40)
+    assert advice["text"].startswith("The ranks wait for each other in turn")
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "seconds", "costs", "is_told"),
+    [
+        (16 << 10, 5.0, {}, False),  # latency
+        (1 << 20, 5.0, {}, True),
+        (1 << 20, 2e-3, {"link_fs": 1_000_000, "reduce_fs": 0}, True),  # at 1 GB/s, two hosts need 1.05 ms
+        (1 << 20, 5.0, {"link_fs": 1_000_000, "reduce_fs": 0}, False),  # something else takes the time
+    ],
+)
+def test_fewer_bytes_help_only_against_bandwidth(n_bytes: int, seconds: float, costs: Line, is_told: bool) -> None:
+    size = {"calls": 2, "bytes": 2 * n_bytes, "move_seconds": 2 * seconds}
+    job = {"costs": costs, "hosts": [{"host": host, "ranks": [rank]} for rank, host in enumerate("ab")]}
+    moved = {"moved_seconds": 5.0}
+    told = [each for each in advice_on(moved, moved, sizes=[size], job=job) if each["text"].startswith("Data moves")]
+    assert [each["gain"] for each in told] == ([0.25] if is_told else [])
 
 
 def test_a_bar_is_as_long_as_its_value() -> None:

@@ -74,5 +74,7 @@ Thread 12 (idle): "MainThread"
 def test_the_users_function_is_named() -> None:
     assert where(STACKS) == "load_batch, data.py:4 (in wait, threading.py:320)"
     assert where(OF_PY_SPY) == "load_batch, data.py:4"
+    deeper = STACKS.replace('train.py", line 9 in <module>', 'train.py", line 7 in train')
+    assert where(deeper) == "load_batch, data.py:4 (in wait, threading.py:320), called by train, train.py:7"
     assert len(main_frames(STACKS)) == 4
     assert where("") == ""

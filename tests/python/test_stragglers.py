@@ -46,7 +46,7 @@ def test_a_straggler_is_named_once_and_again_after_a_change() -> None:
     assert told(stragglers, job.window(0, 0, 0.2, 0)) == "", "once may be chance"
     said = told(stragglers, job.window(0, 0, 0.2, 0, cpu=1.0))
     assert said.startswith("rank 2 (h) is a straggler: in the last 30 steps the others waited for it 20% of the time; ")
-    assert "computed (100% of a core)" in said
+    assert "computed (kept 100% of a core busy)" in said
     for _ in range(3):
         assert told(stragglers, job.window(0, 0, 0.2, 0)) == ""
     assert told(stragglers, job.window(0.3, 0, 0, 0)) == ""

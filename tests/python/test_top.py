@@ -121,7 +121,10 @@ def test_what_the_slow_rank_does() -> None:
     assert [line.split()[2] for line in top.to_text(found).splitlines()[1:]] == ["waits", "input"]
     output = StringIO()
     Console(width=80, file=output).print(top.screen_of(found, "a job", top.View()))
-    assert "rank 1, for which others wait: waited for input (0% of a core)" in output.getvalue()
+    shown = " ".join(output.getvalue().split())
+    assert "rank 1, for which others wait: waited for input 100% of the time (kept 0% of a core busy)" in shown
+    looks = iter((before, after))
+    assert "rank 1, for which others wait: waited for input" in top.once(lambda: next(looks), 0.0, False, top.View())
 
 
 def test_another_world_begins_anew() -> None:

@@ -19,7 +19,7 @@ ciranda::DataType kernels_type(DataType dtype) {
 }  // namespace
 
 void add(DataType dtype, const void* a, const void* b, void* out, std::size_t count) {
-  ciranda::kernels::Reduction sum;
+  ciranda::Reduction sum;
   sum.dtype = kernels_type(dtype);
   const std::array inputs{static_cast<const std::byte*>(a), static_cast<const std::byte*>(b)};
   ciranda::kernels::reduce(sum, inputs, static_cast<std::byte*>(out), count);

@@ -112,9 +112,7 @@ NcclCollective::Operations NcclOrderedReduction::collect() const {
 ReduceLaunch NcclOrderedReduction::reduce(std::byte* to) const {
   std::vector<const std::byte*> inputs;
   for (int member = 0; member < n_members(); ++member) inputs.push_back(input_of(member));
-  const ReduceFactors factors{plan().prescale, plan().postscale, plan().n_average, plan().weights};
-  const std::size_t count = share_for(self()).n_bytes / size_of(plan().dtype);
-  return make_reduce(plan().dtype, plan().op, factors, inputs, to, count);
+  return make_reduce(plan(), inputs, to, share_for(self()).n_bytes / size_of(plan().dtype));
 }
 
 NcclCollective::Steps NcclOrderedReduction::moves() const {

@@ -38,10 +38,8 @@ int divisor(const Plan& plan) { return plan.op == ReduceOp::kAverage ? plan.n_av
 bool is_scaled_afterwards(const Plan& plan) { return plan.postscale != 1.0 || divisor(plan) > 1; }
 
 // The factors, by a reduction of one input.
-ReduceLaunch scale(const Plan& plan, const ReduceFactors& factors, const std::byte* from, std::byte* to,
-                   std::size_t n_bytes) {
-  const ReduceOp op = factors.n_average > 1 ? ReduceOp::kAverage : ReduceOp::kSum;
-  return make_reduce(plan.dtype, op, factors, std::span(&from, 1), to, n_bytes / size_of(plan.dtype));
+ReduceLaunch scale(const Reduction& factors, const std::byte* from, std::byte* to, std::size_t n_bytes) {
+  return make_reduce(factors, std::span(&from, 1), to, n_bytes / size_of(factors.dtype));
 }
 
 std::size_t most_bytes_to_add(const NcclGroup& group, const Plan& plan) {
@@ -115,7 +113,8 @@ NcclCollective::Steps NcclReduction::moves() const {
   const std::byte* from = range.from;
   if (plan().prescale != 1.0) {
     std::byte* const scaled = is_cut() || !has_result() ? room() : range.to;
-    steps.emplace_back(scale(plan(), {.prescale = plan().prescale}, from, scaled, n_parts() * range.n_bytes));
+    steps.emplace_back(
+        scale({.dtype = plan().dtype, .prescale = plan().prescale}, from, scaled, n_parts() * range.n_bytes));
     from = scaled;
   }
   const NcclOperation reduction{.does = what(plan().collective),
@@ -135,8 +134,11 @@ NcclCollective::Steps NcclReduction::results() const {
   Steps steps;
   if (!has_result() || n_bytes == 0) return steps;
   if (is_scaled_afterwards(plan())) {
-    const ReduceFactors factors{.postscale = plan().postscale, .n_average = divisor(plan())};
-    steps.emplace_back(scale(plan(), factors, memory, const_cast<std::byte*>(memory), n_bytes));
+    const Reduction factors{.dtype = plan().dtype,
+                            .op = divisor(plan()) > 1 ? ReduceOp::kAverage : ReduceOp::kSum,
+                            .postscale = plan().postscale,
+                            .n_average = divisor(plan())};
+    steps.emplace_back(scale(factors, memory, const_cast<std::byte*>(memory), n_bytes));
   }
   if (whole(plan().output, offset(), n_bytes) != memory) {
     Copies unpacked;

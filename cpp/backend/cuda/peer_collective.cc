@@ -134,8 +134,9 @@ PeerStream::Work PeerCollective::pack_input() const {
 PeerStream::Work PeerCollective::reduce(const std::vector<const std::byte*>& inputs, std::byte* to, std::size_t n_bytes,
                                         Copies copies) const {
   if (n_bytes == 0) return copy(std::move(copies));
-  const ReduceFactors factors{plan_.prescale, plan_.postscale, static_cast<int>(inputs.size()), plan_.weights};
-  const ReduceLaunch launch = make_reduce(plan_.dtype, plan_.op, factors, inputs, to, n_bytes / size_of(plan_.dtype));
+  Reduction reduction = plan_;
+  reduction.n_average = static_cast<int>(inputs.size());
+  const ReduceLaunch launch = make_reduce(reduction, inputs, to, n_bytes / size_of(plan_.dtype));
   return [launch, copies = std::move(copies)](PeerStream::Tasks& tasks) {
     Status status = tasks.reduce(launch);
     return status.ok() ? tasks.copy(copies) : status;

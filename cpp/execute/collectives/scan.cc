@@ -45,9 +45,9 @@ class Scan {
   void combine() {
     std::vector<const std::byte*> inputs;
     for (std::size_t at = 0; at < members_.size(); ++at) inputs.push_back(share(at));
+    Reduction reduction = whole_;
     for (std::size_t at = members_.size(); at-- > 0;) {
-      const int n_before = divides_by_all_ ? members_[at] : static_cast<int>(at);
-      const kernels::Reduction reduction{whole_.dtype, whole_.op, whole_.prescale, whole_.postscale, n_before + 1, {}};
+      reduction.n_average = 1 + (divides_by_all_ ? members_[at] : static_cast<int>(at));
       kernels::reduce(reduction, std::span(inputs).first(at + 1), {share(at), n_own_});
     }
   }
@@ -118,7 +118,7 @@ Result<Work> scan_work(const Participant::Execute& entry, InFlight& in_flight, c
 
 void scan_at_hand(const DirectTensor& tensor, std::size_t self, std::span<const std::byte*> contributed,
                   std::byte* output) {
-  kernels::Reduction reduction = tensor.reduction;
+  Reduction reduction = tensor.reduction;
   reduction.n_average = static_cast<int>(self) + 1;
   kernels::reduce(reduction, contributed.first(self + 1), output, tensor.count);
 }

@@ -52,22 +52,22 @@ class Doing:
         return "computes" if self.cpu >= self._idle_share() else self._idle()[0]
 
     def __str__(self) -> str:
-        """``was throttled by its cgroup's limit 60% of the time (40% of a core)``."""
+        """``was throttled by its cgroup's limit 60% of the time (kept 40% of a core busy)``."""
         said = [f"{text} {share:.0%} of the time" for share, _, text in sorted(self._hindrances(), reverse=True)]
         if self.cpu >= _BUSY:
             said.append("computed")
         if not said or self._idle_share() > _MOSTLY:
-            said.insert(0, self._idle()[1])
-        return f"{', '.join(said)} ({self.cpu:.0%} of a core)"
+            said.insert(0, f"{self._idle()[1]} {self._idle_share():.0%} of the time")
+        taken = f"; others took its core {self.preemptions_per_second:.0f} times a second" if self.is_preempted else ""
+        return f"{', '.join(said)} (kept {self.cpu:.0%} of a core busy{taken})"
 
     def _hindrances(self) -> Iterator[tuple[float, str, str]]:
         """Yield the share, a word and a phrase for each notable reason why it did not compute."""
-        taken = f", taken from it {self.preemptions_per_second:.0f} times a second," if self.is_preempted else ""
         found = [
             (self.stopped, "stopped", "was stopped by a signal or a debugger"),
             (self.throttled, "throttled", "was throttled by its cgroup's limit"),
             # A throttled process has no core either: named once.
-            (0.0 if self.throttled >= _NOTABLE else self.lacked_core, "no core", f"waited for a core{taken}"),
+            (0.0 if self.throttled >= _NOTABLE else self.lacked_core, "no core", "waited for a core"),
             (self.disk, "disk", "waited for the disk"),
             (self.memory, "memory", "lacked memory"),
         ]

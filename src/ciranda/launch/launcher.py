@@ -604,7 +604,8 @@ class _Run:
     def _look_for_stragglers(self, totals: Sequence[dict[str, Any]]) -> None:
         straggler = self._stragglers.look(by_rank({"counters": self._in_order(totals)}))
         if straggler is not None and not self._ending:
-            self._say(f"ciranda: warning: {straggler}")
+            look = f"ciranda stacks {self._job.job_id[:4]} --ranks {straggler.row.rank} --samples 40"
+            self._say(f"ciranda: warning: {straggler}. In which lines: {look}")
             self._log.write("straggler", rank=straggler.row.rank, text=str(straggler))
 
     def _in_order(self, totals: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

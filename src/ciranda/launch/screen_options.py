@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from ciranda._sizes import parse_size
 from ciranda.launch.errors import LaunchError
@@ -26,6 +27,19 @@ def parse_ranks(text: str, n_ranks: int | None) -> frozenset[int]:
             raise LaunchError(f"--ranks {text!r}: there is no rank {last}, of {n_ranks}", exit_code=2)
         ranks.update(range(first, last + 1))
     return frozenset(ranks)
+
+
+def all_there(wanted: frozenset[int] | None, found: Iterable[int]) -> None:
+    """Check that all of the wanted ranks are among those of a job that were found; None: all.
+
+    Raises:
+        LaunchError: one is not.
+    """
+    there = sorted(found)
+    missing = sorted((wanted or frozenset()).difference(there))
+    if missing:
+        have = f"those that run are {', '.join(map(str, there))}" if there else "none runs"
+        raise LaunchError(f"--ranks: there is no rank {missing[0]}; {have}", exit_code=2)
 
 
 def parse_max_bytes(text: str) -> int:

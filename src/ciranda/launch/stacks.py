@@ -37,6 +37,7 @@ _FRAME_OF_PY_SPY = re.compile(r"    (?P<function>\S.*) \((?P<file>.*):(?P<line>\
 # Not the user's: Python's own files, installed packages, this package.
 _LIBRARIES = re.compile(r"/lib(64)?/python3|^<frozen|/site-packages/|/dist-packages/")
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_OUTERMOST = "<module>"
 _STATES = {
     "T": "stopped by a signal, as SIGSTOP or Ctrl-Z",
     "t": "stopped by a debugger",
@@ -76,12 +77,18 @@ def main_frames(text: str) -> list[Frame]:
 
 
 def where(text: str) -> str:
-    """``load_batch, data.py:4``: the user's innermost function, and what it has called if that is Python too."""
+    """``load_batch, data.py:4, called by train, train.py:9``: the user's innermost function and its caller.
+
+    What it has called follows it if that is Python, too: ``load_batch, data.py:4 (in wait, threading.py:320)``. The
+    program's outermost level is no caller.
+    """
     frames = main_frames(text)
     if not frames:
         return ""
-    users = next((frame for frame in frames if frame.is_users), frames[0])
-    return str(users) if users is frames[0] else f"{users} (in {frames[0]})"
+    innermost, *callers = [frame for frame in frames if frame.is_users] or frames[:1]
+    called = "" if innermost is frames[0] else f" (in {frames[0]})"
+    by = f", called by {callers[0]}" if callers and callers[0].function != _OUTERMOST else ""
+    return f"{innermost}{called}{by}"
 
 
 # -- the processes ---------------------------------------------------------------------------------------------------

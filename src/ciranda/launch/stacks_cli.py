@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import random
+import sys
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Annotated, Any
 
 import typer
 
 from ciranda.launch import control
-from ciranda.launch.screen_options import parse_ranks
+from ciranda.launch.errors import LaunchError
+from ciranda.launch.screen_options import all_there, parse_ranks
 
 _MOST_PAUSE_SECONDS = 0.2  # between two samples; it varies, so that samples do not meet the same part of each step
-_MOST_PLACES = 3  # are told of each rank, the most frequent
+_NOTABLE = 0.1  # the least share of the looks that is told; of places where the others seldom are, less
+_TIMES_AS_OFTEN = 4
+_FEW_PLACES = 3  # are told even if they are less
+
+Look = Sequence[Mapping[str, Any]]
 
 
 def stacks(
@@ -33,41 +40,69 @@ def stacks(
     ] = None,
 ) -> None:  # fmt: skip
     """Show where the ranks of a job stand: the stacks of all their threads. The job goes on."""
+    if short and samples is not None:
+        raise LaunchError("--short and --samples: give one of them", exit_code=2)
     wanted = parse_ranks(ranks, None) if ranks is not None else None
 
-    def look() -> list[Mapping[str, Any]]:
-        found = control.ask(job, "stacks")["stacks"]
-        return [stack for stack in found if wanted is None or stack["rank"] in wanted]
+    def look() -> Look:
+        found: Look = control.ask(job, "stacks")["stacks"]
+        return found
 
+    first = look()
+    all_there(wanted, [stack["rank"] for stack in first])
     if samples is not None:
-        print("\n".join(places(_looks(look, samples))))
+        print("\n".join(places(_looks(first, look, samples), wanted)))
         return
-    for stack in look():
-        print(f"{_who(stack)}: {stack['where']}")
-        if not short:
-            print(textwrap.indent(stack["text"], "  "))
+    for stack in first:
+        if wanted is None or stack["rank"] in wanted:
+            print(f"{_who(stack)}: {stack['where']}")
+            if not short:
+                print(textwrap.indent(stack["text"], "  "))
 
 
-def _looks(look: Callable[[], Sequence[Mapping[str, Any]]], n_looks: int) -> Iterable[Sequence[Mapping[str, Any]]]:
-    for number in range(n_looks):
-        if number > 0:
+def _looks(first: Look, look: Callable[[], Look], n_looks: int) -> Iterator[Look]:
+    """Look so often. A terminal sees how far that is: with many ranks, or on a busy host, a look takes a second."""
+    yield first
+    numbers = range(n_looks - 1)
+    shown = (
+        typer.progressbar(numbers, label="looking", file=sys.stderr) if sys.stderr.isatty() else nullcontext(numbers)
+    )
+    with shown as left:
+        for _ in left:
             time.sleep(random.uniform(0, _MOST_PAUSE_SECONDS))
-        yield look()
+            yield look()
 
 
-def places(looks: Iterable[Sequence[Mapping[str, Any]]]) -> list[str]:
-    """A line for each rank: where it stood, the most frequent place first, with how many looks found it there."""
+def places(looks: Iterable[Look], wanted: frozenset[int] | None = None) -> list[str]:
+    """Lines for each rank that is wanted: where it stood, in how many of the looks, and the mean of the other ranks.
+
+    The first place is the one where it stood more often than they did: that sets it apart.
+    """
     found: dict[tuple[int, str], Counter[str]] = {}
     for stacks_of_all in looks:
         for stack in stacks_of_all:
             found.setdefault((stack["rank"], _who(stack)), Counter())[stack["where"]] += 1
-    return [f"{who}: {_counted(counts)}" for (_, who), counts in sorted(found.items())]
+    lines = []
+    for (rank, who), counts in sorted(found.items()):
+        if wanted is None or rank in wanted:
+            others = [each for (other, _), each in found.items() if other != rank]
+            lines += [f"{who}, {counts.total()} looks:", *_counted(counts, others)]
+    return lines
 
 
-def _counted(counts: Counter[str]) -> str:
-    told = [f"{n} of {counts.total()} {where}" for where, n in counts.most_common(_MOST_PLACES)]
+def _counted(counts: Counter[str], others: Sequence[Counter[str]]) -> list[str]:
+    def mean_of_others(where: str) -> float:
+        return sum(each[where] for each in others) / max(1, len(others))
+
+    least = min(_NOTABLE * counts.total(), counts.most_common(_FEW_PLACES)[-1][1])
+    seen = [(n, mean_of_others(where), where) for where, n in counts.items()]
+    told = [each for each in seen if each[0] >= least or (others and each[0] >= max(2, _TIMES_AS_OFTEN * each[1]))]
+    told.sort(key=lambda each: (each[1] - each[0], each[2]))
+    lines = [f"{n:6}{f' (others {mean:.0f})' if others else ''}  {where}" for n, mean, where in told]
     n_more = len(counts) - len(told)
-    return "; ".join(told + ([f"{n_more} more place{'s' * (n_more > 1)}"] if n_more > 0 else []))
+    if n_more:
+        lines.append(f"{counts.total() - sum(n for n, *_ in told):6}  in {n_more} more place{'s' * (n_more > 1)}")
+    return lines
 
 
 def _who(stack: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from ciranda.launch import in_flight
 from ciranda.launch.errors import LaunchError
 from ciranda.launch.rates import NO_RANKS, Counters, Row, rows
+from ciranda.launch.screen_options import all_there
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
@@ -51,7 +52,7 @@ _FEW = 4  # ranks, of which the live table has the rest below
 _NAMES = (1, 2)  # columns that are no numbers
 _MOST_WARNINGS = 5  # below the live table
 _LONG_CALL_SECONDS = 5.0
-_WARNING_WIDTH = 80
+_TEXT_WIDTH = 80
 _MOSTLY = 0.5  # of the time
 MUCH = 0.1  # of the time: the rank that is waited for longest is marked if it is more
 _RANKS_PER_SECOND = 14  # that are looked at
@@ -177,8 +178,8 @@ def screen_of(found: Sequence[Row], title: str, view: View) -> Screen:
                 for text, row in zip(texts, shown, strict=True)
             ),
             (f"q: leave   s: sort, now by {view.sort}", "dim"),
-            *((line, "bold red") for text in _reasons(found) for line in wrap(text, _WARNING_WIDTH)),
-            *((line, "") for text in below for line in wrap(text, _WARNING_WIDTH)),
+            *((line, "bold red") for text in _reasons(found) for line in wrap(text, _TEXT_WIDTH)),
+            *((line, "") for text in below for line in wrap(text, _TEXT_WIDTH)),
         ]
     )
 
@@ -210,9 +211,12 @@ def seconds_for(n_ranks: int) -> float:
 def once(look: Look, seconds: float, as_json: bool, view: View) -> str:
     """What the ranks do in so many seconds from now."""
     before = look()
+    all_there(view.ranks, before)
     time.sleep(seconds)
-    found = view.of(rows(before, look()))
-    return to_json(found) if as_json else to_text(found)
+    found = rows(before, look())
+    if as_json:
+        return to_json(view.of(found))
+    return "\n".join([to_text(view.of(found)), *_reasons(found)])
 
 
 def live(look: Look, seconds: float | None, title: str, view: View) -> None:
@@ -224,6 +228,7 @@ def live(look: Look, seconds: float | None, title: str, view: View) -> None:
     from rich.live import Live
 
     before = look()
+    all_there(view.ranks, before)
     with _keys() as pressed, Live(console=Console(), screen=True, auto_refresh=False) as screen:
         found = rows(NO_RANKS, before)  # of its whole life, until there are two looks
         while True:

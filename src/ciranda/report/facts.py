@@ -14,10 +14,12 @@ from typing import Any
 from ciranda.launch.doing import Doing, between
 from ciranda.launch.rates import NO_RANKS, Row, rows
 from ciranda.report.advice import advice_of
+from ciranda.report.hangs import Hang, at_the_end, hangs_of, without_hangs
 from ciranda.report.job import LeftJob
 from ciranda.report.missing import missing_of
 from ciranda.report.recorded import steps_of
 from ciranda.report.standstill import standstill_of
+from ciranda.report.unlike import unlike_others
 from ciranda.report.worlds import World, by_world_rank, worlds_of
 
 FORMAT = 1
@@ -32,12 +34,14 @@ Facts = dict[str, Any]
 
 def facts_of(job: LeftJob) -> Facts:
     """All that the report of a job says; LaunchError if its records are of another version."""
-    worlds = worlds_of(job) if job.about["elastic"] else [World(len(job.host_of), 0.0, 0.0, _last(job))]
+    hangs = hangs_of(job)
+    counted = without_hangs(job, hangs)
+    worlds = worlds_of(counted) if job.about["elastic"] else [World(len(job.host_of), 0.0, 0.0, _last(counted))]
     facts: Facts = {
         "format": FORMAT,
         "job": _about(job),
-        "end": _end(job),
-        "ranks": _ranks(job, worlds),
+        "end": _end(job, at_the_end(job, hangs)),
+        "ranks": _ranks(job, counted, worlds),
         "worlds": [_world(world) for world in worlds] if job.about["elastic"] else [],
         "intervals": _intervals(job),
         "collectives": _collectives(worlds),
@@ -47,6 +51,7 @@ def facts_of(job: LeftJob) -> Facts:
         "events": [dict(event) for event in job.events],
         "recorded": steps_of(job),
         "standstill": standstill_of(job),
+        "hangs": [hang.facts() for hang in hangs],
     }
     facts["missing"] = list(missing_of(job, facts))
     facts["advice"] = advice_of(facts)
@@ -83,23 +88,27 @@ def _about(job: LeftJob) -> Facts:
     }
 
 
-def _end(job: LeftJob) -> Facts:
-    """``how``: "succeeded", "failed", "interrupted", or "unknown" where the log ends before the job."""
+def _end(job: LeftJob, hang: Hang | None) -> Facts:
+    """``how``: "succeeded", "failed", "interrupted", "running", or "unknown" where the log ends before the job.
+
+    ``hang``: in which it ended, or is now.
+    """
     end = job.end
     if not end:
-        how = "unknown"
+        how = "running" if job.runs else "unknown"
     elif end["interrupted_by"] is not None:
         how = "interrupted"
     else:
         how = "succeeded" if end["exit_code"] == 0 else "failed"
     kept = ("exit_code", "message", "interrupted_by", "failed")
-    return {"how": how, **{name: end.get(name) for name in kept}}
+    return {"how": how, **{name: end.get(name) for name in kept}, "hang": hang.facts() if hang else None}
 
 
-def _ranks(job: LeftJob, worlds: Sequence[World]) -> list[Facts]:
+def _ranks(job: LeftJob, counted: LeftJob, worlds: Sequence[World]) -> list[Facts]:
     """Where each rank's time went, up to the end of its last step; without steps, to the last look.
 
-    Of an elastic job they are places, each with all of its processes: the sums over the worlds.
+    Of an elastic job they are places, each with all of its processes: the sums over the worlds. What a rank is in, and
+    has said, is of the last look of all; the rest of those that are `counted`.
     """
     peaks: dict[int, int] = {}
     for _, looked in job.looks:
@@ -118,7 +127,14 @@ def _ranks(job: LeftJob, worlds: Sequence[World]) -> list[Facts]:
     for rank, facts in found.items():
         facts["cpu_seconds"] = sum(seconds for (of, _), seconds in cpu_seconds.items() if of == rank)
         facts["engine_memory_bytes"] = _engine_memory(job, rank)
-        facts["doing"] = _doing(_did(job, rank))
+        facts["doing"] = _doing(_did(counted, rank))
+    for facts, unlike in zip(found.values(), unlike_others([*found.values()]), strict=True):
+        facts["unlike_others"] = unlike
+    for rank, counters in _last(job).items():
+        if rank in found:
+            found[rank] |= _latest(counters)
+            if not job.about["elastic"]:
+                found[rank]["stalls"], found[rank]["failed"] = counters.get("stalls", 0), _n_failed(counters)
     return [facts for _, facts in sorted(found.items())]
 
 
@@ -187,10 +203,21 @@ def _rank(row: Row, counters: Mapping[str, Any], peak: int, host: str) -> Facts:
         "cpu_seconds": counters["cpu_seconds"],
         "peak_memory_bytes": peak,
         "calls": counters.get("calls", 0),
-        "failed": sum(each["failed"] for each in collectives),
+        "failed": _n_failed(counters),
         "bytes": counters.get("bytes", 0),
         "stalls": counters.get("stalls", 0),
         "paths": dict(counters.get("paths", {})),
+        **_latest(counters),
+    }
+
+
+def _n_failed(counters: Mapping[str, Any]) -> int:
+    return sum(each["failed"] for each in counters.get("collectives", {}).values())
+
+
+def _latest(counters: Mapping[str, Any]) -> Facts:
+    """What a rank was in, and had said, at the last look."""
+    return {
         "calls_in_flight": counters.get("calls_in_flight", []),
         "last_calls": counters.get("last_calls", []),
         "warning": counters["warning"],

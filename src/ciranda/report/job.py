@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ciranda.launch import control
 from ciranda.launch.errors import LaunchError
 from ciranda.launch.job_log import FORMAT, NAME
 from ciranda.launch.output_dir import RECORDS, STALL
@@ -19,7 +20,7 @@ Line = Mapping[str, Any]
 
 @dataclass
 class LeftJob:
-    """A job that has ended, or whose log ends.
+    """A job that has ended, that runs, or whose log ends before.
 
     Attributes:
         about: what it was.
@@ -27,6 +28,7 @@ class LeftJob:
         looks: when the counters were read, and what they said, in the order of time.
         events: stalls, stragglers and the ends of ranks, in the order of time.
         end: how it ended; empty if the log ends before.
+        runs: whether its launcher, which is one of this user's on this machine, still does.
         records: the files with the ranks' calls, by rank, where they were recorded.
         stalls: the files on where the ranks stood when some last waited long for others, by rank.
         has_records: whether calls were recorded, though perhaps none.
@@ -40,6 +42,7 @@ class LeftJob:
     looks: list[tuple[float, Counters]] = field(default_factory=list)
     events: list[Line] = field(default_factory=list)
     end: Line = field(default_factory=dict)
+    runs: bool = False
     records: dict[int, Path] = field(default_factory=dict)
     stalls: dict[int, Path] = field(default_factory=dict)
     has_records: bool = False
@@ -55,6 +58,15 @@ class LeftJob:
 
 def read(directory: Path) -> LeftJob:
     """What is in a folder of ``ciranda run --output-dir``; LaunchError if there is no log, or one of another format."""
+    job = _read(directory)
+    if job.end:
+        return job
+    runs = any(job_id == job.about["job"] for job_id, _ in control.jobs())
+    job = _read(directory)  # it may have ended meanwhile
+    return replace(job, runs=runs and not job.end)
+
+
+def _read(directory: Path) -> LeftJob:
     path = directory / NAME
     try:
         with path.open(encoding="utf-8") as file:

@@ -130,11 +130,14 @@ def _head(facts: Facts) -> str:
     tiles = [
         ("ranks", str(sum(len(host["ranks"]) for host in job["hosts"]))),
         ("hosts", str(len(job["hosts"]))),
-        ("from start to end", units.seconds(job["seconds"])),
+        ("since its start" if end["how"] == "running" else "from start to end", units.seconds(job["seconds"])),
         ("steps", str(n_steps) if n_steps else "not counted"),
         ("a step, the median" if facts["recorded"] else "a step", units.seconds(step) if step else ""),
         ("of the ranks' time is waiting for others", units.share(waited / seconds) if seconds else ""),
     ]
+    if end["hang"]:
+        when = "now, all wait" if end["how"] == "running" else "at the end, all waited"
+        tiles.append((f"{when} for rank {end['hang']['rank']}", units.seconds(end["hang"]["seconds"])))
     shown_tiles = "".join(
         f'<div class="tile"><b>{text(value)}</b><span>{text(name)}</span></div>' for name, value in tiles if value
     )
@@ -237,6 +240,8 @@ def _where(facts: Facts) -> str:
         parts = {rank["rank"]: rank for rank in ranks}
         n_steps = max(rank["steps"] for rank in ranks)
         about = f"Mean of {n_steps} steps." if n_steps else "Of the whole job, in which no steps were counted."
+        if facts["end"]["hang"]:
+            about += f" {_what_counts(facts)}."
         about += " What ranks agree on is part of waiting; --timeline-steps tells them apart, and for whom each waits."
     rows = [
         (_label(rank), _bar(parts[rank["rank"]], max(1, n_steps if recorded else rank["steps"])))
@@ -265,19 +270,32 @@ def _ranks(facts: Facts) -> str:
     if not ranks:
         return ""
     recorded = {rank["rank"]: rank for rank in (facts["recorded"] or {"ranks": []})["ranks"]}
-    head = ["rank", "host", "steps", "others waited for it", "in a step", "it waited", "most for rank", "mostly it",
-            "cores busy", "memory, at most", "calls", "failed"]  # fmt: skip
-    body = [_row(rank, recorded.get(rank["rank"], {})) for rank in ranks]
+    for_whom = ["most for rank"] if recorded else []
+    head = ["rank", "host", "steps", "others waited for it", "in a step", "it waited", *for_whom, "mostly it",
+            "more than others", "cores busy", "memory, at most", "calls", "failed"]  # fmt: skip
+    body = [_row(rank, recorded.get(rank["rank"], {}) if recorded else None) for rank in ranks]
     in_a_step = "; in a step, the median of those recorded" if recorded else ""
     return table(head, body, 2) + _note(
-        f"Of the whole job{in_a_step}. Others waited for a rank while it was the last to come."
+        f"{_what_counts(facts)}{in_a_step}. Others waited for a rank while it was the last to come."
         + _of_more(facts["ranks"])
     )
 
 
-def _row(rank: Facts, recorded: Facts) -> list[str]:
+def _what_counts(facts: Facts) -> str:
+    hang = facts["end"]["hang"]
+    if hang is None:
+        return "Of the whole job"
+    begin, long = units.seconds(hang["begin"]), units.seconds(hang["seconds"])
+    return (
+        f"Of the job up to {begin} after its start, without the {long} at the end in which the others waited for rank "
+        f"{hang['rank']}"
+    )
+
+
+def _row(rank: Facts, recorded: Facts | None) -> list[str]:
+    """``recorded``: what the records tell of it; None without records of any."""
     seconds, steps = rank["seconds"] or 1.0, rank["steps"]
-    whom = sorted(recorded.get("waited_for", {}).items(), key=lambda item: -item[1])[:1]
+    whom = sorted((recorded or {}).get("waited_for", {}).items(), key=lambda item: -item[1])[:1]
     held_up = rank["waited_for_seconds"] / steps if steps else 0.0
     if recorded and "median_held_up_seconds" in recorded:
         held_up = recorded["median_held_up_seconds"]
@@ -288,8 +306,9 @@ def _row(rank: Facts, recorded: Facts) -> list[str]:
         units.share(rank["waited_for_seconds"] / seconds),
         units.seconds(held_up) if steps else "",
         units.share(rank["waited_seconds"] / seconds),
-        ", ".join(last for last, _ in whom),
+        *([", ".join(last for last, _ in whom)] if recorded is not None else []),
         rank["doing"]["mostly"] if rank["doing"] else "",
+        rank["unlike_others"]["mostly"] if rank["unlike_others"] else "",
         f"{rank['cpu_seconds'] / seconds:.2f}",
         units.n_bytes(rank["peak_memory_bytes"]),
         str(rank["calls"]),
@@ -472,7 +491,9 @@ def _events(facts: Facts) -> str:
     if end["message"]:
         found += f"<pre>{text(end['message'])}</pre>"
     if end["how"] == "unknown":
-        found += _note("The log ends before the job: its launcher was killed, the disk was full, or the job goes on.")
+        found += _note(
+            "The log ends before the job: its launcher was killed, the disk was full, or the job goes on elsewhere."
+        )
     warnings = [
         [str(rank["rank"]), rank["host"], _short(rank["warning"])] for rank in facts["ranks"] if rank["warning"]
     ]

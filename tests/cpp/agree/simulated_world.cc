@@ -530,7 +530,7 @@ void SimulatedWorld::apply(Rank& rank) {
   } else if (const auto* forgotten = std::get_if<Participant::Forgotten>(&action.value())) {
     for (const auto& round : forgotten->to_close) word(round).close(round.number);
     send(rank, forgotten->answer);
-  } else if (std::holds_alternative<Participant::End>(action.value())) {
+  } else if (std::holds_alternative<EndEntry>(action.value())) {
     end(rank, entry);
   } else {
     const auto& failure = std::get<Participant::Fail>(action.value());

@@ -113,8 +113,7 @@ Bytes reduced(const Plan& plan, const std::vector<Bytes>& inputs, std::size_t co
   for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
     if (plan.is_contributor(static_cast<int>(rank))) counted.push_back(inputs[rank]);
   }
-  return kernels::testing::expected({plan.dtype, plan.op, plan.prescale, plan.postscale, plan.n_average}, counted,
-                                    count);
+  return kernels::testing::expected(plan, counted, count);
 }
 
 Case make_allreduce(int n_ranks, std::size_t n_bytes, Draw& random) {

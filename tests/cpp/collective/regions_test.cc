@@ -117,8 +117,7 @@ class Cases : public RegionsTest {
       c.plans.push_back(std::move(plan));
     }
     const auto counted = is_partial ? std::vector<Bytes>{inputs.back()} : inputs;
-    c.expected = kernels::testing::expected(
-        {common.dtype, common.op, common.prescale, common.postscale, common.n_average}, counted, count);
+    c.expected = kernels::testing::expected(common, counted, count);
     return c;
   }
 

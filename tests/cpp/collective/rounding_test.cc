@@ -19,7 +19,6 @@
 namespace ciranda {
 namespace {
 
-using kernels::Reduction;
 using kernels::testing::Bytes;
 using testing::Algorithm;
 using testing::SteppedRanks;
@@ -73,12 +72,8 @@ Bytes expected(const Reduction& reduction, const std::vector<Bytes>& inputs, std
 
 Plan plan_of(const Reduction& reduction, Bytes& values) {
   Plan plan;
+  static_cast<Reduction&>(plan) = reduction;
   plan.collective = Collective::kAllreduce;
-  plan.dtype = DataType::kFloat32;
-  plan.op = reduction.op;
-  plan.prescale = reduction.prescale;
-  plan.postscale = reduction.postscale;
-  plan.n_average = reduction.n_average;
   plan.n_bytes = values.size();
   const std::size_t half = values.size() / 8 * 4;  // two tensors
   plan.input.add(values.data(), half);
@@ -141,7 +136,7 @@ TEST(RoundingOfInputs, ThatAreHereAlreadyIsTheSame) {
     const Plan plan = plan_of(reduction, result);
     std::vector<const std::byte*> from;
     for (const Bytes& each : inputs) from.push_back(each.data());
-    reduce_pieces(reduction, from, plan.output, {0, plan.n_bytes}, {n_together});
+    reduce_pieces(plan, from, plan.output, {0, plan.n_bytes}, {n_together});
     EXPECT_EQ(result, expected(reduction, inputs, static_cast<std::size_t>(n_together)));
   }
 }

@@ -110,16 +110,8 @@ bool SteppedRanks::step(Rank& rank) {
     const Plan& plan = *job.plan;
     rank.hosts = algorithm.hosts != nullptr ? algorithm.hosts(n_ranks()) : std::vector<int>(ranks_.size());
     rank.host_parts.emplace(runs_of(rank.hosts));
-    rank.running = algorithm.start({*rank.mesh,
-                                    &*rank.session,
-                                    plan,
-                                    {plan.dtype, plan.op, plan.prescale, plan.postscale, plan.n_average},
-                                    *rank.host_parts,
-                                    rank.hosts,
-                                    algorithm.segment_bytes,
-                                    kSegmentBytes,
-                                    rank.scratch,
-                                    algorithm.rounding});
+    rank.running = algorithm.start({*rank.mesh, &*rank.session, plan, *rank.host_parts, rank.hosts,
+                                    algorithm.segment_bytes, kSegmentBytes, rank.scratch, algorithm.rounding});
   }
   const Progress progress = rank.running->step();
   if (progress != Progress::kDone) return progress == Progress::kMoved;

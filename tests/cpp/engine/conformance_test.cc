@@ -16,7 +16,6 @@
 namespace ciranda {
 namespace {
 
-using kernels::Reduction;
 using kernels::testing::Bytes;
 using namespace testing::conformance;
 using testing::Guarded;

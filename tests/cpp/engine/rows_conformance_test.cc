@@ -15,7 +15,6 @@
 namespace ciranda {
 namespace {
 
-using kernels::Reduction;
 using namespace testing::conformance;
 using testing::Guarded;
 using testing::home;

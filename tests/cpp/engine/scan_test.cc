@@ -19,7 +19,6 @@
 namespace ciranda {
 namespace {
 
-using kernels::Reduction;
 using namespace testing::conformance;
 using testing::bare;
 using testing::Homes;

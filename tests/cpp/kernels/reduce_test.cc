@@ -133,7 +133,7 @@ TEST_P(ReduceTest, AppliesWeights) {
   for (std::size_t k = 0; k < kInputCounts.back(); ++k) weights.push_back(0.37 * static_cast<double>(k % 5));
   for_each_op_and_n([&](ReduceOp op, std::size_t n) {
     if (op != ReduceOp::kSum) return;
-    const std::span<const double> first(weights.data(), n);
+    const std::vector<double> first(weights.begin(), weights.begin() + static_cast<std::ptrdiff_t>(n));
     check_layouts({.dtype = GetParam(), .op = op, .weights = first}, n, false);
     check_layouts({.dtype = GetParam(), .op = op, .prescale = 1.7, .postscale = 0.3, .weights = first}, n, true);
   });

@@ -88,17 +88,17 @@ consteval KernelOfType make_float_kernels(std::string_view prefix) {
 constexpr auto kScaleKernels = make_float_kernels("scale_");
 constexpr auto kCountKernels = make_float_kernels("count_non_finite_");
 
-bool is_unscaled(DataType dtype, ReduceOp op, const ReduceFactors& factors) {
-  if (dtype == DataType::kBool) return true;
-  const bool divides = op == ReduceOp::kAverage && factors.n_average != 1;
-  return factors.weights.empty() && factors.prescale == 1.0 && factors.postscale == 1.0 && !divides;
+bool is_unscaled(const Reduction& reduction) {
+  if (reduction.dtype == DataType::kBool) return true;
+  const bool divides = reduction.op == ReduceOp::kAverage && reduction.n_average != 1;
+  return reduction.weights.empty() && reduction.prescale == 1.0 && reduction.postscale == 1.0 && !divides;
 }
 
 // If n is a power of two, a multiplication by 1/n, which is exact, gives the same bits as the division, and is faster.
-Scaling float_scaling(ReduceOp op, const ReduceFactors& factors) {
-  const auto n = static_cast<unsigned>(op == ReduceOp::kAverage ? factors.n_average : 1);
-  if (std::has_single_bit(n) && factors.postscale == 1.0) return {factors.prescale, 1.0, 1.0 / n};
-  return {factors.prescale, static_cast<double>(n), factors.postscale};
+Scaling float_scaling(const Reduction& reduction) {
+  const auto n = static_cast<unsigned>(reduction.op == ReduceOp::kAverage ? reduction.n_average : 1);
+  if (std::has_single_bit(n) && reduction.postscale == 1.0) return {reduction.prescale, 1.0, 1.0 / n};
+  return {reduction.prescale, static_cast<double>(n), reduction.postscale};
 }
 
 IntegerOp integer_op(ReduceOp op) {
@@ -111,14 +111,15 @@ IntegerOp integer_op(ReduceOp op) {
   }
 }
 
-IntegerTask integer_task(DataType dtype, ReduceOp op) {
-  const DataTypeInfo& type = info(dtype);
+IntegerTask integer_task(const Reduction& reduction) {
+  const DataTypeInfo& type = info(reduction.dtype);
   const bool is_signed = type.type_class == TypeClass::kSigned;
-  return {integer_op(op), static_cast<std::uint16_t>(type.n_bytes), static_cast<std::uint16_t>(is_signed ? 1 : 0)};
+  return {integer_op(reduction.op), static_cast<std::uint16_t>(type.n_bytes),
+          static_cast<std::uint16_t>(is_signed ? 1 : 0)};
 }
 
-Scaling integer_scaling(const ReduceFactors& factors) {
-  return {factors.prescale, static_cast<double>(factors.n_average), factors.postscale};
+Scaling integer_scaling(const Reduction& reduction) {
+  return {reduction.prescale, static_cast<double>(reduction.n_average), reduction.postscale};
 }
 
 // So many are resident at once, unless a kernel needs more than 64 registers. More would leave a second, incomplete
@@ -127,37 +128,38 @@ constexpr std::uint32_t kBlocksOfMultiprocessor = 4;
 
 }  // namespace
 
-ReduceLaunch make_reduce(DataType dtype, ReduceOp op, const ReduceFactors& factors,
-                         std::span<const std::byte* const> inputs, std::byte* out, std::size_t count) {
-  ReduceLaunch launch{kReduceKernels[static_cast<std::size_t>(op)][static_cast<std::size_t>(dtype)], {}};
+ReduceLaunch make_reduce(const Reduction& reduction, std::span<const std::byte* const> inputs, std::byte* out,
+                         std::size_t count) {
+  const DataType dtype = reduction.dtype;
+  ReduceLaunch launch{kReduceKernels[static_cast<std::size_t>(reduction.op)][static_cast<std::size_t>(dtype)], {}};
   ReduceArguments& arguments = launch.arguments;
   std::copy(inputs.begin(), inputs.end(), arguments.inputs);
   arguments.n_inputs = static_cast<std::uint32_t>(inputs.size());
   arguments.out = out;
   arguments.n_bytes = count * size_of(dtype);
   arguments.scaling = {1.0, 1.0, 1.0};
-  if (is_unscaled(dtype, op, factors)) {
+  if (is_unscaled(reduction)) {
     // One input is copied as it is; all operators on bits do that.
     if (inputs.size() == 1) launch.kernel = Kernel::reduce_bitwise_or;
     return launch;
   }
   if (is_integer(info(dtype).type_class)) {
     launch.kernel = Kernel::reduce_scaled_integers;
-    arguments.integers = integer_task(dtype, op);
-    arguments.scaling = integer_scaling(factors);
+    arguments.integers = integer_task(reduction);
+    arguments.scaling = integer_scaling(reduction);
     return launch;
   }
-  arguments.scaling = float_scaling(op, factors);
-  arguments.is_weighted = factors.weights.empty() ? 0 : 1;
-  std::copy(factors.weights.begin(), factors.weights.end(), arguments.weights);
+  arguments.scaling = float_scaling(reduction);
+  arguments.is_weighted = reduction.weights.empty() ? 0 : 1;
+  std::copy(reduction.weights.begin(), reduction.weights.end(), arguments.weights);
   return launch;
 }
 
-ScaleLaunch make_scale(DataType dtype, ReduceOp op, const ReduceFactors& factors, const Pieces& pieces) {
-  if (is_integer(info(dtype).type_class)) {
-    return {Kernel::scale_integers, {pieces, integer_scaling(factors), integer_task(dtype, op)}};
+ScaleLaunch make_scale(const Reduction& reduction, const Pieces& pieces) {
+  if (is_integer(info(reduction.dtype).type_class)) {
+    return {Kernel::scale_integers, {pieces, integer_scaling(reduction), integer_task(reduction)}};
   }
-  return {kScaleKernels[static_cast<std::size_t>(dtype)], {pieces, float_scaling(op, factors), {}}};
+  return {kScaleKernels[static_cast<std::size_t>(reduction.dtype)], {pieces, float_scaling(reduction), {}}};
 }
 
 Kernel count_non_finite_kernel(DataType dtype) { return kCountKernels[static_cast<std::size_t>(dtype)]; }

@@ -14,7 +14,7 @@
 
 #include "backend/cuda/kernels/arguments.hpp"
 #include "base/dtype.hpp"
-#include "base/reduce_op.hpp"
+#include "base/reduction.hpp"
 
 namespace ciranda::cuda {
 
@@ -34,14 +34,6 @@ inline constexpr std::size_t kNumKernels = std::size(kKernelNames);
 
 constexpr std::string_view to_string(Kernel kernel) { return kKernelNames[static_cast<std::size_t>(kernel)]; }
 
-// The factors of a reduction; as in kernels::Reduction.
-struct ReduceFactors {
-  double prescale = 1.0;
-  double postscale = 1.0;
-  int n_average = 1;                     // the divisor of an average
-  std::span<const double> weights = {};  // of the inputs of a sum, or none
-};
-
 struct ReduceLaunch {
   Kernel kernel;
   ReduceArguments arguments;
@@ -50,8 +42,8 @@ struct ReduceLaunch {
 // REQUIRES: accepts(op, dtype), and the op is elementwise; factors are 1 where the op does not accept them, and finite
 // for integers; n_average >= 1; 1 to kMostInputs inputs; weights only for sums of floating or complex types, as many as
 // inputs. `out` may be one of the inputs, but not merely overlap one.
-ReduceLaunch make_reduce(DataType dtype, ReduceOp op, const ReduceFactors& factors,
-                         std::span<const std::byte* const> inputs, std::byte* out, std::size_t count);
+ReduceLaunch make_reduce(const Reduction& reduction, std::span<const std::byte* const> inputs, std::byte* out,
+                         std::size_t count);
 
 struct ScaleLaunch {
   Kernel kernel;
@@ -62,7 +54,7 @@ struct ScaleLaunch {
 // times postscale. If all factors are 1, use copy_bytes: this kernel would make NaN canonical. REQUIRES:
 // accepts_factors(op, dtype); the op is kSum or kAverage; the pieces are numbered by kChunkBytes, with whole elements
 // in each; no weights.
-ScaleLaunch make_scale(DataType dtype, ReduceOp op, const ReduceFactors& factors, const Pieces& pieces);
+ScaleLaunch make_scale(const Reduction& reduction, const Pieces& pieces);
 
 // The kernel that counts the infinities and NaNs; of complex numbers, each part. REQUIRES: the type is floating or
 // complex.

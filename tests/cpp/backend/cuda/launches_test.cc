@@ -40,7 +40,7 @@ TEST(Launches, EveryKernelHasATwin) {
 TEST(Launches, ReductionsTouchInputsAndOutput) {
   std::array<std::array<std::byte, 64>, 3> memory{};
   const std::vector<const std::byte*> inputs{memory[0].data(), memory[1].data()};
-  const ReduceLaunch made = make_reduce(DataType::kFloat32, ReduceOp::kSum, {}, inputs, memory[2].data(), 10);
+  const ReduceLaunch made = make_reduce({}, inputs, memory[2].data(), 10);
   const Ranges touched = touched_by(made.kernel, made.arguments);
   ASSERT_EQ(touched.read.size(), 2U);
   EXPECT_TRUE(is(touched.read[0], memory[0].data(), 40) && is(touched.read[1], memory[1].data(), 40));
@@ -88,8 +88,8 @@ TEST(Launches, TwinsAccessTranslatedAddressesOnly) {
   testing::launch(Kernel::count_non_finite_float32, CountArguments{pieces, farther(&total)});
   const std::array<const std::byte*, 1> inputs{farther(reinterpret_cast<const std::byte*>(values.data()))};
   std::array<float, 4> doubled{};
-  const ReduceLaunch made = make_reduce(DataType::kFloat32, ReduceOp::kSum, {.prescale = 2}, inputs,
-                                        farther(reinterpret_cast<std::byte*>(doubled.data())), 4);
+  const ReduceLaunch made =
+      make_reduce({.prescale = 2}, inputs, farther(reinterpret_cast<std::byte*>(doubled.data())), 4);
   testing::launch(made.kernel, made.arguments);
   fakes::set_translation(nullptr);
   EXPECT_EQ(out, values);
@@ -131,7 +131,7 @@ TEST(Launches, OffsetsHave64Bits) {
 
   constexpr std::uint32_t kBlocks = HugeMemory::kBytes / 16 / kMostThreads + 1;
   const std::vector<const std::byte*> inputs{from.data(), from.data()};
-  const ReduceLaunch made = make_reduce(DataType::kUInt8, ReduceOp::kSum, {}, inputs, to.data(), HugeMemory::kBytes);
+  const ReduceLaunch made = make_reduce({.dtype = DataType::kUInt8}, inputs, to.data(), HugeMemory::kBytes);
   reduce<Integer<std::uint8_t>, Sum>(made.arguments, {kBlocks - 1, kBlocks, 2, kMostThreads});
   EXPECT_EQ(to.data()[kLast], std::byte{14});
 }

@@ -102,24 +102,15 @@ TEST(CopyTwin, TakesNoRangesAndOnlyEmptyOnes) {
   testing::launch(Kernel::copy_bytes, CopyArguments{ranges.pieces(kChunkBytes)});
 }
 
-struct Factors {
-  ReduceOp op;
-  ReduceFactors factors;
-};
-
-const std::vector<Factors> kFactors{{ReduceOp::kSum, {.prescale = 0.3}},
-                                    {ReduceOp::kSum, {.prescale = -1.7, .postscale = 1e4}},
-                                    {ReduceOp::kAverage, {.n_average = 4}},
-                                    {ReduceOp::kAverage, {.prescale = 3.0, .postscale = 0.7, .n_average = 3}}};
+// With the types of the tests.
+const std::vector<Reduction> kFactors{{.prescale = 0.3},
+                                      {.prescale = -1.7, .postscale = 1e4},
+                                      {.op = ReduceOp::kAverage, .n_average = 4},
+                                      {.op = ReduceOp::kAverage, .prescale = 3.0, .postscale = 0.7, .n_average = 3}};
 
 class ScaleTwins : public ::testing::TestWithParam<DataType> {};
 
-Bytes scaled_by_host(DataType dtype, const Factors& factors, const Bytes& content) {
-  const kernels::Reduction reduction{.dtype = dtype,
-                                     .op = factors.op,
-                                     .prescale = factors.factors.prescale,
-                                     .postscale = factors.factors.postscale,
-                                     .n_average = factors.factors.n_average};
+Bytes scaled_by_host(const Reduction& reduction, const Bytes& content) {
   Bytes out(content.size());
   const std::byte* inputs[] = {content.data()};
   kernels::reduce(reduction, inputs, out);
@@ -129,13 +120,14 @@ Bytes scaled_by_host(DataType dtype, const Factors& factors, const Bytes& conten
 TEST_P(ScaleTwins, MatchAReductionOfOneInput) {
   const std::vector<Bytes> contents = contents_of(GetParam());
   std::vector<Bytes> wanted(contents.size());
-  for (const Factors& factors : kFactors) {
-    for (std::size_t i = 0; i < contents.size(); ++i) wanted[i] = scaled_by_host(GetParam(), factors, contents[i]);
+  for (Reduction reduction : kFactors) {
+    reduction.dtype = GetParam();
+    for (std::size_t i = 0; i < contents.size(); ++i) wanted[i] = scaled_by_host(reduction, contents[i]);
     for (const std::size_t from_step : {0U, 1U, 2U, 4U, 8U, 11U}) {
       for (const std::size_t to_step : {0U, 1U, 2U, 4U, 8U}) {
         const bool in_place = from_step == to_step;
         Ranges ranges(contents, from_step, to_step, in_place);
-        const ScaleLaunch made = make_scale(GetParam(), factors.op, factors.factors, ranges.pieces(kChunkBytes));
+        const ScaleLaunch made = make_scale(reduction, ranges.pieces(kChunkBytes));
         testing::launch(made.kernel, made.arguments, kLaunchShapes[from_step % kLaunchShapes.size()]);
         for (std::size_t i = 0; i < contents.size(); ++i) {
           ASSERT_TRUE(ranges.result(i) == wanted[i])

@@ -21,9 +21,7 @@ using testing::Shape;
 using testing::Tensor;
 
 struct Case {
-  DataType dtype;
-  ReduceOp op;
-  ReduceFactors factors = {};
+  Reduction reduction;
   std::size_t misaligned_by = 0;      // of `out`
   std::size_t inputs_further_by = 0;  // of input k: so many bytes times k + 1
   std::optional<std::size_t> in_place = std::nullopt;
@@ -31,29 +29,24 @@ struct Case {
 };
 
 std::string describe(const Case& test, std::size_t n, std::size_t count) {
-  return std::string(to_string(test.op)) + " " + std::string(to_string(test.dtype)) + " n=" + std::to_string(n) +
-         " count=" + std::to_string(count) + " prescale=" + std::to_string(test.factors.prescale) +
-         " postscale=" + std::to_string(test.factors.postscale) +
-         " n_average=" + std::to_string(test.factors.n_average) + " misaligned by " +
+  return std::string(to_string(test.reduction.op)) + " " + std::string(to_string(test.reduction.dtype)) +
+         " n=" + std::to_string(n) + " count=" + std::to_string(count) +
+         " prescale=" + std::to_string(test.reduction.prescale) +
+         " postscale=" + std::to_string(test.reduction.postscale) +
+         " n_average=" + std::to_string(test.reduction.n_average) + " misaligned by " +
          std::to_string(test.misaligned_by) + ", " + std::to_string(test.inputs_further_by);
 }
 
 Bytes reduced_by_host(const Case& test, const std::vector<Bytes>& inputs, std::size_t count) {
-  const kernels::Reduction reduction{.dtype = test.dtype,
-                                     .op = test.op,
-                                     .prescale = test.factors.prescale,
-                                     .postscale = test.factors.postscale,
-                                     .n_average = test.factors.n_average,
-                                     .weights = test.factors.weights};
   std::vector<const std::byte*> pointers;
   for (const Bytes& input : inputs) pointers.push_back(input.data());
-  Bytes out(count * size_of(test.dtype));
-  kernels::reduce(reduction, pointers, out.data(), count);
+  Bytes out(count * size_of(test.reduction.dtype));
+  kernels::reduce(test.reduction, pointers, out.data(), count);
   return out;
 }
 
 void check(const Case& test, const std::vector<Bytes>& inputs, std::size_t count) {
-  const std::size_t n_bytes = count * size_of(test.dtype);
+  const std::size_t n_bytes = count * size_of(test.reduction.dtype);
   std::vector<Tensor> tensors;
   for (std::size_t k = 0; k < inputs.size(); ++k) {
     const std::size_t further = (k + 1) * test.inputs_further_by;
@@ -64,13 +57,13 @@ void check(const Case& test, const std::vector<Bytes>& inputs, std::size_t count
   std::vector<const std::byte*> pointers;
   for (std::size_t k = 0; k < inputs.size(); ++k) pointers.push_back(tensors[k].data());
   Tensor& out = tensors[test.in_place.value_or(inputs.size())];
-  const ReduceLaunch made = make_reduce(test.dtype, test.op, test.factors, pointers, out.data(), count);
+  const ReduceLaunch made = make_reduce(test.reduction, pointers, out.data(), count);
   testing::launch(made.kernel, made.arguments, test.shape);
   const Bytes wanted = reduced_by_host(test, inputs, count);
   const Bytes got = out.content();
   const auto differs = std::mismatch(got.begin(), got.end(), wanted.begin()).first - got.begin();
   ASSERT_TRUE(got == wanted) << describe(test, inputs.size(), count) << ": first at element "
-                             << static_cast<std::size_t>(differs) / size_of(test.dtype);
+                             << static_cast<std::size_t>(differs) / size_of(test.reduction.dtype);
   ASSERT_TRUE(out.guards_stand()) << describe(test, inputs.size(), count);
 }
 
@@ -101,9 +94,9 @@ class ReduceTwins : public ::testing::TestWithParam<DataType> {
 TEST_P(ReduceTwins, MatchTheHostForEveryOpInputAndCount) {
   for_each_op_and_n([](ReduceOp op, const std::vector<Bytes>& inputs) {
     for (const std::size_t count : kCounts) {
-      const ReduceFactors factors{.n_average = static_cast<int>(inputs.size())};
-      check({.dtype = GetParam(), .op = op, .factors = factors}, inputs, count);
-      check({.dtype = GetParam(), .op = op, .factors = factors, .inputs_further_by = 1}, inputs, count);
+      const Reduction reduction{.dtype = GetParam(), .op = op, .n_average = static_cast<int>(inputs.size())};
+      check({reduction}, inputs, count);
+      check({.reduction = reduction, .inputs_further_by = 1}, inputs, count);
     }
   });
 }
@@ -113,8 +106,10 @@ TEST_P(ReduceTwins, MatchTheHostForEveryAlignment) {
   for_each_op([&](ReduceOp op) {
     for (std::size_t misaligned_by = 0; misaligned_by < 16; ++misaligned_by) {
       for (const std::size_t further_by : {0U, 1U, 2U, 4U, 5U, 8U}) {
-        check({.dtype = GetParam(), .op = op, .misaligned_by = misaligned_by, .inputs_further_by = further_by}, inputs,
-              301);
+        check({.reduction = {.dtype = GetParam(), .op = op},
+               .misaligned_by = misaligned_by,
+               .inputs_further_by = further_by},
+              inputs, 301);
       }
     }
   });
@@ -135,8 +130,7 @@ TEST_P(ReduceTwins, MatchTheHostForEveryFactor) {
     for (const auto& factors : kFactors) {
       for (const int n_average : {1, 3, 4}) {
         if (op != ReduceOp::kAverage && n_average != 1) continue;
-        const ReduceFactors all{.prescale = factors[0], .postscale = factors[1], .n_average = n_average};
-        check({.dtype = GetParam(), .op = op, .factors = all}, inputs, 131);
+        check({{GetParam(), op, factors[0], factors[1], n_average}}, inputs, 131);
       }
     }
   });
@@ -149,10 +143,9 @@ TEST_P(ReduceTwins, MatchTheHostForWeights) {
   for (std::size_t k = 0; k < kMostInputs; ++k) weights.push_back(0.37 * static_cast<double>(k % 5));
   for_each_op_and_n([&](ReduceOp op, const std::vector<Bytes>& inputs) {
     if (op != ReduceOp::kSum) return;
-    const std::span<const double> first(weights.data(), inputs.size());
-    check({.dtype = GetParam(), .op = op, .factors = {.weights = first}}, inputs, 131);
-    check({.dtype = GetParam(), .op = op, .factors = {.prescale = 1.7, .postscale = 0.3, .weights = first}}, inputs,
-          131);
+    const std::vector<double> first(weights.begin(), weights.begin() + static_cast<std::ptrdiff_t>(inputs.size()));
+    check({{.dtype = GetParam(), .op = op, .weights = first}}, inputs, 131);
+    check({{.dtype = GetParam(), .op = op, .prescale = 1.7, .postscale = 0.3, .weights = first}}, inputs, 131);
   });
 }
 
@@ -160,9 +153,12 @@ TEST_P(ReduceTwins, MatchTheHostInPlace) {
   const std::vector<Bytes> inputs = kernels::testing::make_inputs(GetParam(), 5, 1027, 9);
   for_each_op([&](ReduceOp op) {
     for (const std::size_t in_place : {0U, 4U}) {
-      check({.dtype = GetParam(), .op = op, .in_place = in_place}, inputs, 1027);
-      check({.dtype = GetParam(), .op = op, .misaligned_by = 2, .inputs_further_by = 3, .in_place = in_place}, inputs,
-            1027);
+      check({.reduction = {.dtype = GetParam(), .op = op}, .in_place = in_place}, inputs, 1027);
+      check({.reduction = {.dtype = GetParam(), .op = op},
+             .misaligned_by = 2,
+             .inputs_further_by = 3,
+             .in_place = in_place},
+            inputs, 1027);
     }
   });
 }
@@ -171,7 +167,7 @@ TEST_P(ReduceTwins, DoNotDependOnTheShapeOfTheLaunch) {
   const std::vector<Bytes> inputs = kernels::testing::make_inputs(GetParam(), 7, 1027, 10);
   for_each_op([&](ReduceOp op) {
     for (const Shape& shape : {Shape{1, 1}, Shape{1, 256}, Shape{7, 5}, Shape{64, 32}, Shape{200, 256}}) {
-      check({.dtype = GetParam(), .op = op, .shape = shape}, inputs, 1027);
+      check({.reduction = {.dtype = GetParam(), .op = op}, .shape = shape}, inputs, 1027);
     }
   });
 }
@@ -200,8 +196,7 @@ void check_all_with(DataType dtype, std::uint16_t other) {
   const auto* first = reinterpret_cast<const std::byte*>(values.data());
   const auto* second = reinterpret_cast<const std::byte*>(others.data());
   for (const auto& inputs : {std::array{first, second}, std::array{second, first}}) {
-    const ReduceLaunch made =
-        make_reduce(dtype, ReduceOp::kSum, {}, inputs, reinterpret_cast<std::byte*>(out.data()), kValues);
+    const ReduceLaunch made = make_reduce({.dtype = dtype}, inputs, reinterpret_cast<std::byte*>(out.data()), kValues);
     testing::launch(made.kernel, made.arguments, {1, 1});
     for (std::size_t i = 0; i < kValues; ++i) {
       const std::uint16_t wanted = rounded(dtype, widened(dtype, values[i]) + widened(dtype, other));
@@ -242,9 +237,9 @@ TEST(ScaledIntegerTwins, MatchTheHostForAnyFactor) {
         return i % 2 == 0 && std::isfinite(any) ? any : near;
       };
       const int n_average = 1 + static_cast<int>(random() % (i % 3 == 0 ? 2147483647 : 9));
-      const ReduceFactors factors{
-          .prescale = i % 4 == 0 ? 1.0 : factor(), .postscale = i % 5 == 0 ? 1.0 : factor(), .n_average = n_average};
-      check({.dtype = type.dtype, .op = ReduceOp::kAverage, .factors = factors}, inputs, 64);
+      const double prescale = i % 4 == 0 ? 1.0 : factor();
+      const double postscale = i % 5 == 0 ? 1.0 : factor();
+      check({{type.dtype, ReduceOp::kAverage, prescale, postscale, n_average}}, inputs, 64);
       if (HasFatalFailure()) return;
     }
   }
@@ -259,8 +254,7 @@ TEST(ScaledIntegerTwins, SeeBitsBehindATie) {
     const auto* bytes = reinterpret_cast<const std::byte*>(&value);
     inputs.emplace_back(bytes, bytes + sizeof value);
   }
-  check({.dtype = DataType::kUInt64, .op = ReduceOp::kAverage, .factors = {.postscale = 2.0, .n_average = 1 << 15}},
-        inputs, 1);
+  check({{.dtype = DataType::kUInt64, .op = ReduceOp::kAverage, .postscale = 2.0, .n_average = 1 << 15}}, inputs, 1);
 }
 
 }  // namespace

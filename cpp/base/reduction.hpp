@@ -1,13 +1,14 @@
-// Reduction: the operator, element type and factors of a reduction (kernels.hpp). A plain value.
-// Used by kernels/, and through kernels.hpp by collective/ and execute/collectives/.
+// Reduction: how elements are combined: their type, the operator and the factors (kernels/kernels.hpp). A plain value.
+// Used by kernels/, fuse/, whose Plan is one, and backend/cuda/kernels/; through these by collective/, execute/ and
+// backend/.
 #pragma once
 
-#include <span>
+#include <vector>
 
 #include "base/dtype.hpp"
 #include "base/reduce_op.hpp"
 
-namespace ciranda::kernels {
+namespace ciranda {
 
 struct Reduction {
   DataType dtype = DataType::kFloat32;
@@ -16,7 +17,7 @@ struct Reduction {
   double postscale = 1.0;        // applied to the result, of an average after the division
   int n_average = 1;             // the divisor of Average: the number of ranks that took part
   // For a sum only: the weight of each input, in their order, by which its prescale is multiplied; empty if none.
-  std::span<const double> weights = {};
+  std::vector<double> weights = {};
 };
 
-}  // namespace ciranda::kernels
+}  // namespace ciranda
