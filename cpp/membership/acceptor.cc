@@ -120,6 +120,10 @@ bool Acceptor::accept_at_limit(int listener, Clock::time_point now) {
   return has_come;
 }
 
+void Acceptor::stop_listening() {
+  for (const UniqueFd& each : listeners_) (void)shutdown(each.get(), SHUT_RDWR);
+}
+
 void Acceptor::expire(Clock::time_point now) {
   std::vector<int> late;
   for (const auto& [fd, peer] : half_open_) {

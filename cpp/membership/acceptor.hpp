@@ -55,6 +55,8 @@ class Acceptor {
   // Returns the connection that this event has completed, if any. It is no longer on the loop.
   std::optional<Admitted> on_event(std::uint64_t token, Clock::time_point now);
   void expire(Clock::time_point now);
+  // Nobody can connect any more, even while a forked child holds the listeners.
+  void stop_listening();
   std::optional<Clock::time_point> next_deadline() const;
 
  private:

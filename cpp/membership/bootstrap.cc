@@ -11,6 +11,7 @@
 
 #include "crypto/fast_aes.hpp"
 #include "membership/bootstrap_messages.hpp"
+#include "membership/data_connector.hpp"
 #include "membership/host_identity.hpp"
 #include "membership/pair_connector.hpp"
 #include "membership/shm_probe.hpp"
@@ -49,6 +50,14 @@ Result<std::vector<SocketAddress>> parse_all(const std::vector<std::string>& tex
     addresses.push_back(address.value());
   }
   return addresses;
+}
+
+void warn_by(const std::function<void(const std::string&)>& told, int rank, const std::string& text) {
+  if (told) {
+    told(text);
+  } else {
+    std::fprintf(stderr, "ciranda: warning: rank %d: %s\n", rank, text.c_str());
+  }
 }
 
 bool contains(const std::vector<int>& ranks, int rank) {
@@ -136,9 +145,9 @@ class Joining {
   std::optional<HostCosts> measure_links() const;
   bool has_long_links() const;
   SealKind kind_of_seals() const;
-  Status connect_data();
   Result<std::unique_ptr<Mesh>> make_mesh();
   SocketMeshPeer make_peer(int rank);
+  std::unique_ptr<DataConnections> make_data_connections();
 
   const Endpoint& endpoint(int rank) const { return endpoints_[static_cast<std::size_t>(rank)]; }
   std::string key() const { return "epoch " + std::to_string(options_.epoch); }
@@ -187,7 +196,7 @@ Result<std::unique_ptr<Mesh>> Joining::run() {
   bell_.emplace(std::move(bell).value());
   if (options_.size == 1) return make_mesh_of_one();
   for (const auto step : {&Joining::find_peers, &Joining::connect_control, &Joining::share_memory,
-                          &Joining::connect_rest_of_host, &Joining::measure, &Joining::connect_data}) {
+                          &Joining::connect_rest_of_host, &Joining::measure}) {
     if (Status done = (this->*step)(); !done.ok()) {
       withdraw(done);
       return mine(done);
@@ -270,7 +279,10 @@ Status Joining::read_endpoints(const std::vector<Blob>& blobs) {
   connecting.limit = limit_;
   connecting.look = [this] { return store_->look(); };
   connecting.on_retry = options_.tell;
-  connecting.on_refused = [this](const std::string& what) { warn("refused: " + what); };
+  // It outlives this object, with the connector.
+  connecting.on_refused = [told = options_.warn, rank = options_.rank](const std::string& what) {
+    warn_by(told, rank, "refused: " + what);
+  };
   const Endpoint mine = describe_myself();
   for (int rank = 0; rank < options_.size; ++rank) {
     auto decoded = decode_endpoint(blobs[static_cast<std::size_t>(rank)]);
@@ -445,12 +457,6 @@ std::optional<HostCosts> Joining::measure_links() const {
   return within_bounds(costs);
 }
 
-Status Joining::connect_data() {
-  std::vector<int> by_tcp = others();
-  std::erase_if(by_tcp, [this](int rank) { return shares(rank); });
-  return connector_->connect(Role::kData, by_tcp, static_cast<int>(n_sockets_));
-}
-
 // The same on all ranks.
 SealKind Joining::kind_of_seals() const {
   const bool all_are_fast =
@@ -465,9 +471,10 @@ bool Joining::has_long_links() const {
 }
 
 Result<std::unique_ptr<Mesh>> Joining::make_mesh() {
-  SocketMeshParts parts{options_.rank,        {}, std::move(*bell_), std::move(shared_), kind_of_seals(),
-                        options_.link_timeout};
+  SocketMeshParts parts{options_.rank, {}, std::move(*bell_), std::move(shared_), kind_of_seals()};
+  parts.link_timeout = options_.link_timeout;
   for (int rank = 0; rank < options_.size; ++rank) parts.peers.push_back(make_peer(rank));
+  parts.data_connections = make_data_connections();
   auto mesh = make_socket_mesh(std::move(parts));
   return mesh.ok() ? std::move(mesh) : Result<std::unique_ptr<Mesh>>(mine(mesh.status()));
 }
@@ -487,15 +494,21 @@ SocketMeshPeer Joining::make_peer(int rank) {
   if (is_me) return peer;
   if (needs_socket(rank)) peer.control = connector_->take(Role::kControl, rank);
   peer.process = std::move(processes_[static_cast<std::size_t>(rank)]);
-  if (!shares(rank)) {
-    for (int i = 0; i < static_cast<int>(n_sockets_); ++i) {
-      peer.data.push_back(connector_->take(Role::kData, rank, i));
-      if (has_long_links()) make_room_to_send(peer.data.back().fd.get(), kBytesOnLongLinks);
-    }
-  } else if (from.machine == identity_.machine) {
-    peer.bell = bell_of(rank);
-  }
+  if (shares(rank) && from.machine == identity_.machine) peer.bell = bell_of(rank);
   return peer;
+}
+
+// Null if all data goes through memory: then nobody needs to connect to this rank any more.
+std::unique_ptr<DataConnections> Joining::make_data_connections() {
+  DataConnectorOptions options;
+  options.rank = options_.rank;
+  for (int rank = 0; rank < options_.size; ++rank)
+    options.may_connect.push_back(rank != options_.rank && !shares(rank));
+  if (std::count(options.may_connect.begin(), options.may_connect.end(), true) == 0) return nullptr;
+  options.n_sockets = static_cast<int>(n_sockets_);
+  if (has_long_links()) options.n_bytes_to_send = kBytesOnLongLinks;
+  options.limit = options_.start_timeout;
+  return std::make_unique<DataConnector>(std::move(connector_), std::move(options));
 }
 
 std::string Joining::name(int rank) const {
@@ -510,13 +523,7 @@ std::vector<int> Joining::others() const {
   return ranks;
 }
 
-void Joining::warn(const std::string& text) const {
-  if (options_.warn) {
-    options_.warn(text);
-  } else {
-    std::fprintf(stderr, "ciranda: warning: rank %d: %s\n", options_.rank, text.c_str());
-  }
-}
+void Joining::warn(const std::string& text) const { warn_by(options_.warn, options_.rank, text); }
 
 Status Joining::mine(const Status& status) const {
   return {status.kind(), "rank " + std::to_string(options_.rank) + " of " + std::to_string(options_.size) + " on " +

@@ -61,7 +61,7 @@ void OutgoingConnection::on_readable() {
   const ssize_t n_read = recv(socket_.get(), bytes.data(), std::min(bytes.size(), handshake_->wants()), MSG_DONTWAIT);
   if (n_read < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (n_read <= 0) {
-    fail(to_.to_string() + " ended the connection before it was admitted");
+    fail(to_.to_string() + " ended the connection before it was admitted: the output of that process may say why");
     return;
   }
   handshake_->receive(std::span(bytes).first(static_cast<std::size_t>(n_read)));

@@ -14,6 +14,7 @@
 #include "base/unique_fd.hpp"
 #include "membership/handshake.hpp"
 #include "transport/event_loop.hpp"
+#include "transport/silence.hpp"
 #include "transport/socket_address.hpp"
 
 namespace ciranda {
@@ -33,6 +34,10 @@ class OutgoingConnection {
   void on_event();
 
   State state() const { return state_; }
+  // The other end has taken the connection; it has not admitted it yet while state() is kTrying.
+  bool is_connected() const { return connected_; }
+  // Likewise, and its host has acknowledged all that was sent: it is the process that does not answer.
+  bool is_unanswered() const { return connected_ && !Silence::sight_of(socket_.get()).has_outstanding; }
   const std::string& reason() const { return reason_; }
   bool for_good() const { return for_good_; }
   bool nobody_listens() const { return nobody_listens_; }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "membership/blocking_io.hpp"
+#include "transport/tcp_channel.hpp"
 
 namespace ciranda {
 namespace {
@@ -46,23 +47,77 @@ Status PairConnector::connect(Role role, const std::vector<int>& peers, int n_co
     for (int index = 0; index < n_connections; ++index) {
       const Key key{role, rank, index};
       if (!ready_.contains(key)) missing.insert(key);
-      if (rank < options_.rank) attempts_.try_emplace(key);
     }
+    if (rank < options_.rank) begin(role, rank, n_connections);
   }
   while (!missing.empty()) {
-    const auto now = Clock::now();
-    if (now >= options_.limit.deadline) return timed_out(missing);
+    if (Clock::now() >= options_.limit.deadline) return timed_out(missing);
     if (Status wanted = options_.limit.check(); !wanted.ok()) return wanted;
-    Status going = options_.look ? options_.look() : Status();
-    if (going.ok()) going = begin_tries(now);
-    const auto events = loop_.wait(going.ok() ? timeout_ms(now) : 0);
-    for (const EventLoop::Event& event : std::vector(events.begin(), events.end())) {
-      if (going.ok()) going = on_event(event.token, Clock::now());
-    }
-    if (!going.ok()) return going;
-    acceptor_->expire(Clock::now());
+    if (Status going = options_.look ? options_.look() : Status(); !going.ok()) return going;
+    advance(true);
+    if (Status going = first_failure(); !going.ok()) return going;
     std::erase_if(missing, [this](const Key& key) { return ready_.contains(key); });
     if (Status alive = missing.empty() ? Status() : look_for_dead(); !alive.ok()) return alive;
+  }
+  return {};
+}
+
+void PairConnector::begin(Role role, int peer, int n_connections) {
+  for (int index = 0; index < n_connections; ++index) attempts_.try_emplace({role, peer, index});
+}
+
+void PairConnector::advance(bool waits) {
+  const auto now = Clock::now();
+  begin_tries(now);
+  const auto events = loop_.wait(waits && first_failure().ok() ? timeout_ms(now) : 0);
+  for (const EventLoop::Event& event : std::vector(events.begin(), events.end())) on_event(event.token, Clock::now());
+  acceptor_->expire(Clock::now());
+}
+
+void PairConnector::drop(Role role, int peer, int n_connections) {
+  for (int index = 0; index < n_connections; ++index) {
+    attempts_.erase({role, peer, index});
+    ready_.erase({role, peer, index});
+  }
+}
+
+bool PairConnector::is_ready(Role role, int peer, int n_connections) const {
+  for (int index = 0; index < n_connections; ++index) {
+    if (!is_ready_at(role, peer, index)) return false;
+  }
+  return true;
+}
+
+const Status& PairConnector::failure(Role role, int peer, int index) const {
+  static const Status kNone;
+  const auto attempt = attempts_.find({role, peer, index});
+  return attempt == attempts_.end() ? kNone : attempt->second.failure;
+}
+
+bool PairConnector::is_connected(Role role, int peer, int index) const {
+  const auto attempt = attempts_.find({role, peer, index});
+  return attempt != attempts_.end() && attempt->second.connection && attempt->second.connection->is_connected();
+}
+
+bool PairConnector::is_unanswered(Role role, int peer, int index) const {
+  return is_connected(role, peer, index) && attempts_.at({role, peer, index}).connection->is_unanswered();
+}
+
+std::string PairConnector::last_reason(Role role, int peer, int index) const {
+  const auto attempt = attempts_.find({role, peer, index});
+  return attempt == attempts_.end() ? std::string() : attempt->second.last_reason;
+}
+
+void PairConnector::serve(std::function<bool(const Purpose&)> admits) {
+  options_.admits = std::move(admits);
+  options_.limit = {};
+  options_.look = {};
+  for (PeerAddress& each : options_.peers) each.process_fd = -1;
+}
+
+Status PairConnector::first_failure() const {
+  for (const auto& [key, attempt] : attempts_) {
+    if (!attempt.failure.ok()) return attempt.failure;
   }
   return {};
 }
@@ -83,47 +138,48 @@ SocketAddress PairConnector::source_for(const SocketAddress& to, std::size_t ind
   return in_place.address.family() == to.family() ? in_place.address : SocketAddress();
 }
 
-Status PairConnector::begin_tries(Clock::time_point now) {
+void PairConnector::begin_tries(Clock::time_point now) {
   for (auto& [key, attempt] : attempts_) {
-    if (attempt.connection || ready_.contains(key) || attempt.next_try > now) continue;
+    if (attempt.connection || !attempt.failure.ok() || ready_.contains(key) || attempt.next_try > now) continue;
     const Purpose purpose{key.role, static_cast<std::uint32_t>(options_.rank), static_cast<std::uint32_t>(key.peer),
                           static_cast<std::uint32_t>(options_.peers.size()), static_cast<std::uint8_t>(key.index)};
-    const std::vector<SocketAddress>& addresses = peer(key.peer).addresses;
-    const auto index = static_cast<std::size_t>(key.index);
-    const SocketAddress& to = addresses[index % addresses.size()];
-    attempt.connection =
-        std::make_unique<OutgoingConnection>(loop_, to, options_.credentials, purpose, source_for(to, index));
-    if (Status settled = settle(key, attempt, now); !settled.ok()) return settled;
+    const SocketAddress& to = address(key.peer, key.index);
+    const SocketAddress from = source_for(to, static_cast<std::size_t>(key.index));
+    attempt.connection = std::make_unique<OutgoingConnection>(loop_, to, options_.credentials, purpose, from);
+    settle(key, attempt, now);
   }
-  return {};
 }
 
-Status PairConnector::on_event(std::uint64_t token, Clock::time_point now) {
+void PairConnector::on_event(std::uint64_t token, Clock::time_point now) {
   if (acceptor_->owns(token)) {
-    auto admitted = acceptor_->on_event(token, now);
-    if (admitted) {
-      const Purpose& purpose = admitted->purpose;
-      ready_.insert_or_assign({purpose.role, static_cast<int>(purpose.from), purpose.index},
-                              std::move(admitted->socket));
-    }
-    return {};
+    if (auto admitted = acceptor_->on_event(token, now)) keep(std::move(*admitted));
+    return;
   }
   for (auto& [key, attempt] : attempts_) {
     if (attempt.connection && attempt.connection->token() == token) {
       attempt.connection->on_event();
-      return settle(key, attempt, now);
+      settle(key, attempt, now);
+      return;
     }
   }
-  return {};
 }
 
-Status PairConnector::settle(const Key& key, Attempt& attempt, Clock::time_point now) {
+void PairConnector::keep(Admitted admitted) {
+  const Purpose& purpose = admitted.purpose;
+  if (options_.admits && !options_.admits(purpose)) {
+    close_gracefully(std::move(admitted.socket.fd));
+    return;
+  }
+  ready_.insert_or_assign({purpose.role, static_cast<int>(purpose.from), purpose.index}, std::move(admitted.socket));
+}
+
+void PairConnector::settle(const Key& key, Attempt& attempt, Clock::time_point now) {
   OutgoingConnection& connection = *attempt.connection;
-  if (connection.state() == OutgoingConnection::State::kTrying) return {};
+  if (connection.state() == OutgoingConnection::State::kTrying) return;
   if (connection.state() == OutgoingConnection::State::kReady) {
     ready_.insert_or_assign(key, connection.take());
     attempt.connection.reset();
-    return {};
+    return;
   }
   const bool is_other = std::exchange(attempt.last_reason, connection.reason()) != connection.reason();
   const bool nobody = connection.nobody_listens();
@@ -131,17 +187,19 @@ Status PairConnector::settle(const Key& key, Attempt& attempt, Clock::time_point
   attempt.connection.reset();
   attempt.next_try = now + kBetweenTries;
   const std::string failure = peer(key.peer).name + " cannot be reached: " + attempt.last_reason;
-  if (for_good) return Status::invalid_argument(failure);
+  if (for_good) {
+    attempt.failure = Status::invalid_argument(failure);
+    return;
+  }
   if (is_other && options_.on_retry) options_.on_retry(failure + "; it is tried again");
   if (!nobody) {
     attempt.first_refused = {};
-    return {};
+    return;
   }
   if (attempt.first_refused == Clock::time_point()) attempt.first_refused = now;
   if (now - attempt.first_refused > kPatienceWithNobody) {
-    return Status::ranks_lost(failure + ": it has ended, or a firewall is between");
+    attempt.failure = Status::ranks_lost(failure + ": it has ended, or a firewall is between");
   }
-  return {};
 }
 
 // If one rank has ended, the job fails, even if all connections to that rank are made: a missing rank may have given up

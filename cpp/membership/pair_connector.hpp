@@ -2,8 +2,9 @@
 // accepts. Several connections are spread over the peer's addresses, and so over this rank's interfaces: each connects
 // from the interface in the same network, or else from the one with the same index in the list.
 //
-// Called by join_world(); one thread. Failure: errors name the peer, its host and its address. The death of a peer is
-// detected at once if the peer is on this machine or had connected.
+// Called by join_world(), and DataConnector, which goes on with it where join_world() has ended; one thread at a time.
+// Failure: errors name the peer, its host and its address. While connect() waits, the death of a peer is detected at
+// once if the peer is on this machine or had connected.
 #pragma once
 
 #include <chrono>
@@ -41,6 +42,7 @@ struct PairConnectorOptions {
   WaitLimit limit;
   std::chrono::milliseconds handshake_limit = kHandshakeLimit;
   std::function<Status()> look;  // called several times a second: an error ends the wait; empty: nothing to look at
+  std::function<bool(const Purpose&)> admits;  // whether to keep what a member has connected; empty: all
   std::function<void(const std::string&)> on_refused;
   std::function<void(const std::string&)> on_retry;  // another reason why a connection must be tried again
 };
@@ -53,6 +55,34 @@ class PairConnector {
 
   // Makes n_connections of this role with each of these peers; all exist when it returns OK.
   Status connect(Role role, const std::vector<int>& peers, int n_connections = 1);
+
+  // The same in steps, for a caller that does not wait. begin(): REQUIRES: peer is lower than this rank. advance() goes
+  // on with all that was begun and that has arrived; fd() is readable when it has something to do. drop() gives up.
+  void begin(Role role, int peer, int n_connections);
+  void advance() { advance(false); }
+  void drop(Role role, int peer, int n_connections);
+  int fd() const { return loop_.fd(); }
+  bool is_ready(Role role, int peer, int n_connections) const;
+  bool is_ready_at(Role role, int peer, int index) const { return ready_.contains({role, peer, index}); }
+  const std::string& name(int rank) const { return peer(rank).name; }
+  // Where the connection with this index goes.
+  const SocketAddress& address(int rank, int index) const {
+    const std::vector<SocketAddress>& all = peer(rank).addresses;
+    return all[static_cast<std::size_t>(index) % all.size()];
+  }
+  // Why this connection cannot be had, if it has failed for good.
+  const Status& failure(Role role, int peer, int index) const;
+  // The other end has taken the connection, and has not admitted it yet.
+  bool is_connected(Role role, int peer, int index) const;
+  // Likewise, and its host has acknowledged all that was sent: its process may be stopped.
+  bool is_unanswered(Role role, int peer, int index) const;
+  // Why the last try has failed; empty if none has.
+  std::string last_reason(Role role, int peer, int index) const;
+
+  // From now on these options apply: the waits of those that joined are over.
+  void serve(std::function<bool(const Purpose&)> admits);
+  // Nobody can connect any more, even while a forked child holds the listeners.
+  void stop_listening() { acceptor_->stop_listening(); }
 
   // Hands over a connection, once. REQUIRES: connect() has made it.
   KeyedSocket take(Role role, int peer, int index = 0);
@@ -75,13 +105,17 @@ class PairConnector {
     Clock::time_point next_try;
     Clock::time_point first_refused;  // start of the current row of refusals by the system
     std::string last_reason;
+    Status failure;  // if it has failed for good
   };
 
   const PeerAddress& peer(int rank) const { return options_.peers[static_cast<std::size_t>(rank)]; }
   SocketAddress source_for(const SocketAddress& to, std::size_t index) const;
-  Status begin_tries(Clock::time_point now);
-  Status on_event(std::uint64_t token, Clock::time_point now);
-  Status settle(const Key& key, Attempt& attempt, Clock::time_point now);
+  void advance(bool waits);
+  void begin_tries(Clock::time_point now);
+  void on_event(std::uint64_t token, Clock::time_point now);
+  void keep(Admitted admitted);
+  void settle(const Key& key, Attempt& attempt, Clock::time_point now);
+  Status first_failure() const;
   Status look_for_dead() const;
   // The names of the peers that have ended, of those on this machine or connected before.
   std::vector<std::string> dead_peers() const;

@@ -1,8 +1,8 @@
 // KeyedSocket: a connection to a peer that has proved that it has the job's secret, with the keys that only the two
 // have.
 //
-// Used by RecordChannel, SocketMesh, Handshake, SealedMessages, Acceptor, OutgoingConnection and PairConnector; plain
-// values.
+// Used by RecordChannel, SocketMesh, DataConnections, Handshake, SealedMessages, Acceptor, OutgoingConnection and
+// PairConnector; plain values.
 #pragma once
 
 #include "base/unique_fd.hpp"

@@ -1,7 +1,7 @@
 // Mesh: one rank's connections to all others, in one epoch.
 //
-// A mesh is complete when it is built: membership/ builds real ones, a LoopbackFabric those of tests. It carries bytes
-// and wake-ups, and knows which peers are gone. It does not interpret the bytes.
+// All ranks are in a mesh when it is built: membership/ builds real ones, a LoopbackFabric those of tests. It carries
+// bytes and wake-ups, and knows which peers are gone. It does not interpret the bytes.
 //
 // Called by ProgressThreads, ProgressLoop, ControlPlane, LaneLog, RoundsByMessages, Engine, Lanes, Wake, LaneMux,
 // LaneMesh and is_oversubscribed(), held by WorldParts; through LaneMesh by execute/, backend/, collective/ and the

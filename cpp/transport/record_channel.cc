@@ -28,8 +28,9 @@ std::span<const std::byte> before(const Header& header, const Field& field) {
 
 }  // namespace
 
-RecordChannel::RecordChannel(std::vector<KeyedSocket> sockets, SealKind kind, std::function<void()> on_failure)
-    : on_failure_(std::move(on_failure)) {
+RecordChannel::RecordChannel(std::vector<KeyedSocket> sockets, SealKind kind, std::function<void()> on_failure,
+                             std::function<void()> on_request)
+    : on_failure_(std::move(on_failure)), on_request_(std::move(on_request)) {
   strands_.reserve(sockets.size());
   for (KeyedSocket& each : sockets) {
     if (sockets.size() > 1) limit_unsent(each.fd.get(), static_cast<int>(4 * kRecordBytes));
@@ -47,6 +48,7 @@ ChannelState RecordChannel::state() const {
 void RecordChannel::on_events(std::size_t index, std::uint32_t events) {
   strands_[index].socket.on_events(events);
   flush(strands_[index]);
+  write_request();
 }
 
 void RecordChannel::look_again() {
@@ -54,6 +56,7 @@ void RecordChannel::look_again() {
     each.socket.look_again();
     flush(each);
   }
+  write_request();
 }
 
 void RecordChannel::mark_closed() {
@@ -99,10 +102,10 @@ bool RecordChannel::write_records(Bytes first, Bytes second) {
 }
 
 // Writes them as one record, or `first` as a record of its own if the reader would not get it together with its header.
-bool RecordChannel::write_records(Strand& strand, Bytes first, Bytes second) {
+bool RecordChannel::write_records(Strand& strand, Bytes first, Bytes second, bool is_request) {
   if (!flush(strand) || !strand.socket.has_room()) return false;
   const bool is_one = first.empty() || sizeof(Header) + first.size() + second.size() <= strand.ahead.size();
-  const bool roams = second.size() >= kLargeRecordBytes;
+  const bool roams = is_request || second.size() >= kLargeRecordBytes;
   const bool encrypts = strand.outgoing->encrypts();
   if (encrypts) strand.encrypted.resize(std::max(strand.encrypted.size(), first.size() + second.size()));
   std::byte* const out = encrypts ? strand.encrypted.data() : nullptr;
@@ -166,6 +169,15 @@ bool RecordChannel::has_unsent() const {
   return std::any_of(strands_.begin(), strands_.end(), [](const Strand& each) { return !each.is_flushed(); });
 }
 
+void RecordChannel::request() {
+  has_request_ = true;
+  write_request();
+}
+
+void RecordChannel::write_request() {
+  if (has_request_) has_request_ = !write_records(strands_.front(), {}, {}, true);
+}
+
 void RecordChannel::end() {
   for (Strand& each : strands_) write_records(each, {}, {});
 }
@@ -216,9 +228,25 @@ bool RecordChannel::find_record() {
   return false;
 }
 
-// Returns whether the header of the strand's next record is known.
+// Returns whether the header of the strand's next record with bytes is known.
 bool RecordChannel::look_for_header(Strand& strand) {
-  if (strand.has_header || strand.has_ended) return strand.has_header;
+  while (!strand.has_header && !strand.has_ended) {
+    if (!read_header(strand)) return false;
+    const Header& header = strand.header;
+    if (header.n_bytes > 0) {
+      strand.has_header = true;
+    } else if (header.roams != 0) {
+      if (!take_request(strand)) return false;
+    } else {
+      strand.has_ended = opens(strand, {});
+      if (!strand.has_ended) return false;
+    }
+  }
+  return strand.has_header;
+}
+
+// Returns whether there is one, and it is as it was sent.
+bool RecordChannel::read_header(Strand& strand) {
   if (strand.n_ahead() < sizeof(Header)) {
     std::memmove(strand.ahead.data(), strand.ahead.data() + strand.ahead_begin, strand.n_ahead());
     strand.ahead_end -= strand.ahead_begin;
@@ -238,11 +266,17 @@ bool RecordChannel::look_for_header(Strand& strand) {
     fail(strand, Defect::kChanged);
     return false;
   }
-  if (header.n_bytes == 0) {
-    strand.has_ended = opens(strand, {});
+  return true;
+}
+
+bool RecordChannel::take_request(Strand& strand) {
+  if (strands_.size() > 1 || strand.header.number != n_begun_) {
+    fail(strand, Defect::kChanged);
     return false;
   }
-  strand.has_header = true;
+  if (!opens(strand, {})) return false;
+  ++n_begun_;
+  if (on_request_) on_request_();
   return true;
 }
 

@@ -18,6 +18,9 @@
 // A record is taken whole. The channel keeps the bytes for which the connection has no room, and sends them when an
 // event says that there is room, or look_again() is called; meanwhile has_unsent() is true.
 //
+// Beside bytes, a channel of one connection carries requests of its users: records without bytes, in the order of the
+// others. What they ask for is not its concern.
+//
 // Called by SocketMesh, which makes it; through Channel by its callers. Threads: as Channel. If one connection ends,
 // the whole channel has ended.
 #pragma once
@@ -50,7 +53,9 @@ class RecordChannel final : public Channel {
   };
 
   // REQUIRES: at least one socket; the same order of sockets, and the same kind of seal, at both ends.
-  RecordChannel(std::vector<KeyedSocket> sockets, SealKind kind, std::function<void()> on_failure);
+  // on_request is called while the channel is read.
+  RecordChannel(std::vector<KeyedSocket> sockets, SealKind kind, std::function<void()> on_failure,
+                std::function<void()> on_request = {});
 
   std::size_t write_some(std::span<const std::byte> bytes) override { return write_some({}, bytes); }
   std::size_t write_some(std::span<const std::byte> first, std::span<const std::byte> second) override;
@@ -58,6 +63,8 @@ class RecordChannel final : public Channel {
   ChannelState state() const override;
   bool has_unsent() const override;
 
+  // Sends a request, as soon as there is room. REQUIRES: there is one connection.
+  void request();
   // Writes the last record of each connection, unless it has no room: the peer may lose what follows.
   void end();
 
@@ -74,7 +81,7 @@ class RecordChannel final : public Channel {
 
   struct Header {
     std::uint32_t number = 0;        // among the records of all connections
-    std::uint32_t n_bytes : 31 = 0;  // 0: the last record
+    std::uint32_t n_bytes : 31 = 0;  // 0: the last record, or, if it roams, a request
     std::uint32_t roams : 1 = 0;     // the next record may be on any connection, not just the first
     Seal::Tag tag{};                 // of the fields above and the bytes
     std::uint32_t checksum = 0;      // of all fields above
@@ -109,9 +116,12 @@ class RecordChannel final : public Channel {
 
   static bool flush(Strand& strand);
   bool write_records(Bytes first, Bytes second);
-  bool write_records(Strand& strand, Bytes first, Bytes second);
+  bool write_records(Strand& strand, Bytes first, Bytes second, bool is_request = false);
+  void write_request();
   Header seal(Strand& strand, std::uint32_t nth, Seal::Parts parts, bool roams, std::byte* out) const;
   bool look_for_header(Strand& strand);
+  bool read_header(Strand& strand);
+  bool take_request(Strand& strand);
   bool find_record();
   std::size_t receive(std::span<std::byte> room);
   std::size_t read_into(Strand& strand, std::span<std::byte> bytes);
@@ -121,11 +131,13 @@ class RecordChannel final : public Channel {
 
   std::vector<Strand> strands_;
   std::function<void()> on_failure_;
+  std::function<void()> on_request_;
   std::optional<Failure> failure_;
   // Outgoing.
   std::uint32_t n_written_ = 0;  // records
   bool may_write_to_any_ = false;
   std::size_t next_writer_ = 0;
+  bool has_request_ = false;  // to send
   // Incoming: the record being read, and whether the next may be on any connection.
   std::uint32_t n_begun_ = 0;
   std::size_t reader_ = 0;

@@ -4,7 +4,7 @@
 // earlier, but also if the peer acknowledges everything and merely has no room for more, such as a process in a
 // debugger. A peer without room must not count as lost. The kernel of a stopped or slow process acknowledges in its
 // place, so only a host that is gone, or cut off, is silent.
-// Called by SocketMesh, often. A plain value, for one connection.
+// Called by SocketMesh, often, and OutgoingConnection (sight_of). A plain value, for one connection.
 #pragma once
 
 #include <chrono>

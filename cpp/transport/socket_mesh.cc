@@ -39,10 +39,45 @@ std::uint64_t token_of(int peer, std::uint64_t source) {
   return static_cast<std::uint64_t>(peer) << kSourceBits | source;
 }
 
+// The data channel of a peer that is reached by sockets. Without connections it asks for them, and takes no bytes.
+class DataChannel final : public Channel {
+ public:
+  DataChannel(std::optional<RecordChannel>& records, const bool& is_closed, std::function<void()> ask)
+      : records_(records), is_closed_(is_closed), ask_(std::move(ask)) {}
+  std::size_t write_some(std::span<const std::byte> bytes) override {
+    return is_connected() ? records_->write_some(bytes) : 0;
+  }
+  std::size_t write_some(std::span<const std::byte> first, std::span<const std::byte> second) override {
+    return is_connected() ? records_->write_some(first, second) : 0;
+  }
+  std::size_t read_some(std::span<std::byte> bytes) override { return is_connected() ? records_->read_some(bytes) : 0; }
+  ChannelState state() const override {
+    if (records_) return records_->state();
+    return is_closed_ ? ChannelState::kClosed : ChannelState::kOpen;
+  }
+  bool has_unsent() const override { return records_ && records_->has_unsent(); }
+
+ private:
+  bool is_connected() {
+    if (records_) return true;
+    ask_();
+    return false;
+  }
+
+  std::optional<RecordChannel>& records_;
+  const bool& is_closed_;
+  std::function<void()> ask_;
+};
+
 // A peer and how to reach it: by rings, perhaps with a control connection for wake-ups, or by records.
 struct Link {
-  Link(SocketMeshPeer peer, SealKind seals, const std::function<void()>& on_failure)
-      : info(std::move(peer.info)), bell(peer.bell), process(std::move(peer.process)) {
+  // ask: when the data channel is first used; on_request: when the peer asks for it.
+  Link(SocketMeshPeer peer, SealKind seals, const std::function<void()>& on_failure, std::function<void()> ask,
+       std::function<void()> on_request)
+      : info(std::move(peer.info)),
+        data_channel(data, closed, std::move(ask)),
+        bell(peer.bell),
+        process(std::move(peer.process)) {
     if (!peer.data.empty()) data.emplace(std::move(peer.data), seals, on_failure);
     if (!peer.control.fd.valid()) return;
     if (info.shares_memory) {
@@ -50,7 +85,7 @@ struct Link {
     } else {
       std::vector<KeyedSocket> control_socket;
       control_socket.push_back(std::move(peer.control));
-      control.emplace(std::move(control_socket), seals, on_failure);
+      control.emplace(std::move(control_socket), seals, on_failure, std::move(on_request));
     }
   }
 
@@ -83,6 +118,8 @@ struct Link {
   std::optional<TcpChannel> wake_ups;
   std::optional<RecordChannel> control;
   std::optional<RecordChannel> data;
+  bool closed = false;
+  DataChannel data_channel;  // on `data`
   std::optional<RingChannel> control_ring;
   std::optional<RingChannel> data_ring;
   std::optional<BellPlace> bell;
@@ -92,8 +129,12 @@ struct Link {
   std::vector<Silence> silences;                   // of the control socket, then of the data sockets
   std::vector<bool> is_beside_control;             // of the data sockets: beats on the control socket take the same way
   bool is_silent = false;                          // one of the sockets was silent for too long
-  bool closed = false;
+  bool is_asked_for = false;                       // its data connection, if there is none yet
+  std::string why_not_connected;                   // for data; empty if that has not failed
 };
+
+// How soon connections under way are looked at again.
+constexpr std::chrono::milliseconds kBetweenLooks{20};
 
 class SocketMesh final : public Mesh {
  public:
@@ -101,12 +142,17 @@ class SocketMesh final : public Mesh {
       : rank_(parts.rank),
         bell_(std::move(parts.bell)),
         shared_(std::move(parts.shared)),
+        seals_(parts.seals),
+        data_connections_(std::move(parts.data_connections)),
         link_timeout_(parts.link_timeout),
         loop_(std::move(loop)),
         gate_(std::move(gate)) {
     links_.reserve(parts.peers.size());
     for (SocketMeshPeer& peer : parts.peers) {
-      links_.push_back(std::make_unique<Link>(std::move(peer), parts.seals, [this] { on_failure(); }));
+      const auto rank = static_cast<int>(links_.size());
+      links_.push_back(std::make_unique<Link>(
+          std::move(peer), seals_, [this] { on_failure(); }, [this, rank] { ask_for_data(link(rank)); },
+          [this, rank] { on_request(link(rank)); }));
     }
     attach_memory();
   }
@@ -125,7 +171,7 @@ class SocketMesh final : public Mesh {
   }
   Channel& data(int peer) override {
     Link& to = link(peer);
-    return to.has_rings() ? static_cast<Channel&>(*to.data_ring) : *to.data;
+    return to.has_rings() ? static_cast<Channel&>(*to.data_ring) : to.data_channel;
   }
   SharedArena* arena() override { return arena_ ? &*arena_ : nullptr; }
 
@@ -144,6 +190,10 @@ class SocketMesh final : public Mesh {
   Link& link(int rank) const { return *links_[static_cast<std::size_t>(rank)]; }
   void attach_memory();
   Status watch(Link& peer);
+  Status watch_data(Link& peer);
+  void ask_for_data(Link& peer);
+  void on_request(Link& peer);
+  void take_connections();
   void on_event(Link& peer, std::uint64_t source, std::uint32_t events);
   void on_failure();
   void close_failed();
@@ -162,6 +212,8 @@ class SocketMesh final : public Mesh {
   Bells bells_;  // of the peers that share memory
   std::optional<SharedMemory> shared_;
   std::uint32_t n_absences_seen_ = 0;
+  SealKind seals_;
+  std::unique_ptr<DataConnections> data_connections_;
   Silence::Clock::duration link_timeout_;
   Silence::Clock::time_point looked_for_silence_ = Silence::Clock::now();
   EventLoop loop_;
@@ -178,6 +230,7 @@ class SocketMesh final : public Mesh {
   bool only_rings_ = false;
   bool looks_at_sockets_ = false;  // reads all sockets in every poll, without epoll
   std::atomic<bool> woken_by_socket_{false};
+  std::atomic<bool> is_connecting_{false};
   // Events were taken from epoll since arm(): the caller of arm() may have read the channels before these events, and
   // not since.
   std::atomic<bool> took_events_{false};
@@ -210,6 +263,11 @@ Status SocketMesh::watch() {
     if (each->info.rank == rank_) continue;
     if (Status watched = watch(*each); !watched.ok()) return watched;
   }
+  if (data_connections_) {
+    if (Status watched = loop_.add(data_connections_->fd(), EPOLLIN, token_of(size(), kControl)); !watched.ok())
+      return watched;
+    take_connections();  // those that came while this rank was joining
+  }
   // Asking epoll is a system call. If all data comes through rings, or all sockets are read in any case, epoll only
   // reports a peer's end.
   const std::size_t n_by_socket = links_.size() - 1 - sharing_.size();
@@ -222,28 +280,72 @@ Status SocketMesh::watch() {
 }
 
 Status SocketMesh::watch(Link& peer) {
-  const auto link_timeout = std::chrono::ceil<std::chrono::milliseconds>(link_timeout_);
   Status watched;
   if (const TcpChannel* control = peer.control_socket()) {
-    tune_connection(control->fd(), link_timeout);
+    tune_connection(control->fd(), std::chrono::ceil<std::chrono::milliseconds>(link_timeout_));
     watched = loop_.add(control->fd(), TcpChannel::kEvents, token_of(peer.info.rank, kControl));
   }
+  peer.silences.resize(1);
+  if (watched.ok() && peer.process.valid()) {
+    watched = loop_.add(peer.process.get(), EPOLLIN | EPOLLET, token_of(peer.info.rank, kProcess));
+  }
+  return watched.ok() ? watch_data(peer) : watched;
+}
+
+Status SocketMesh::watch_data(Link& peer) {
+  Status watched;
   for (std::size_t i = 0; i < peer.n_data_sockets() && watched.ok(); ++i) {
     const int control = peer.control_socket()->fd();
     const int data = peer.data->socket(i).fd();
-    tune_connection(data, link_timeout);
+    tune_connection(data, std::chrono::ceil<std::chrono::milliseconds>(link_timeout_));
     peer.is_beside_control.push_back(SocketAddress::peer_of(data).ip() == SocketAddress::peer_of(control).ip());
     watched = loop_.add(data, TcpChannel::kEvents, token_of(peer.info.rank, kData + i));
   }
   peer.silences.resize(1 + peer.n_data_sockets());
-  if (watched.ok() && peer.process.valid()) {
-    watched = loop_.add(peer.process.get(), EPOLLIN | EPOLLET, token_of(peer.info.rank, kProcess));
-  }
   return watched;
 }
 
+// --- connections for data
+
+// At the first use of the data channel of the pair. Rings the bell, so that a thread that is about to sleep goes on
+// with it.
+void SocketMesh::ask_for_data(Link& peer) {
+  if (!data_connections_ || peer.closed || std::exchange(peer.is_asked_for, true)) return;
+  if (data_connections_->connect(peer.info.rank)) {
+    is_connecting_.store(true, std::memory_order_relaxed);
+    bell_.ring();
+  } else {
+    peer.control->request();
+  }
+}
+
+// The peer asks for connections. Only the higher rank is asked for them: else the peer is not believed.
+void SocketMesh::on_request(Link& peer) {
+  if (peer.info.rank < rank_ && !peer.data) ask_for_data(peer);
+}
+
+void SocketMesh::take_connections() {
+  for (DataConnections::Outcome& each : data_connections_->poll()) {
+    Link& peer = link(each.peer);
+    if (each.why_not.empty()) {
+      peer.data.emplace(std::move(each.sockets), seals_, [this] { on_failure(); });
+      if (Status watched = watch_data(peer); !watched.ok()) each.why_not = watched.message();
+    }
+    if (peer.closed && peer.data) peer.data->mark_closed();  // it has left: what it sent before is read
+    if (!peer.closed && !each.why_not.empty()) {
+      peer.why_not_connected = std::move(each.why_not);
+      close_peer(peer);
+    }
+    took_events_.store(true, std::memory_order_relaxed);  // a lane may wait for this
+  }
+  is_connecting_.store(data_connections_->is_connecting(), std::memory_order_relaxed);
+}
+
 SocketMesh::~SocketMesh() {
-  if (getpid() != owner_) return;
+  if (getpid() != owner_) {
+    (void)data_connections_.release();  // its epoll is also the parent's
+    return;
+  }
   for (Link* peer : sharing_) {
     peer->control_ring->close();
     peer->data_ring->close();
@@ -267,9 +369,8 @@ SocketMesh::~SocketMesh() {
 void SocketMesh::poll_events() {
   if (looks_at_sockets_) {
     for (const auto& each : links_) {
-      if (!each->data) continue;
-      each->control->look_again();
-      each->data->look_again();
+      if (each->control) each->control->look_again();
+      if (each->data) each->data->look_again();
     }
   }
   if (++n_polls_ >= poll_period_ || woken_by_socket_.load(std::memory_order_relaxed)) take_events();
@@ -297,6 +398,11 @@ std::string SocketMesh::why_closed(int peer) const {
     return " is gone: its host has acknowledged nothing for " + std::to_string(std::lround(seconds)) +
            " seconds (CIRANDA_LINK_TIMEOUT), so the host is down, or a link to it is cut.";
   }
+  if (!from.why_not_connected.empty()) {
+    return " cannot be connected to for its data, from " + link(rank_).info.text() + ", " + link(rank_).info.address +
+           ": " + from.why_not_connected +
+           ". Where hosts have several networks, CIRANDA_INTERFACE names the one to use.";
+  }
   for (const std::optional<RecordChannel>* channel : {&from.control, &from.data}) {
     if (!*channel || !(*channel)->failure()) continue;
     const RecordChannel::Failure& failure = *(*channel)->failure();
@@ -314,10 +420,16 @@ std::string SocketMesh::why_closed(int peer) const {
 void SocketMesh::take_events() {
   n_polls_ = 0;
   woken_by_socket_.store(false, std::memory_order_relaxed);
+  bool is_connecting = is_connecting_.load(std::memory_order_relaxed);
   for (const EventLoop::Event& event : loop_.wait(0)) {
     took_events_.store(true, std::memory_order_relaxed);
+    if (event.token == token_of(size(), kControl)) {
+      is_connecting = true;
+      continue;
+    }
     on_event(link(static_cast<int>(event.token >> kSourceBits)), event.token & ((1U << kSourceBits) - 1), event.events);
   }
+  if (is_connecting) take_connections();
   if (!only_rings_) look_for_silence();
 }
 
@@ -326,6 +438,7 @@ void SocketMesh::look_for_silence() {
   if (now - looked_for_silence_ < link_timeout_ / Silence::kLooks) return;
   looked_for_silence_ = now;
   quiet_.clear();
+  if (data_connections_) take_connections();  // some that connect may have said nothing for too long
   for (const auto& each : links_) {
     if (each->control) look_for_silence(*each, now);
   }
@@ -408,10 +521,11 @@ void SocketMesh::take_absences() {
 
 void SocketMesh::close_peer(Link& peer) {
   if (std::exchange(peer.closed, true)) return;
+  if (data_connections_) data_connections_->forget(peer.info.rank);
   if (peer.has_rings()) {
     peer.control_ring->close();
     peer.data_ring->close();
-  } else if (!peer.has_failed()) {  // a peer whose records are wrong is told so, and that nothing more will come
+  } else if (!peer.has_failed() && peer.why_not_connected.empty()) {  // else the peer is told why
     peer.control->mark_closed();
     if (peer.data) peer.data->mark_closed();
   }
@@ -459,6 +573,8 @@ void SocketMesh::sleep(std::optional<std::chrono::nanoseconds> at_most) {
   if (took_events_.exchange(false, std::memory_order_relaxed)) return;
   if (!only_rings_)
     at_most = std::min<std::chrono::nanoseconds>(at_most.value_or(link_timeout_), link_timeout_ / Silence::kLooks);
+  if (is_connecting_.load(std::memory_order_relaxed))
+    at_most = std::min<std::chrono::nanoseconds>(at_most.value_or(kBetweenLooks), kBetweenLooks);
   const bool has_news = gate_->sleep(at_most);
   if (has_news) bell_.drain();
   if (has_news || !only_rings_) woken_by_socket_.store(true, std::memory_order_relaxed);

@@ -1,5 +1,5 @@
 // SocketMesh: the mesh of real jobs. Peers that share memory communicate through rings in it, all others through TCP,
-// in records (RecordChannel), with one or several data connections.
+// in records (RecordChannel), with one or several data connections, which are made when the pair first uses them.
 //
 // When a peer's control connection closes, the peer is gone. Peers that share memory have none if all of them can do
 // without: then each notes there that it leaves (Absences), and some of the others have a descriptor of its process, of
@@ -24,6 +24,7 @@
 #include "base/unique_fd.hpp"
 #include "transport/bell.hpp"
 #include "transport/bells.hpp"
+#include "transport/data_connections.hpp"
 #include "transport/keyed_socket.hpp"
 #include "transport/mesh.hpp"
 #include "transport/seal.hpp"
@@ -38,7 +39,7 @@ inline constexpr std::size_t kMostSockets = 16;
 struct SocketMeshPeer {
   PeerInfo info;
   KeyedSocket control;            // connected, except for this rank itself; not needed if memory is shared
-  std::vector<KeyedSocket> data;  // connected, unless memory is shared; at most kMostSockets
+  std::vector<KeyedSocket> data;  // connected, at most kMostSockets; empty: made by data_connections, if any is needed
   std::optional<BellPlace> bell;  // only if memory is shared; else the control connection carries wake-ups
   UniqueFd process;               // a pidfd, if this rank watches the peer by one
 };
@@ -63,7 +64,8 @@ struct SocketMeshParts {
   std::vector<SocketMeshPeer> peers;  // by rank, with an entry for this rank
   Bell bell;                          // of this rank
   std::optional<SharedMemory> shared;
-  SealKind seals{};  // of records; the same on all ranks
+  SealKind seals{};                                     // of records; the same on all ranks
+  std::unique_ptr<DataConnections> data_connections{};  // may be null if all are given, or none is needed
   // A peer is lost if its host has acknowledged none of the data sent to it for this long.
   std::chrono::milliseconds link_timeout = kLinkTimeout;
 };

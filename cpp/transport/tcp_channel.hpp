@@ -1,11 +1,10 @@
 // TcpChannel: a Channel over a connected, non-blocking socket that is watched edge-triggered.
 //
 // The mesh passes in the events that epoll reports (on_events). read_some() and write_some() make a system call only if
-// the socket may be ready, so polling an idle channel costs none.
-// Called by RecordChannel and SocketMesh; close_gracefully() by Acceptor, OutgoingConnection, join_world() and
-// StoreServer. Threads, failure: as Channel. The destructor shuts the connection down, so the
-// peer sees its end even while a forked child still holds the descriptor. In a forked child it only closes the child's
-// copy.
+// the socket may be ready, so polling an idle channel costs none. Called by RecordChannel and SocketMesh;
+// close_gracefully() by Acceptor, OutgoingConnection, PairConnector, join_world() and StoreServer. Threads, failure: as
+// Channel. The destructor shuts the connection down, so the peer sees its end even while a forked child still holds the
+// descriptor. In a forked child it only closes the child's copy.
 #pragma once
 
 #include <sys/epoll.h>

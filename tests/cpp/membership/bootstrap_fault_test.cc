@@ -163,6 +163,25 @@ TEST(Membership, OfManyRanksOfAHostEachIsSeenToEndThroughFewDescriptors) {
   EXPECT_EQ(job.mesh().control(13).state(), ChannelState::kOpen);
 }
 
+// Three ranks that share no memory: each has a control connection to each other, and its listener.
+TEST(Membership, ConnectionsForDataAreMadeWhenAPairFirstUsesThem) {
+  {
+    JobOfProcesses quiet(3, Memory::kNotShared, Life::kLooksOn);
+    ASSERT_TRUE(quiet.is_joined());
+    EXPECT_EQ(n_open(quiet.process(1).pid(), "socket:"), 3);
+  }
+  JobOfProcesses job(3, Memory::kNotShared, Life::kSendsData);
+  ASSERT_TRUE(job.is_joined());
+  std::byte heard{};
+  for (const int rank : {1, 2}) {
+    EXPECT_TRUE(sleep_until(job.mesh(), [&] { return job.mesh().data(rank).read_some({&heard, 1}) == 1; }));
+    EXPECT_EQ(heard, std::byte{9});
+    EXPECT_EQ(n_open(job.process(rank).pid(), "socket:"), 4);
+  }
+  job.kill(1);
+  EXPECT_EQ(job.mesh().closed_peers(), std::vector{1});
+}
+
 // Rank 1 dies between the exchange and the connections: its endpoint is known, its port is closed.
 TEST(Membership, ARankThatDiesWhileTheOthersConnectIsNamed) {
   TestJob job(2);

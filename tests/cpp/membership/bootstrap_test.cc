@@ -32,7 +32,8 @@ void expect_all_talk(Meshes& meshes) {
     for (int peer = 0; peer < mesh.size(); ++peer) {
       if (peer != mesh.rank()) {
         EXPECT_EQ(mesh.control(peer).write_some({&hello, 1}), 1U);
-        EXPECT_EQ(mesh.data(peer).write_some({&hello, 1}), 1U);
+        // The first use may have to wait for a connection.
+        EXPECT_TRUE(sleep_until(mesh, [&] { return mesh.data(peer).write_some({&hello, 1}) == 1; }));
       }
     }
     mesh.notify();

@@ -197,8 +197,8 @@ TEST(Handshake, BothSidesDeriveTheSameKeys) {
   const auto [connecting, accepting] = keys_of(shared_credentials(), kAsked, 1, 2);
   EXPECT_EQ(connecting.outgoing, accepting.incoming);
   EXPECT_EQ(connecting.incoming, accepting.outgoing);
-  EXPECT_EQ(hex(connecting.outgoing), "d924b6814fece8d645c3fd3adfba54cf52a22a2661b1386c3dd6f29457add7bf");
-  EXPECT_EQ(hex(connecting.incoming), "40e06d5c6749f908e1e3a4d71dba63ff6aff55f9448f6113fdcf0504205797a9");
+  EXPECT_EQ(hex(connecting.outgoing), "9d76b9a409ad039da9c1eded1ffc7daaf0684c9a3f02410adc1519baf52e6377");
+  EXPECT_EQ(hex(connecting.incoming), "0f049e57ff4fdf0ba19cd70e985921d3383842ca7c549d9c7db9a41d381cd2fa");
 }
 
 TEST(Handshake, NoTwoConnectionsOrDirectionsShareAKey) {

@@ -111,6 +111,11 @@ void forgo_process_descriptors() {
   }
 }
 
+void send_data(Mesh& mesh) {
+  const std::byte byte{9};
+  sleep_until(mesh, [&] { return mesh.data(0).write_some({&byte, 1}) == 1; });
+}
+
 [[noreturn]] void look_on(Mesh& mesh) {
   for (;;) {
     sleep_until(mesh, [] { return false; });
@@ -137,6 +142,9 @@ int live(const RankPlan& plan) {
     answer_once(*mesh.value());
   } else if (plan.life == Life::kForksAndWaits) {
     have_a_child(*mesh.value());
+  } else if (plan.life == Life::kSendsData) {
+    send_data(*mesh.value());
+    look_on(*mesh.value());
   } else if (plan.life == Life::kLooksOn) {
     look_on(*mesh.value());
   }

@@ -17,6 +17,7 @@ namespace ciranda {
 enum class Life {
   kLooksOn,        // polls its mesh until it is killed
   kWaits,          // until it is killed
+  kSendsData,      // sends a byte of data to rank 0, and looks on
   kAnswersOnce,    // sends one byte from rank 0 back, and waits
   kForksAndWaits,  // has a child that holds copies of all its descriptors; sends the child's id to rank 0 and waits
   kNeverConnects,  // tells the store its address, then ends before anybody can connect

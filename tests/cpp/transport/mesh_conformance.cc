@@ -94,7 +94,8 @@ TEST_P(MeshConformance, CountsWhatHasArrived) {
     std::vector<std::byte> read(kBytes);
     for (int peer = 0; peer < mesh.size(); ++peer) {
       if (peer == mesh.rank()) continue;
-      ASSERT_EQ(mesh.data(peer).write_some(bytes), kBytes);
+      // The first use may have to wait for a connection.
+      ASSERT_TRUE(sleep_until(mesh, [&] { return mesh.data(peer).write_some(bytes) == kBytes; }));
       mesh.notify();
       std::size_t n_read = 0;
       ASSERT_TRUE(sleep_until(mesh, [&] {

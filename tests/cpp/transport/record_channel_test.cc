@@ -55,7 +55,8 @@ class RecordPair final : public ChannelPair {
       links_.push_back({std::move(near), std::move(far), {}, {}});
     }
     left_.emplace(std::move(left), seals, [] {});
-    right_.emplace(std::move(right), seals, [this] { ++n_failures_; });
+    right_.emplace(
+        std::move(right), seals, [this] { ++n_failures_; }, [this] { ++n_requests_; });
     for (std::size_t i = 0; i < speeds_.size(); ++i) {
       EXPECT_TRUE(loop_.add(left_->socket(i).fd(), TcpChannel::kEvents, 2 * i).ok());
       EXPECT_TRUE(loop_.add(right_->socket(i).fd(), TcpChannel::kEvents, 2 * i + 1).ok());
@@ -97,6 +98,8 @@ class RecordPair final : public ChannelPair {
   void damage(std::size_t link, std::size_t at_byte) { links_[link].rightward.damaged_at = at_byte; }
   const std::optional<RecordChannel::Failure>& failure() const { return right_->failure(); }
   int n_failures() const { return n_failures_; }
+  void request() { left_->request(); }
+  int n_requests() const { return n_requests_; }
   std::size_t n_carried(std::size_t link) const { return links_[link].rightward.n_carried; }
 
  private:
@@ -132,6 +135,7 @@ class RecordPair final : public ChannelPair {
   std::vector<Link> links_;
   EventLoop loop_ = EventLoop::create().value();
   int n_failures_ = 0;
+  int n_requests_ = 0;
   std::optional<RecordChannel> left_;
   std::optional<RecordChannel> right_;
 };
@@ -187,6 +191,46 @@ TEST(RecordChannel, CarriesWritesOfAnySize) {
       expect_carried(pair, sizes, {1, 1'000'000, 4093, 70'000});
     }
   }
+}
+
+TEST(RecordChannel, RequestsArriveAmongTheBytes) {
+  for (const SealKind seals : kProving) {
+    RecordPair pair({100'000}, seals);
+    pair.request();
+    expect_carried(pair, {5, 200'000, 7}, {30'000});
+    EXPECT_EQ(pair.n_requests(), 1);
+    pair.set_speed(0, 0);
+    const auto bytes = random_bytes(1'000'000, 3);
+    const std::size_t n_taken = pair.left().write_some(bytes);
+    ASSERT_TRUE(pair.left().has_unsent());
+    pair.request();  // there is no room: it is sent later
+    pair.set_speed(0, 100'000);
+    std::vector<std::byte> read(n_taken);
+    for (std::size_t n_read = 0, turn = 0; n_read < n_taken || pair.n_requests() < 2; ++turn) {
+      ASSERT_LT(turn, 100'000U) << "hangs";
+      pair.move();
+      n_read += pair.right().read_some(std::span(read).subspan(n_read));
+      std::byte more{};
+      if (n_read == n_taken) {
+        EXPECT_EQ(pair.right().read_some({&more, 1}), 0U);
+      }
+    }
+    EXPECT_TRUE(std::equal(read.begin(), read.end(), bytes.begin()));
+    expect_carried(pair, {3}, {10});
+  }
+}
+
+TEST(RecordChannel, ARequestThatIsChangedIsAFailure) {
+  RecordPair pair({100'000});
+  pair.damage(0, 10);
+  pair.request();
+  std::byte byte{};
+  for (int turn = 0; turn < 100; ++turn) {
+    pair.poll();
+    EXPECT_EQ(pair.right().read_some({&byte, 1}), 0U);
+  }
+  EXPECT_EQ(pair.n_requests(), 0);
+  EXPECT_EQ(pair.n_failures(), 1);
 }
 
 TEST(RecordChannel, WhatIsSmallStaysOnTheFirstSocket) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "text_matchers.hpp"
+#include "transport/event_loop.hpp"
 #include "transport/mesh_conformance.hpp"
 #include "transport/socket.hpp"
 
@@ -80,6 +81,175 @@ std::vector<SocketMeshParts> parts_by_memory_alone(int n_ranks) {
 }
 
 Meshes make_by_memory_alone(int n_ranks) { return make_meshes(parts_by_memory_alone(n_ranks)); }
+
+// Gives a mesh what the test says.
+class PlayedConnections final : public DataConnections {
+ public:
+  struct Script {
+    bool connects = true;
+    std::vector<int> asked;
+    std::vector<int> forgotten;
+    std::vector<Outcome> outcomes;
+  };
+  explicit PlayedConnections(Script& script) : script_(script) {}
+
+  bool connect(int peer) override {
+    script_.asked.push_back(peer);
+    return script_.connects;
+  }
+  void forget(int peer) override { script_.forgotten.push_back(peer); }
+  std::vector<Outcome> poll() override { return std::exchange(script_.outcomes, {}); }
+  bool is_connecting() const override { return true; }
+  int fd() const override { return loop_.fd(); }
+
+ private:
+  Script& script_;
+  EventLoop loop_ = EventLoop::create().value();
+};
+
+std::unique_ptr<Mesh> make_rank_with(UniqueFd control, int rank, PlayedConnections::Script& script) {
+  std::vector<SocketMeshPeer> peers(2);
+  peers[static_cast<std::size_t>(1 - rank)].control.fd = std::move(control);
+  for (int peer = 0; peer < 2; ++peer) {
+    peers[static_cast<std::size_t>(peer)].info = {peer, 1, "host", "10.0.0." + std::to_string(peer) + ":1",
+                                                  peer == rank};
+  }
+  SocketMeshParts parts{rank, std::move(peers), Bell::create().value(), {}};
+  parts.data_connections = std::make_unique<PlayedConnections>(script);
+  return make_socket_mesh(std::move(parts)).value();
+}
+
+// A rank with a control connection to another, whose end is `far`, and no data connection.
+std::unique_ptr<Mesh> make_rank(int rank, PlayedConnections::Script& script, UniqueFd& far) {
+  Ends control = connect_two();
+  far = std::move(control.right);
+  return make_rank_with(std::move(control.left), rank, script);
+}
+
+Meshes make_two_to_be_connected(std::array<PlayedConnections::Script, 2>& scripts) {
+  Ends control = connect_two();
+  Meshes meshes;
+  meshes.push_back(make_rank_with(std::move(control.left), 0, scripts[0]));
+  meshes.push_back(make_rank_with(std::move(control.right), 1, scripts[1]));
+  return meshes;
+}
+
+TEST(SocketMesh, ConnectsForDataAtItsFirstUse) {
+  PlayedConnections::Script script;
+  UniqueFd far;
+  const auto mesh = make_rank(1, script, far);
+  const std::array<std::byte, 8> bytes{};
+  mesh->poll_events();
+  EXPECT_TRUE(script.asked.empty());
+  EXPECT_EQ(mesh->data(0).write_some(bytes), 0U);
+  std::array<std::byte, 8> heard{};
+  EXPECT_EQ(mesh->data(0).read_some(heard), 0U);
+  EXPECT_EQ(script.asked, std::vector{0});
+  EXPECT_EQ(mesh->data(0).state(), ChannelState::kOpen);
+  Ends data = connect_two();
+  script.outcomes.resize(1);
+  script.outcomes[0].sockets.push_back({std::move(data.left), {}});
+  EXPECT_TRUE(sleep_until(*mesh, [&] { return mesh->data(0).write_some(bytes) == bytes.size(); }));
+  std::array<char, 64> record{};
+  EXPECT_GT(recv(data.right.get(), record.data(), record.size(), 0), 8);
+}
+
+// No event tells of it: it came while the ranks were joining.
+TEST(SocketMesh, HasFromTheStartWhatWasConnectedBefore) {
+  PlayedConnections::Script script;
+  Ends data = connect_two();
+  script.outcomes.resize(1);
+  script.outcomes[0].sockets.push_back({std::move(data.left), {}});
+  UniqueFd far;
+  const auto mesh = make_rank(1, script, far);
+  const std::array<std::byte, 8> bytes{};
+  EXPECT_EQ(mesh->data(0).write_some(bytes), bytes.size());
+  EXPECT_TRUE(script.asked.empty());
+}
+
+// Its connection is ready after it has left: what it had sent before is read.
+TEST(SocketMesh, ReadsTheDataOfAPeerThatLeftWhileItsConnectionWasMade) {
+  std::array<PlayedConnections::Script, 2> scripts;
+  Meshes meshes = make_two_to_be_connected(scripts);
+  std::array<std::byte, 8> bytes{};
+  bytes.fill(std::byte{3});
+  EXPECT_EQ(meshes[1]->data(0).read_some(bytes), 0U);
+  Ends data = connect_two();
+  scripts[0].outcomes.push_back({1, {}, {}});
+  scripts[0].outcomes[0].sockets.push_back({std::move(data.left), {}});
+  EXPECT_TRUE(sleep_until(*meshes[0], [&] { return meshes[0]->data(1).write_some(bytes) == bytes.size(); }));
+  meshes[0].reset();
+  EXPECT_TRUE(sleep_until(*meshes[1], [&] { return meshes[1]->closed_peers() == std::vector{0}; }));
+  scripts[1].outcomes.push_back({0, {}, {}});
+  scripts[1].outcomes[0].sockets.push_back({std::move(data.right), {}});
+  std::array<std::byte, 8> heard{};
+  EXPECT_TRUE(sleep_until(*meshes[1], [&] { return meshes[1]->data(0).read_some(heard) == heard.size(); }));
+  EXPECT_EQ(heard, bytes);
+  EXPECT_EQ(meshes[1]->data(0).state(), ChannelState::kClosed);
+  EXPECT_EQ(meshes[1]->why_closed(0), "");
+}
+
+// Two ranks of which the higher can connect.
+TEST(SocketMesh, TheHigherRankIsAskedToConnect) {
+  std::array<PlayedConnections::Script, 2> scripts;
+  scripts[0].connects = false;
+  Meshes meshes = make_two_to_be_connected(scripts);
+  std::array<std::byte, 8> bytes{};
+  EXPECT_EQ(meshes[0]->data(1).write_some(bytes), 0U);
+  EXPECT_TRUE(sleep_until(*meshes[1], [&] {
+    EXPECT_EQ(meshes[1]->control(0).read_some(bytes), 0U);
+    return !scripts[1].asked.empty();
+  }));
+  EXPECT_EQ(scripts[1].asked, std::vector{0});
+  EXPECT_EQ(meshes[0]->data(1).write_some(bytes), 0U);
+  EXPECT_EQ(scripts[0].asked, std::vector{1});
+  EXPECT_EQ(meshes[0]->control(1).write_some(bytes), bytes.size());
+  EXPECT_TRUE(sleep_until(*meshes[1], [&] { return meshes[1]->control(0).read_some(bytes) == bytes.size(); }));
+  EXPECT_EQ(scripts[1].asked, std::vector{0});
+}
+
+// The lower rank is the one that asks: what the higher one asks it for is not done.
+TEST(SocketMesh, TheLowerRankIsNotAskedInVain) {
+  std::array<PlayedConnections::Script, 2> scripts;
+  scripts[1].connects = false;
+  Meshes meshes = make_two_to_be_connected(scripts);
+  std::array<std::byte, 8> bytes{};
+  EXPECT_EQ(meshes[1]->data(0).write_some(bytes), 0U);
+  EXPECT_EQ(meshes[1]->control(0).write_some(bytes), bytes.size());
+  EXPECT_TRUE(sleep_until(*meshes[0], [&] { return meshes[0]->control(1).read_some(bytes) == bytes.size(); }));
+  EXPECT_TRUE(scripts[0].asked.empty());
+}
+
+TEST(SocketMesh, APeerThatCannotBeConnectedToIsLostAndBothAreNamed) {
+  PlayedConnections::Script script;
+  UniqueFd far;
+  const auto mesh = make_rank(1, script, far);
+  std::array<std::byte, 8> heard{};
+  EXPECT_EQ(mesh->data(0).read_some(heard), 0U);
+  EXPECT_EQ(script.asked, std::vector{0});
+  script.outcomes.push_back({0, {}, "10.0.0.0:1 answers nothing"});
+  EXPECT_TRUE(sleep_until(*mesh, [&] { return mesh->closed_peers() == std::vector{0}; }));
+  EXPECT_EQ(mesh->why_closed(0),
+            " cannot be connected to for its data, from rank 1 (host host, pid 1), 10.0.0.1:1: 10.0.0.0:1 answers "
+            "nothing. Where hosts have several networks, CIRANDA_INTERFACE names the one to use.");
+  const std::array<std::byte, 8> bytes{};
+  EXPECT_EQ(mesh->control(0).write_some(bytes), 8U);  // it is told why
+  EXPECT_EQ(mesh->data(0).write_some(bytes), 0U);
+  EXPECT_EQ(mesh->data(0).state(), ChannelState::kClosed);
+}
+
+TEST(SocketMesh, APeerThatIsGoneIsNotConnectedTo) {
+  PlayedConnections::Script script;
+  UniqueFd far;
+  const auto mesh = make_rank(1, script, far);
+  far.reset();
+  EXPECT_TRUE(sleep_until(*mesh, [&] { return !mesh->closed_peers().empty(); }));
+  EXPECT_EQ(script.forgotten, std::vector{0});
+  std::array<std::byte, 8> heard{};
+  EXPECT_EQ(mesh->data(0).read_some(heard), 0U);
+  EXPECT_EQ(mesh->data(0).state(), ChannelState::kClosed);
+  EXPECT_TRUE(script.asked.empty());
+}
 
 // Two ranks with so many data sockets, and a second descriptor of rank 0's last one.
 std::pair<Meshes, UniqueFd> make_two_by_sockets(int n_sockets, std::chrono::milliseconds link_timeout = kLinkTimeout) {
