@@ -93,8 +93,9 @@ bool ControlPlane::has_unsent() const {
 // --- receiving
 
 Result<bool> ControlPlane::receive(LaneMessages& lanes, TimePoint now) {
+  const std::vector<int>* const senders = mesh_.take_senders();
   bool moved = false;
-  for (const int peer : open_) {
+  for (const int peer : senders == nullptr ? open_ : *senders) {
     Result<bool> received = receive(peer, lanes, now);
     if (!received.ok()) return received.status();
     moved |= received.value();
@@ -104,6 +105,7 @@ Result<bool> ControlPlane::receive(LaneMessages& lanes, TimePoint now) {
 
 Result<bool> ControlPlane::receive(int peer, LaneMessages& lanes, TimePoint now) {
   Peer& from = peers_[static_cast<std::size_t>(peer)];
+  if (from.is_gone) return false;
   bool moved = false;
   while (const std::size_t n = mesh_.control(peer).read_some(read_)) {
     moved = true;
