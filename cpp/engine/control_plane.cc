@@ -12,30 +12,41 @@ std::uint64_t Departure::log_index(LaneId lane) const {
   return 0;
 }
 
+ControlPlane::ControlPlane(Mesh& mesh) : mesh_(mesh), peers_(static_cast<std::size_t>(mesh.size())) {
+  for (int peer = 0; peer < mesh.size(); ++peer) {
+    if (peer != mesh.rank()) open_.push_back(peer);
+  }
+}
+
 std::string ControlPlane::peer_text(int rank) const { return mesh_.peer(rank).text(); }
 
 std::string ControlPlane::own_text() const { return peer_text(mesh_.rank()); }
 
 // --- sending
 
-void ControlPlane::post(int peer, LaneId lane, const Message& message) {
+void ControlPlane::append(int peer, LaneId lane, const Message& message) {
   Peer& to = peers_[static_cast<std::size_t>(peer)];
-  if (!to.is_gone) append_frame(lane, message, to.outgoing);
+  if (to.outgoing.empty()) awaiting_send_.push_back(peer);
+  append_frame(lane, message, to.outgoing);
 }
 
-void ControlPlane::post_to_all(const Message& message, bool also_gone) {
-  hurry();
-  for (int peer = 0; peer < mesh_.size(); ++peer) {
-    Peer& to = peers_[static_cast<std::size_t>(peer)];
-    if (peer != mesh_.rank() && (also_gone || !to.is_gone)) append_frame(0, message, to.outgoing);
-  }
+void ControlPlane::post(int peer, LaneId lane, const Message& message) {
+  if (!peers_[static_cast<std::size_t>(peer)].is_gone) append(peer, lane, message);
 }
 
 void ControlPlane::send_bye(std::vector<ByeMessage::LaneEnd> lanes) {
-  post_to_all(ByeMessage{std::move(lanes)}, false);
+  hurry();
+  const ByeMessage bye{std::move(lanes)};
+  for (const int peer : open_) append(peer, 0, bye);
 }
 
-void ControlPlane::send_abort(const Status& why) { post_to_all(AbortMessage{why.kind(), why.message()}, true); }
+void ControlPlane::send_abort(const Status& why) {
+  hurry();
+  const AbortMessage abort{why.kind(), why.message()};
+  for (int peer = 0; peer < mesh_.size(); ++peer) {
+    if (peer != mesh_.rank()) append(peer, 0, abort);
+  }
+}
 
 void ControlPlane::ask(int peer) {
   hurry();
@@ -51,15 +62,15 @@ Urgency ControlPlane::take_urgency() { return std::exchange(urgency_, Urgency::k
 
 bool ControlPlane::send() {
   bool moved = false;
-  for (int peer = 0; peer < mesh_.size(); ++peer) {
-    if (peer != mesh_.rank()) moved |= send(peer);
-  }
+  std::erase_if(awaiting_send_, [&](int peer) {
+    moved |= send(peer);
+    return peers_[static_cast<std::size_t>(peer)].outgoing.empty();
+  });
   return moved;
 }
 
 bool ControlPlane::send(int peer) {
   Peer& to = peers_[static_cast<std::size_t>(peer)];
-  if (to.outgoing.empty()) return false;
   const auto rest = std::span<const std::byte>(to.outgoing).subspan(to.n_sent);
   const std::size_t n = mesh_.control(peer).write_some(rest);
   to.n_sent += n;
@@ -75,20 +86,16 @@ bool ControlPlane::send(int peer) {
 }
 
 bool ControlPlane::has_unsent() const {
-  for (int rank = 0; rank < mesh_.size(); ++rank) {
-    const Peer& peer = peers_[static_cast<std::size_t>(rank)];
-    const bool is_open = rank != mesh_.rank() && !peer.is_gone;
-    if (!peer.outgoing.empty() || (is_open && mesh_.control(rank).has_unsent())) return true;
-  }
-  return false;
+  return !awaiting_send_.empty() ||
+         std::any_of(open_.begin(), open_.end(), [this](int peer) { return mesh_.control(peer).has_unsent(); });
 }
 
 // --- receiving
 
 Result<bool> ControlPlane::receive(LaneMessages& lanes, TimePoint now) {
+  const std::vector<int>* const senders = mesh_.take_senders();
   bool moved = false;
-  for (int peer = 0; peer < mesh_.size(); ++peer) {
-    if (peer == mesh_.rank()) continue;
+  for (const int peer : senders == nullptr ? open_ : *senders) {
     Result<bool> received = receive(peer, lanes, now);
     if (!received.ok()) return received.status();
     moved |= received.value();
@@ -144,6 +151,7 @@ Status ControlPlane::check_closed_peers() {
     const int peer = closed[n_closed_handled_];
     Peer& gone = peers_[static_cast<std::size_t>(peer)];
     gone.is_gone = true;
+    std::erase(open_, peer);
     if (const std::string why = mesh_.why_closed(peer); !why.empty()) return Status::ranks_lost(peer_text(peer) + why);
     if (!gone.has_left) {
       return Status::ranks_lost(peer_text(peer) +
@@ -155,12 +163,10 @@ Status ControlPlane::check_closed_peers() {
 }
 
 bool ControlPlane::is_bye_known() const {
-  for (int rank = 0; rank < mesh_.size(); ++rank) {
+  return std::all_of(open_.begin(), open_.end(), [this](int rank) {
     const Peer& peer = peers_[static_cast<std::size_t>(rank)];
-    const bool needs_none = peer.is_gone || peer.has_left;
-    if (rank != mesh_.rank() && !needs_none && !peer.knows_bye) return false;
-  }
-  return true;
+    return peer.has_left || peer.knows_bye;
+  });
 }
 
 }  // namespace ciranda

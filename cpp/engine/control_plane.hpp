@@ -38,7 +38,7 @@ class LaneMessages {
 class ControlPlane {
  public:
   // The mesh outlives this.
-  explicit ControlPlane(Mesh& mesh) : mesh_(mesh), peers_(static_cast<std::size_t>(mesh.size())) {}
+  explicit ControlPlane(Mesh& mesh);
 
   // REQUIRES: peer is not this rank.
   void post(int peer, LaneId lane, const Message& message);
@@ -67,7 +67,8 @@ class ControlPlane {
   bool is_bye_known() const;
   // Some messages have not been sent yet, for instance because a peer's channel was full.
   bool has_unsent() const;
-  bool is_gone(int peer) const { return peers_[static_cast<std::size_t>(peer)].is_gone; }
+  // The other ranks whose connections are open, ascending.
+  const std::vector<int>& open_peers() const { return open_; }
 
   // "rank 2 (host node7, pid 4711)"
   std::string peer_text(int rank) const;
@@ -84,13 +85,15 @@ class ControlPlane {
     bool is_gone = false;
   };
 
-  void post_to_all(const Message& message, bool also_gone);
+  void append(int peer, LaneId lane, const Message& message);
   bool send(int peer);
   Result<bool> receive(int peer, LaneMessages& lanes, TimePoint now) REQUIRES(progress_lock);
   Status handle(int peer, Envelope envelope, LaneMessages& lanes, TimePoint now) REQUIRES(progress_lock);
 
   Mesh& mesh_;
   std::vector<Peer> peers_;
+  std::vector<int> open_;
+  std::vector<int> awaiting_send_;    // the peers for which there are outgoing bytes
   Urgency urgency_ = Urgency::kLazy;  // of the messages posted since take_urgency()
   std::vector<Departure> departures_;
   std::size_t n_closed_handled_ = 0;

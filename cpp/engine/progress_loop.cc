@@ -1,5 +1,6 @@
 #include "engine/progress_loop.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <limits>
 #include <utility>
@@ -240,10 +241,8 @@ void ProgressLoop::send_bye() {
 bool ProgressLoop::is_bye_known() const {
   if (failure_) return true;
   if (!world_.control.is_bye_known()) return false;
-  for (int peer = 0; peer < mesh_.size(); ++peer) {
-    if (!world_.control.is_gone(peer) && !world_.mux.is_flushed(peer)) return false;
-  }
-  return true;
+  const std::vector<int>& open = world_.control.open_peers();
+  return std::all_of(open.begin(), open.end(), [this](int peer) { return world_.mux.is_flushed(peer); });
 }
 
 }  // namespace ciranda

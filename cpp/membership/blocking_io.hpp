@@ -20,16 +20,21 @@
 
 namespace ciranda {
 
-inline Status wait_until_ready(int fd, short events, const WaitLimit& limit) {
+// Until one of these is ready at least.
+inline Status wait_until_ready(std::span<pollfd> sources, const WaitLimit& limit) {
   for (;;) {
     const bool is_last = limit.is_reached();
-    pollfd source{fd, events, 0};
-    const int n_ready = poll(&source, 1, limit.slice_ms());
+    const int n_ready = poll(sources.data(), sources.size(), limit.slice_ms());
     if (n_ready > 0) return {};
     if (Status going = limit.check(); !going.ok()) return going;
     if (n_ready == 0 && is_last) return Status::timeout("did not answer in time");
     if (n_ready < 0 && errno != EINTR) return Status::from_errno("cannot wait for a connection");
   }
+}
+
+inline Status wait_until_ready(int fd, short events, const WaitLimit& limit) {
+  pollfd source{fd, events, 0};
+  return wait_until_ready(std::span(&source, 1), limit);
 }
 
 inline Status send_all(int fd, std::span<const std::byte> bytes, const WaitLimit& limit) {

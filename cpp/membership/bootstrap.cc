@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cerrno>
 #include <cstdio>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "membership/bootstrap_messages.hpp"
 #include "membership/data_connector.hpp"
 #include "membership/host_identity.hpp"
+#include "membership/host_links.hpp"
 #include "membership/pair_connector.hpp"
 #include "membership/shm_probe.hpp"
 #include "membership/store_client.hpp"
@@ -32,15 +32,6 @@ constexpr int kBytesOnLongLinks = 4 << 20;
 
 // How long a rank that cannot join tries to tell the others.
 constexpr auto kLastWords = std::chrono::seconds(1);
-// Up to so many ranks of a host, each watches all others.
-constexpr std::size_t kFewOfHost = 16;
-
-// True if the rank at place i of n watches that at place k: those 1, 2, 4, ... places before and after it, so that each
-// is watched by some, whoever else ends.
-bool watches(std::size_t i, std::size_t k, std::size_t n) {
-  const std::size_t distance = (k + n - i) % n;
-  return n <= kFewOfHost || std::has_single_bit(distance) || std::has_single_bit(n - distance);
-}
 
 Result<std::vector<SocketAddress>> parse_all(const std::vector<std::string>& texts) {
   std::vector<SocketAddress> addresses;
@@ -324,9 +315,9 @@ Status Joining::watch_some() {
 
 bool Joining::watches_in_group(int rank) const {
   const auto place_of = [this](int each) {
-    return static_cast<std::size_t>(std::find(group_.begin(), group_.end(), each) - group_.begin());
+    return static_cast<int>(std::find(group_.begin(), group_.end(), each) - group_.begin());
   };
-  return watches(place_of(options_.rank), place_of(rank), group_.size());
+  return are_linked(place_of(options_.rank), place_of(rank), static_cast<int>(group_.size()));
 }
 
 Status Joining::watch_process(int rank) {
@@ -351,12 +342,10 @@ bool Joining::reaches_group() const {
                      [this](int rank) { return Bell::open(bell_of(rank).first, bell_of(rank).second).ok(); });
 }
 
-// With the ranks of other groups; within a group the first and each of the others, as the trial of memory needs.
+// With the ranks of other groups, and those of this group that watch each other: the trial of memory needs no more.
 Status Joining::connect_control() {
   std::vector<int> peers = others();
-  std::erase_if(peers, [this](int rank) {
-    return contains(group_, rank) && rank != group_.front() && options_.rank != group_.front();
-  });
+  std::erase_if(peers, [this](int rank) { return contains(group_, rank) && !watches_in_group(rank); });
   return connector_->connect(Role::kControl, peers);
 }
 
@@ -384,18 +373,11 @@ Status Joining::share_memory() {
   return {};
 }
 
-// Ends the connections of the trial that are not needed, and makes those that are.
 Status Joining::connect_rest_of_host() {
-  std::vector<int> peers;
-  for (const int rank : group_) {
-    if (rank == options_.rank) continue;
-    const bool was_connected = rank == group_.front() || options_.rank == group_.front();
-    if (needs_socket(rank)) {
-      if (Status status = watch_process(rank); !status.ok()) return status;
-      peers.push_back(rank);
-    } else if (was_connected) {
-      close_gracefully(connector_->take(Role::kControl, rank).fd);
-    }
+  std::vector<int> peers = group_;
+  std::erase_if(peers, [this](int rank) { return rank == options_.rank || !needs_socket(rank); });
+  for (const int rank : peers) {
+    if (Status status = watch_process(rank); !status.ok()) return status;
   }
   return connector_->connect(Role::kControl, peers);
 }

@@ -17,10 +17,10 @@ void code(auto& io, Is<Endpoint> auto& m) {
 void code(auto& io, Is<ProbeOffer> auto& m) {
   io.whole(m.path);
   io.require(m.path.size() <= kMostTextBytes && m.path.find('\0') == std::string::npos);
-  io(m.n_bytes, m.nonce, m.reason);
+  io(m.n_bytes, m.nonce, m.reason, m.failure);
 }
-void code(auto& io, Is<ProbeAnswer> auto& m) { io(m.ok, m.nonce, m.reason, m.needs_few_sockets); }
-void code(auto& io, Is<ProbeVerdict> auto& m) { io(m.ranks, m.failure, m.need_few_sockets); }
+void code(auto& io, Is<ProbeAnswer> auto& m) { io(m.rank, m.ok, m.nonce, m.reason, m.needs_few_sockets, m.failure); }
+void code(auto& io, Is<ProbeVerdict> auto& m) { io(m.ranks, m.need_few_sockets, m.failure); }
 
 namespace {
 

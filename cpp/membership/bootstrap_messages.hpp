@@ -44,6 +44,9 @@ Result<Endpoint> decode_endpoint(std::span<const std::byte> bytes);
 std::vector<std::byte> encode(const std::optional<HostCosts>& costs);
 Result<std::optional<HostCosts>> decode_costs(std::span<const std::byte> bytes);
 
+// Each message of the probe may instead say in `failure` that a rank gives up joining, and why: a member was lost,
+// which the others may not detect.
+
 // From the leader to the other members: the segment to open, and the nonce that it contains. Or an empty path, and the
 // reason.
 struct ProbeOffer {
@@ -51,23 +54,26 @@ struct ProbeOffer {
   std::uint64_t n_bytes = 0;
   Nonce nonce{};
   std::string reason;
+  std::string failure;
 };
 
 // From a member to the leader: the nonce that it has written to its probe line. Or `ok` is false, and the reason. And
 // whether it can do with few connections to the others.
 struct ProbeAnswer {
+  std::uint32_t rank = 0;  // that answers
   bool ok = false;
   Nonce nonce{};
   std::string reason;
   bool needs_few_sockets = false;
+  std::string failure;
 };
 
 // From the leader to the other members: the ranks that share the memory, and whether they do with few connections among
-// themselves. Or the reason why the leader gives up joining: a member was lost, which the others may not detect.
+// themselves.
 struct ProbeVerdict {
   std::vector<std::uint32_t> ranks;
-  std::string failure;
   bool need_few_sockets = false;
+  std::string failure;
 };
 
 std::vector<std::byte> encode(const ProbeOffer& offer);

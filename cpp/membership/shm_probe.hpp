@@ -1,8 +1,8 @@
 // probe_shared_memory: determines which ranks of a host can share memory, and maps the memory that they share.
 //
-// A group is the ranks with equal host ids; its lowest rank leads.
-//   1. The leader creates the segment, writes a random nonce into it, and sends path and nonce, sealed, over the
-//      control connections.
+// A group is the ranks with equal host ids; its lowest rank leads. Messages travel, sealed, in a tree over the group's
+// control connections (host_links.hpp): a rank passes on what comes from above, and the answers of those below it.
+//   1. The leader creates the segment, writes a random nonce into it, and sends path and nonce.
 //   2. Each member opens the segment, allocates its own part (SegmentLayout), checks the nonce, writes a nonce of its
 //      own to its probe line, and sends that nonce.
 //   3. The leader checks these nonces, and sends the list of the ranks that passed, and whether all of the group said
@@ -33,7 +33,7 @@ struct ShmProbeOptions {
   bool needs_few_sockets = false;  // this rank can wake the others, and see them end, with few connections
   std::string folder;              // for the segment that the leader creates
   WaitLimit limit;
-  std::function<const KeyedSocket&(int rank)> control;  // the control connection with a member
+  std::function<const KeyedSocket&(int rank)> control;  // with the ranks next to it in the tree
   std::function<std::string(int rank)> name;            // a rank in messages
   std::function<void(const std::string&)> warn;
 };

@@ -15,7 +15,10 @@ constexpr std::size_t kKeepBytes = 64 << 10;
 
 LaneMux::Link& LaneMux::link(int peer) {
   std::unique_ptr<Link>& link = links_[static_cast<std::size_t>(peer)];
-  if (!link) link = std::make_unique<Link>();
+  if (!link) {
+    link = std::make_unique<Link>();
+    used_.push_back(peer);
+  }
   return *link;
 }
 
@@ -45,11 +48,11 @@ bool LaneMux::finish_abandoned(Link& link, int peer) {
 
 void LaneMux::abandon(std::uint32_t lane) {
   abandoned_.insert(lane);
-  for (const std::unique_ptr<Link>& link : links_) {
-    if (!link) continue;
-    link->kept.erase(lane);
-    const bool has_rest = link->open.lane == lane && link->open.n_bytes > 0 && link->abandoned.empty();
-    if (has_rest) link->abandoned.assign(link->rest, link->rest + link->open.n_bytes);
+  for (const int peer : used_) {
+    Link& to = link(peer);
+    to.kept.erase(lane);
+    const bool has_rest = to.open.lane == lane && to.open.n_bytes > 0 && to.abandoned.empty();
+    if (has_rest) to.abandoned.assign(to.rest, to.rest + to.open.n_bytes);
   }
 }
 
@@ -84,11 +87,12 @@ std::size_t LaneMux::write_some(std::uint32_t lane, int peer, std::span<const st
 
 bool LaneMux::flush() {
   bool moved = false;
-  for (std::size_t peer = 0; peer < links_.size(); ++peer) {
-    if (!links_[peer] || links_[peer]->has_all_sent()) continue;
-    const auto n_left = [&link = *links_[peer]] { return link.unsent_end - link.unsent_begin + link.open.n_bytes; };
+  for (const int peer : used_) {
+    Link& to = link(peer);
+    if (to.has_all_sent()) continue;
+    const auto n_left = [&to] { return to.unsent_end - to.unsent_begin + to.open.n_bytes; };
     const std::size_t before = n_left();
-    moved |= flush(*links_[peer], static_cast<int>(peer)) || n_left() != before;
+    moved |= flush(to, peer) || n_left() != before;
   }
   return moved;
 }
@@ -99,10 +103,9 @@ bool LaneMux::is_flushed(int peer) const {
 }
 
 bool LaneMux::has_unsent() const {
-  for (std::size_t peer = 0; peer < links_.size(); ++peer) {
-    if (!is_flushed(static_cast<int>(peer)) || (links_[peer] && !links_[peer]->abandoned.empty())) return true;
-  }
-  return false;
+  return std::any_of(used_.begin(), used_.end(), [this](int peer) {
+    return !is_flushed(peer) || !links_[static_cast<std::size_t>(peer)]->abandoned.empty();
+  });
 }
 
 // --- incoming

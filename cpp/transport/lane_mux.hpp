@@ -88,6 +88,7 @@ class LaneMux {
 
   Mesh& mesh_;
   std::vector<std::unique_ptr<Link>> links_;  // made when first used
+  std::vector<int> used_;                     // the peers with links
   std::unordered_set<std::uint32_t> abandoned_;
   bool has_made_room_ = false;
 };

@@ -75,6 +75,9 @@ class Mesh {
   virtual Channel& control(int peer) = 0;
   virtual Channel& data(int peer) = 0;
 
+  // The ranks from which control bytes may have come since the last call of this function; null: any.
+  virtual const std::vector<int>* take_senders() { return nullptr; }
+
   // The memory shared by ALL ranks of the mesh; null if some rank is on another host, or shared memory is not
   // available.
   virtual SharedArena* arena() = 0;

@@ -1,7 +1,7 @@
 // SegmentLayout: the offsets of everything in the memory that the ranks of one host share. Pure arithmetic.
 //
 //   probe lines (one a member, and one of the creator), absences  |  arena  |  for each member, a control and a data
-//   ring to each of the others
+//   ring to each of the others, and its senders
 //
 // Each member allocates its own part, so that the part lies in the memory of the member's NUMA node. Each member's
 // rings, and its part of the arena, begin on a page of their own.
@@ -19,6 +19,7 @@
 #include "transport/absences.hpp"
 #include "transport/arena.hpp"
 #include "transport/ring.hpp"
+#include "transport/senders.hpp"
 
 namespace ciranda {
 
@@ -67,6 +68,11 @@ class SegmentLayout {
     const std::size_t at = pair_at(from, to) + ByteRing::required_bytes(control_bytes_);
     return ByteRing(segment.subspan(at, ByteRing::required_bytes(data_bytes_)));
   }
+  // Who has written to this member's control rings.
+  Senders senders(std::span<std::byte> segment, int member) const {
+    const std::size_t row_end = rings_at() + (static_cast<std::size_t>(member) + 1) * row_bytes();
+    return Senders(segment.subspan(row_end - senders_bytes(), senders_bytes()));
+  }
 
  private:
   static constexpr std::size_t whole_pages(std::size_t n_bytes) { return round_up(n_bytes, SharedArena::kAlignment); }
@@ -84,7 +90,8 @@ class SegmentLayout {
   std::size_t pair_bytes() const {
     return ByteRing::required_bytes(control_bytes_) + ByteRing::required_bytes(data_bytes_);
   }
-  std::size_t row_bytes() const { return whole_pages((n_members_ - 1) * pair_bytes()); }
+  std::size_t senders_bytes() const { return Senders::required_bytes(n_members_); }
+  std::size_t row_bytes() const { return whole_pages((n_members_ - 1) * pair_bytes() + senders_bytes()); }
   // The offset of a pair's rings. Member `from` has n - 1 such pairs, in the order of `to`; none with itself.
   std::size_t pair_at(int from, int to) const {
     const auto column = static_cast<std::size_t>(to < from ? to : to - 1);

@@ -133,6 +133,9 @@ struct Link {
   std::string why_not_connected;                   // for data; empty if that has not failed
 };
 
+// Among up to so many members of a host, looking at each one's ring costs no more than to note who has written.
+constexpr int kFewMembers = 16;
+
 // How soon connections under way are looked at again.
 constexpr std::chrono::milliseconds kBetweenLooks{20};
 
@@ -174,6 +177,7 @@ class SocketMesh final : public Mesh {
     return to.has_rings() ? static_cast<Channel&>(*to.data_ring) : to.data_channel;
   }
   SharedArena* arena() override { return arena_ ? &*arena_ : nullptr; }
+  const std::vector<int>* take_senders() override;
 
   void poll_events() override;
   void notify(Urgency urgency) override;
@@ -211,6 +215,9 @@ class SocketMesh final : public Mesh {
   Bell bell_;
   Bells bells_;  // of the peers that share memory
   std::optional<SharedMemory> shared_;
+  std::optional<Senders> senders_;  // to this rank, where many share memory
+  std::vector<int> seen_senders_;
+  std::vector<int> by_socket_;  // the ranks that do not share memory
   std::uint32_t n_absences_seen_ = 0;
   SealKind seals_;
   std::unique_ptr<DataConnections> data_connections_;
@@ -242,13 +249,17 @@ void SocketMesh::attach_memory() {
   const SegmentLayout& layout = shared_->layout;
   const int me = shared_->index_of(rank_);
   const SharedArena arena = layout.arena(memory, me);
+  if (layout.n_members() > kFewMembers) senders_ = layout.senders(memory, me);
   bool all_share = true;
   for (const auto& each : links_) {
     if (each->info.rank == rank_) continue;
     all_share = all_share && each->info.shares_memory;
+    if (!each->info.shares_memory) by_socket_.push_back(each->info.rank);
     if (each->info.shares_memory) {
       const int other = each->member = shared_->index_of(each->info.rank);
-      each->control_ring.emplace(layout.control_ring(memory, me, other), layout.control_ring(memory, other, me));
+      std::optional<RingChannel::Noted> noted;
+      if (senders_) noted = RingChannel::Noted{layout.senders(memory, other), me};
+      each->control_ring.emplace(layout.control_ring(memory, me, other), layout.control_ring(memory, other, me), noted);
       each->data_ring.emplace(layout.data_ring(memory, me, other), layout.data_ring(memory, other, me));
       each->doorbell = &arena.doorbell(other);
       sharing_.push_back(each.get());
@@ -256,6 +267,16 @@ void SocketMesh::attach_memory() {
   }
   my_doorbell_ = &arena.doorbell(me);
   if (all_share && layout.slot_bytes() != 0) arena_ = arena;
+}
+
+const std::vector<int>* SocketMesh::take_senders() {
+  if (!senders_) return nullptr;
+  seen_senders_ = by_socket_;
+  senders_->take([this](int member) {
+    const bool is_other = member < shared_->layout.n_members() && member != shared_->index_of(rank_);
+    if (is_other) seen_senders_.push_back(shared_->members[static_cast<std::size_t>(member)]);
+  });
+  return &seen_senders_;
 }
 
 Status SocketMesh::watch() {
@@ -525,6 +546,7 @@ void SocketMesh::close_peer(Link& peer) {
   if (peer.has_rings()) {
     peer.control_ring->close();
     peer.data_ring->close();
+    if (senders_) senders_->note(peer.member);  // it may have ended between its last message and the note of it
   } else if (!peer.has_failed() && peer.why_not_connected.empty()) {  // else the peer is told why
     peer.control->mark_closed();
     if (peer.data) peer.data->mark_closed();

@@ -66,12 +66,13 @@ void seed_bootstrap_messages(Corpus corpus) {
     corpus.add(encode(endpoint));
     endpoint.costs.emplace();
   }
-  corpus.add(encode(ProbeOffer{"/proc/1/fd/3", 8192, {}, ""}));
-  corpus.add(encode(ProbeOffer{"", 8192, {}, "too small"}));
-  corpus.add(encode(ProbeAnswer{true, {}, ""}));
-  corpus.add(encode(ProbeAnswer{false, {}, "why"}));
-  corpus.add(encode(ProbeVerdict{{0, 1, 2}, ""}));
-  corpus.add(encode(ProbeVerdict{{}, "rank 2 is lost"}));
+  corpus.add(encode(ProbeOffer{"/proc/1/fd/3", 8192, {}, "", ""}));
+  corpus.add(encode(ProbeOffer{"", 8192, {}, "too small", ""}));
+  corpus.add(encode(ProbeOffer{"", 0, {}, "", "rank 2 is lost"}));
+  corpus.add(encode(ProbeAnswer{1, true, {}, "", true, ""}));
+  corpus.add(encode(ProbeAnswer{2, false, {}, "why", false, ""}));
+  corpus.add(encode(ProbeVerdict{{0, 1, 2}, true, ""}));
+  corpus.add(encode(ProbeVerdict{{}, false, "rank 2 is lost"}));
   corpus.add(std::string_view("4000-4100"));
   corpus.add(std::string(64, 'a') + "\n");
 }

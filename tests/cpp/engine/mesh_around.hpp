@@ -22,6 +22,7 @@ class MeshAround : public Mesh {
   Channel& control(int peer) override { return mesh_->control(peer); }
   Channel& data(int peer) override { return mesh_->data(peer); }
   SharedArena* arena() override { return mesh_->arena(); }
+  const std::vector<int>* take_senders() override { return mesh_->take_senders(); }
   void poll_events() override { mesh_->poll_events(); }
   void notify(Urgency urgency) override { mesh_->notify(urgency); }
   void arm(Sleeper sleeper) override { mesh_->arm(sleeper); }

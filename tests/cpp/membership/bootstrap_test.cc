@@ -77,6 +77,20 @@ TEST(Bootstrap, IsRepeatableByEpoch) {
   }
 }
 
+// With few, nobody notes who has written: each is looked at.
+TEST(Bootstrap, OfManyRanksOfAHostThoseThatHaveWrittenAreKnown) {
+  const auto few = TestJob(2).join_well();
+  EXPECT_EQ(few[0]->take_senders(), nullptr);
+  const auto meshes = TestJob(18).join_well();
+  const std::byte hello{7};
+  for (const std::size_t rank : {17U, 3U}) {
+    EXPECT_TRUE(meshes[0]->take_senders()->empty());
+    meshes[rank]->control(0).write_some({&hello, 1});
+    EXPECT_EQ(*meshes[0]->take_senders(), std::vector{static_cast<int>(rank)});
+  }
+  EXPECT_TRUE(meshes[1]->take_senders()->empty());
+}
+
 std::ptrdiff_t n_open_descriptors() {
   const auto entries = std::filesystem::directory_iterator("/proc/self/fd");
   return std::distance(begin(entries), end(entries));

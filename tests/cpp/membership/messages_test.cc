@@ -91,15 +91,15 @@ TEST(BootstrapMessages, AreReadBackExactly) {
   EXPECT_EQ(decoded.value().addresses, endpoint.addresses);
   expect_exact(blob, decode_endpoint);
 
-  ProbeOffer offer{"/proc/1/fd/2", 4096, {}, "why"};
+  ProbeOffer offer{"/proc/1/fd/2", 4096, {}, "why", "rank 2 ended"};
   offer.nonce.fill(std::byte{9});
   EXPECT_EQ(decode_offer(encode(offer)).value().path, offer.path);
   EXPECT_EQ(decode_offer(encode(offer)).value().nonce, offer.nonce);
   expect_exact(encode(offer), decode_offer);
-  const ProbeAnswer answer{true, offer.nonce, ""};
+  const ProbeAnswer answer{3, true, offer.nonce, "", true, "rank 2 ended"};
   EXPECT_TRUE(decode_answer(encode(answer)).value().ok);
   expect_exact(encode(answer), decode_answer);
-  const ProbeVerdict verdict{{1, 5, 9}, "rank 2 ended"};
+  const ProbeVerdict verdict{{1, 5, 9}, true, "rank 2 ended"};
   EXPECT_EQ(decode_verdict(encode(verdict)).value().ranks, verdict.ranks);
   expect_exact(encode(verdict), decode_verdict);
 }
@@ -149,12 +149,12 @@ TEST(BootstrapMessages, NoAddressesAndTooManyAreRefused) {
 }
 
 TEST(BootstrapMessages, APathWithAZeroByteIsRefused) {
-  const ProbeOffer offer{std::string("/etc/passwd\0x", 13), 4096, {}, ""};
+  const ProbeOffer offer{std::string("/etc/passwd\0x", 13), 4096, {}, "", ""};
   EXPECT_FALSE(decode_offer(encode(offer)).ok());
 }
 
 TEST(BootstrapMessages, LongTextsAreCutButNoPathIs) {
-  ProbeOffer offer{std::string(kMostTextBytes, 'p'), 4096, {}, std::string(kMostTextBytes + 1, 'r')};
+  ProbeOffer offer{std::string(kMostTextBytes, 'p'), 4096, {}, std::string(kMostTextBytes + 1, 'r'), ""};
   const auto decoded = decode_offer(encode(offer));
   ASSERT_TRUE(decoded.ok());
   EXPECT_EQ(decoded.value().path, offer.path);

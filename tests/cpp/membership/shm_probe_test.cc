@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <thread>
@@ -15,6 +16,7 @@
 #include "membership/blocking_io.hpp"
 #include "membership/bootstrap_messages.hpp"
 #include "membership/host_identity.hpp"
+#include "membership/host_links.hpp"
 #include "membership/test_job.hpp"
 #include "text_matchers.hpp"
 #include "transport/small_file_system.hpp"
@@ -72,22 +74,21 @@ TEST(ShmProbe, OneThatDoesNotWantToShareLeavesTheOthersTheirs) {
   EXPECT_TRUE(job.warnings().empty());
 }
 
-// One end of the trial is real; the other is played by the test, over a pair of sockets.
+// One rank of the trial is real; those next to it are played by the test, over pairs of sockets.
 class Trial {
  public:
-  explicit Trial(int real_rank) {
-    int ends[2];
-    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
-    real_.fd = UniqueFd(ends[0]);
-    played_ = UniqueFd(ends[1]);
+  explicit Trial(int real_rank, int n_ranks = 2) : n_ranks_(n_ranks) {
     options_.rank = real_rank;
-    options_.group = {0, 1};
+    options_.group.resize(static_cast<std::size_t>(n_ranks));
+    std::iota(options_.group.begin(), options_.group.end(), 0);
     options_.slot_bytes = 4096;
     options_.folder = "/dev/shm";
     options_.limit = deadline_;
-    options_.control = [this](int) -> const KeyedSocket& { return real_; };
+    options_.control = [this](int rank) -> const KeyedSocket& { return next_to_it_.at(rank).real; };
     options_.name = [](int rank) { return "rank " + std::to_string(rank); };
     options_.warn = [this](const std::string& text) { warnings_.push_back(text); };
+    if (real_rank != 0) play(parent_of(real_rank, n_ranks));
+    for (const int child : children_of(real_rank, n_ranks)) play(child);
     thread_ = std::thread([this] { result_.emplace(probe_shared_memory(options_)); });
   }
   ~Trial() { finish(); }
@@ -100,21 +101,42 @@ class Trial {
     }
     return *result_;
   }
-  void say(const std::vector<std::byte>& message) {
-    EXPECT_TRUE(send_all(played_.get(), messages_.seal(message), deadline_).ok());
+  // Of two ranks, the other one.
+  void say(const std::vector<std::byte>& message) { say(1 - options_.rank, message); }
+  std::vector<std::byte> hear() { return hear(1 - options_.rank); }
+  void leave() { leave(1 - options_.rank); }
+
+  void say(int rank, const std::vector<std::byte>& message) {
+    Next& next = next_to_it_.at(rank);
+    EXPECT_TRUE(send_all(next.played.get(), next.messages.seal(message), deadline_).ok());
   }
-  std::vector<std::byte> hear() {
-    return receive_message(played_.get(), messages_, kMostProbeBytes, deadline_).value();
+  std::vector<std::byte> hear(int rank) {
+    Next& next = next_to_it_.at(rank);
+    return receive_message(next.played.get(), next.messages, kMostProbeBytes, deadline_).value();
   }
-  void leave() { played_.reset(); }
-  std::uint64_t n_bytes() const { return SegmentLayout(2, 4096).n_bytes(); }
+  void leave(int rank) { next_to_it_.at(rank).played.reset(); }
+  SegmentLayout layout() const { return {n_ranks_, 4096}; }
+  std::uint64_t n_bytes() const { return layout().n_bytes(); }
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
+  struct Next {
+    KeyedSocket real;
+    UniqueFd played;
+    SealedMessages messages{{}};  // of keys that are the same in both directions
+  };
+
+  void play(int rank) {
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+    Next& next = next_to_it_[rank];
+    next.real.fd = UniqueFd(ends[0]);
+    next.played = UniqueFd(ends[1]);
+  }
+
   Clock::time_point deadline_ = Clock::now() + std::chrono::seconds(10);
-  KeyedSocket real_;
-  UniqueFd played_;
-  SealedMessages messages_{{}};  // of keys that are the same in both directions
+  int n_ranks_;
+  std::map<int, Next> next_to_it_;
   ShmProbeOptions options_;
   std::vector<std::string> warnings_;
   std::optional<Result<ShmProbeResult>> result_;
@@ -144,6 +166,7 @@ TEST(ShmProbe, AMemberWhoseMemoryIsAnotherIsFoundOutByTheLeader) {
   ASSERT_TRUE(offer.ok());
   EXPECT_EQ(offer.value().n_bytes, trial.n_bytes());
   ProbeAnswer answer;
+  answer.rank = 1;
   answer.ok = true;  // but nothing is written anywhere
   answer.nonce.fill(std::byte{1});
   trial.say(encode(answer));
@@ -156,14 +179,14 @@ TEST(ShmProbe, AMemberWhoseMemoryIsAnotherIsFoundOutByTheLeader) {
 TEST(ShmProbe, ALeaderWhoseMemoryIsAnotherIsFoundOutByTheMember) {
   Trial trial(1);
   const auto other = ShmSegment::create(trial.n_bytes());
-  ProbeOffer offer{other.value().path(), trial.n_bytes(), {}, ""};
+  ProbeOffer offer{other.value().path(), trial.n_bytes(), {}, "", ""};
   offer.nonce.fill(std::byte{1});  // which is not in it
   trial.say(encode(offer));
   const auto answer = decode_answer(trial.hear());
   ASSERT_TRUE(answer.ok());
   EXPECT_FALSE(answer.value().ok);
   EXPECT_TRUE(contains(answer.value().reason, "other memory"));
-  trial.say(encode(ProbeVerdict{{0, 1}, ""}));  // and believes it all the same
+  trial.say(encode(ProbeVerdict{{0, 1}, false, ""}));  // and believes it all the same
   EXPECT_EQ(trial.finish().status().kind(), ErrorKind::kInternal);
 }
 
@@ -192,7 +215,7 @@ TEST(ShmProbe, AMemberAllocatesItsPart) {
   Trial trial(1);
   const SegmentLayout layout(2, 4096);
   const auto made = ShmSegment::create_part(trial.n_bytes(), layout.owned_by(0));
-  trial.say(encode(ProbeOffer{made.value().path(), trial.n_bytes(), {}, ""}));
+  trial.say(encode(ProbeOffer{made.value().path(), trial.n_bytes(), {}, "", ""}));
   EXPECT_TRUE(decode_answer(trial.hear()).value().ok);
   EXPECT_EQ(allocated_bytes(made.value().path()), trial.n_bytes());
   trial.leave();
@@ -206,7 +229,7 @@ TEST(ShmProbe, AMemberForWhosePartThereIsNoRoomSaysSo) {
   const auto made = ShmSegment::create_part(trial.n_bytes(), SegmentLayout(2, 4096).owned_by(0), small.folder());
   ASSERT_TRUE(made.ok()) << made.status().message();
   ASSERT_TRUE(small.occupy(3 << 20));
-  trial.say(encode(ProbeOffer{made.value().path(), trial.n_bytes(), {}, ""}));
+  trial.say(encode(ProbeOffer{made.value().path(), trial.n_bytes(), {}, "", ""}));
   const auto answer = decode_answer(trial.hear());
   EXPECT_FALSE(answer.value().ok);
   EXPECT_TRUE(contains(answer.value().reason, "is too small")) << answer.value().reason;
@@ -216,10 +239,10 @@ TEST(ShmProbe, AMemberForWhosePartThereIsNoRoomSaysSo) {
 TEST(ShmProbe, AVerdictAboutStrangersIsRefused) {
   Trial trial(1);
   const auto made = ShmSegment::create(trial.n_bytes());
-  const ProbeOffer offer{made.value().path(), trial.n_bytes(), {}, ""};
+  const ProbeOffer offer{made.value().path(), trial.n_bytes(), {}, "", ""};
   trial.say(encode(offer));
   EXPECT_TRUE(decode_answer(trial.hear()).value().ok);
-  trial.say(encode(ProbeVerdict{{0, 1, 7}, ""}));
+  trial.say(encode(ProbeVerdict{{0, 1, 7}, false, ""}));
   EXPECT_EQ(trial.finish().status().kind(), ErrorKind::kInternal);
 }
 
@@ -236,9 +259,9 @@ TEST(ShmProbe, ALeaderOrMemberThatLeavesIsNamed) {
 TEST(ShmProbe, AMemberThatDiesIsNamedToTheOthers) {
   Trial trial(1);
   const auto made = ShmSegment::create(trial.n_bytes());
-  trial.say(encode(ProbeOffer{made.value().path(), trial.n_bytes(), {}, ""}));
+  trial.say(encode(ProbeOffer{made.value().path(), trial.n_bytes(), {}, "", ""}));
   EXPECT_TRUE(decode_answer(trial.hear()).value().ok);
-  trial.say(encode(ProbeVerdict{{}, "rank 7 ended the connection"}));
+  trial.say(encode(ProbeVerdict{{}, false, "rank 7 ended the connection (so says rank 0)"}));
   EXPECT_EQ(trial.finish().status().kind(), ErrorKind::kRanksLost);
   EXPECT_EQ(trial.finish().status().message(), "rank 7 ended the connection (so says rank 0)");
 }
@@ -248,7 +271,83 @@ TEST(ShmProbe, ALeaderSaysWhyItGivesUp) {
   EXPECT_TRUE(decode_offer(trial.hear()).ok());
   trial.say(encode(ProbeOffer{}));  // no answer
   EXPECT_FALSE(trial.finish().ok());
-  EXPECT_EQ(decode_verdict(trial.hear()).value().failure, trial.finish().status().message());
+  EXPECT_EQ(decode_verdict(trial.hear()).value().failure, trial.finish().status().message() + " (so says rank 0)");
+}
+
+// Of 20 ranks, rank 4 is between 0, and 5 and 6; rank 7 is below 6.
+class ProbeInATree : public testing::Test {
+ protected:
+  void offer() {
+    trial_.say(0, encode(ProbeOffer{made_.value().path(), trial_.n_bytes(), {}, "", ""}));
+    for (const int child : {5, 6}) EXPECT_EQ(decode_offer(trial_.hear(child)).value().path, made_.value().path());
+    EXPECT_EQ(decode_answer(trial_.hear(0)).value().rank, 4U);
+  }
+  static std::vector<std::byte> answer_of(std::uint32_t rank) {
+    ProbeAnswer answer;
+    answer.rank = rank;
+    answer.ok = true;
+    return encode(answer);
+  }
+  const std::string& failure() { return trial_.finish().status().message(); }
+
+  Trial trial_{4, 20};
+  Result<ShmSegment> made_ = ShmSegment::create_part(trial_.n_bytes(), trial_.layout().owned_by(0));
+};
+
+TEST_F(ProbeInATree, ARankHandsOnWhatComes) {
+  offer();
+  for (const auto& [child, rank] : std::vector<std::pair<int, int>>{{6, 7}, {5, 5}, {6, 6}}) {
+    trial_.say(child, answer_of(static_cast<std::uint32_t>(rank)));
+    EXPECT_EQ(decode_answer(trial_.hear(0)).value().rank, static_cast<std::uint32_t>(rank));
+  }
+  trial_.say(0, encode(ProbeVerdict{{0, 4, 6}, true, ""}));
+  for (const int child : {5, 6}) EXPECT_EQ(decode_verdict(trial_.hear(child)).value().ranks.size(), 3U);
+  const ShmProbeResult& result = trial_.finish().value();
+  EXPECT_EQ(result.ranks, (std::vector<int>{0, 4, 6}));
+  EXPECT_TRUE(result.needs_few_sockets);
+}
+
+TEST_F(ProbeInATree, ThatOneIsLostIsToldToAll) {
+  offer();
+  trial_.leave(6);
+  EXPECT_EQ(failure(), "rank 6 ended the connection");
+  EXPECT_EQ(decode_answer(trial_.hear(0)).value().failure, "rank 6 ended the connection (so says rank 4)");
+  EXPECT_EQ(decode_verdict(trial_.hear(5)).value().failure, "rank 6 ended the connection (so says rank 4)");
+}
+
+// While it waits for the answers of those below it.
+TEST_F(ProbeInATree, ThatTheLeaderGivesUpIsToldToThoseBelow) {
+  offer();
+  trial_.say(0, encode(ProbeVerdict{{}, false, "rank 9 ended (so says rank 0)"}));
+  EXPECT_EQ(failure(), "rank 9 ended (so says rank 0)");
+  for (const int child : {5, 6}) EXPECT_EQ(decode_verdict(trial_.hear(child)).value().failure, failure());
+}
+
+TEST_F(ProbeInATree, BeforeTheOfferToo) {
+  trial_.leave(0);
+  EXPECT_EQ(failure(), "rank 0 ended the connection");
+  for (const int child : {5, 6})
+    EXPECT_EQ(decode_offer(trial_.hear(child)).value().failure, failure() + " (so says rank 4)");
+}
+
+TEST_F(ProbeInATree, ARankAnswersForThoseBelowItOnly) {
+  offer();
+  trial_.say(5, answer_of(7));
+  EXPECT_EQ(failure(), "rank 5 answers for rank 7");
+}
+
+TEST(HostLinks, TheTreeOfTheProbeIsOfLinks) {
+  for (int n = 2; n <= 600; ++n) {
+    int n_reached = 1;
+    for (int place = 0; place < n; ++place) {
+      for (const int child : children_of(place, n)) {
+        ++n_reached;
+        ASSERT_TRUE(are_linked(place, child, n) && are_linked(child, place, n)) << child << " of " << n;
+        ASSERT_TRUE(is_below(child, place, n) && !is_below(place, child, n));
+      }
+    }
+    ASSERT_EQ(n_reached, n);
+  }
 }
 
 TEST(ShmProbe, LeavesNoNameInSharedMemory) {

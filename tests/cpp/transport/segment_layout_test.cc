@@ -30,6 +30,7 @@ TEST(SegmentLayout, PartsDoNotOverlap) {
       layout.arena(memory, from).counter(from, SharedArena::Counter::kConsumed) = 1;
       std::fill_n(layout.probe(memory, from).begin(), SegmentLayout::kProbeBytes, static_cast<std::byte>(from + 1));
       layout.absences(memory).note(from);
+      layout.senders(memory, from).note(from);
       for (int to = 0; to < n; ++to) {
         if (to != from) {
           EXPECT_EQ(layout.data_ring(memory, from, to).write_some(full), layout.data_bytes());
@@ -45,6 +46,7 @@ TEST(SegmentLayout, PartsDoNotOverlap) {
       EXPECT_EQ(layout.arena(memory, 0).counter(from, SharedArena::Counter::kConsumed), 1U);
       EXPECT_EQ(layout.probe(memory, from)[31], full[0]);
       EXPECT_EQ(layout.absences(memory).place_of(from), static_cast<std::uint32_t>(from + 1));
+      layout.senders(memory, from).take([from](int member) { EXPECT_EQ(member, from); });
       for (int to = 0; to < n; ++to) {
         if (to != from) {
           EXPECT_EQ(layout.data_ring(memory, from, to).read_some(got), layout.data_bytes());
