@@ -3,7 +3,7 @@
 // simulated parts.
 //
 //   negotiation_bench [--ranks 64,256,1024,4096] [--tensors 100] [--turns 10] [--step-mib 0] [--fan-out 0]
-//                     [--repeats 3] [--paths first,cached,groups,relays]
+//                     [--ranks-per-host 8] [--repeats 3] [--paths first,cached,groups,relays]
 //
 // Prints a line of JSON for each number of ranks and tensors, and each path: in "first" ranks send signatures; in
 // "cached" they send cache ids; in "groups" they report learned groups by number; in "relays" relays forward these as
@@ -109,6 +109,7 @@ int main(int argc, char** argv) {
                                            {"--turns", "10"},
                                            {"--step-mib", "0"},
                                            {"--fan-out", "0"},
+                                           {"--ranks-per-host", "8"},
                                            {"--repeats", "3"},
                                            {"--paths", "first,cached,groups,relays"}};
   for (int i = 1; i + 1 < argc; i += 2) {
@@ -126,6 +127,7 @@ int main(int argc, char** argv) {
       options.tensors_per_turn = std::max(1, n_tensors / numbers(given["--turns"]).front());
       options.step_bytes = static_cast<std::size_t>(numbers(given["--step-mib"]).front()) << 20;
       options.fan_out = numbers(given["--fan-out"]).front();
+      options.ranks_per_host = numbers(given["--ranks-per-host"]).front();
       for (const Path& path : kPaths) {
         if (given["--paths"].find(path.name) == std::string::npos) continue;
         const std::optional<Cost> cost = measure(options, path, numbers(given["--repeats"]).front());

@@ -14,6 +14,10 @@ namespace {
 
 // Longer than the ranks of a host are apart while they do the same work.
 constexpr std::chrono::milliseconds kRelayWindow{50};
+// Where every host has one member, relays gather nothing on a host, and beyond nine hosts the way to the coordinator
+// and back crosses the network four times instead of twice: 70 us more. Up to this number of members the coordinator
+// sends the log to all others in less.
+constexpr int kMostOnHostsOfOne = 33;
 // The most groups of a planned step with relays: few, but enough that agreement and data transfers overlap.
 constexpr std::size_t kMostGroups = 32;
 
@@ -32,11 +36,16 @@ Direct direct_rounds(LaneId id, const LaneMesh& mesh, const Config& config, bool
   return has_few && set_of(id) == kWorldSet ? Direct::kByMessages : Direct::kNot;
 }
 
-// None if the lane has no relays.
+// None if the lane has no relays. All members of a lane come to the same answer.
 std::optional<RelayTree> relay_tree(LaneId id, const LaneMesh& mesh, const Config& config) {
-  if (id != 0 || !config.relays) return std::nullopt;
+  // Ranks form a set, and leave it, one by one: a relay that is not there yet would seem to be missing with all below.
+  if (!config.relays || needs_no_agreement(id)) return std::nullopt;
   RelayTree tree(hosts_of(mesh));
-  if (tree.n_hosts() < 2 || tree.n_hosts() == mesh.size()) return std::nullopt;
+  if (tree.n_hosts() < 2) return std::nullopt;
+  const int most_without = tree.n_hosts() == mesh.size() ? kMostOnHostsOfOne
+                           : id == 0                     ? 0
+                                                         : agreement_limits(config).message_ranks;
+  if (mesh.size() <= most_without) return std::nullopt;
   return tree;
 }
 
@@ -122,7 +131,7 @@ Result<LogMessage> LaneLog::on_message(int from, Message message, TimePoint now)
 
 Status LaneLog::take_in(int from, Message message, TimePoint now) {
   if (relay_) return relay_->on_message(from, std::move(message));
-  if (has_ended_ || last_word_) return Status::ok_status();  // sent before its sender learned of the lane's end
+  if (is_ending()) return Status::ok_status();
   if (std::holds_alternative<LeaveMessage>(message)) {
     leaver_ = mesh_.peer(from).rank;
     end(has_left(leaver_));
@@ -140,8 +149,9 @@ Result<bool> LaneLog::pass_on(TimePoint now) {
   const bool has_news = relay_->has_news();
   gathering_.update(relay_->holds_any(), has_news, now);
   if (!has_news) return false;
-  control_.hurry();
   const RelayedMessage news = relay_->take();
+  if (is_ending()) return false;
+  control_.hurry();
   if (!coordinator_) {
     post(above_.front(), news);
     return true;

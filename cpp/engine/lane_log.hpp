@@ -1,6 +1,7 @@
 // LaneLog: one rank's part in a lane's log. It sends the rank's reports to the coordinator and receives the log from
-// it, directly or through relays. The world's first lane has relays if its ranks are on several hosts and some host
-// has more than one. On the ranks that are coordinator or relay, this object owns the Coordinator or Relay.
+// it, directly or through relays. A lane has relays if its members are on several hosts and that pays: the world's
+// first lane if some host has several of them; other lanes if they have more than 8 members besides; any lane if it has
+// more than 33. On the ranks that are coordinator or relay, this object owns the Coordinator or Relay.
 //
 // "Member" is a rank of the lane. Called by Lane, Reports, AnswerWatch, RoundsInMemory and RoundsByMessages, through
 // LaneParts; stall_limits() also by Engine; one thread (the holder of the progress lock).
@@ -86,6 +87,8 @@ class LaneLog {
 
  private:
   void take_place(const RelayTree& tree);
+  // At the coordinator: reports were sent before their senders learned of the lane's end.
+  bool is_ending() const { return has_ended_ || last_word_; }
   void post(int member, const Message& message);
   Status take_in(int from, Message message, TimePoint now);
   void pass_down(const LogMessage& log);

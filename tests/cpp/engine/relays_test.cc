@@ -2,8 +2,10 @@
 // what they are without.
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <latch>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/engine.hpp"
@@ -27,6 +29,7 @@ struct Hosts {
   std::string name;
   std::vector<std::string> of_rank;
   bool has_relays = true;
+  std::uint32_t lane = 0;  // of the world
 };
 
 class RelaysTest : public ::testing::TestWithParam<Hosts> {
@@ -44,11 +47,14 @@ class RelaysTest : public ::testing::TestWithParam<Hosts> {
 // One rank's calls: sums of float32 tensors, by name.
 class Caller {
  public:
-  explicit Caller(Engine& engine) : engine_(engine) {}
+  explicit Caller(Engine& engine, std::uint32_t lane = 0, std::uint32_t set = 0)
+      : engine_(engine), lane_(lane), set_(set) {}
 
   OperationPtr begin(const std::string& name, float& value) {
     Request sum = request(Collective::kAllreduce, name, DataType::kFloat32, {1}, &value);
     sum.is_deferrable = true;
+    sum.lane = lane_;
+    sum.process_set = set_;
     return submit_request(engine_, std::move(sum));
   }
   Status wait(const OperationPtr& operation) { return engine_.wait(operation); }
@@ -77,6 +83,8 @@ class Caller {
 
  private:
   Engine& engine_;
+  std::uint32_t lane_;
+  std::uint32_t set_;
 };
 
 const std::vector<std::string> kNames{"a", "b", "c", "d", "e"};
@@ -85,7 +93,7 @@ TEST_P(RelaysTest, StepsGoOn) {
   const Watchdog watchdog("steps");
   World world(size(), options());
   world.run([](Engine& engine) {
-    Caller caller(engine);
+    Caller caller(engine, GetParam().lane);
     for (int round = 0; round < 5; ++round) caller.learn(kNames, size());
   });
 }
@@ -94,7 +102,7 @@ TEST_P(RelaysTest, NewNamesAreLearned) {
   const Watchdog watchdog("new names");
   World world(size(), options());
   world.run([](Engine& engine) {
-    Caller caller(engine);
+    Caller caller(engine, GetParam().lane);
     caller.learn({"a", "b"}, size());
     caller.learn({"b", "c", "d"}, size());
     caller.learn({"a"}, size());
@@ -108,7 +116,7 @@ TEST_P(RelaysTest, ARankBusyElsewhereKeepsNobodyWaiting) {
   for (int busy = 0; busy < size(); ++busy) {
     std::latch others_are_done(size() - 1);
     world.run([&](Engine& engine) {
-      Caller caller(engine);
+      Caller caller(engine, GetParam().lane);
       caller.learn(kNames, size());
       float first = 1;
       const OperationPtr operation = caller.begin("a", first);
@@ -126,14 +134,15 @@ TEST_P(RelaysTest, ErrorsReachAllAndStepsGoOn) {
   World world(size(), options());
   for (int wrong = 0; wrong < size(); ++wrong) {
     world.run([&](Engine& engine) {
-      Caller caller(engine);
+      Caller caller(engine, GetParam().lane);
       caller.learn(kNames, size());
       std::vector<std::int64_t> integers(1);
       float value = 1;
       const bool is_wrong = engine.rank() == wrong;
-      const Request sum = is_wrong ? request(Collective::kAllreduce, "c", DataType::kInt64, {1}, integers.data())
-                                   : request(Collective::kAllreduce, "c", DataType::kFloat32, {1}, &value);
-      const OperationPtr operation = submit_request(engine, sum);
+      Request sum = is_wrong ? request(Collective::kAllreduce, "c", DataType::kInt64, {1}, integers.data())
+                             : request(Collective::kAllreduce, "c", DataType::kFloat32, {1}, &value);
+      sum.lane = GetParam().lane;
+      const OperationPtr operation = submit_request(engine, std::move(sum));
       EXPECT_TRUE(caller.step({"a", "b"}, size(), 3).ok());
       const Status status = caller.wait(operation);
       EXPECT_EQ(status.kind(), ErrorKind::kMismatch);
@@ -147,7 +156,7 @@ TEST_P(RelaysTest, RanksJoin) {
   World world(size(), options());
   for (int epoch = 0; epoch < 2; ++epoch) {
     world.run([&](Engine& engine) {
-      Caller caller(engine);
+      Caller caller(engine, GetParam().lane);
       caller.learn(kNames, size());
       for (int step = 0; step < engine.rank(); ++step) {  // the others have joined: their share is nothing
         EXPECT_TRUE(caller.step(kNames, size() - step - 1, 1).ok());
@@ -165,10 +174,91 @@ const std::vector<Hosts> kHosts{
     {"OneAndTwo", {"x", "y", "y"}},
     {"Mixed", {"x", "y", "x", "z", "y"}},
     {"WithoutRelays", {"x", "x", "y"}, false},
+    {"SecondLane", {"x", "y", "x", "y", "z", "x", "y", "z", "w"}, true, 1},
 };
 
 INSTANTIATE_TEST_SUITE_P(Hosts, RelaysTest, ::testing::ValuesIn(kHosts),
                          [](const auto& hosts) { return hosts.param.name; });
+
+// More hosts than the first may have below it: the log crosses another one on its way.
+TEST(RelaysBetweenManyHosts, GatherAndPassOn) {
+  const Watchdog watchdog("many hosts");
+  constexpr int kHosts = 34;
+  WorldOptions options;
+  for (int host = 0; host < kHosts; ++host) options.fabric.hosts.push_back(std::to_string(host));
+  options.fabric.ring_bytes = 4096;
+  options.config.spin_microseconds = 0;
+  World world(kHosts, options);
+  world.run([](Engine& engine) {
+    Caller caller(engine);
+    caller.learn(kNames, kHosts);
+    if (engine.rank() == kHosts - 1) {
+      const OperationPtr joined = submit_request(engine, bare(Collective::kJoin));
+      EXPECT_TRUE(engine.wait(joined).ok());
+    } else {
+      EXPECT_TRUE(caller.step(kNames, kHosts - 1, 1).ok());
+      EXPECT_TRUE(engine.wait(submit_request(engine, bare(Collective::kJoin))).ok());
+    }
+    EXPECT_TRUE(caller.step(kNames, kHosts, 2).ok());
+  });
+}
+
+// Sets of nine ranks on three hosts, in a world with one rank more.
+class RelaysInASet : public ::testing::Test {
+ protected:
+  static constexpr int kMembers = 9;
+  static WorldOptions options() {
+    WorldOptions options;
+    options.fabric.hosts = {"x", "x", "x", "y", "y", "y", "z", "z", "z", "z"};
+    options.config.spin_microseconds = 0;
+    return options;
+  }
+  const Watchdog watchdog_{"relays in a set"};
+  World world_{kMembers + 1, options()};
+};
+
+// Some ranks have reported what the others have not: the relays have gathered it when the set ends.
+TEST_F(RelaysInASet, EndWithIt) {
+  world_.run([](Engine& engine) {
+    for (int round = 0; round < 3; ++round) {
+      const std::uint32_t set = testing::add_set(engine, {0, 1, 2, 3, 4, 5, 6, 7, 8});
+      Caller caller(engine, 0, set);
+      float value = 1;
+      OperationPtr pending;
+      if (engine.rank() < kMembers) {
+        caller.learn(kNames, kMembers);
+        if (engine.rank() % 2 == 1) pending = caller.begin("a", value);
+      }
+      const auto removed = submit_request(engine, bare(Collective::kRemoveProcessSet, {set}));
+      EXPECT_TRUE(engine.wait(removed).ok());
+      if (pending == nullptr) continue;
+      const Status status = caller.wait(pending);
+      EXPECT_EQ(status.kind(), ErrorKind::kAborted) << status.message();
+      EXPECT_NE(status.message().find("was removed"), std::string::npos) << status.message();
+    }
+  });
+}
+
+// A member leaves the world, be it a relay or not: all others have what was agreed on before, and nobody waits.
+TEST_F(RelaysInASet, TellAllThatAMemberHasLeft) {
+  constexpr int kLeaving = 3;  // the relay of ranks 3 to 5
+  std::latch all_have_learned(kMembers);
+  world_.run([&](Engine& engine) {
+    const std::uint32_t set = testing::add_set(engine, {0, 1, 2, 3, 4, 5, 6, 7, 8});
+    if (engine.rank() == kMembers) return;
+    Caller caller(engine, 0, set);
+    caller.learn(kNames, kMembers);
+    if (engine.rank() == kLeaving) {
+      all_have_learned.arrive_and_wait();
+      engine.shutdown();
+      return;
+    }
+    all_have_learned.arrive_and_wait();
+    const Status status = caller.step(kNames, kMembers, 1);
+    EXPECT_EQ(status.kind(), ErrorKind::kAborted) << status.message();
+    EXPECT_NE(status.message().find("rank 3 "), std::string::npos) << status.message();
+  });
+}
 
 }  // namespace
 }  // namespace ciranda
