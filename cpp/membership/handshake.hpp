@@ -134,6 +134,8 @@ class AcceptingHandshake final : public Handshake {
 
   AcceptingHandshake(Credentials credentials, const Expectation& expectation, const Nonce& nonce);
 
+  // The other side knows what the job and this rank are called.
+  bool knows_job() const { return !hello_.empty(); }
   // REQUIRES: verdict() is kAccepted.
   const Purpose& purpose() const { return purpose_; }
   ConnectionKeys keys() const override { return {key_of(false), key_of(true)}; }
