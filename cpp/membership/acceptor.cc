@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <string_view>
 #include <utility>
 
 #include "base/earliest.hpp"
@@ -82,34 +83,52 @@ void Acceptor::accept_all(int listener, Clock::time_point now) {
 }
 
 void Acceptor::admit_to_handshake(UniqueFd socket, Clock::time_point now) {
-  if (half_open_.size() >= options_.most_half_open) drop_oldest();
+  const bool is_full = half_open_.size() >= options_.most_half_open;
+  if (is_full) drop_one();
   Nonce nonce{};
   const int fd = socket.get();
   if (!fill_random(nonce).ok() || !loop_->add(fd, EPOLLIN, static_cast<std::uint64_t>(fd)).ok()) return;
   tune_connection(fd);
   const SocketAddress address = SocketAddress::peer_of(fd);
-  half_open_.emplace(
-      fd, HalfOpen{std::move(socket), address, AcceptingHandshake(options_.credentials, options_.expectation, nonce),
-                   now + options_.deadline, n_accepted_++});
+  half_open_.emplace(fd, HalfOpen{std::move(socket), address, address.ip(),
+                                  AcceptingHandshake(options_.credentials, options_.expectation, nonce),
+                                  now + options_.deadline, n_accepted_++});
+  if (is_full) (void)on_event(static_cast<std::uint64_t>(fd), now);  // at most its hello, by which it may stay
 }
 
-void Acceptor::drop_oldest() {
-  const auto oldest = std::min_element(half_open_.begin(), half_open_.end(), [](const auto& left, const auto& right) {
-    return left.second.number < right.second.number;
+void Acceptor::drop_one() {
+  struct Crowd {
+    std::size_t size = 0;
+    const HalfOpen* oldest = nullptr;
+    bool is_before(const Crowd& other) const {
+      return std::pair(size, other.oldest->number) < std::pair(other.size, oldest->number);
+    }
+  };
+  const bool do_all_know = std::all_of(half_open_.begin(), half_open_.end(),
+                                       [](const auto& each) { return each.second.handshake.knows_job(); });
+  std::map<std::string_view, Crowd> crowds;  // by address
+  for (const auto& [fd, peer] : half_open_) {
+    if (peer.handshake.knows_job() && !do_all_know) continue;
+    Crowd& crowd = crowds[peer.ip];
+    ++crowd.size;
+    if (crowd.oldest == nullptr || peer.number < crowd.oldest->number) crowd.oldest = &peer;
+  }
+  const auto largest = std::max_element(crowds.begin(), crowds.end(), [](const auto& left, const auto& right) {
+    return left.second.is_before(right.second);
   });
-  if (oldest != half_open_.end()) {
-    refuse(oldest->first, "was dropped for a newer one: too many connections prove nothing");
+  if (largest != crowds.end()) {
+    refuse(largest->second.oldest->socket.get(), "was dropped for a newer one: too many connections prove nothing");
   }
 }
 
-// Returns whether one had come. Only then the oldest must make room: the system says that there is no room before it
-// looks for one.
+// Returns whether one had come. Only then another must make room: the system says that there is no room before it looks
+// for one.
 bool Acceptor::accept_at_limit(int listener, Clock::time_point now) {
   spare_.give_up();
   UniqueFd socket(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   const bool has_come = socket.valid();
   if (has_come && !half_open_.empty()) {
-    drop_oldest();
+    drop_one();
     admit_to_handshake(std::move(socket), now);
   } else if (has_come) {
     report("a connection from " + SocketAddress::peer_of(socket.get()).to_string() +

@@ -1,10 +1,11 @@
 // Acceptor: listens, and returns only connections that have proved that they belong to the job.
 //
 // Unauthenticated peers cost little. Each must finish the handshake within `deadline`, and sends at most
-// Handshake::kMostBytes before that. There are at most `most_half_open` of them; if one more connects, the oldest is
-// dropped. It uses the caller's event loop (level-triggered, each descriptor is its own token): pass it every event
-// whose token it owns(), and call expire() at next_deadline(). Failure: `on_refused` gets the first few refusals, as
-// sentences with the address. No refusal ends the acceptor.
+// Handshake::kMostBytes before that. There are at most `most_half_open` of them; if one more connects, one is dropped:
+// of those that have said least, of the address that has most of them, the oldest. So neither many strangers of a few
+// hosts, nor those that do not know the job, keep a member out. It uses the caller's event loop (level-triggered, each
+// descriptor is its own token): pass it every event whose token it owns(), and call expire() at next_deadline().
+// Failure: `on_refused` gets the first few refusals, as sentences with the address. No refusal ends the acceptor.
 //
 // Called by PairConnector, on the thread that joins, and StoreServer, which creates it on the thread that starts the
 // store, destroys it on the one that closes the store, and else calls it on its own; types used by StoreClient and
@@ -63,6 +64,7 @@ class Acceptor {
   struct HalfOpen {
     UniqueFd socket;
     SocketAddress address;
+    std::string ip;  // of the address
     AcceptingHandshake handshake;
     Clock::time_point deadline;
     std::uint64_t number;
@@ -73,7 +75,7 @@ class Acceptor {
 
   void accept_all(int listener, Clock::time_point now);
   void admit_to_handshake(UniqueFd socket, Clock::time_point now);
-  void drop_oldest();
+  void drop_one();
   bool accept_at_limit(int listener, Clock::time_point now);
   void report(const std::string& refusal);
   void refuse(int fd, const std::string& reason);

@@ -33,7 +33,7 @@
 
 namespace ciranda {
 
-inline constexpr std::uint16_t kProtocolVersion = 6;
+inline constexpr std::uint16_t kProtocolVersion = 7;
 
 // The time in which a peer must authenticate. The reader of the connection enforces it.
 inline constexpr std::chrono::milliseconds kHandshakeLimit{5000};
@@ -134,6 +134,8 @@ class AcceptingHandshake final : public Handshake {
 
   AcceptingHandshake(Credentials credentials, const Expectation& expectation, const Nonce& nonce);
 
+  // The other side knows what the job and this rank are called.
+  bool knows_job() const { return !hello_.empty(); }
   // REQUIRES: verdict() is kAccepted.
   const Purpose& purpose() const { return purpose_; }
   ConnectionKeys keys() const override { return {key_of(false), key_of(true)}; }

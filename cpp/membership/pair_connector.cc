@@ -14,6 +14,9 @@ constexpr std::chrono::milliseconds kBetweenTries{20};
 // Peers listen before their addresses are published: a refused connection means that the peer is gone, or that a
 // firewall refuses.
 constexpr std::chrono::milliseconds kPatienceWithNobody{1000};
+// Those who have joined belong to the job. If one refuses now, its answer, or the question, was changed on its way, or
+// another process has its port.
+constexpr std::chrono::milliseconds kPatienceWithMembers{1000};
 
 std::string ended(const std::vector<std::string>& names) {
   std::string list;
@@ -109,6 +112,7 @@ std::string PairConnector::last_reason(Role role, int peer, int index) const {
 }
 
 void PairConnector::serve(std::function<bool(const Purpose&)> admits) {
+  have_joined_ = true;
   options_.admits = std::move(admits);
   options_.limit = {};
   options_.look = {};
@@ -187,19 +191,22 @@ void PairConnector::settle(const Key& key, Attempt& attempt, Clock::time_point n
   attempt.connection.reset();
   attempt.next_try = now + kBetweenTries;
   const std::string failure = peer(key.peer).name + " cannot be reached: " + attempt.last_reason;
-  if (for_good) {
+  if (for_good && !have_joined_) {
     attempt.failure = Status::invalid_argument(failure);
     return;
   }
   if (is_other && options_.on_retry) options_.on_retry(failure + "; it is tried again");
-  if (!nobody) {
+  if (!nobody && !for_good) {
     attempt.first_refused = {};
     return;
   }
   if (attempt.first_refused == Clock::time_point()) attempt.first_refused = now;
-  if (now - attempt.first_refused > kPatienceWithNobody) {
-    attempt.failure = Status::ranks_lost(failure + ": it has ended, or a firewall is between");
-  }
+  if (now - attempt.first_refused <= (for_good ? kPatienceWithMembers : kPatienceWithNobody)) return;
+  attempt.failure = Status::ranks_lost(
+      failure + (for_good
+                     ? ", which it did not when the job began: what the two send is changed on its way, or another "
+                       "process has its port"
+                     : ": it has ended, or a firewall is between"));
 }
 
 // If one rank has ended, the job fails, even if all connections to that rank are made: a missing rank may have given up

@@ -79,7 +79,7 @@ class PairConnector {
   // Why the last try has failed; empty if none has.
   std::string last_reason(Role role, int peer, int index) const;
 
-  // From now on these options apply: the waits of those that joined are over.
+  // From now on these options apply: the waits of those that joined are over, and none of them refuses for good.
   void serve(std::function<bool(const Purpose&)> admits);
   // Nobody can connect any more, even while a forked child holds the listeners.
   void stop_listening() { acceptor_->stop_listening(); }
@@ -124,6 +124,7 @@ class PairConnector {
 
   EventLoop loop_;
   PairConnectorOptions options_;
+  bool have_joined_ = false;  // all ranks
   std::unique_ptr<Acceptor> acceptor_;
   std::map<Key, Attempt> attempts_;
   std::map<Key, KeyedSocket> ready_;

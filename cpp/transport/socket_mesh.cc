@@ -9,10 +9,13 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <functional>
+#include <tuple>
 #include <utility>
 
 #include "base/fence.hpp"
+#include "transport/delivery.hpp"
 #include "transport/event_loop.hpp"
 #include "transport/process.hpp"
 #include "transport/record_channel.hpp"
@@ -69,11 +72,20 @@ class DataChannel final : public Channel {
   std::function<void()> ask_;
 };
 
+// What is counted of the connections of a pair: the records on control; those on data, and one for being connected.
+constexpr std::size_t kOfControl = 0;
+constexpr std::size_t kOfData = 1;
+using Deliveries = std::array<Delivery, 2>;
+
+// What a beat says: how many of each its sender has received. So what does not arrive is noticed.
+using Beat = std::array<std::uint64_t, std::tuple_size_v<Deliveries>>;
+constexpr std::uint64_t kSomeUnread = ~std::uint64_t{0};  // more may have arrived than were received
+
 // A peer and how to reach it: by rings, perhaps with a control connection for wake-ups, or by records.
 struct Link {
-  // ask: when the data channel is first used; on_request: when the peer asks for it.
+  // ask: when the data channel is first used; on_note: of the control connection.
   Link(SocketMeshPeer peer, SealKind seals, const std::function<void()>& on_failure, std::function<void()> ask,
-       std::function<void()> on_request)
+       std::function<void(std::span<const std::byte>)> on_note)
       : info(std::move(peer.info)),
         data_channel(data, closed, std::move(ask)),
         bell(peer.bell),
@@ -85,7 +97,7 @@ struct Link {
     } else {
       std::vector<KeyedSocket> control_socket;
       control_socket.push_back(std::move(peer.control));
-      control.emplace(std::move(control_socket), seals, on_failure, std::move(on_request));
+      control.emplace(std::move(control_socket), seals, on_failure, std::move(on_note));
     }
   }
 
@@ -107,6 +119,8 @@ struct Link {
     return sum;
   }
   bool has_failed() const { return (control && control->failure()) || (data && data->failure()); }
+  // The peer is told why it is lost.
+  bool is_told_why() const { return has_failed() || !why_not_connected.empty() || held_back.has_value(); }
   // True if some connection failed because the peer's host acknowledged nothing.
   bool fell_silent() {
     bool is_any = is_silent || (control_socket() != nullptr && control_socket()->fell_silent());
@@ -129,12 +143,20 @@ struct Link {
   std::vector<Silence> silences;                   // of the control socket, then of the data sockets
   std::vector<bool> is_beside_control;             // of the data sockets: beats on the control socket take the same way
   bool is_silent = false;                          // one of the sockets was silent for too long
+  Deliveries deliveries;                           // to the peer
+  std::optional<std::size_t> held_back;            // which of them is, if one is
   bool is_asked_for = false;                       // its data connection, if there is none yet
   std::string why_not_connected;                   // for data; empty if that has not failed
 };
 
 // Among up to so many members of a host, looking at each one's ring costs no more than to note who has written.
 constexpr int kFewMembers = 16;
+
+// The records that were sent, if the peer's host has acknowledged all of them.
+std::optional<std::uint64_t> n_acknowledged(const std::optional<RecordChannel>& channel, bool is_all_acknowledged) {
+  if (!channel || channel->has_unsent() || !is_all_acknowledged) return std::nullopt;
+  return channel->n_sent();
+}
 
 // How soon connections under way are looked at again.
 constexpr std::chrono::milliseconds kBetweenLooks{20};
@@ -155,7 +177,7 @@ class SocketMesh final : public Mesh {
       const auto rank = static_cast<int>(links_.size());
       links_.push_back(std::make_unique<Link>(
           std::move(peer), seals_, [this] { on_failure(); }, [this, rank] { ask_for_data(link(rank)); },
-          [this, rank] { on_request(link(rank)); }));
+          [this, rank](std::span<const std::byte> note) { on_note(link(rank), note); }));
     }
     attach_memory();
   }
@@ -188,7 +210,6 @@ class SocketMesh final : public Mesh {
   const std::vector<int>& closed_peers() const override { return closed_; }
   std::string why_closed(int peer) const override;
   Traffic traffic(int peer) const override { return link(peer).traffic(); }
-  std::vector<int> take_quiet_peers() override { return std::exchange(quiet_, {}); }
 
  private:
   Link& link(int rank) const { return *links_[static_cast<std::size_t>(rank)]; }
@@ -196,6 +217,7 @@ class SocketMesh final : public Mesh {
   Status watch(Link& peer);
   Status watch_data(Link& peer);
   void ask_for_data(Link& peer);
+  void on_note(Link& peer, std::span<const std::byte> note);
   void on_request(Link& peer);
   void take_connections();
   void on_event(Link& peer, std::uint64_t source, std::uint32_t events);
@@ -207,8 +229,10 @@ class SocketMesh final : public Mesh {
   void on_process_end(Link& peer);
   void take_absences();
   void take_events();
-  void look_for_silence();
-  void look_for_silence(Link& peer, Silence::Clock::time_point now);
+  void look_at_links();
+  void look_at(Link& peer, Silence::Clock::time_point now);
+  bool is_silent(Link& peer, std::size_t index, Silence::Sight sight, Silence::Clock::time_point now) const;
+  static void beat(Link& peer);
 
   pid_t owner_ = getpid();
   int rank_;
@@ -222,7 +246,8 @@ class SocketMesh final : public Mesh {
   SealKind seals_;
   std::unique_ptr<DataConnections> data_connections_;
   Silence::Clock::duration link_timeout_;
-  Silence::Clock::time_point looked_for_silence_ = Silence::Clock::now();
+  Silence::Clock::time_point looked_at_links_ = Silence::Clock::now();
+  std::uint32_t n_looks_ = 0;
   EventLoop loop_;
   std::unique_ptr<SleepGate> gate_;  // of the bell and loop_
   std::vector<std::unique_ptr<Link>> links_;
@@ -230,7 +255,6 @@ class SocketMesh final : public Mesh {
   std::atomic<std::uint32_t>* my_doorbell_ = nullptr;
   std::vector<Link*> sharing_;  // the links with rings
   std::vector<int> closed_;
-  std::vector<int> quiet_;
   bool has_failed_ = false;  // a channel, since the last poll
   std::uint32_t n_polls_ = 0;
   std::uint32_t poll_period_ = 1;
@@ -340,6 +364,18 @@ void SocketMesh::ask_for_data(Link& peer) {
   }
 }
 
+void SocketMesh::on_note(Link& peer, std::span<const std::byte> note) {
+  Beat beat;
+  if (note.empty()) {
+    on_request(peer);
+  } else if (note.size() == sizeof(beat)) {
+    std::memcpy(beat.data(), note.data(), sizeof(beat));
+    for (std::size_t i = 0; i < beat.size(); ++i) {
+      if (beat[i] != kSomeUnread) peer.deliveries[i].note_received(beat[i]);
+    }
+  }
+}
+
 // The peer asks for connections. Only the higher rank is asked for them: else the peer is not believed.
 void SocketMesh::on_request(Link& peer) {
   if (peer.info.rank < rank_ && !peer.data) ask_for_data(peer);
@@ -424,6 +460,17 @@ std::string SocketMesh::why_closed(int peer) const {
            ": " + from.why_not_connected +
            ". Where hosts have several networks, CIRANDA_INTERFACE names the one to use.";
   }
+  if (from.held_back) {
+    const Delivery& delivery = from.deliveries[*from.held_back];
+    const std::size_t n_others = *from.held_back == kOfData ? 1 : 0;
+    return " is lost: what " + link(rank_).info.text() + " sent to it on " +
+           (n_others == 0 ? "the control connection" : "the data connections") +
+           " does not arrive. Its host has acknowledged " + std::to_string(delivery.n_awaited() - n_others) +
+           " records, but it has received only " +
+           std::to_string(std::max(delivery.n_received(), std::uint64_t{n_others}) - n_others) + " for " +
+           std::to_string(std::lround(2 * std::chrono::duration<double>(link_timeout_).count())) +
+           " seconds (twice CIRANDA_LINK_TIMEOUT): something between the two holds records back.";
+  }
   for (const std::optional<RecordChannel>* channel : {&from.control, &from.data}) {
     if (!*channel || !(*channel)->failure()) continue;
     const RecordChannel::Failure& failure = *(*channel)->failure();
@@ -451,33 +498,70 @@ void SocketMesh::take_events() {
     on_event(link(static_cast<int>(event.token >> kSourceBits)), event.token & ((1U << kSourceBits) - 1), event.events);
   }
   if (is_connecting) take_connections();
-  if (!only_rings_) look_for_silence();
+  if (!only_rings_) look_at_links();
 }
 
-void SocketMesh::look_for_silence() {
+void SocketMesh::look_at_links() {
   const auto now = Silence::Clock::now();
-  if (now - looked_for_silence_ < link_timeout_ / Silence::kLooks) return;
-  looked_for_silence_ = now;
-  quiet_.clear();
+  if (now - looked_at_links_ < link_timeout_ / Silence::kLooks) return;
+  looked_at_links_ = now;
+  ++n_looks_;
   if (data_connections_) take_connections();  // some that connect may have said nothing for too long
   for (const auto& each : links_) {
-    if (each->control) look_for_silence(*each, now);
+    if (each->control && !each->closed) look_at(*each, now);
   }
 }
 
-void SocketMesh::look_for_silence(Link& peer, Silence::Clock::time_point now) {
-  for (std::size_t i = 0; i < peer.silences.size() && !peer.closed; ++i) {
+// Every other time with a beat, so that there is something to acknowledge, unless the peer's host answers nothing: what
+// is more would only hide from the kernel that few packets are lost.
+void SocketMesh::look_at(Link& peer, Silence::Clock::time_point now) {
+  bool is_control_acknowledged = false;
+  bool is_data_acknowledged = true;
+  bool is_answering = false;
+  for (std::size_t i = 0; i < peer.silences.size(); ++i) {
     const TcpChannel& socket = i == 0 ? *peer.control_socket() : peer.data->socket(i - 1);
-    Silence::Sight sight = Silence::sight_of(socket.fd());
-    // Probes are so few that a network may lose several in a row. Beats are better evidence.
-    if (i > 0 && peer.is_beside_control[i - 1]) sight.was_probed_in_vain = false;
-    if (peer.silences[i].is_too_long(sight, now, link_timeout_)) {
-      peer.is_silent = true;
+    const Silence::Sight sight = Silence::sight_of(socket.fd());
+    if (is_silent(peer, i, sight, now)) {
       close_peer(peer);
-    } else if (i == 0 && !sight.has_outstanding && sight.last_answer_ago > link_timeout_ / Silence::kLooks) {
-      quiet_.push_back(peer.info.rank);
+      return;
+    }
+    if (i > 0) {
+      is_data_acknowledged = is_data_acknowledged && !sight.has_outstanding;
+    } else {
+      is_control_acknowledged = !sight.has_outstanding;
+      is_answering = is_control_acknowledged || sight.last_answer_ago < link_timeout_ / Silence::kLooks;
     }
   }
+  const auto n_control = n_acknowledged(peer.control, is_control_acknowledged);
+  const auto n_data = n_acknowledged(peer.data, is_data_acknowledged);
+  if (peer.deliveries[kOfControl].is_held_back(n_control, now, link_timeout_)) {
+    peer.held_back = kOfControl;
+  } else if (peer.deliveries[kOfData].is_held_back(n_data ? std::optional(*n_data + 1) : n_data, now, link_timeout_)) {
+    peer.held_back = kOfData;
+  }
+  if (peer.held_back) {
+    close_peer(peer);
+  } else if (is_answering && n_looks_ % 2 == 0) {
+    beat(peer);
+  }
+}
+
+bool SocketMesh::is_silent(Link& peer, std::size_t index, Silence::Sight sight, Silence::Clock::time_point now) const {
+  // Probes are so few that a network may lose several in a row. Beats are better evidence.
+  if (index > 0 && peer.is_beside_control[index - 1]) sight.was_probed_in_vain = false;
+  peer.is_silent = peer.silences[index].is_too_long(sight, now, link_timeout_);
+  return peer.is_silent;
+}
+
+void SocketMesh::beat(Link& peer) {
+  Beat beat{kSomeUnread, kSomeUnread};
+  if (peer.control->is_drained()) beat[kOfControl] = peer.control->n_received();
+  if (!peer.data) {
+    beat[kOfData] = 0;
+  } else if (peer.data->is_drained()) {
+    beat[kOfData] = peer.data->n_received() + 1;
+  }
+  (void)peer.control->note(std::as_bytes(std::span(beat)));
 }
 
 void SocketMesh::on_event(Link& peer, std::uint64_t source, std::uint32_t events) {
@@ -547,7 +631,7 @@ void SocketMesh::close_peer(Link& peer) {
     peer.control_ring->close();
     peer.data_ring->close();
     if (senders_) senders_->note(peer.member);  // it may have ended between its last message and the note of it
-  } else if (!peer.has_failed() && peer.why_not_connected.empty()) {  // else the peer is told why
+  } else if (!peer.is_told_why()) {
     peer.control->mark_closed();
     if (peer.data) peer.data->mark_closed();
   }

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,11 +21,28 @@ namespace ciranda {
 namespace {
 
 constexpr int kPatienceMs = 10'000;
+constexpr std::size_t kMostHalfOpen = 8;
 constexpr Purpose kPurpose{Role::kControl, 1, 0, 2, 0};
 
 const Credentials& credentials() {
   static const Credentials all{test_secret(), kTestJobName, 1};
   return all;
+}
+
+// So many bytes, as they come; fewer if the other end closes.
+std::vector<std::byte> read_from(int fd, std::size_t n_bytes) {
+  const auto deadline = Clock::now() + std::chrono::milliseconds(kPatienceMs);
+  std::vector<std::byte> bytes(n_bytes);
+  std::size_t n_read = 0;
+  while (n_read < n_bytes && wait_until_ready(fd, POLLIN, deadline).ok()) {
+    const ssize_t n = recv(fd, bytes.data() + n_read, n_bytes - n_read, MSG_DONTWAIT);
+    if (n <= 0) {
+      break;
+    }
+    n_read += static_cast<std::size_t>(n);
+  }
+  EXPECT_EQ(n_read, n_bytes);
+  return bytes;
 }
 
 class AcceptorTest : public ::testing::Test {
@@ -35,6 +54,7 @@ class AcceptorTest : public ::testing::Test {
     AcceptorOptions options;
     options.credentials = credentials();
     options.expectation = {false, kPurpose.to, kPurpose.size};
+    options.most_half_open = kMostHalfOpen;
     options.on_refused = [this](const std::string& what) { refused_.push_back(what); };
     acceptor_.emplace(Acceptor::create(loop_, std::move(listeners), std::move(options)).value());
   }
@@ -46,6 +66,15 @@ class AcceptorTest : public ::testing::Test {
     for (const EventLoop::Event& event : std::vector(events.begin(), events.end())) {
       (void)acceptor_->on_event(event.token, now);
     }
+  }
+
+  // A stranger who comes, and says this at once.
+  Stranger come(const std::string& from, std::span<const std::byte> words) {
+    Stranger stranger(address_.to_string(), SocketAddress::from_ip(from, 0).value());
+    stranger.say(words);
+    look(Clock::now());
+    if (!loop_.wait(0).empty()) look(Clock::now());
+    return stranger;
   }
 
   EventLoop loop_ = EventLoop::create().value();
@@ -95,20 +124,27 @@ TEST_F(AcceptorTest, TellsNothingOfWhoLeavesByItself) {
   EXPECT_EQ(acceptor_->next_deadline(), std::nullopt);
 }
 
-// So many bytes, as they come; fewer if the other end closes.
-std::vector<std::byte> read_from(int fd, std::size_t n_bytes) {
-  const auto deadline = Clock::now() + std::chrono::milliseconds(kPatienceMs);
-  std::vector<std::byte> bytes(n_bytes);
-  std::size_t n_read = 0;
-  while (n_read < n_bytes && wait_until_ready(fd, POLLIN, deadline).ok()) {
-    const ssize_t n = recv(fd, bytes.data() + n_read, n_bytes - n_read, MSG_DONTWAIT);
-    if (n <= 0) {
-      break;
-    }
-    n_read += static_cast<std::size_t>(n);
-  }
-  EXPECT_EQ(n_read, n_bytes);
-  return bytes;
+// Those who wait, with a proof to come, from a host of a member.
+TEST_F(AcceptorTest, ManyWhoSayNothingKeepNoMemberOut) {
+  ConnectingHandshake handshake(credentials(), kPurpose, {});
+  Stranger member = come("127.0.0.1", handshake.take_output());
+  std::vector<Stranger> strangers;
+  for (std::size_t i = 0; i < 2 * kMostHalfOpen; ++i) strangers.push_back(come("127.0.0.1", {}));
+  EXPECT_EQ(refused_.size(), kMostHalfOpen + 1);
+  EXPECT_EQ(member.bytes_until_closed(std::chrono::milliseconds(0)), -1);
+  const Stranger late = come("127.0.0.1", ConnectingHandshake(credentials(), kPurpose, {}).take_output());
+  EXPECT_EQ(read_from(late.fd(), Handshake::kChallengeBytes).size(), Handshake::kChallengeBytes);
+}
+
+// They have heard what members say first, and say so from another host.
+TEST_F(AcceptorTest, ManyFromOneHostKeepNoMemberOfAnotherOut) {
+  ConnectingHandshake handshake(credentials(), kPurpose, {});
+  const std::vector<std::byte> hello = handshake.take_output();
+  Stranger member = come("127.0.0.1", hello);
+  std::vector<Stranger> strangers;
+  for (std::size_t i = 0; i < 2 * kMostHalfOpen; ++i) strangers.push_back(come("127.0.0.2", hello));
+  EXPECT_EQ(refused_.size(), kMostHalfOpen + 1);
+  EXPECT_EQ(member.bytes_until_closed(std::chrono::milliseconds(0)), -1);
 }
 
 // What was recorded of one conversation fits no other: to the very same hello there is another answer.

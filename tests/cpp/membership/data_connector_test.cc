@@ -5,7 +5,9 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -49,6 +51,7 @@ class DataConnectorTest : public ::testing::Test {
     connecting.credentials = {test_secret(), kTestJobName, 1};
     connecting.rank = rank;
     connecting.on_refused = [this](const std::string& what) { refused_.push_back(what); };
+    connecting.on_retry = [this](const std::string& what) { retries_.push_back(what); };
     for (const ListeningRank& each : ranks_) connecting.peers.push_back({{each.address}, each.address.to_string(), -1});
     std::vector<UniqueFd> listeners;
     listeners.push_back(std::move(ranks_[static_cast<std::size_t>(rank)].listener));
@@ -83,8 +86,29 @@ class DataConnectorTest : public ::testing::Test {
     ASSERT_EQ(outcomes_.size(), n_outcomes);
   }
 
+  // What seems to be an answer of rank 0 to whoever has connected: by another secret.
+  void answer_wrongly() {
+    const UniqueFd taken(accept4(ranks_[0].listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    std::array<char, Handshake::kChallengeBytes> answer{"CIRANDA\x01"};
+    EXPECT_EQ(send(taken.get(), answer.data(), answer.size(), MSG_NOSIGNAL), static_cast<ssize_t>(answer.size()));
+    std::array<char, Handshake::kMostBytes> heard;
+    while (recv(taken.get(), heard.data(), heard.size(), MSG_DONTWAIT) > 0) {  // else its end takes the answer along
+    }
+  }
+  // Lets rank 0 answer wrongly until this is so.
+  void answer_wrongly_until(DataConnector& rank_1, const std::function<bool()>& is_over) {
+    const auto deadline = SteadyClock::now() + std::chrono::seconds(30);
+    pollfd source{ranks_[0].listener.get(), POLLIN, 0};
+    while (!is_over() && SteadyClock::now() < deadline) {
+      keep(rank_1.poll());
+      if (::poll(&source, 1, 1) == 1) answer_wrongly();
+    }
+    ASSERT_TRUE(is_over());
+  }
+
   std::vector<ListeningRank> ranks_;
   std::vector<std::string> refused_;
+  std::vector<std::string> retries_;
   std::vector<DataConnections::Outcome> outcomes_;
 };
 
@@ -196,6 +220,28 @@ TEST_F(DataConnectorTest, NobodyIsWaitedForWhereNobodyListens) {
   EXPECT_TRUE(contains(outcomes_[0].why_not, ranks_[0].address.to_string() + " cannot be reached: "));
   EXPECT_TRUE(contains(outcomes_[0].why_not, "it has ended, or a firewall is between"));
   EXPECT_FALSE(rank_1->is_connecting());
+}
+
+// All ranks have proved themselves before: so what one seems to refuse was changed on its way.
+TEST_F(DataConnectorTest, AMemberThatSeemsToRefuseIsAskedAgain) {
+  const auto rank_1 = make(1);
+  EXPECT_TRUE(rank_1->connect(0));
+  answer_wrongly_until(*rank_1, [this] { return !retries_.empty(); });
+  EXPECT_TRUE(contains(retries_[0], "presented a different job secret"));
+  ASSERT_TRUE(outcomes_.empty());
+  const auto rank_0 = make(0);
+  poll_until(2, {rank_0.get(), rank_1.get()});
+  EXPECT_EQ(outcomes_[0].why_not + outcomes_[1].why_not, "");
+}
+
+TEST_F(DataConnectorTest, AMemberThatSeemsToRefuseForLongIsGivenUp) {
+  const auto rank_1 = make(1);
+  EXPECT_TRUE(rank_1->connect(0));
+  answer_wrongly_until(*rank_1, [this] { return !outcomes_.empty(); });
+  EXPECT_FALSE(rank_1->is_connecting());
+  EXPECT_TRUE(contains(outcomes_[0].why_not,
+                       "presented a different job secret, which it did not when the job began: what the two send is "
+                       "changed on its way, or another process has its port"));
 }
 
 // As one does that may open no more files.

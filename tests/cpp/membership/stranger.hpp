@@ -16,9 +16,10 @@ namespace ciranda {
 
 class Stranger {
  public:
-  explicit Stranger(const std::string& address) {
+  // From that address, if it is not empty.
+  explicit Stranger(const std::string& address, const SocketAddress& from = {}) {
     const SocketAddress to = SocketAddress::parse(address).value();
-    auto fd = start_connecting(to);
+    auto fd = start_connecting(to, from);
     EXPECT_TRUE(fd.ok()) << fd.status().message();
     fd_ = std::move(fd).value();
     pollfd source{fd_.get(), POLLOUT, 0};
