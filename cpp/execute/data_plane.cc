@@ -22,12 +22,17 @@ std::string text_of(const NativeBackend::Tuned& tuned) {
 
 }  // namespace
 
-DataPlane::DataPlane(Mesh& mesh, InFlight& in_flight, Backends backends, ArenaOptions arena, WayExpected& expected,
+bool goes_by_nccl(const Participant::Execute& entry) {
+  return !entry.requests.empty() && entry.requests.front().way == Way::kNccl;
+}
+
+DataPlane::DataPlane(Mesh& mesh, InFlight& in_flight, Backends backends, ArenaOptions arena, OnDevices on_devices,
                      const Logger& logger)
     : mesh_(mesh),
       in_flight_(in_flight),
       logger_(logger),
-      expected_(expected),
+      expected_(on_devices.expected),
+      turns_(on_devices.turns),
       backends_(std::move(backends)),
       consistency_(in_flight, mesh),
       is_arena_for_devices_(arena.is_for_devices) {
@@ -83,6 +88,7 @@ Result<bool> DataPlane::step() {
   if (queue_.empty()) return false;
   if (is_ending_) return end();
   if (!has_begun_) {
+    if (turn() == Turns::State::kAwaited || turn() == Turns::State::kGiven) return false;
     if (!may_go_by_peer()) {
       if (Status status = use(Way::kStaged); !status.ok()) return status;
       const Result<bool> ready = has_inputs();
@@ -149,11 +155,11 @@ Result<Work> DataPlane::begin() {
   });
 }
 
-// Whether the front entry goes by the memory of devices: the log says so, and this lane can, or has not settled that
-// yet. The same on all ranks.
+// Whether the front entry goes by the memory of devices: the log says so, it has its turn if it needs one, and this
+// lane can, or has not settled that yet. The same on all ranks.
 bool DataPlane::may_go_by_peer() const {
   const auto& requests = queue_.front().requests;
-  if (requests.empty() || !is_on_device(requests.front().way)) return false;
+  if (requests.empty() || !is_on_device(requests.front().way) || turn() == Turns::State::kNever) return false;
   return !peer_of_lane_ || peer_of_lane_->ok();
 }
 
@@ -305,6 +311,7 @@ void DataPlane::finish() {
   work_ = {};
   queue_.pop_front();
   forget_entry();
+  if (goes_by_nccl(done)) turns_.end(n_executed_);
   ++n_executed_;
   for (const Participant::Ready& ready : done.requests) {
     Submission& entry = in_flight_.at(ready.ticket);
@@ -332,6 +339,7 @@ std::size_t DataPlane::n_bytes_under_way() const {
 }
 
 void DataPlane::give_up_from(std::uint64_t log_index, const Status& status) {
+  turns_.give_up_from(log_index);
   if (n_executed_ >= log_index) backends_.abort();
   while (!queue_.empty() && n_executed_ + queue_.size() > log_index) {
     const Participant::Execute entry = std::move(queue_.back());

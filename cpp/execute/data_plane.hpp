@@ -15,6 +15,7 @@
 
 #include "agree/participant.hpp"
 #include "agree/payload.hpp"
+#include "agree/turns.hpp"
 #include "backend/backends.hpp"
 #include "base/thread_annotations.hpp"
 #include "execute/consistency.hpp"
@@ -31,10 +32,19 @@ struct ArenaOptions {
   bool is_for_devices = false;  // created when a call first goes by memory of devices, and used by such calls alone
 };
 
+// Whether the log says that the entry goes by NCCL, so that it has a turn.
+bool goes_by_nccl(const Participant::Execute& entry);
+
 class DataPlane {
  public:
-  // The references outlive this. The last two arguments outlive this.
-  DataPlane(Mesh& mesh, InFlight& in_flight, Backends backends, ArenaOptions arena, WayExpected& expected,
+  // For entries with tensors on devices.
+  struct OnDevices {
+    WayExpected& expected;
+    LaneTurns& turns;
+  };
+
+  // The references outlive this, and so does the last argument.
+  DataPlane(Mesh& mesh, InFlight& in_flight, Backends backends, ArenaOptions arena, OnDevices on_devices,
             const Logger& logger);
 
   // Adds the next entry of the log. An empty entry only takes its position in the order.
@@ -80,6 +90,8 @@ class DataPlane {
   // Describes the entry in execution for a message: "allreduce 'a' and 3 more". REQUIRES: !is_idle().
   std::string describe_current() const { return describe(queue_.front()); }
   std::vector<int> awaited() const;
+  // Of the next entry; kHere if it needs none. REQUIRES: !is_idle().
+  Turns::State turn() const { return goes_by_nccl(queue_.front()) ? turns_.of(n_executed_) : Turns::State::kHere; }
 
  private:
   SharedArena* any_arena() { return arena_ ? arena_->arena() : mesh_.arena(); }
@@ -110,6 +122,7 @@ class DataPlane {
   InFlight& in_flight_;
   const Logger& logger_;
   WayExpected& expected_;
+  LaneTurns& turns_;
   std::optional<LaneArena> arena_;
   Backends backends_;
   Consistency consistency_;

@@ -37,8 +37,9 @@ class WayExpected {
   // What does not have to be staged by it, for a message that goes on with "and".
   std::string_view what_goes() const {
     if (goes_by_nccl()) {
-      return "only collectives of all ranks, other than scans, Adasum and weighted averages, outside lanes, go by it, "
-             "if each rank has its tensors on a GPU of its own, none has joined,";
+      return "only collectives other than scans, Adasum and weighted averages go by it, if each rank has its tensors "
+             "on "
+             "a GPU of its own, none has joined,";
     }
     return "all calls but Adasum and weighted averages go by peer, if all ranks share a host and have their tensors on "
            "GPUs,";

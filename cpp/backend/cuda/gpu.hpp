@@ -4,7 +4,7 @@
 //
 // Any thread. It lives as long as the process.
 //
-// Called by CudaDevice, PeerMemory, PeerStream, PeerBackend, NcclCommunicator and NcclRoom.
+// Called by CudaDevice, PeerMemory, PeerStream, PeerBackend, NcclCommunicator, NcclRoom and NcclShared.
 #pragma once
 
 #include <cstddef>

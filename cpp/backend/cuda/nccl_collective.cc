@@ -50,11 +50,11 @@ std::string NcclCollective::awaited_device() const {
 bool NcclCollective::has_ended() {
   if (!status_.ok()) return false;
   if (group_.stream.is_under_way()) {
-    status_ = group_.communicator->status();
+    status_ = group_.communicator()->status();
     return false;
   }
   status_ = group_.stream.status();
-  if (status_.ok()) status_ = group_.communicator->look();
+  if (status_.ok()) status_ = group_.communicator()->look();
   return status_.ok();
 }
 
@@ -62,8 +62,8 @@ bool NcclCollective::has_ended() {
 void NcclCollective::run(const Steps& steps) {
   const bool is_first = offset_ == 0 && phase_ == Phase::kBegin;
   const std::vector<DeviceEventPtr> after = is_first ? plan_.after : std::vector<DeviceEventPtr>{};
-  group_.stream.run(group_.room->stream(), plan_.holds,
-                    [after, steps, communicator = group_.communicator](PeerStream::Tasks& tasks) {
+  group_.stream.run(group_.room().stream(), plan_.holds,
+                    [after, steps, communicator = group_.communicator()](PeerStream::Tasks& tasks) {
                       for (const DeviceEventPtr& event : after) {
                         if (Status status = tasks.wait_for(*event); !status.ok()) return status;
                       }

@@ -58,7 +58,7 @@ class NcclCollective : public RunningCollective {
   // How many bytes of it a part of the plan has that is n_bytes long.
   std::size_t n_bytes_of(std::size_t n_bytes) const;
   // This rank's memory for what is packed, or cannot be received in place.
-  std::byte* room() const { return group_.room->address(); }
+  std::byte* room() const { return group_.room().address(); }
   // The largest aligned size of which `n` fit into the room.
   static std::size_t share_of_room(const NcclGroup& group, std::size_t n);
 
