@@ -111,6 +111,7 @@ Result<Participant::Ready> Participant::execute(const ExecuteItem& item, std::ve
 Participant::Ready Participant::stand_in(const ExecuteItem& item) {
   Ready ready;
   ready.absence = std::make_shared<const ExecuteItem>(item);
+  ready.way = item.way;
   if (!item.first_dims.empty()) ready.first_dims = std::make_shared<const FirstDims>(item.first_dims);
   names_.learn_without_call(item);
   return ready;

@@ -100,8 +100,10 @@ class DataPlane {
   Result<Work> begin() REQUIRES(progress_lock);
   bool may_go_by_peer() const;
   Backend& peer();
+  Place place() const;
   Result<Work> settle_peer() REQUIRES(progress_lock);
   Result<Work> begin_on_way() REQUIRES(progress_lock);
+  void help_on_device(Request& request) const;
   Status use(Way way) REQUIRES(progress_lock);
   Result<Work> plan();
   Status of_this_rank(const Status& why) const;
@@ -131,6 +133,8 @@ class DataPlane {
   const bool is_arena_for_devices_;
   bool is_arena_settled_ = true;
   std::optional<Status> peer_of_lane_;      // whether entries can go by peer, or why not; none before it is settled
+  bool goes_as_asked_ = false;              // then: by the way that the log says, and by no detour
+  Place place_of_lane_;                     // of this rank's device, once that is settled
   Way way_ = Way::kStaged;                  // of the front entry, if it has begun
   std::deque<Participant::Execute> queue_;  // front: being executed, if has_begun_
   bool has_begun_ = false;

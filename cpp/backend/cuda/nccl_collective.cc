@@ -58,6 +58,12 @@ bool NcclCollective::has_ended() {
   return status_.ok();
 }
 
+Status NcclCollective::fill(const Zeros& zeros, const PeerStream::Tasks& tasks) {
+  const GpuContext& gpu = tasks.gpu.context;
+  const auto to = reinterpret_cast<CUdeviceptr>(zeros.to);
+  return gpu.check(gpu.driver.cuMemsetD8Async(to, 0, zeros.n_bytes, tasks.stream), "cuMemsetD8Async");
+}
+
 // The plan's first work comes after what the caller's queues had been given; the rest is behind it in one stream.
 void NcclCollective::run(const Steps& steps) {
   const bool is_first = offset_ == 0 && phase_ == Phase::kBegin;
@@ -70,6 +76,8 @@ void NcclCollective::run(const Steps& steps) {
                       const auto queue = [&]<typename Work>(const Work& work) {
                         if constexpr (std::is_same_v<Work, Copies>) {
                           return tasks.copy(work);
+                        } else if constexpr (std::is_same_v<Work, Zeros>) {
+                          return fill(work, tasks);
                         } else if constexpr (std::is_same_v<Work, ReduceLaunch>) {
                           return tasks.reduce(work);
                         } else {

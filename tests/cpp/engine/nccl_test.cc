@@ -394,6 +394,38 @@ TEST(NcclDeathTest, LanesAndSetsTakeTurns) {
   });
 }
 
+// Ranks that have joined give zeros to sums, and an average is that of the others; in chunks, too. What is no sum is
+// staged.
+TEST(NcclDeathTest, RanksThatHaveJoinedHelp) {
+  expect_in_own_program([] {
+    World world(3, by_nccl(3));
+    world.run([&](Engine& engine) {
+      const std::vector<std::size_t> lengths{3, kChunkBytes / 4 + 9, 1000};
+      for (int epoch = 0; epoch < 2; ++epoch) {
+        expect_of<float>(engine, {10}, 2, 6, "of all");
+        await_all(engine);
+        const std::uint64_t n_before = n_by_nccl();
+        await_all(engine);
+        if (engine.rank() == 1) {
+          EXPECT_TRUE(engine.wait(submit_request(engine, testing::bare(Collective::kJoin))).ok());
+        } else {
+          for (int step = 0; step < 2; ++step) {
+            expect_of<float>(engine, {10}, 2, 4, "of all");
+            expect_of<float>(engine, lengths, 6, 6, "average", {.op = ReduceOp::kAverage});
+            expect_of<double>(engine, {5000}, 6, 24, "scaled", {.prescale = 0.5, .postscale = 4});
+            expect_of<std::int64_t>(engine, lengths, 5, 10, "integers");
+          }
+          EXPECT_GE(n_by_nccl(), n_before + 2 * 4 * 2);
+          expect_of<float>(engine, {10}, 2, 4, "product", {.op = ReduceOp::kProduct});
+          EXPECT_TRUE(engine.wait(submit_request(engine, testing::bare(Collective::kJoin))).ok());
+        }
+      }
+      await_all(engine);
+      EXPECT_EQ(n_nccl_calls("ncclSend"), 0U);
+    });
+  });
+}
+
 // When the rank that gives turns has left, a set without it goes on, by another way.
 TEST(NcclDeathTest, WithoutItsCoordinatorASetGoesAnotherWay) {
   expect_in_own_program([] {
