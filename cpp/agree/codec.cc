@@ -52,6 +52,7 @@ void code(auto& io, Is<JoinMessage> auto& m) { io(m.nth); }
 void code(auto& io, Is<InputMessage> auto& m) { io(m.cache_id, m.round, m.input); }
 void code(auto& io, Is<ForgottenMessage> auto& m) { io(m.kept); }
 void code(auto& io, Is<StandingMessage> auto& m) { io(m.log_index, m.n_pending); }
+void code(auto& io, Is<TurnMessage> auto& m) { io(m.lane, m.log_index); }
 void code(auto& io, Is<NoInputMessage> auto& m) { io(m.cache_id, m.round); }
 void code(auto& io, Is<RelayedMessage::Item> auto& m) { io(m.ranks, m.report); }
 void code(auto& io, Is<RelayedMessage> auto& m) { io(m.items, m.is_waiting); }
@@ -79,6 +80,7 @@ void code(auto& io, Is<PlanEntry> auto& m) { io(m.plan, m.groups); }
 void code(auto& io, Is<ExecuteGroupsEntry> auto& m) { io(m.plan, m.groups, m.check); }
 void code(auto& io, Is<CancelEntry> auto& m) { io(m.cache_id, m.round); }
 void code(auto& io, Is<ForgetEntry> auto& m) { io(m.cache_ids); }
+void code(auto& io, Is<TurnEntry> auto& m) { io(m.lane, m.log_index); }
 void code(auto& io, Is<LogMessage> auto& m) { io(m.entries); }
 
 // Every valid request fits into a frame, whatever its number of tensors and dimensions.

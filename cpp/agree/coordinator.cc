@@ -53,6 +53,7 @@ Status Coordinator::on_message(int rank, Message&& message, TimePoint now) {
   if (const auto* join = std::get_if<JoinMessage>(&message)) return on_join(rank, *join);
   if (const auto* forgotten = std::get_if<ForgottenMessage>(&message)) return on_forgotten(rank, *forgotten);
   if (const auto* standing = std::get_if<StandingMessage>(&message)) on_standing(rank, *standing);
+  if (const auto* turn = std::get_if<TurnMessage>(&message)) on_turn(*turn);
   if (std::holds_alternative<WaitingMessage>(message)) on_waiting(rank);
   return Status::ok_status();
 }
@@ -147,7 +148,8 @@ std::vector<StallReport> Coordinator::check_stalls(TimePoint now) {
 // --- the log
 
 std::vector<LogEntry> Coordinator::take_entries(bool wire_is_idle, std::size_t n_bytes_under_way) {
-  std::vector<LogEntry> entries;
+  std::vector<LogEntry> entries(turns_.begin(), turns_.end());
+  turns_.clear();
   negotiations_.take_ended(entries);
   const std::optional<int> last_joined = members_.last_joined();
   for (const auto& batch : ready_.take(wire_is_idle, has_waiting_rank() || last_joined, n_bytes_under_way)) {

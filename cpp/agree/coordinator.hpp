@@ -45,6 +45,8 @@ class Coordinator {
   void on_standing(int rank, const StandingMessage& message) {
     if (!members_.has_joined(rank)) standstill_.stands(rank, message);
   }
+  // The log gives turns in the order in which they were asked for.
+  void on_turn(const TurnMessage& message) { turns_.push_back({message.lane, message.log_index}); }
   // Dispatches any of these messages, a report of groups, or a duplicate; ignores all others.
   Status on_message(int rank, Message&& message, TimePoint now);
   // Reports of many ranks, from the first of the relays (relay.hpp). With relays, no rank reports here directly.
@@ -101,6 +103,7 @@ class Coordinator {
   Negotiations negotiations_;
   PlannedGroups groups_;
   Standstill standstill_;
+  std::vector<TurnEntry> turns_;
   bool is_waited_for_ = false;  // according to the relays
   std::uint64_t n_times_all_joined_ = 0;
   std::uint64_t n_entries_ = 0;    // entries in the log

@@ -95,10 +95,17 @@ struct StandingMessage {
 // This rank has left a formed set (process_sets.hpp): it has no pending call in the set, and will make none.
 struct LeaveMessage {};
 
+// To the world's coordinator: the entry of another lane's log needs a turn (turns.hpp). Sent by that lane's
+// coordinator.
+struct TurnMessage {
+  LaneId lane = 0;
+  std::uint64_t log_index = 0;
+};
+
 // --- relay -> relay: the reports of a subtree's ranks (relay.hpp), each rank's in the order in which it sent them
 
 using ReadyReport = std::variant<RequestMessage, ReadyMessage, GroupsMessage, DuplicateMessage, JoinMessage,
-                                 ForgottenMessage, StandingMessage>;
+                                 ForgottenMessage, StandingMessage, TurnMessage>;
 
 struct RelayedMessage {
   struct Item {
@@ -218,17 +225,23 @@ struct ForgetEntry {
   std::vector<std::uint32_t> cache_ids;
 };
 
+// In the world's log: the next turn is that of this entry of another lane's log (turns.hpp).
+struct TurnEntry {
+  LaneId lane = 0;
+  std::uint64_t log_index = 0;
+};
+
 using LogEntry = std::variant<ExecuteEntry, FailEntry, JoinedEntry, EndEntry, PlanEntry, ExecuteGroupsEntry,
-                              CancelEntry, ForgetEntry>;
+                              CancelEntry, ForgetEntry, TurnEntry>;
 
 struct LogMessage {
   std::vector<LogEntry> entries;
 };
 
-using Message =
-    std::variant<RequestMessage, ReadyMessage, DuplicateMessage, WaitingMessage, ByeMessage, ByeAckMessage,
-                 AbortMessage, PingMessage, PongMessage, LogMessage, JoinMessage, GroupsMessage, RelayedMessage,
-                 InputMessage, NoInputMessage, NoMoreInputsMessage, ForgottenMessage, StandingMessage, LeaveMessage>;
+using Message = std::variant<RequestMessage, ReadyMessage, DuplicateMessage, WaitingMessage, ByeMessage, ByeAckMessage,
+                             AbortMessage, PingMessage, PongMessage, LogMessage, JoinMessage, GroupsMessage,
+                             RelayedMessage, InputMessage, NoInputMessage, NoMoreInputsMessage, ForgottenMessage,
+                             StandingMessage, LeaveMessage, TurnMessage>;
 
 // A message and its lane (0 if it concerns no lane).
 struct Envelope {

@@ -153,7 +153,7 @@ void Negotiations::complete(NameState& name) {
              "returned last time.");
   } else {
     if (!name.negotiation.has_all()) {
-      name.negotiation.way = Way::kStaged;
+      name.negotiation.way = ways_.way_without(name.negotiation.absent(), signature, name.homes());
     } else if (name.negotiation.has_full()) {
       name.negotiation.way = ways_.way_of(signature, name.homes());
     }

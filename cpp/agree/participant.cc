@@ -45,6 +45,7 @@ Result<Participant::Action> Participant::apply(const LogEntry& entry) {
   if (const auto* to_execute = std::get_if<ExecuteEntry>(&entry)) return execute(*to_execute);
   if (const auto* joined = std::get_if<JoinedEntry>(&entry)) return end_join(*joined);
   if (const auto* end = std::get_if<EndEntry>(&entry)) return Action(*end);
+  if (const auto* turn = std::get_if<TurnEntry>(&entry)) return Action(*turn);
   if (const auto* planned = std::get_if<PlanEntry>(&entry)) return plan(*planned);
   if (const auto* groups = std::get_if<ExecuteGroupsEntry>(&entry)) return execute(*groups);
   if (const auto* cancelled = std::get_if<CancelEntry>(&entry)) return cancel(*cancelled);
@@ -110,6 +111,7 @@ Result<Participant::Ready> Participant::execute(const ExecuteItem& item, std::ve
 Participant::Ready Participant::stand_in(const ExecuteItem& item) {
   Ready ready;
   ready.absence = std::make_shared<const ExecuteItem>(item);
+  ready.way = item.way;
   if (!item.first_dims.empty()) ready.first_dims = std::make_shared<const FirstDims>(item.first_dims);
   names_.learn_without_call(item);
   return ready;

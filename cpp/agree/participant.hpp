@@ -67,7 +67,7 @@ class Participant {
     std::vector<DirectRound> to_close;
     ForgottenMessage answer;
   };
-  using Action = std::variant<Execute, Fail, Joined, EndEntry, Planned, Cancelled, Forgotten>;
+  using Action = std::variant<Execute, Fail, Joined, EndEntry, Planned, Cancelled, Forgotten, TurnEntry>;
 
   // `ops` outlives this object, and contains the lane's operations.
   Participant(int rank, LaneId lane, PersistentOps& ops, RoundRooms rooms = {0, 0})

@@ -46,9 +46,9 @@ Status Relay::on_message(int from, Message message) {
     return Status::ok_status();
   }
   const auto* groups = std::get_if<GroupsMessage>(&message);
-  const bool is_no_work = (groups != nullptr && groups->groups.empty()) ||
-                          std::holds_alternative<ForgottenMessage>(message) ||
-                          std::holds_alternative<StandingMessage>(message);
+  const bool is_no_work =
+      (groups != nullptr && groups->groups.empty()) || std::holds_alternative<ForgottenMessage>(message) ||
+      std::holds_alternative<StandingMessage>(message) || std::holds_alternative<TurnMessage>(message);
   if (!is_no_work) set_waiting(*found, false);  // otherwise the child still waits
   std::optional<ReadyReport> report = report_in(std::move(message));
   if (!report) return Status::internal("rank " + std::to_string(from) + " sent its relay an invalid message");
@@ -76,7 +76,7 @@ void Relay::on_report(std::size_t child, std::vector<std::int32_t> ranks, ReadyR
   }
   if (const auto* ready = std::get_if<ReadyMessage>(&report)) {
     for (const ReadyMessage::Item& item : ready->items) split_group_of(item.cache_id);
-  } else if (!std::holds_alternative<RequestMessage>(report)) {
+  } else if (!std::holds_alternative<RequestMessage>(report) && !std::holds_alternative<TurnMessage>(report)) {
     let_go();
     if (std::holds_alternative<JoinMessage>(report)) {
       ++n_joined_;

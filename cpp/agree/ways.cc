@@ -53,4 +53,15 @@ Way Ways::way_of(const Signature& signature, const std::vector<HomeId>& homes) {
   return homes == homes_ ? way : Way::kStaged;
 }
 
+// Members that have joined contribute zeros, so only sums by NCCL itself go by it.
+Way Ways::way_without(const std::vector<std::int32_t>& absent, const Signature& signature, std::vector<HomeId> homes) {
+  const bool is_sum = signature.op == ReduceOp::kSum || signature.op == ReduceOp::kAverage;
+  const bool may = options_.goes_by_nccl && options_.adds_by_nccl && is_sum && is_reduced_by_nccl(signature);
+  if (!may || signature.collective != Collective::kAllreduce || homes_.size() != homes.size()) return Way::kStaged;
+  for (const std::int32_t member : absent) {
+    homes[static_cast<std::size_t>(member)] = homes_[static_cast<std::size_t>(member)];
+  }
+  return way_of(signature, homes);
+}
+
 }  // namespace ciranda

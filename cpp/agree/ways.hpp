@@ -27,6 +27,8 @@ class Ways {
 
   // `homes`: by member, those of the last report in full of each. REQUIRES: all members take part.
   Way way_of(const Signature& signature, const std::vector<HomeId>& homes);
+  // The same where these members have joined: they help with memory on the lane's devices.
+  Way way_without(const std::vector<std::int32_t>& absent, const Signature& signature, std::vector<HomeId> homes);
 
  private:
   // Other than staged, if all members' tensors are on devices; staged: it cannot.

@@ -44,6 +44,9 @@ class Device {
   // results.
   virtual Status kernels(const Place& /*place*/) { return Status::ok_status(); }
 
+  // Ok if calls may be made on tensors at this place now; else, InvalidArgument, why not.
+  virtual Status refusal(const Place& /*place*/) { return Status::ok_status(); }
+
   // Allocates host memory that the device copies from and to quickly (pinned), at least one byte. Null: out of memory.
   virtual std::shared_ptr<std::byte> allocate_on_host(const Place& place, std::size_t n_bytes) = 0;
 

@@ -124,9 +124,8 @@ constexpr std::array kSettings{
         "GPU_WAY", "", &Config::gpu_way, kGpuWays,
         "How tensors on GPUs travel. peer: in the GPUs' memory, where all ranks of a call are on one host; what cannot "
         "go so, as Adasum and weighted averages, is staged, and a warning says why, once. staged: always in host "
-        "memory. nccl: by NCCL, where each rank has a GPU of its own, outside process sets and lanes; else as peer, "
-        "and "
-        "a warning says why. auto: as peer, without the warning. The same on all ranks."),
+        "memory. nccl: by NCCL, where each rank has a GPU of its own; else as peer, and a warning says why. auto: as "
+        "peer, without the warning. The same on all ranks."),
     word(
         "GPU_REDUCE", "", &Config::gpu_reduce, kGpuReductions,
         "Who reduces tensors that go by NCCL. nccl: NCCL, where it can, in an order of its own. ciranda: kernels of "

@@ -78,9 +78,11 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, WorldPa
                    {SharedArena::kArrivals, SharedArena::round_area_bytes(mesh_.size()),
                     SharedArena::has_buffers(mesh_.size())}),
       log_(id, mesh_, world.control, world.config, world.logger, {world.counters, world.recorder}),
+      all_turns_(world.turns),
+      turns_(world.turns, id),
       reports_(participant_.held(), participant_.calls(), log_, world.control),
-      data_(mesh_, in_flight_, {mesh_, world.config, world.backends}, arena_of(id, world.config), world.way_expected,
-            world.logger),
+      data_(mesh_, in_flight_, {mesh_, world.config, world.backends}, arena_of(id, world.config),
+            {world.way_expected, turns_}, world.logger),
       parts_{id, mesh_, world.control, world.names, in_flight_, participant_, log_, reports_, data_, world.n_direct},
       in_memory_(parts_),
       by_messages_(parts_, world.config, stall_limits(world.config), world.logger),
@@ -180,6 +182,7 @@ Result<bool> Lane::agree(TimePoint now) {
   const bool has_polled = in_memory_.poll(now);
   if (Status status = by_messages_.carry_out(now); !status.ok()) return status;
   reports_.send_due(now);
+  ask_for_turns(now);
   if (is_leaving_ && in_flight_.empty()) {
     is_leaving_ = false;
     parts_.control.hurry();
@@ -203,6 +206,7 @@ Status Lane::apply(const LogMessage& log, TimePoint now) {
     if (!action.ok()) return action.status();
     ++n_logged_;
     reports_.add_late(now);
+    if (const auto* turn = std::get_if<TurnEntry>(&entry)) all_turns_.give(turn->lane, turn->log_index);
     if (data_.n_enqueued() >= log_end_) continue;
     if (Status status = apply(std::move(action).value(), now); !status.ok()) return status;
   }
@@ -218,10 +222,12 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
       in_flight_.note_agreed(ready.ticket, Path::kPlan, log_arrived_);
     }
     change_sets(*to_execute, change_sets_, in_flight_);
+    take_turn(*to_execute);
     data_.enqueue(std::move(*to_execute));
     return Status::ok_status();
   }
   data_.enqueue({});  // takes the entry's position in the order
+  if (std::holds_alternative<TurnEntry>(action)) return Status::ok_status();
   if (const auto* failed = std::get_if<Participant::Fail>(&action)) {
     if (set_of(id_) == kWorldSet) has_failed_.store(true);
     in_memory_.close(failed->to_close);
@@ -254,6 +260,25 @@ Status Lane::apply(Participant::Action action, TimePoint now) {
   return Status::ok_status();
 }
 
+// The world's first lane gives the turns, so its own entries need not ask for one.
+void Lane::take_turn(const Participant::Execute& entry) {
+  if (!goes_by_nccl(entry)) return;
+  if (id_ == 0) {
+    all_turns_.give(id_, data_.n_enqueued());
+  } else if (log_.coordinator() != nullptr) {
+    turns_.ask(data_.n_enqueued());
+  }
+}
+
+// At the world's first lane, for all others of this rank.
+void Lane::ask_for_turns(TimePoint now) {
+  if (id_ != 0) return;
+  for (const TurnMessage& asked : all_turns_.take_asked()) {
+    parts_.control.hurry();
+    log_.report(asked, now);
+  }
+}
+
 std::optional<StandingMessage> Lane::standing() const {
   if (parting_ || has_ended_ || has_joined() || !data_.is_idle() || !in_memory_.empty()) return std::nullopt;
   return StandingMessage{n_logged_, static_cast<std::uint32_t>(in_flight_.size())};
@@ -278,9 +303,15 @@ Result<bool> Lane::execute(TimePoint now) {
     stall_detector_.moved();
     return stepped;
   }
-  const Status status = stall_detector_.stuck(now, [this]() REQUIRES(progress_lock) {
+  const Turns::State turn = data_.turn();
+  if (turn == Turns::State::kGiven) {  // the lane that it waits for looks by itself
+    stall_detector_.moved();
+    return false;
+  }
+  const Status status = stall_detector_.stuck(now, [this, turn]() REQUIRES(progress_lock) {
     StallDetector::Stuck stuck{data_.describe_current(), data_.awaited(), data_.awaited_device()};
     for (int& rank : stuck.awaited) rank = mesh_.peer(rank).rank;
+    if (turn == Turns::State::kAwaited) stuck = {stuck.what, {0}, ""};
     return stuck;
   });
   if (!status.ok()) return status;
@@ -314,6 +345,7 @@ std::optional<TimePoint> Lane::next_deadline() const {
 void Lane::on_departure(const Departure& departure) {
   const std::optional<int> who = mesh_.member_of(departure.rank);
   if (!who || has_ended_) return;  // the whole log was for that rank, too
+  if (id_ == 0 && *who == 0) last_turn_at_ = departure.log_index(id_);
   log_end_ = std::min(log_end_, departure.log_index(id_));
   if (!parting_) {
     parting_ = Status::aborted(parts_.control.peer_text(departure.rank) +
@@ -329,6 +361,7 @@ void Lane::on_departure(const Departure& departure) {
 // Calls that are not agreed on by the end of the log never will be. A round by messages to which all members have sent
 // their inputs counts as agreed on; the inputs may still be under way.
 void Lane::fail_impossible() {
+  if (last_turn_at_ && n_logged_ >= *last_turn_at_) all_turns_.close();
   if (!parting_ || n_logged_ < log_end_) return;
   in_flight_.complete_all(*parting_, false);
   by_messages_.fail_lost(*parting_);

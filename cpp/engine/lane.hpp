@@ -14,6 +14,7 @@
 
 #include "agree/participant.hpp"
 #include "agree/process_sets.hpp"
+#include "agree/turns.hpp"
 #include "base/thread_annotations.hpp"
 #include "engine/answer_watch.hpp"
 #include "engine/control_plane.hpp"
@@ -102,6 +103,8 @@ class Lane {
   std::optional<Ticket> take_in(Submission&& submission, TimePoint now) REQUIRES(progress_lock);
   Status apply(const LogMessage& log, TimePoint now) REQUIRES(progress_lock);
   Status apply(Participant::Action action, TimePoint now) REQUIRES(progress_lock);
+  void take_turn(const Participant::Execute& entry) REQUIRES(progress_lock);
+  void ask_for_turns(TimePoint now) REQUIRES(progress_lock);
 
   LaneId id_;
   std::atomic<bool>& has_failed_;
@@ -110,6 +113,8 @@ class Lane {
   InFlight in_flight_ GUARDED_BY(progress_lock);
   Participant participant_ GUARDED_BY(progress_lock);
   LaneLog log_ GUARDED_BY(progress_lock);
+  Turns& all_turns_ GUARDED_BY(progress_lock);
+  LaneTurns turns_ GUARDED_BY(progress_lock);
   Reports reports_ GUARDED_BY(progress_lock);
   DataPlane data_ GUARDED_BY(progress_lock);
   const LaneParts parts_;
@@ -125,6 +130,8 @@ class Lane {
   bool is_leaving_ GUARDED_BY(progress_lock) = false;        // this rank leaves the set, and has yet to report it
   bool has_ended_ GUARDED_BY(progress_lock) = false;
   std::optional<int> leaver_ GUARDED_BY(progress_lock);
+  // At the world's first lane, when its coordinator has left: how long its log is.
+  std::optional<std::uint64_t> last_turn_at_ GUARDED_BY(progress_lock);
 };
 
 }  // namespace ciranda

@@ -62,7 +62,7 @@ CoordinatorOptions coordinator_options(LaneId id, const LaneMesh& mesh, const Co
   options.direct = direct_rounds(id, mesh, config, has_relays);
   options.limits = agreement_limits(config);
   options.shares_memory = shares_memory_with_all(mesh);
-  options.goes_by_nccl = id == 0 && config.gpu_way == "nccl";
+  options.goes_by_nccl = !is_pair(set_of(id)) && config.gpu_way == "nccl";
   options.adds_by_nccl = config.gpu_reduce == "nccl";
   options.check_interval = static_cast<std::uint64_t>(config.check_consistency);
   options.stall = stall_limits(config);

@@ -11,6 +11,7 @@
 
 #include "agree/auto_names.hpp"
 #include "agree/process_sets.hpp"
+#include "agree/turns.hpp"
 #include "backend/registry.hpp"
 #include "base/config.hpp"
 #include "base/log.hpp"
@@ -53,6 +54,7 @@ struct WorldParts {
 
   LaneMux mux GUARDED_BY(progress_lock){mesh};
   ControlPlane control GUARDED_BY(progress_lock){mesh};
+  Turns turns GUARDED_BY(progress_lock){};
 };
 
 }  // namespace ciranda

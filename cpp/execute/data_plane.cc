@@ -22,12 +22,17 @@ std::string text_of(const NativeBackend::Tuned& tuned) {
 
 }  // namespace
 
-DataPlane::DataPlane(Mesh& mesh, InFlight& in_flight, Backends backends, ArenaOptions arena, WayExpected& expected,
+bool goes_by_nccl(const Participant::Execute& entry) {
+  return !entry.requests.empty() && entry.requests.front().way == Way::kNccl;
+}
+
+DataPlane::DataPlane(Mesh& mesh, InFlight& in_flight, Backends backends, ArenaOptions arena, OnDevices on_devices,
                      const Logger& logger)
     : mesh_(mesh),
       in_flight_(in_flight),
       logger_(logger),
-      expected_(expected),
+      expected_(on_devices.expected),
+      turns_(on_devices.turns),
       backends_(std::move(backends)),
       consistency_(in_flight, mesh),
       is_arena_for_devices_(arena.is_for_devices) {
@@ -68,6 +73,7 @@ void DataPlane::order_on_devices() {
   std::vector<std::shared_ptr<void>> holds;
   for (const Participant::Ready& ready : queue_.front().requests) {
     const Submission& entry = in_flight_.at(ready.ticket);
+    if (entry.staged == nullptr) continue;  // this rank has joined
     for (const DeviceEventPtr& event : entry.staged->after()) after.push_back(event);
     holds.push_back(entry.staged->hold());
     for (const OutputBuffer& output : entry.operation->outputs()) holds.push_back(output.data);
@@ -83,6 +89,7 @@ Result<bool> DataPlane::step() {
   if (queue_.empty()) return false;
   if (is_ending_) return end();
   if (!has_begun_) {
+    if (turn() == Turns::State::kAwaited || turn() == Turns::State::kGiven) return false;
     if (!may_go_by_peer()) {
       if (Status status = use(Way::kStaged); !status.ok()) return status;
       const Result<bool> ready = has_inputs();
@@ -149,33 +156,40 @@ Result<Work> DataPlane::begin() {
   });
 }
 
-// Whether the front entry goes by the memory of devices: the log says so, and this lane can, or has not settled that
-// yet. The same on all ranks.
+// Whether the front entry goes by the memory of devices: the log says so, it has its turn if it needs one, and this
+// lane can, or has not settled that yet. With ranks that have joined it must go as the log says. The same on all ranks.
 bool DataPlane::may_go_by_peer() const {
   const auto& requests = queue_.front().requests;
-  if (requests.empty() || !is_on_device(requests.front().way)) return false;
-  return !peer_of_lane_ || peer_of_lane_->ok();
+  if (requests.empty() || !is_on_device(requests.front().way) || turn() == Turns::State::kNever) return false;
+  if (!peer_of_lane_) return true;
+  return peer_of_lane_->ok() && (!requests.front().absence || goes_as_asked_);
 }
 
-// The backend of this rank's device. REQUIRES: may_go_by_peer(), so all tensors of this rank lie on one device.
-Backend& DataPlane::peer() {
-  return backends_.at(in_flight_.at(queue_.front().requests.front().ticket).staged->place());
+// Where this rank's tensors of the front entry lie. REQUIRES: may_go_by_peer(), so they lie on one device.
+Place DataPlane::place() const {
+  const Staged* const staged = in_flight_.at(queue_.front().requests.front().ticket).staged.get();
+  return staged == nullptr ? place_of_lane_ : staged->place();
 }
+
+// The backend of this rank's device. REQUIRES: as above.
+Backend& DataPlane::peer() { return backends_.at(place()); }
 
 // Settles, before the lane's first entry by peer, whether its ranks can use each other's device memory.
 Result<Work> DataPlane::settle_peer() {
   backends_.share_arena();
-  const Participant::Ready& first = queue_.front().requests.front();
-  running_ = peer().settle(in_flight_.at(first.ticket).staged->place(), first.way);
+  place_of_lane_ = place();
+  running_ = peer().settle(place_of_lane_, queue_.front().requests.front().way);
   return Work{
       .plans = {}, .continue_with = [this]() REQUIRES(progress_lock) {
         peer_of_lane_ = peer().usable();
         if (!peer_of_lane_->ok()) expected_.was_told();
-        if (peer_of_lane_->kind() == ErrorKind::kInternal) {
+        if (peer_of_lane_->kind() == ErrorKind::kInternal && expected_.is_news(peer_of_lane_->message())) {
           logger_.warning("tensors on GPUs are staged in host memory, since the ranks cannot exchange them in " +
                           ("the GPUs' memory: " + peer_of_lane_->message()));
         }
-        if (const Status detour = peer().detour(); detour.kind() == ErrorKind::kInternal) {
+        const Status detour = peer().detour();
+        goes_as_asked_ = detour.ok();
+        if (detour.kind() == ErrorKind::kInternal && expected_.is_news(detour.message())) {
           logger_.warning(detour.message());
         }
         return begin_on_way();
@@ -195,7 +209,10 @@ Status DataPlane::use(Way way) {
   way_ = way;
   for (const Participant::Ready& ready : queue_.front().requests) {
     const Submission& entry = in_flight_.at(ready.ticket);
-    if (entry.staged == nullptr) continue;
+    if (entry.staged == nullptr) {
+      if (is_on_device(way)) help_on_device(*entry.request);
+      continue;
+    }
     expected_.went(*entry.request, way);
     if (way == Way::kStaged && expected_.is_to_be_told()) {
       logger_.warning(describe_current() + " is staged in host memory, although CIRANDA_GPU_WAY is " +
@@ -205,6 +222,11 @@ Status DataPlane::use(Way way) {
     if (Status status = entry.staged->use(way, *entry.request); !status.ok()) return of_this_rank(status);
   }
   return Status::ok_status();
+}
+
+// This rank has joined: the backend needs no tensors of it, but its device.
+void DataPlane::help_on_device(Request& request) const {
+  for (TensorMemory& memory : request.memory) memory = {nullptr, nullptr, place_of_lane_};
 }
 
 Result<Work> DataPlane::plan() { return make_plans(queue_.front(), in_flight_, mesh_); }
@@ -305,6 +327,7 @@ void DataPlane::finish() {
   work_ = {};
   queue_.pop_front();
   forget_entry();
+  if (goes_by_nccl(done)) turns_.end(n_executed_);
   ++n_executed_;
   for (const Participant::Ready& ready : done.requests) {
     Submission& entry = in_flight_.at(ready.ticket);
@@ -332,6 +355,7 @@ std::size_t DataPlane::n_bytes_under_way() const {
 }
 
 void DataPlane::give_up_from(std::uint64_t log_index, const Status& status) {
+  turns_.give_up_from(log_index);
   if (n_executed_ >= log_index) backends_.abort();
   while (!queue_.empty() && n_executed_ + queue_.size() > log_index) {
     const Participant::Execute entry = std::move(queue_.back());

@@ -15,6 +15,7 @@
 
 #include "agree/participant.hpp"
 #include "agree/payload.hpp"
+#include "agree/turns.hpp"
 #include "backend/backends.hpp"
 #include "base/thread_annotations.hpp"
 #include "execute/consistency.hpp"
@@ -31,10 +32,19 @@ struct ArenaOptions {
   bool is_for_devices = false;  // created when a call first goes by memory of devices, and used by such calls alone
 };
 
+// Whether the log says that the entry goes by NCCL, so that it has a turn.
+bool goes_by_nccl(const Participant::Execute& entry);
+
 class DataPlane {
  public:
-  // The references outlive this. The last two arguments outlive this.
-  DataPlane(Mesh& mesh, InFlight& in_flight, Backends backends, ArenaOptions arena, WayExpected& expected,
+  // For entries with tensors on devices.
+  struct OnDevices {
+    WayExpected& expected;
+    LaneTurns& turns;
+  };
+
+  // The references outlive this, and so does the last argument.
+  DataPlane(Mesh& mesh, InFlight& in_flight, Backends backends, ArenaOptions arena, OnDevices on_devices,
             const Logger& logger);
 
   // Adds the next entry of the log. An empty entry only takes its position in the order.
@@ -80,6 +90,8 @@ class DataPlane {
   // Describes the entry in execution for a message: "allreduce 'a' and 3 more". REQUIRES: !is_idle().
   std::string describe_current() const { return describe(queue_.front()); }
   std::vector<int> awaited() const;
+  // Of the next entry; kHere if it needs none. REQUIRES: !is_idle().
+  Turns::State turn() const { return goes_by_nccl(queue_.front()) ? turns_.of(n_executed_) : Turns::State::kHere; }
 
  private:
   SharedArena* any_arena() { return arena_ ? arena_->arena() : mesh_.arena(); }
@@ -88,8 +100,10 @@ class DataPlane {
   Result<Work> begin() REQUIRES(progress_lock);
   bool may_go_by_peer() const;
   Backend& peer();
+  Place place() const;
   Result<Work> settle_peer() REQUIRES(progress_lock);
   Result<Work> begin_on_way() REQUIRES(progress_lock);
+  void help_on_device(Request& request) const;
   Status use(Way way) REQUIRES(progress_lock);
   Result<Work> plan();
   Status of_this_rank(const Status& why) const;
@@ -110,6 +124,7 @@ class DataPlane {
   InFlight& in_flight_;
   const Logger& logger_;
   WayExpected& expected_;
+  LaneTurns& turns_;
   std::optional<LaneArena> arena_;
   Backends backends_;
   Consistency consistency_;
@@ -118,6 +133,8 @@ class DataPlane {
   const bool is_arena_for_devices_;
   bool is_arena_settled_ = true;
   std::optional<Status> peer_of_lane_;      // whether entries can go by peer, or why not; none before it is settled
+  bool goes_as_asked_ = false;              // then: by the way that the log says, and by no detour
+  Place place_of_lane_;                     // of this rank's device, once that is settled
   Way way_ = Way::kStaged;                  // of the front entry, if it has begun
   std::deque<Participant::Execute> queue_;  // front: being executed, if has_begun_
   bool has_begun_ = false;

@@ -164,6 +164,9 @@ Result<std::unique_ptr<Staged>> Staged::make(Request& request, std::span<const B
   std::unique_ptr<Staged> staged(new Staged(*device.value(), std::move(wake)));
   for (std::size_t i = 0; i < request.memory.size(); ++i) {
     if (request.memory[i].place.is_host()) continue;
+    if (const Status refused = device.value()->refusal(request.memory[i].place); !refused.ok()) {
+      return Status(refused.kind(), call_text(request) + ": " + refused.message());
+    }
     if (Status status = staged->add(request.memory[i], i); !status.ok()) return staged->fail(request, status);
     Tensor& tensor = staged->tensors_.back();
     if (tensor.on_device.input != nullptr) tensor.n_bytes_read = n_bytes_read(request, i, rank);

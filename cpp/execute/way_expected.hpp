@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -33,12 +34,15 @@ class WayExpected {
   }
   // The user has been told why no call goes there.
   void was_told() { has_told_.store(true, std::memory_order_relaxed); }
+  // Whether no lane has said so before. By the holder of the progress lock.
+  bool is_news(const std::string& why) { return said_.insert(why).second; }
   const std::string& setting() const { return setting_; }
   // What does not have to be staged by it, for a message that goes on with "and".
   std::string_view what_goes() const {
     if (goes_by_nccl()) {
-      return "only collectives of all ranks, other than scans, Adasum and weighted averages, outside lanes, go by it, "
-             "if each rank has its tensors on a GPU of its own, none has joined,";
+      return "only collectives other than scans, Adasum and weighted averages go by it, if each rank has its tensors "
+             "on "
+             "a GPU of its own, none has joined but for sums,";
     }
     return "all calls but Adasum and weighted averages go by peer, if all ranks share a host and have their tensors on "
            "GPUs,";
@@ -65,6 +69,7 @@ class WayExpected {
   bool may_be_on_device_ = false;
   std::atomic<Way> last_;
   std::atomic<bool> has_told_{false};
+  std::set<std::string> said_;
 };
 
 }  // namespace ciranda

@@ -24,6 +24,10 @@ CUresult on_recorded(const char* call, CUevent handle, const Function& function)
   return in_context(call, [&](Context& context) {
     const auto event = events().find(handle);
     if (event == nullptr) return refuse(std::string(call) + ": no such event, or after its end");
+    if (const auto captured = event->captured()) {
+      captures().spoil(*captured);
+      return CUresult::kCapturedEvent;
+    }
     const auto recorded = event->recorded();
     if (recorded) return function(context, *recorded);
     if (settings()->checks) report(std::string(call) + ": an event that was never recorded");
@@ -73,8 +77,36 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned) {
   return on_recorded("cuStreamWaitEvent", event, [&](Context& context, const Point& recorded) {
     const auto stream = context.find(handle);
     if (stream == nullptr) return refuse("cuStreamWaitEvent: no such stream, or after its end");
+    if (captures().status(*stream) != cuda::CUstreamCaptureStatus::kNone) {
+      captures().spoil(*stream);
+      return CUresult::kStreamCaptureIsolation;
+    }
     return stream->enqueue({.call = "cuStreamWaitEvent", .waits = {recorded}});
   });
+}
+
+// The next four are never counted: no work of a program depends on them.
+CUresult cuStreamBeginCapture_v2(CUstream handle, cuda::CUstreamCaptureMode mode) {
+  const auto stream = current_context()->find(handle);
+  return stream == nullptr ? CUresult::kInvalidHandle : captures().begin(*stream, mode);
+}
+
+CUresult fake_cuda_end_capture(CUstream handle, std::uint64_t* n_given) {
+  const auto stream = current_context()->find(handle);
+  return stream == nullptr ? CUresult::kInvalidHandle : captures().end(*stream, *n_given);
+}
+
+CUresult cuStreamIsCapturing(CUstream handle, cuda::CUstreamCaptureStatus* status) {
+  Context* const context = current_context();
+  const auto stream = context == nullptr ? nullptr : context->find(handle);
+  if (stream == nullptr) return CUresult::kInvalidHandle;
+  *status = captures().status(*stream);
+  return CUresult::kSuccess;
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(cuda::CUstreamCaptureMode* mode) {
+  std::swap(*mode, capture_mode());
+  return CUresult::kSuccess;
 }
 
 CUresult cuStreamQuery(CUstream handle) {
@@ -117,6 +149,10 @@ CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
     const auto event = events().find(handle);
     if (event == nullptr) return refuse("cuEventRecord: no such event, or after its end");
     if (event->device() != stream.device()) return CUresult::kInvalidHandle;
+    if (captures().take(stream)) {
+      event->capture(stream.shared_from_this());
+      return CUresult::kSuccess;
+    }
     Point recorded;
     const CUresult given = stream.enqueue({.call = "cuEventRecord"}, &recorded);
     if (given == CUresult::kSuccess) event->record(std::move(recorded));

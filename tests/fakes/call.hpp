@@ -4,6 +4,7 @@
 
 #include <mutex>
 
+#include "captures.hpp"
 #include "context.hpp"
 #include "report.hpp"
 #include "settings.hpp"
@@ -42,6 +43,7 @@ CUresult in_context(const char* call, const Function& function) {
     context->end_by(failed);
     return failed;
   }
+  if (captures().spoils(call)) return CUresult::kStreamCaptureUnsupported;
   return function(*context);
 }
 

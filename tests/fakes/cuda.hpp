@@ -43,6 +43,8 @@
 extern "C" {
 namespace ciranda::fakes {
 
+// Streams can be captured (captures.hpp): what they are given meanwhile is not done. There are no graphs.
+
 // A program that was not linked with the fake finds these by dlsym.
 
 // Sets one of the settings, or unsets it (null), while the program runs; calls are counted from zero again.

@@ -46,6 +46,12 @@ CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, std::size_t n_byte
 CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priority);
 CUresult cuStreamDestroy_v2(CUstream stream);
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags);
+CUresult cuStreamBeginCapture_v2(CUstream stream, cuda::CUstreamCaptureMode mode);
+CUresult cuStreamIsCapturing(CUstream stream, cuda::CUstreamCaptureStatus* status);
+CUresult cuThreadExchangeStreamCaptureMode(cuda::CUstreamCaptureMode* mode);
+// Instead of cuStreamEndCapture, as there are no graphs: how many operations the stream was given, and whether nothing
+// has spoilt the capture.
+CUresult fake_cuda_end_capture(CUstream stream, std::uint64_t* n_given);
 CUresult cuStreamQuery(CUstream stream);
 CUresult cuStreamSynchronize(CUstream stream);
 CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr to, std::uint32_t value, unsigned flags);

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "captures.hpp"
 #include "checker.hpp"
 #include "settings.hpp"
 #include "workers.hpp"
@@ -32,6 +33,7 @@ Stream::Stream(int device, Type type, DefaultOrder& order, std::atomic<CUresult>
 }
 
 CUresult Stream::enqueue(Launch launch, Point* reached) {
+  if (captures().take(*this)) return CUresult::kSuccess;
   const std::lock_guard turn(turn_);
   wait_for_room();
   Operation operation{launch.call, std::move(launch.waits), std::move(launch.run), {}, 0};

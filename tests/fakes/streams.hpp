@@ -19,6 +19,17 @@ class Event {
   void record(Point point) {
     const std::lock_guard lock(mutex_);
     recorded_ = std::move(point);
+    captured_ = nullptr;
+  }
+  // In a stream whose work is captured: it stands for no work that is ever done.
+  void capture(std::shared_ptr<Stream> stream) {
+    const std::lock_guard lock(mutex_);
+    captured_ = std::move(stream);
+  }
+  // Null: where it was recorded last was not captured.
+  std::shared_ptr<Stream> captured() const {
+    const std::lock_guard lock(mutex_);
+    return captured_;
   }
   // Where it was recorded last; nothing: never.
   std::optional<Point> recorded() const {
@@ -31,6 +42,7 @@ class Event {
   const CUdevice device_;
   mutable std::mutex mutex_;
   std::optional<Point> recorded_;
+  std::shared_ptr<Stream> captured_;
 };
 
 // Those of the process, which outlive the threads of the streams.

@@ -129,6 +129,26 @@ def ends_in(how_and_where: str) -> None:
 
 
 @program
+def ends_in_init(how: str) -> None:
+    """Rank 2 ends in some way while it makes its communicator of NCCL, which takes for ever."""
+    mine = values().cuda()
+    if hvd.rank() == 2:
+        os.environ["FAKE_NCCL_INIT"] = "never"
+        handle = hvd.allreduce_async_(mine, name="first")
+        time.sleep(0.3)  # for the others to make theirs; whether they have makes no difference
+        end(how)
+        hvd.synchronize(handle)
+    try:
+        hvd.allreduce_(mine, name="first")
+    except CirandaError as error:
+        found(f"rank {hvd.rank()}: {type(error).__name__}: {error}")
+        torch.cuda.synchronize()
+        assert torch.equal((mine + 1).cpu(), values() + 1), "the GPU is of no use any more"
+        leave_at_once()
+    raise AssertionError("the call succeeded")
+
+
+@program
 def sums() -> None:
     """Calls that go by peer wherever they can."""
     for turn in range(3):
@@ -333,5 +353,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # which comes when a rank has failed: the others have last words
     for asked in sys.argv[1:]:
         hvd.init()
+        if os.environ.get("CIRANDA_GPU_WAY") == "nccl":  # which wants a GPU for each rank
+            torch.cuda.set_device(hvd.local_rank())
         run(asked)
         hvd.shutdown()

@@ -25,9 +25,16 @@ PACK, REDUCE, UNPACK = 9, 11, 13
 needs_kernels = pytest.mark.usefixtures("kernels_of_gpus")
 
 
+NCCL = {"STILL_STREAM": "5"}  # and torch_cuda.with_nccl()
+
+
 def need_kernels_for(way: dict[str, str], request: pytest.FixtureRequest) -> None:
-    if way is PEER:
+    if way is not STAGED:
         request.getfixturevalue("kernels_of_gpus")
+
+
+def settings_of(way: dict[str, str]) -> dict[str, str]:
+    return way | torch_cuda.with_nccl(3) if way is NCCL else way
 
 
 def run(np: int, *programs: str, grace: int = 1, **settings: str) -> subprocess.CompletedProcess[str]:
@@ -86,8 +93,11 @@ def test_a_driver_that_is_no_good_is_refused_and_the_cpu_goes_on(settings: dict[
     [
         ("killed", STAGED, "RanksLostError: rank 2 (host "),
         ("killed", PEER, "RanksLostError: rank 2 (host "),
+        ("killed", NCCL, "RanksLostError: rank 2 (host "),
         ("exits", STAGED, "RanksLostError: rank 2 (host "),
+        ("exits", NCCL, "RanksLostError: rank 2 (host "),
         ("raises", STAGED, "AbortedError: rank 2 (host "),
+        ("raises", NCCL, "AbortedError: rank 2 (host "),
         ("stopped", STAGED, "TimeoutError: allreduce 'second' began on all ranks but has not moved"),
     ],
 )
@@ -96,13 +106,30 @@ def test_ranks_that_end_before_their_input_is_there(
 ) -> None:
     need_kernels_for(way, request)
     # One that is stopped does not end before it is killed.
-    done = run(3, f"a_rank_ends={how}", grace=1 if how == "stopped" else 60, **way, **SOON)
+    done = run(3, f"a_rank_ends={how}", grace=1 if how == "stopped" else 60, **settings_of(way), **SOON)
     assert done.returncode != 0
     lines = _found(done, f"a_rank_ends={how}")
     assert len(lines) == 2, done.stdout + done.stderr
     for rank, line in enumerate(lines):
         assert line.startswith(f"rank {rank}: {error}"), line
         assert "rank 2" in line, line
+
+
+@needs_kernels
+@pytest.mark.parametrize(("how", "error"), [("killed", "RanksLostError"), ("raises", "AbortedError")])
+def test_a_rank_ends_while_it_makes_its_communicator_of_nccl(how: str, error: str) -> None:
+    done = run(3, f"ends_in_init={how}", grace=60, **settings_of(NCCL), **SOON)
+    lines = _found(done, f"ends_in_init={how}")
+    assert len(lines) == 2, done.stdout + done.stderr
+    assert all(f": {error}: rank 2 (host " in line for line in lines), lines
+
+
+@needs_kernels
+def test_the_next_world_trains_on_by_nccl() -> None:
+    """A new world has communicators of its own."""
+    done = run(2, "begins_anew", **torch_cuda.with_nccl(2))
+    assert _found(done, "begins_anew") == ["right"] * 2, done.stdout + done.stderr
+    assert "NCCL cannot be used" not in done.stderr, done.stderr
 
 
 @needs_kernels

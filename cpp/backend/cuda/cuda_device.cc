@@ -8,6 +8,7 @@
 #include "backend/cuda/driver.hpp"
 #include "backend/cuda/gpu.hpp"
 #include "backend/cuda/kernels/images.hpp"
+#include "backend/cuda/stream_capture.hpp"
 
 namespace ciranda::cuda {
 namespace {
@@ -29,6 +30,11 @@ class CudaDevice final : public Device {
   Status kernels(const Place& place) override {
     const Result<Gpu*> gpu = at(place);
     return gpu.ok() ? gpu.value()->kernels() : gpu.status();
+  }
+
+  Status refusal(const Place& place) override {
+    const Result<Gpu*> gpu = at(place);
+    return gpu.ok() && gpu.value()->is_capturing(place.queue) ? being_captured() : Status::ok_status();
   }
 
   std::shared_ptr<std::byte> allocate_on_host(const Place& place, std::size_t n_bytes) override {

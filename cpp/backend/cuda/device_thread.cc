@@ -35,6 +35,8 @@ void DeviceThread::when_passed(std::shared_ptr<const Event> event, std::function
 
 void DeviceThread::loop() {
   gpu_.driver.cuCtxSetCurrent(gpu_.context);
+  auto mode = CUstreamCaptureMode::kRelaxed;  // none of its calls is about a graph that another thread captures
+  gpu_.driver.cuThreadExchangeStreamCaptureMode(&mode);
   int n_looks = 0;  // in a row, without an event that has passed
   std::unique_lock lock(mutex_);
   while (true) {

@@ -68,6 +68,8 @@ auto all_of(DriverFunctions& to) {
       wanted("cuStreamCreateWithPriority", to.cuStreamCreateWithPriority),
       wanted("cuStreamDestroy", "cuStreamDestroy_v2", to.cuStreamDestroy),
       wanted("cuStreamWaitEvent", to.cuStreamWaitEvent),
+      wanted("cuStreamIsCapturing", to.cuStreamIsCapturing),
+      wanted("cuThreadExchangeStreamCaptureMode", to.cuThreadExchangeStreamCaptureMode),
       wanted("cuStreamQuery", to.cuStreamQuery),
       wanted("cuStreamSynchronize", to.cuStreamSynchronize),
       wanted("cuStreamWriteValue32", "cuStreamWriteValue32_v2", to.cuStreamWriteValue32),

@@ -9,7 +9,7 @@
 // Failure: a status with the version found, the version needed, and what to do. Kind InvalidArgument: tensors on a GPU
 // are refused here, all else works.
 //
-// Called by CudaDevice, CurrentContext, Events and Gpu.
+// Called by CudaDevice, CurrentContext, Events, Gpu and stream_capture.hpp.
 #pragma once
 
 #include <string_view>

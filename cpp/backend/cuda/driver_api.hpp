@@ -62,6 +62,9 @@ enum class CUresult : int {
   kCompatNotSupportedOnDevice = 804,
   kMpsConnectionFailed = 805,
   kStreamCaptureUnsupported = 900,
+  kStreamCaptureInvalidated = 901,
+  kStreamCaptureIsolation = 905,
+  kCapturedEvent = 907,
   kUnknown = 999,
 };
 
@@ -101,6 +104,12 @@ enum class CUdevice_attribute : int {
   kIpcEventSupported = 125,
   kHostNumaId = 134,  // of CUDA 12.2; earlier drivers answer kInvalidValue
 };
+
+// Of a stream whose work is captured into a graph, and is not done now.
+enum class CUstreamCaptureStatus : int { kNone = 0, kActive = 1, kInvalidated = 2 };
+
+// What a thread may call while another one captures: kGlobal nothing that could spoil it, kRelaxed everything.
+enum class CUstreamCaptureMode : int { kGlobal = 0, kThreadLocal = 1, kRelaxed = 2 };
 
 enum class CUpointer_attribute : int {
   kContext = 1,              // CUcontext
@@ -174,6 +183,8 @@ struct DriverFunctions {
   CUresult (*cuStreamCreateWithPriority)(CUstream* stream, unsigned flags, int priority);
   CUresult (*cuStreamDestroy)(CUstream stream);
   CUresult (*cuStreamWaitEvent)(CUstream stream, CUevent event, unsigned flags);
+  CUresult (*cuStreamIsCapturing)(CUstream stream, CUstreamCaptureStatus* status);
+  CUresult (*cuThreadExchangeStreamCaptureMode)(CUstreamCaptureMode* mode);
   CUresult (*cuStreamQuery)(CUstream stream);
   CUresult (*cuStreamSynchronize)(CUstream stream);
   CUresult (*cuStreamWriteValue32)(CUstream stream, CUdeviceptr to, std::uint32_t value, unsigned flags);

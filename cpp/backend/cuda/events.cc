@@ -1,6 +1,7 @@
 #include "backend/cuda/events.hpp"
 
 #include "backend/cuda/current_context.hpp"
+#include "backend/cuda/stream_capture.hpp"
 
 namespace ciranda::cuda {
 
@@ -11,6 +12,10 @@ Status Event::order(const Place& place) const {
   const CurrentContext current(gpu.driver, gpu.context);
   if (Status status = current.status(); !status.ok()) return status;
   const auto stream = static_cast<CUstream>(place.queue);
+  if (is_capturing(gpu.driver, stream)) {
+    // What has passed needs no order, and a graph cannot wait for what is outside of it.
+    return gpu.driver.cuEventQuery(handle_) == CUresult::kSuccess ? Status::ok_status() : being_captured();
+  }
   return gpu.check(gpu.driver.cuStreamWaitEvent(stream, handle_, 0), "cuStreamWaitEvent");
 }
 

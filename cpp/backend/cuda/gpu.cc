@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backend/cuda/current_context.hpp"
+#include "backend/cuda/stream_capture.hpp"
 
 namespace ciranda::cuda {
 namespace {
@@ -49,6 +50,11 @@ Result<Gpu*> Gpu::open(const Driver& driver, int number, Images images) {
   const CurrentContext current(driver, retained);
   if (Status status = current.status(); !status.ok()) return status;
   return new Gpu(context, LoadedKernels::load(context, device, images));
+}
+
+bool Gpu::is_capturing(void* queue) const {
+  const CurrentContext current(context_.driver, context_.context);
+  return cuda::is_capturing(context_.driver, static_cast<CUstream>(queue));
 }
 
 Result<DeviceEventPtr> Gpu::record(void* queue) {
@@ -135,16 +141,27 @@ Result<Device::Put> Gpu::allocate_all(void* queue, const std::vector<std::size_t
   return made;
 }
 
-// Frees the memory after all work that is in the caller's stream now, since that may use it.
+// This one, and those that were dropped before; none while the stream is captured.
+std::vector<CUdeviceptr> Gpu::take_dropped(void* queue, CUdeviceptr memory) {
+  const bool must_wait = is_capturing(queue);
+  const std::lock_guard lock(mutex_);
+  dropped_[queue].push_back(memory);
+  return must_wait ? std::vector<CUdeviceptr>{} : std::move(dropped_.extract(queue).mapped());
+}
+
+// Frees the memory after all work that is in the caller's stream now, since that may use it. An event that is recorded
+// while the stream is captured would make our stream part of the graph, so then it is freed with what is dropped next.
 void Gpu::free_after(void* queue, CUdeviceptr memory) {
+  std::vector<CUdeviceptr> dropped = take_dropped(queue, memory);
+  if (dropped.empty()) return;
   Result<DeviceEventPtr> used = record(queue);
   if (!used.ok()) return;  // the GPU has failed, or the process ends
-  thread_.run([this, queue, memory, used = std::move(used).value()] {
+  thread_.run([this, queue, dropped = std::move(dropped), used = std::move(used).value()] {
     const Result<Streams*> streams = streams_of(queue);
     if (!streams.ok()) return;
     const CUstream stream = streams.value()->puts.handle();
     context_.driver.cuStreamWaitEvent(stream, static_cast<const Event&>(*used).handle(), 0);
-    context_.driver.cuMemFreeAsync(memory, stream);
+    for (const CUdeviceptr each : dropped) context_.driver.cuMemFreeAsync(each, stream);
   });
 }
 

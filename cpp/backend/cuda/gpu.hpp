@@ -4,12 +4,13 @@
 //
 // Any thread. It lives as long as the process.
 //
-// Called by CudaDevice, PeerMemory, PeerStream, PeerBackend, NcclCommunicator and NcclRoom.
+// Called by CudaDevice, PeerMemory, PeerStream, PeerBackend, NcclCommunicator, NcclRoom and NcclShared.
 #pragma once
 
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,6 +40,8 @@ class Gpu {
   DeviceThread& thread() { return thread_; }
 
   std::shared_ptr<std::byte> allocate_on_host(std::size_t n_bytes) { return pinned_.allocate(n_bytes); }
+  // Whether what the stream is given goes into a CUDA graph.
+  bool is_capturing(void* queue) const;
   // See the methods of Device with these names.
   Result<DeviceEventPtr> record(void* queue);
   void fetch(void* queue, std::vector<DeviceCopy> copies, DeviceEventPtr after, Device::Done done);
@@ -61,6 +64,7 @@ class Gpu {
   Result<std::shared_ptr<std::byte>> allocate(void* queue, CUstream stream, std::size_t n_bytes);
   Result<Device::Put> allocate_all(void* queue, const std::vector<std::size_t>& n_bytes);
   void free_after(void* queue, CUdeviceptr memory);
+  std::vector<CUdeviceptr> take_dropped(void* queue, CUdeviceptr memory);
 
   const GpuContext context_;
   const Result<LoadedKernels> kernels_;  // or why there are none
@@ -68,6 +72,8 @@ class Gpu {
   PinnedMemory pinned_;
   std::map<void*, Streams> streams_;  // by the caller's stream; the thread's own
   DeviceThread thread_;
+  std::mutex mutex_;
+  std::map<void*, std::vector<CUdeviceptr>> dropped_;  // by the caller's stream, while that is captured
 };
 
 }  // namespace ciranda::cuda

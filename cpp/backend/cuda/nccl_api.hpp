@@ -4,7 +4,7 @@
 //
 // NcclFunctions is filled by Nccl::load (nccl.hpp).
 //
-// Used by Nccl, NcclCommunicator, NcclOperation and NcclReduction.
+// Used by Nccl, NcclCommunicator, NcclOperation, NcclReduction and NcclShared.
 #pragma once
 
 #include <array>

@@ -140,10 +140,8 @@ class NcclBackend final : public Backend {
   // Memory that work under way may still use is never used again.
   void leave() {
     if (group_ == nullptr) return;
-    if (!group_->stream.is_under_way() && !group_->stream.was_aborted()) {
-      if (group_->communicator != nullptr) group_->communicator->end();
-      if (group_->room != nullptr) group_->room->give_back();
-    }
+    const bool may_be_used = group_->stream.is_under_way() || group_->stream.was_aborted();
+    if (may_be_used && group_->shared != nullptr) group_->shared->leave_alone();
     group_->stream.leave();
     group_ = nullptr;
   }

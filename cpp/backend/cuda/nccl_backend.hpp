@@ -1,8 +1,9 @@
 // NcclBackend: executes collectives of tensors on GPUs by NCCL, where each rank has a GPU of its own, on one host or on
 // several. NCCL moves and adds; our kernels pack, scale and divide, and reduce what NCCL does not.
 //
-// Calls by NCCL are those of one lane only, the world's first: NCCL wants the same order of all its calls on all GPUs,
-// and lanes have none among each other. It has a PeerBackend for other lanes, and for all calls if NCCL cannot be used.
+// NCCL wants the same order of all its calls on all GPUs, and lanes have none among each other, so their plans take
+// turns (agree/turns.hpp). It has a PeerBackend for what two ranks send each other, and for all calls if NCCL cannot be
+// used.
 //
 // Called by Backends and DataPlane; made by a row of registry.cc; one thread (the holder of the progress lock).
 #pragma once

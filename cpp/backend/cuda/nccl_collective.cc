@@ -50,26 +50,34 @@ std::string NcclCollective::awaited_device() const {
 bool NcclCollective::has_ended() {
   if (!status_.ok()) return false;
   if (group_.stream.is_under_way()) {
-    status_ = group_.communicator->status();
+    status_ = group_.communicator()->status();
     return false;
   }
   status_ = group_.stream.status();
-  if (status_.ok()) status_ = group_.communicator->look();
+  if (status_.ok()) status_ = group_.communicator()->look();
   return status_.ok();
+}
+
+Status NcclCollective::fill(const Zeros& zeros, const PeerStream::Tasks& tasks) {
+  const GpuContext& gpu = tasks.gpu.context;
+  const auto to = reinterpret_cast<CUdeviceptr>(zeros.to);
+  return gpu.check(gpu.driver.cuMemsetD8Async(to, 0, zeros.n_bytes, tasks.stream), "cuMemsetD8Async");
 }
 
 // The plan's first work comes after what the caller's queues had been given; the rest is behind it in one stream.
 void NcclCollective::run(const Steps& steps) {
   const bool is_first = offset_ == 0 && phase_ == Phase::kBegin;
   const std::vector<DeviceEventPtr> after = is_first ? plan_.after : std::vector<DeviceEventPtr>{};
-  group_.stream.run(group_.room->stream(), plan_.holds,
-                    [after, steps, communicator = group_.communicator](PeerStream::Tasks& tasks) {
+  group_.stream.run(group_.room().stream(), plan_.holds,
+                    [after, steps, communicator = group_.communicator()](PeerStream::Tasks& tasks) {
                       for (const DeviceEventPtr& event : after) {
                         if (Status status = tasks.wait_for(*event); !status.ok()) return status;
                       }
                       const auto queue = [&]<typename Work>(const Work& work) {
                         if constexpr (std::is_same_v<Work, Copies>) {
                           return tasks.copy(work);
+                        } else if constexpr (std::is_same_v<Work, Zeros>) {
+                          return fill(work, tasks);
                         } else if constexpr (std::is_same_v<Work, ReduceLaunch>) {
                           return tasks.reduce(work);
                         } else {

@@ -36,8 +36,12 @@ class NcclCollective : public RunningCollective {
  protected:
   using Does = NcclOperation::Does;
   using Operations = std::vector<NcclOperation>;
+  struct Zeros {
+    std::byte* to;
+    std::size_t n_bytes;
+  };
   // Copies by one launch, a reduction, or a group of NCCL's.
-  using Step = std::variant<Copies, ReduceLaunch, Operations>;
+  using Step = std::variant<Copies, Zeros, ReduceLaunch, Operations>;
   using Steps = std::vector<Step>;
 
   // The group and the plan outlive this. `most_bytes`: of plan.n_bytes, in a chunk. REQUIRES: the group is usable;
@@ -58,7 +62,7 @@ class NcclCollective : public RunningCollective {
   // How many bytes of it a part of the plan has that is n_bytes long.
   std::size_t n_bytes_of(std::size_t n_bytes) const;
   // This rank's memory for what is packed, or cannot be received in place.
-  std::byte* room() const { return group_.room->address(); }
+  std::byte* room() const { return group_.room().address(); }
   // The largest aligned size of which `n` fit into the room.
   static std::size_t share_of_room(const NcclGroup& group, std::size_t n);
 
@@ -71,6 +75,7 @@ class NcclCollective : public RunningCollective {
   }
 
  private:
+  static Status fill(const Zeros& zeros, const PeerStream::Tasks& tasks);
   void run(const Steps& steps);
   Progress end_chunk();
   bool has_ended();

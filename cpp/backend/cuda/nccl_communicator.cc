@@ -250,7 +250,13 @@ void NcclCommunicator::watch() {
   if (found.ok() || is_over_.load() || has_failed_.load()) return;
   failed_ = std::move(found);
   has_failed_.store(true, std::memory_order_release);
-  wake_();
+  const std::lock_guard lock(mutex_of_wakes_);
+  for (const auto& wake : wakes_) wake();
+}
+
+void NcclCommunicator::also_wake(std::function<void()> wake) {
+  const std::lock_guard lock(mutex_of_wakes_);
+  wakes_.push_back(std::move(wake));
 }
 
 void NcclCommunicator::abort_all(const Gpu& gpu) { NcclAbort::all_of(gpu); }

@@ -7,7 +7,7 @@
 //
 // Threads: begin(), await_made() and run() are for the GPU's; the others for any.
 //
-// Called by NcclSettling, NcclCollective, NcclGroup and NcclBackend.
+// Called by NcclSettling, NcclCollective, NcclGroup, NcclShared and NcclBackend.
 #pragma once
 
 #include <atomic>
@@ -34,6 +34,9 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
 
+  // Wakes by this, too.
+  void also_wake(std::function<void()> wake);
+
   // Waits until it is made, or why it cannot be. If it takes longer than that, it is given up.
   Status await_made(std::chrono::duration<double> most);
   // Queues these, as one group. REQUIRES: await_made() has returned ok; at least one.
@@ -50,7 +53,7 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
 
  private:
   NcclCommunicator(const Nccl& nccl, const Gpu& gpu, ncclComm_t handle, std::function<void()> wake)
-      : nccl_(nccl), gpu_(gpu), handle_(handle), wake_(std::move(wake)) {}
+      : nccl_(nccl), gpu_(gpu), handle_(handle), wakes_{std::move(wake)} {}
   Status await(const char* call, std::chrono::steady_clock::time_point deadline);
   ncclResult_t launch(const NcclOperation& operation, CUstream stream) const;
   ncclResult_t launch_all(const std::vector<NcclOperation>& operations, CUstream stream) const;
@@ -65,7 +68,8 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   const Nccl& nccl_;
   const Gpu& gpu_;
   const ncclComm_t handle_;
-  const std::function<void()> wake_;
+  std::mutex mutex_of_wakes_;
+  std::vector<std::function<void()>> wakes_;
   std::atomic<bool> is_over_{false};
   std::atomic<bool> is_under_way_{true};  // a call, for which the GPU's thread waits
   Status failed_;                         // by the watch, once

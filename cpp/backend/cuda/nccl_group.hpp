@@ -9,6 +9,7 @@
 
 #include "backend/cuda/nccl_communicator.hpp"
 #include "backend/cuda/nccl_room.hpp"
+#include "backend/cuda/nccl_shared.hpp"
 #include "backend/cuda/peer_stream.hpp"
 #include "base/status.hpp"
 #include "transport/mesh.hpp"
@@ -23,9 +24,12 @@ struct NcclGroup {
   const std::size_t room_bytes;  // the same on all ranks
 
   // --- settled
-  std::optional<Status> usable;  // see Backend::usable()
-  NcclRoom* room = nullptr;      // null: none
-  std::shared_ptr<NcclCommunicator> communicator;
+  std::optional<Status> usable;        // see Backend::usable()
+  std::shared_ptr<NcclShared> shared;  // null: none
+
+  // REQUIRES: usable.
+  const NcclRoom& room() const { return *shared->room; }
+  const std::shared_ptr<NcclCommunicator>& communicator() const { return shared->communicator; }
 };
 
 }  // namespace ciranda::cuda

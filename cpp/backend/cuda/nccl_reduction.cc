@@ -86,6 +86,7 @@ NcclReduction::Range NcclReduction::range_of_parts() const {
 }
 
 NcclReduction::Range NcclReduction::range() const {
+  if (!contributes()) return {room(), room(), n_bytes()};
   if (is_cut()) return range_of_parts();
   const std::byte* const input = whole(plan().input, offset(), n_bytes());
   std::byte* const output = whole(plan().output, offset(), n_bytes());
@@ -105,13 +106,15 @@ void NcclReduction::pack(Copies& to) const {
 NcclCollective::Steps NcclReduction::moves() const {
   const Range range = this->range();
   Steps steps;
-  if (range.from == room()) {
+  if (!contributes()) {
+    steps.emplace_back(Zeros{room(), n_bytes()});
+  } else if (range.from == room()) {
     Copies packed;
     pack(packed);
     steps.emplace_back(std::move(packed));
   }
   const std::byte* from = range.from;
-  if (plan().prescale != 1.0) {
+  if (contributes() && plan().prescale != 1.0) {
     std::byte* const scaled = is_cut() || !has_result() ? room() : range.to;
     steps.emplace_back(
         scale({.dtype = plan().dtype, .prescale = plan().prescale}, from, scaled, n_parts() * range.n_bytes));

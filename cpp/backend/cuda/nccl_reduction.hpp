@@ -27,7 +27,9 @@ class NcclReduction final : public NcclCollective {
   Steps moves() const override;
   Steps results() const override;
   bool is_cut() const { return plan().collective == Collective::kReducescatter; }
-  bool has_result() const { return plan().is_receiver(self()); }
+  // A rank that has joined gives zeros, and needs no result.
+  bool contributes() const { return plan().is_contributor(self()); }
+  bool has_result() const { return contributes() && plan().is_receiver(self()); }
   Range range() const;
   Range range_of_parts() const;
   std::size_t n_parts() const { return is_cut() ? static_cast<std::size_t>(n_members()) : 1; }

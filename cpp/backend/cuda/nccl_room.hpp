@@ -1,7 +1,7 @@
 // NcclRoom: memory on a rank's GPU in which tensors are packed for NCCL, and the stream of its work. They are kept when
 // they are given back, and used again.
 //
-// Called by NcclBackend, NcclSettling, NcclGroup and NcclCollective; on the GPU's thread. It lives as long as the
+// Called by NcclSettling, NcclShared, NcclGroup and NcclCollective; on the GPU's thread. It lives as long as the
 // process.
 #pragma once
 

@@ -12,12 +12,24 @@ struct NcclSettling::Prepared {
   Offer offer{};
 };
 
+namespace {
+
+// For a new communicator.
+Status take_room(NcclGroup& group) {
+  const Result<NcclRoom*> room = NcclRoom::take(group.stream.gpu(), group.room_bytes);
+  if (room.ok()) group.shared = std::make_shared<NcclShared>(room.value());
+  return room.status();
+}
+
+}  // namespace
+
 NcclSettling::NcclSettling(std::shared_ptr<NcclGroup> group, const Place& place, Options options)
     : shared_group_(std::move(group)),
       group_(*shared_group_),
       place_(place),
       options_(std::move(options)),
-      prepared_(std::make_shared<Prepared>()) {}
+      prepared_(std::make_shared<Prepared>()),
+      key_(NcclShared::key_of(group_.mesh, group_.stream.gpu())) {}
 
 Progress NcclSettling::step() {
   switch (phase_) {
@@ -38,6 +50,11 @@ Progress NcclSettling::step() {
         std::vector<std::uint8_t> can;
         for (const Offer& offer : offers_) can.push_back(offer.can_use);
         conclude(can);
+        return Progress::kDone;
+      }
+      if (can_share()) {
+        group_.communicator()->also_wake(group_.stream.waker());
+        group_.usable = Status::ok_status();
         return Progress::kDone;
       }
       make();
@@ -79,7 +96,7 @@ Status NcclSettling::objection() const {
 
 void NcclSettling::prepare() {
   group_.stream.call([group = shared_group_, prepared = prepared_, index = place_.index, named = options_.nccl,
-                      objection = objection()] {
+                      key = key_, objection = objection()] {
     if (!objection.ok()) return objection;
     const Result<const Nccl*> nccl = Nccl::load(named);
     if (!nccl.ok()) return nccl.status();
@@ -89,9 +106,9 @@ void NcclSettling::prepare() {
     CUresult told = context.driver.cuDeviceGet(&device, index);
     if (told == CUresult::kSuccess) told = context.driver.cuDeviceGetUuid(&prepared->offer.gpu, device);
     if (Status status = context.check(told, "cuDeviceGetUuid"); !status.ok()) return status;
-    const Result<NcclRoom*> room = NcclRoom::take(gpu, group->room_bytes);
-    if (!room.ok()) return room.status();
-    group->room = room.value();
+    group->shared = NcclShared::find(key);
+    if (group->shared != nullptr) prepared->offer.known = group->shared->id;
+    if (Status status = group->shared == nullptr ? take_room(*group) : Status::ok_status(); !status.ok()) return status;
     if (group->mesh.rank() == 0) {
       const ncclResult_t made = nccl.value()->ncclGetUniqueId(&prepared->offer.id);
       if (Status status = nccl.value()->check(made, "ncclGetUniqueId"); !status.ok()) return status;
@@ -144,16 +161,26 @@ Status NcclSettling::refusal() const {
   return Status::ok_status();
 }
 
+bool NcclSettling::can_share() const {
+  const auto& first = offers_.front().known.internal;
+  return first.front() != '\0' &&
+         std::ranges::all_of(offers_, [&](const Offer& offer) { return offer.known.internal == first; });
+}
+
 void NcclSettling::make() {
   const int rank = group_.mesh.rank();
   group_.stream.call(
       [group = shared_group_, prepared = prepared_, id = offers_.front().id, rank, most = options_.most] {
         Gpu& gpu = group->stream.gpu();
+        if (group->shared->communicator != nullptr) {  // which another member cannot share
+          if (Status status = take_room(*group); !status.ok()) return status;
+        }
         auto begun = NcclCommunicator::begin(*prepared->nccl, gpu, id, group->mesh.size(), rank, group->stream.waker());
         if (!begun.ok()) return begun.status();
-        group->communicator = std::move(begun).value();
+        group->shared->communicator = std::move(begun).value();
+        group->shared->id = id;
         if (group->stream.was_aborted()) NcclCommunicator::abort_all(gpu);
-        return group->communicator->await_made(most);
+        return group->shared->communicator->await_made(most);
       });
 }
 
@@ -164,6 +191,7 @@ void NcclSettling::conclude(const std::vector<std::uint8_t>& can) {
   const auto teller = all_can ? 0 : static_cast<int>(lowest - can.begin());
   if (own_.ok() && all_can) {
     group_.usable = Status::ok_status();
+    NcclShared::keep(key_, group_.shared);
   } else if (group_.mesh.rank() == teller) {
     group_.usable = Status::internal(own_.message());
   } else {

@@ -1,5 +1,6 @@
-// NcclSettling: the members of a lane tell each other of their GPUs and their NCCL, and make a communicator of it. If
-// one cannot, all know, and none uses it. The lowest member with a reason knows that it has to say so.
+// NcclSettling: the members of a lane tell each other of their GPUs and their NCCL, and make a communicator of it, or
+// use that of another lane with the same ranks. If one cannot, all know, and none uses it. The lowest member with a
+// reason knows that it has to say so.
 //
 // What members tell, and the communicator's id, travel by the lane's channels, as ranks may be on several hosts.
 //
@@ -42,7 +43,8 @@ class NcclSettling final : public RunningCollective {
     std::uint8_t can_use;
     int version;
     CUuuid gpu;
-    ncclUniqueId id;  // of rank 0
+    ncclUniqueId id;     // of rank 0, for a new communicator
+    ncclUniqueId known;  // of the one that this rank could share; empty: none
   };
   struct Prepared;
 
@@ -53,6 +55,8 @@ class NcclSettling final : public RunningCollective {
   // Why this member must not use NCCL, whatever NCCL it has.
   Status objection() const;
   void tell();
+  // Whether all could share the same one.
+  bool can_share() const;
   void make();
   void conclude(const std::vector<std::uint8_t>& can);
   // Why no communicator is made, as all members see it; ok: one is.
@@ -63,6 +67,7 @@ class NcclSettling final : public RunningCollective {
   const Place place_;
   const Options options_;
   const std::shared_ptr<Prepared> prepared_;
+  const NcclShared::Key key_;
   Phase phase_ = Phase::kPrepare;
   Status own_;  // why this member cannot
   std::vector<Offer> offers_;

@@ -18,7 +18,7 @@ from ciranda import _core, _limits
 from ciranda._sizes import parse_size
 from ciranda.bench import plot as plots
 from ciranda.bench import ranks, table
-from ciranda.bench.plan import COLLECTIVES, DTYPES, OPS, Plan, Results
+from ciranda.bench.plan import COLLECTIVES, DEVICES, DTYPES, OPS, Plan, Results
 from ciranda.bench.systems import CANNOT, PEERS
 from ciranda.errors import InvalidArgumentError
 from ciranda.launch.api import RunOptions
@@ -44,6 +44,7 @@ def bench(
     seconds: Annotated[float, typer.Option(min=0.0, help="At most, for each size and system.")] = 0.5,
     iterations: Annotated[int, typer.Option(min=5, help="At most, for each size and system.")] = 500,
     warm_up: Annotated[int, typer.Option("-w", "--warm-up", min=1, help="Calls before those that count.")] = 5,
+    device: Annotated[str, typer.Option(metavar="NAME", help="Where tensors lie: cpu, or cuda (with torch).")] = "cpu",
     pin: Annotated[bool, typer.Option("--pin/--no-pin", help="Bind rank r to core r.")] = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Measure each candidate algorithm, beside its expected cost.")
@@ -59,12 +60,14 @@ def bench(
     plan = make_plan(
         collective=collective, np=np, minimum=minimum, maximum=maximum, factor=factor, dtype=dtype, op=op, peers=peers,
         seconds=seconds, iterations=iterations, warm_up=warm_up, pin=pin, explain=explain,
-        profile=profile,
+        profile=profile, device=device,
     )  # fmt: skip
     if explain and (peers or plot is not None or plan.collective not in ("allreduce", "broadcast")):
         raise typer.BadParameter("--explain is for allreduce and broadcast, without --peers and --plot")
     if profile and (explain or peers or plot is not None):
         raise typer.BadParameter("--profile measures Ciranda only, without --explain, --peers and --plot")
+    if device != "cpu" and (explain or profile or peers or plot is not None):
+        raise typer.BadParameter("--device cuda is measured without --explain, --profile, --peers and --plot")
     for path in (json_file, plot):
         if path is not None and not path.absolute().parent.is_dir():
             raise typer.BadParameter(f"there is no folder {path.absolute().parent}")
@@ -96,10 +99,13 @@ def make_plan(*, minimum: str, maximum: str, peers: str, **rest: Any) -> Plan:
         ("collective", plan.collective, COLLECTIVES),
         ("dtype", plan.dtype, DTYPES),
         ("op", plan.op, OPS),
+        ("device", plan.device, DEVICES),
         *(("peer", peer, tuple(PEERS)) for peer in names),
     ):
         if value not in known:
             raise typer.BadParameter(f"there is no {what} {value!r}: choose from {', '.join(known)}")
+    if plan.device == "cuda" and plan.dtype in ("uint16", "uint32", "uint64"):
+        raise typer.BadParameter(f"torch computes nothing with {plan.dtype} on GPUs")
     if plan.min_bytes > plan.max_bytes:
         raise typer.BadParameter("the smallest size (-b) is larger than the largest (-e)")
     for peer in names:
@@ -143,13 +149,25 @@ def describe(plan: Plan) -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)),
         "python": platform.python_version(),
         "limit_gb_per_s": _limit(plan),
+        **({"device": _gpus(), "torch": _version("torch")} if plan.device == "cuda" else {}),
         **versions,
     }
 
 
+def _gpus() -> str:
+    try:
+        from ciranda.bench.on_gpu import described  # with torch
+    except ImportError:
+        raise typer.BadParameter("--device cuda needs torch") from None
+    found = described()
+    if not found:
+        raise typer.BadParameter("--device cuda: torch sees no GPU. 'ciranda doctor' says what is missing")
+    return found
+
+
 def _limit(plan: Plan) -> float | None:
     """The bus bandwidth that this machine allows, as far as 'ciranda tune' has measured it; None where it has not."""
-    if (plan.collective, plan.np) != ("allreduce", 2):
+    if (plan.collective, plan.np, plan.device) != ("allreduce", 2, "cpu"):
         return None
     try:
         costs = _core.measured_costs()

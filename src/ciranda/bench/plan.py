@@ -19,6 +19,8 @@ COLLECTIVES = ("allreduce", "broadcast", "allgather")
 OPS = ("sum", "average", "min", "max", "product")
 DTYPES = ("float32", "float64", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
+DEVICES = ("cpu", "cuda")
+
 Array = npt.NDArray[Any]
 
 _PATTERN_LENGTH = 5
@@ -39,6 +41,7 @@ class Plan:
         warm_up: calls before the measured ones.
         peers: other systems, measured alternately with ciranda.
         pin: bind rank r to core r.
+        device: of DEVICES; "cuda": tensors of torch on GPUs.
         explain: measure each candidate algorithm, beside its expected time.
         profile: measure the time of each stage of a call.
     """
@@ -55,6 +58,7 @@ class Plan:
     warm_up: int = 5
     peers: tuple[str, ...] = ()
     pin: bool = False
+    device: str = "cpu"
     explain: bool = False
     profile: bool = False
 

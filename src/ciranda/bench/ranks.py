@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -50,7 +51,7 @@ def main(plan: Plan, folder: str) -> tuple[list[Row], float]:
     if plan.pin:
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[ciranda.local_rank() % len(cores)]})
-    systems: dict[str, System] = {"ciranda": Ciranda()}
+    systems: dict[str, System] = {"ciranda": on_gpu() if plan.device == "cuda" else Ciranda()}
     for peer in plan.peers:
         systems[peer] = PEERS[peer](rank, ciranda.size(), folder)
     prescribed = PrescribedSystems()
@@ -76,9 +77,24 @@ def main(plan: Plan, folder: str) -> tuple[list[Row], float]:
     return rows, time.process_time()
 
 
+def on_gpu() -> System:
+    """Ciranda, and a GPU for this rank."""
+    from ciranda.bench.on_gpu import CirandaOnGpu, choose_gpu  # with torch
+
+    choose_gpu(ciranda.local_rank())
+    return CirandaOnGpu()
+
+
+def buffer_on_gpu(case: Case) -> Any:
+    """What stands for an array there."""
+    from ciranda.bench.on_gpu import OnGpu  # with torch
+
+    return OnGpu.zeros(case)
+
+
 def measure(plan: Plan, case: Case, systems: Mapping[str, System]) -> Row:
     """Check and time every system on one size."""
-    timed = time_in_turns(plan, case, systems)
+    timed = time_in_turns(plan, case, systems, buffer=buffer_on_gpu(case) if plan.device == "cuda" else None)
     measurements: dict[str, Measurement] = {
         name: summarise(case, found.times_us, found.n_wrong) for name, found in timed.items()
     }
@@ -190,7 +206,7 @@ def time_in_turns(
 def check(case: Case, call: Call, buffer: Array) -> int:
     """The number of wrong elements on all ranks together."""
     buffer[:] = pattern(case, ciranda.rank())
-    mine = np.array([count_wrong(case, call())], dtype=np.int64)
+    mine = np.array([count_wrong(case, np.asarray(call()))], dtype=np.int64)
     return int(ciranda.allreduce(mine, name="bench.wrong", op=ciranda.Sum)[0])
 
 

@@ -30,9 +30,11 @@ def warning(other_load_percent: float) -> str:
 def header(plan: Plan, meta: dict[str, object]) -> str:
     """The measured system and machine, and the columns' names and units."""
     ratio = f"; ratio: the peer's time over ciranda's (torch {meta.get('torch')})" if plan.peers else ""
+    what = "tensors, until the GPU has the result" if plan.device == "cuda" else "NumPy arrays"
     lines = [
         f"# {plan.collective}: {plan.np} ranks on {meta['cpu']}, {meta['cores']} cores; ciranda {meta['ciranda']}",
-        "# blocking calls of named NumPy arrays; time: median, from the last rank's call to the last rank's return",
+        *([f"# {meta['device']}, torch {meta['torch']}"] if plan.device == "cuda" else []),
+        f"# blocking calls of named {what}; time: median, from the last rank's call to the last rank's return",
         f"# the buffer is rewritten before every call{ratio}",
         "#",
     ]

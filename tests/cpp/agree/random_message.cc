@@ -69,6 +69,7 @@ class Maker {
   void fill(StandingMessage& m) { m = {number<std::uint64_t>(), number<std::uint32_t>()}; }
   void fill(NoMoreInputsMessage& /*m*/) {}
   void fill(LeaveMessage& /*m*/) {}
+  void fill(TurnMessage& m) { m = {number<LaneId>(), number<std::uint64_t>()}; }
   void fill(WaitingMessage& /*m*/) {}
   void fill(JoinMessage& m) { m.nth = number<std::uint64_t>(); }
   void fill(ByeMessage& m) {
@@ -106,18 +107,19 @@ class Maker {
     return message;
   }
   ReadyReport report() {
-    switch (up_to(6)) {
+    switch (up_to(7)) {
       case 0: return filled<RequestMessage>();
       case 1: return filled<ReadyMessage>();
       case 2: return filled<GroupsMessage>();
       case 3: return filled<DuplicateMessage>();
       case 4: return filled<ForgottenMessage>();
       case 5: return filled<StandingMessage>();
+      case 6: return filled<TurnMessage>();
       default: return JoinMessage{number<std::uint64_t>()};
     }
   }
   LogEntry log_entry() {
-    switch (up_to(7)) {
+    switch (up_to(8)) {
       case 0: return execute_entry();
       case 1: return fail_entry();
       case 2: return JoinedEntry{number<std::int32_t>()};
@@ -125,6 +127,7 @@ class Maker {
       case 4: return ExecuteGroupsEntry{number<std::uint32_t>(), numbers(), static_cast<Check>(up_to(2))};
       case 5: return CancelEntry{number<std::uint32_t>(), number<std::uint64_t>()};
       case 6: return ForgetEntry{numbers()};
+      case 7: return TurnEntry{number<LaneId>(), number<std::uint64_t>()};
       default: return EndEntry{number<std::int32_t>()};
     }
   }
@@ -217,6 +220,8 @@ bool same(const StandingMessage& a, const StandingMessage& b) {
 }
 bool same(const NoMoreInputsMessage& /*a*/, const NoMoreInputsMessage& /*b*/) { return true; }
 bool same(const LeaveMessage& /*a*/, const LeaveMessage& /*b*/) { return true; }
+bool same(const TurnMessage& a, const TurnMessage& b) { return a.lane == b.lane && a.log_index == b.log_index; }
+bool same(const TurnEntry& a, const TurnEntry& b) { return a.lane == b.lane && a.log_index == b.log_index; }
 bool same(const ForgottenMessage& a, const ForgottenMessage& b) { return a.kept == b.kept; }
 bool same(const ForgetEntry& a, const ForgetEntry& b) { return a.cache_ids == b.cache_ids; }
 bool same(const CancelEntry& a, const CancelEntry& b) { return a.cache_id == b.cache_id && a.round == b.round; }

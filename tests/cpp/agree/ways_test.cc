@@ -82,6 +82,25 @@ TEST(Ways, NcclNeedsNoSharedMemory) {
 }
 
 // A kernel of ours has up to 64 inputs.
+// They help with memory on the devices that the lane had used before.
+TEST(Ways, SumsGoByNcclWithoutThoseWhoHaveJoined) {
+  CoordinatorOptions options;
+  options.size = 2;
+  options.goes_by_nccl = true;
+  Ways ways(options);
+  const Signature sum = allreduce({4});
+  EXPECT_EQ(ways.way_without({1}, sum, {kGpu0, kStagedHome}), Way::kStaged);
+  EXPECT_EQ(ways.way_of(sum, {kGpu0, kGpu1}), Way::kNccl);
+  EXPECT_EQ(ways.way_without({1}, sum, {kGpu0, kStagedHome}), Way::kNccl);
+  EXPECT_EQ(ways.way_without({1}, sum, {kStagedHome, kStagedHome}), Way::kStaged);
+  for (const Signature& other : {allreduce({4}, DataType::kFloat32, ReduceOp::kProduct), allgather({4}),
+                                 allreduce({4}, DataType::kInt64, ReduceOp::kAverage)}) {
+    EXPECT_EQ(ways.way_without({1}, other, {kGpu0, kGpu1}), Way::kStaged);
+  }
+  options.adds_by_nccl = false;
+  EXPECT_EQ(ways.way_without({1}, sum, {kGpu0, kGpu1}), Way::kStaged);
+}
+
 TEST(Ways, ManyRanksReduceByNcclWhatItReducesItself) {
   CoordinatorOptions options;
   options.size = 65;

@@ -249,6 +249,11 @@ std::uint64_t fake_nccl_n_calls(const char* name) {
   return *name == '\0' ? n_all : counts().by_name[name];
 }
 
+std::uint64_t fake_nccl_n_communicators() {
+  const std::lock_guard lock(all().mutex);
+  return all().live.size();
+}
+
 std::uint64_t fake_nccl_n_under_way() { return Communicator::n_under_way.load(); }
 
 }  // namespace ciranda::fakes

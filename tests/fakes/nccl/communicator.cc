@@ -6,7 +6,6 @@
 #include <cstring>
 #include <random>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -88,7 +87,8 @@ struct Communicator::Transfer {
 Communicator::Communicator(const cuda::ncclUniqueId& id, int n_ranks, int rank, const cuda::CUuuid& gpu)
     : segment_(std::make_unique<Segment>(id, n_ranks)),
       rank_(rank),
-      seed_(std::hash<std::string_view>{}(id.internal.data())),
+      id_(id.internal.data()),
+      seed_(std::hash<std::string>{}(id_)),
       n_polls_left_(number(setting("FAKE_NCCL_POLLS"))) {
   Segment::Part& own = segment_->of(rank);
   own.gpu = gpu;
@@ -195,6 +195,10 @@ ncclResult_t Communicator::launch(const std::vector<Operation>& operations, cuda
       touches.push_back({reinterpret_cast<cuda::CUdeviceptr>(range.begin), range.n_bytes, writes});
     }
   }
+  static auto* const order = new LaunchOrder;
+  if (setting("FAKE_NCCL_ANY_ORDER").empty() && !order->add(gpu(), meetings(operations))) {
+    report("GPUs have been given kernels of two communicators in different orders, and may wait for each other");
+  }
   count(1);
   const bool is_endless = number(setting("FAKE_NCCL_ENDLESS")) == n_calls_;
   auto kernel = std::make_unique<Kernel>(Kernel{shared_from_this(), operations, is_endless});
@@ -204,6 +208,22 @@ ncclResult_t Communicator::launch(const std::vector<Operation>& operations, cuda
   }
   static_cast<void>(kernel.release());
   return ncclResult_t::kSuccess;
+}
+
+std::vector<LaunchOrder::Meeting> Communicator::meetings(const std::vector<Operation>& operations) {
+  std::vector<LaunchOrder::Meeting> all;
+  for (const auto& [call, from, to] : operations) {
+    std::string name = id_ + " ";
+    if (is_transfer({call, from, to})) {
+      const bool sends = call.does == Does::kSend;
+      const std::pair ends(sends ? rank_ : call.peer, sends ? call.peer : rank_);
+      name += std::to_string(ends.first) + " to " + std::to_string(ends.second) + " ";
+      all.push_back({name + std::to_string(++n_transfers_[ends]), 2});
+    } else {
+      all.push_back({name + std::to_string(call.number), segment_->n_ranks()});
+    }
+  }
+  return all;
 }
 
 void Communicator::count(int change) {

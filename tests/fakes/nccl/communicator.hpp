@@ -5,11 +5,15 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/cuda/nccl_api.hpp"
+#include "launch_order.hpp"
 #include "segment.hpp"
 
 namespace ciranda::fakes {
@@ -47,6 +51,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   cuda::ncclResult_t init();
   Touched touched(const Operation& operation) const;
   cuda::ncclResult_t launch(const std::vector<Operation>& operations, cuda::CUstream stream);
+  std::vector<LaunchOrder::Meeting> meetings(const std::vector<Operation>& operations);
   // These return false if the kernel was aborted.
   bool run(const Kernel& kernel);
   bool run(const Operation& operation);
@@ -59,13 +64,15 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   const std::unique_ptr<Segment> segment_;
   const int rank_;
+  const std::string id_;
   const std::uint64_t seed_;
   std::uint64_t n_polls_left_;
   bool is_made_ = false;
   std::optional<cuda::ncclResult_t> failed_;
   std::uint64_t n_calls_ = 0;
-  std::uint64_t n_alike_ = 0;                    // collectives among them
-  std::function<cuda::ncclResult_t()> pending_;  // a launch that has not been made yet
+  std::uint64_t n_alike_ = 0;                                 // collectives among them
+  std::map<std::pair<int, int>, std::uint64_t> n_transfers_;  // by sender and receiver
+  std::function<cuda::ncclResult_t()> pending_;               // a launch that has not been made yet
   std::atomic<bool> is_aborted_{false};
   std::atomic<std::uint64_t> n_under_way_{0};
   std::uint64_t n_pieces_ = 0;  // of the kernels' thread

@@ -9,18 +9,22 @@
 //                   come, and reads and writes the tensors; the fake driver's checker orders it with all other work. A
 //                   rank that calls another one than the others ends the program, as does one whose tensors overlap
 //                   where NCCL forbids it, and a receive of another length than what is sent
+//   order           of the kernels of several communicators: if GPUs of the process are given them in orders that could
+//                   make them wait for each other, the program ends, even if they happened not to
 //   sums            in an order that is random from call to call, rounded after each addition, alike on all ranks
 //   aborts          end the kernels of the communicator. While its GPU has others with work under way, to abort one
 //                   alone hangs: all are aborted in one group
-// What it is not: it has no CTAs, so kernels of two communicators never keep each other from running.
+// What it is not: it has no CTAs, so kernels of two communicators never keep each other from running; and it does not
+// see in which order GPUs of other processes are given kernels.
 //
-// A program finds fake_nccl_n_under_way() and fake_nccl_n_calls() by dlsym.
+// A program finds fake_nccl_n_under_way(), fake_nccl_n_calls() and fake_nccl_n_communicators() by dlsym.
 //
 // Settings, in the environment:
 //   FAKE_NCCL_VERSION=v   10000 * major + 100 * minor + patch (22809)
 //   FAKE_NCCL_POLLS=k     what does not block takes k polls: init, and the first collective of a communicator (0)
 //   FAKE_NCCL_INIT=e      ncclCommInitRankConfig fails with error e on the ranks of this process; never: it never ends
 //   FAKE_NCCL_ASYNC=k:e   once it has been given its k-th collective, a communicator of this process has error e
+//   FAKE_NCCL_ANY_ORDER=1 kernels of several communicators may come in any order
 //   FAKE_NCCL_ENDLESS=k   the kernel of the k-th collective of a communicator of this process never ends by itself
 #pragma once
 
@@ -63,6 +67,8 @@ cuda::ncclResult_t ncclRecv(void* to, std::size_t count, cuda::ncclDataType_t ty
 
 // Kernels of this process that have been queued and have not ended.
 std::uint64_t fake_nccl_n_under_way();
+// Communicators of this process that have been made and not ended.
+std::uint64_t fake_nccl_n_communicators();
 // How often this process has called the function, of the collectives; "": all of them.
 std::uint64_t fake_nccl_n_calls(const char* name);
 

@@ -23,10 +23,10 @@ cells, graphs, and sharing tensors with other processes.
 import os
 from pathlib import Path
 
-from .build import driver, library
+from .build import driver, library, nccl
 from .importing import has_real_cuda, install
 
-__all__ = ["environment", "has_real_cuda", "install"]
+__all__ = ["environment", "has_real_cuda", "install", "with_nccl"]
 
 _HERE = Path(__file__).resolve().parent
 
@@ -39,6 +39,11 @@ def environment() -> dict[str, str]:
     library()
     paths = {"LD_LIBRARY_PATH": [driver().parent], "PYTHONPATH": [_HERE / "at_start", _HERE.parent]}
     return {name: os.pathsep.join([*map(str, added), *_before(name)]) for name, added in paths.items()}
+
+
+def with_nccl(n_gpus: int) -> dict[str, str]:
+    """Returns, beside environment(), what ranks need to exchange their tensors by the fake NCCL (tests/fakes/nccl)."""
+    return {"CIRANDA_GPU_WAY": "nccl", "CIRANDA_NCCL": str(nccl()), "FAKE_CUDA_DEVICES": str(n_gpus)}
 
 
 def _before(name: str) -> list[str]:

@@ -84,6 +84,13 @@ def driver() -> Path:
     return _built("libcuda.so.1", [*FAKES.glob("*.cc")], options, [], [kernels])
 
 
+def nccl() -> Path:
+    """Returns the fake `libnccl.so.2`, which is the same as the CMake target ciranda_fake_nccl."""
+    headers = _digest([], [*(FAKES / "nccl").glob("*.hpp"), ROOT / "cpp/backend/cuda/nccl_api.hpp"])
+    options = FLAGS + [f"-I{folder}" for folder in (FAKES, ROOT / "cpp", ROOT / "cpp/include")]
+    return _built("libnccl.so.2", [*(FAKES / "nccl").glob("*.cc")], options, ["-ldl"], [headers])
+
+
 def library() -> Path:
     """Returns the C++ part."""
     torch = torch_folder()

@@ -1,0 +1,48 @@
+// NcclShared: a communicator, and the memory and the stream of its work on this rank's GPU. The lanes of a world that
+// have the same ranks share one, as a communicator takes about 0.6 GB of a GPU: their calls take turns.
+//
+// Threads: any. The last lane that has it ends it.
+//
+// Called by NcclBackend, NcclGroup and NcclSettling.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "backend/cuda/gpu.hpp"
+#include "backend/cuda/nccl_api.hpp"
+#include "backend/cuda/nccl_communicator.hpp"
+#include "backend/cuda/nccl_room.hpp"
+#include "transport/mesh.hpp"
+
+namespace ciranda::cuda {
+
+class NcclShared {
+ public:
+  // Who shares: the rank in its world, its GPU, and the lane's ranks.
+  using Key = std::tuple<const PeerInfo*, const Gpu*, std::vector<int>>;
+  static Key key_of(const Mesh& mesh, const Gpu& gpu);
+
+  explicit NcclShared(NcclRoom* memory) : room(memory) {}
+  ~NcclShared();
+  NcclShared(const NcclShared&) = delete;
+  NcclShared& operator=(const NcclShared&) = delete;
+
+  // Null: there is none that can be used.
+  static std::shared_ptr<NcclShared> find(const Key& key);
+  static void keep(const Key& key, const std::shared_ptr<NcclShared>& made);
+
+  // Work that never ends may still use it.
+  void leave_alone() { is_left_alone_.store(true); }
+
+  NcclRoom* const room;
+  ncclUniqueId id{};                               // of the communicator
+  std::shared_ptr<NcclCommunicator> communicator;  // null: it is not made yet
+
+ private:
+  std::atomic<bool> is_left_alone_{false};
+};
+
+}  // namespace ciranda::cuda

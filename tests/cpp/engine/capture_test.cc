@@ -1,0 +1,165 @@
+// Streams whose work is captured into a CUDA graph, by the fake driver: calls on them are refused, and nothing that the
+// engine does spoils a capture, of this stream or another one.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/driver_api.hpp"
+#include "engine/fake_driver.hpp"
+#include "engine/guarded.hpp"
+#include "engine/homes.hpp"
+#include "engine/own_program.hpp"
+#include "engine/requests.hpp"
+#include "engine/watchdog.hpp"
+#include "engine/worlds_test.hpp"
+
+#ifndef CIRANDA_SANITIZED
+
+namespace ciranda {
+namespace {
+
+using cuda::CUresult;
+using cuda::CUstream;
+using cuda::CUstreamCaptureMode;
+using testing::await_all;
+using testing::cuda_home;
+using testing::Guarded;
+using testing::Homes;
+using testing::Layout;
+using testing::of_fake;
+using testing::options_for;
+using testing::request;
+using testing::wait_at_home;
+using testing::Watchdog;
+using testing::World;
+using testing::WorldOptions;
+
+// While it lives, that stream is captured, globally, as torch does.
+class Capture {
+ public:
+  explicit Capture(void* queue) : queue_(queue) {
+    EXPECT_EQ(of_fake<CUresult(CUstream, CUstreamCaptureMode)>("cuStreamBeginCapture_v2")(static_cast<CUstream>(queue),
+                                                                                          CUstreamCaptureMode::kGlobal),
+              CUresult::kSuccess);
+  }
+  ~Capture() {
+    std::uint64_t n_given = 0;
+    EXPECT_EQ(
+        of_fake<CUresult(CUstream, std::uint64_t*)>("fake_cuda_end_capture")(static_cast<CUstream>(queue_), &n_given),
+        CUresult::kSuccess)
+        << "the capture was spoilt";
+    EXPECT_EQ(n_given, 0U);
+  }
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+
+ private:
+  void* const queue_;
+};
+
+// By each way, on tensors of two ranks.
+void expect_by_each_way(const std::function<void(Engine&)>& scenario) {
+  for (const std::string way : {"staged", "peer", "nccl"}) {
+    SCOPED_TRACE(way);
+    testing::expect_in_own_program([&] {
+      const Watchdog watchdog("captures");
+      WorldOptions options = options_for(Layout::kArena, 2);
+      options.homes = way == "nccl" ? Homes::kCudaNccl : way == "peer" ? Homes::kCuda : Homes::kCudaStaged;
+      options.config.gpu_way = way;
+      World world(2, options);
+      world.run(scenario);
+    });
+  }
+}
+
+class Sum {
+ public:
+  explicit Sum(std::string name) : name_(std::move(name)) {}
+  Engine::OperationPtr begin(Engine& engine) {
+    return submit_request(engine, request(Collective::kAllreduce, name_, DataType::kFloat32, {1000}, tensor_.data()));
+  }
+  void expect_done() const {
+    const std::vector<float> expected(1000, 4);
+    EXPECT_TRUE(tensor_.holds(std::as_bytes(std::span(expected)))) << name_;
+  }
+
+ private:
+  const std::string name_;
+  const std::vector<float> values_ = std::vector<float>(1000, 2);
+  Guarded tensor_{std::as_bytes(std::span(values_)), Guarded::kAligned};
+};
+
+TEST(CaptureDeathTest, CallsOnACapturedStreamAreRefusedByName) {
+  expect_by_each_way([](Engine& engine) {
+    Sum before("before"), refused("refused"), after("after");
+    EXPECT_TRUE(wait_at_home(engine, before.begin(engine)).ok());
+    before.expect_done();
+    await_all(engine);
+    {
+      const Capture capture(testing::home().place.queue);
+      const Status status = engine.wait(refused.begin(engine));
+      EXPECT_EQ(status.kind(), ErrorKind::kInvalidArgument);
+      EXPECT_NE(status.message().find("allreduce 'refused': its stream is being captured into a CUDA graph"),
+                std::string::npos)
+          << status.message();
+    }
+    await_all(engine);
+    EXPECT_TRUE(wait_at_home(engine, after.begin(engine)).ok());
+    after.expect_done();
+  });
+}
+
+// Nor does the end of an earlier call, whose result's memory is dropped meanwhile.
+TEST(CaptureDeathTest, CallsOnOtherStreamsSpoilNoCapture) {
+  expect_by_each_way([](Engine& engine) {
+    Sum first("first"), second("second");
+    const testing::Home beside = cuda_home(engine.rank() + 2, true, testing::home().place.index);
+    std::vector<float> rows(10, 1);
+    Guarded input(std::as_bytes(std::span(rows)), Guarded::kAligned);
+    EXPECT_TRUE(wait_at_home(engine, first.begin(engine)).ok());
+    const auto gathered = [&] {
+      Request call = request(Collective::kAllgather, "rows", DataType::kFloat32, {10}, input.data());
+      call.memory.front().output = nullptr;
+      return submit_request(engine, std::move(call));
+    };
+    EXPECT_TRUE(wait_at_home(engine, gathered()).ok());
+    await_all(engine);
+    {
+      const Capture capture(beside.place.queue);
+      EXPECT_TRUE(engine.wait(second.begin(engine)).ok());
+      EXPECT_TRUE(engine.wait(gathered()).ok());
+    }
+    await_all(engine);
+    first.expect_done();
+    second.expect_done();
+  });
+}
+
+TEST(CaptureDeathTest, AResultMayBeDroppedWhileItsStreamIsCaptured) {
+  expect_by_each_way([](Engine& engine) {
+    std::vector<float> rows(10, 1);
+    Guarded input(std::as_bytes(std::span(rows)), Guarded::kAligned);
+    for (int step = 0; step < 2; ++step) {
+      Request call = request(Collective::kAllgather, "rows", DataType::kFloat32, {10}, input.data());
+      call.memory.front().output = nullptr;
+      auto gathered = submit_request(engine, std::move(call));
+      EXPECT_TRUE(wait_at_home(engine, gathered).ok());
+      await_all(engine);
+      {
+        const Capture capture(testing::home().place.queue);
+        gathered = nullptr;
+      }
+      await_all(engine);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace ciranda
+
+#endif  // CIRANDA_SANITIZED
