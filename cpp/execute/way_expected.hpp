@@ -31,6 +31,8 @@ class WayExpected {
   bool is_to_be_told() {
     return (setting_ == "peer" || goes_by_nccl()) && !has_told_.exchange(true, std::memory_order_relaxed);
   }
+  // Whether to warn that a call is staged in memory that is slow: the user was not warned before.
+  bool is_first_slow() { return !has_told_of_slow_.exchange(true, std::memory_order_relaxed); }
   // The user has been told why no call goes there.
   void was_told() { has_told_.store(true, std::memory_order_relaxed); }
   const std::string& setting() const { return setting_; }
@@ -40,8 +42,8 @@ class WayExpected {
       return "only collectives of all ranks, other than scans, Adasum and weighted averages, outside lanes, go by it, "
              "if each rank has its tensors on a GPU of its own, none has joined,";
     }
-    return "all calls but Adasum and weighted averages go by peer, if all ranks share a host and have their tensors on "
-           "GPUs,";
+    return "all calls but Adasum and weighted averages go by peer, if all ranks share a host's memory and have their "
+           "tensors on GPUs,";
   }
   Way of(const Request& request) const {
     return may_be_on_device(request) ? last_.load(std::memory_order_relaxed) : Way::kStaged;
@@ -65,6 +67,7 @@ class WayExpected {
   bool may_be_on_device_ = false;
   std::atomic<Way> last_;
   std::atomic<bool> has_told_{false};
+  std::atomic<bool> has_told_of_slow_{false};
 };
 
 }  // namespace ciranda

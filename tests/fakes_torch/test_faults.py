@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -30,11 +31,13 @@ def need_kernels_for(way: dict[str, str], request: pytest.FixtureRequest) -> Non
         request.getfixturevalue("kernels_of_gpus")
 
 
-def run(np: int, *programs: str, grace: int = 1, **settings: str) -> subprocess.CompletedProcess[str]:
+def run(
+    np: int, *programs: str, grace: int = 1, through: Sequence[str] = (), **settings: str
+) -> subprocess.CompletedProcess[str]:
     """`grace`: the seconds in which ranks may say their last words after one has failed."""
     environment = {**os.environ, **torch_cuda.environment(), "OMP_NUM_THREADS": "1", **settings}
-    command = [sys.executable, "-m", "ciranda.launch.cli", "run", "--no-prefix", "-np", str(np), "--grace", str(grace)]
-    command += [sys.executable, str(PROGRAM), *programs]
+    command = [*through, sys.executable, "-m", "ciranda.launch.cli", "run", "--no-prefix", "-np", str(np)]
+    command += ["--grace", str(grace), sys.executable, str(PROGRAM), *programs]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
 
 
@@ -137,14 +140,28 @@ def test_a_rank_ends_in_each_phase_of_peer(how: str, operation: int, ends: str) 
             {"CIRANDA_GPU_WAY": "peer"},
             "'adasum.0' is staged in host memory, although CIRANDA_GPU_WAY is peer: all",
         ),
+        (
+            {"FAKE_CUDA_PINNED": "0"},
+            "'adasum.0' and others are staged in pageable memory, which takes longer: ",
+        ),
     ],
 )
 def test_what_cannot_go_by_peer_is_staged_and_said_once(settings: dict[str, str], warning: str) -> None:
     done = run(2, "sums", **settings)
     assert done.returncode == 0, done.stdout + done.stderr
     assert _found(done, "sums") == ["right"] * 2
-    n_ranks = 2 if "CIRANDA_GPU_WAY" in settings else 1
+    n_ranks = 1 if "FAKE_CUDA_IPC" in settings else 2
     assert done.stderr.count(warning) == n_ranks, done.stderr
+
+
+@pytest.mark.netns
+def test_without_room_in_shared_memory_it_is_staged_and_said_once() -> None:
+    full = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=64k tmpfs /dev/shm && exec "$@"', "sh"]
+    done = run(2, "sums", through=full, CIRANDA_GPU_WAY="peer")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert _found(done, "sums") == ["right"] * 2
+    assert done.stderr.count("/dev/shm is too small: ") == 1, done.stderr
+    assert done.stderr.count(" is staged in host memory, although CIRANDA_GPU_WAY is peer") == 2, done.stderr
 
 
 @pytest.mark.parametrize("way", [STAGED, PEER], ids=["staged", "peer"])
