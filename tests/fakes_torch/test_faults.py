@@ -20,9 +20,6 @@ STAGED = {"CIRANDA_GPU_WAY": "staged", "STILL_STREAM": "4"}
 PEER = {"CIRANDA_GPU_WAY": "peer", "STILL_STREAM": "3"}
 SOON = {"CIRANDA_STALL_WARNING_SECONDS": "1", "CIRANDA_STALL_SHUTDOWN_SECONDS": "3"}
 
-# Operations of the stream by peer in its second call, which waits, and then has two in each phase.
-PACK, REDUCE, UNPACK = 9, 11, 13
-
 needs_kernels = pytest.mark.usefixtures("kernels_of_gpus")
 
 
@@ -106,28 +103,6 @@ def test_ranks_that_end_before_their_input_is_there(
     for rank, line in enumerate(lines):
         assert line.startswith(f"rank {rank}: {error}"), line
         assert "rank 2" in line, line
-
-
-@needs_kernels
-@pytest.mark.parametrize(
-    ("how", "operation", "ends"),
-    [
-        ("killed", PACK, "RanksLostError: rank 2 "),
-        ("killed", REDUCE, "RanksLostError: rank 2 "),
-        ("killed", UNPACK, "done"),
-        ("raises", PACK, "AbortedError: rank 2 "),
-        ("stopped", REDUCE, "TimeoutError: allreduce 'second' began on all ranks but has not moved"),
-        ("exits", UNPACK, "done"),
-    ],
-)
-def test_a_rank_ends_in_each_phase_of_peer(how: str, operation: int, ends: str) -> None:
-    """Small slots, so that ranks reduce a share each."""
-    program = f"ends_in={how},{operation}"
-    settings = {**SOON, "CIRANDA_SLOT_BYTES": "4096", "FAKE_CUDA_DELAY_SEED": "0"}
-    done = run(3, program, grace=1 if how == "stopped" else 60, **settings)
-    lines = _found(done, program)
-    assert len(lines) == 2, done.stdout + done.stderr
-    assert all(line.startswith(ends) for line in lines), lines
 
 
 @needs_kernels

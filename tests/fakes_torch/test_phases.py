@@ -1,4 +1,4 @@
-"""A rank ends in each stage of a collective in GPUs' memory; see test_faults.py for those of an allreduce.
+"""A rank ends, or stops, in each stage of a collective in GPUs' memory.
 
 The ranks have arrays of the stand-in for CuPy on the fake driver, so they import no torch.
 """
@@ -57,6 +57,10 @@ class Phase(NamedTuple):
 
 
 PHASES = [
+    Phase("allreduce", 1, 3, 0, "killed", (0, 1)),
+    Phase("allreduce", 1, 3, 1, "killed", (0, 1)),
+    Phase("allreduce", 1, 3, 1, "stops", (0, 1)),
+    Phase("allreduce", 1, 3, 2, "exits", ()),
     Phase("allgather", 2, 2, 0, "killed", (0, 1)),
     Phase("allgather", 2, 2, 1, "exits", ()),
     Phase("alltoall", 2, 2, 0, "leaves", (0, 1)),
@@ -82,6 +86,7 @@ def _transfer(array: Any, name: str, sender: int, receiver: int) -> Any:
 
 
 CALLS: dict[str, Callable[[Any, str], Any]] = {
+    "allreduce": lambda array, name: hvd.allreduce_async_(array, op=hvd.Sum, name=name),
     "allgather": lambda array, name: hvd.allgather_async(array, name=name),
     "alltoall": lambda array, name: hvd.alltoall_async(array, name=name),
     "reducescatter": lambda array, name: hvd.reducescatter_async(array, op=hvd.Sum, name=name),
@@ -97,6 +102,13 @@ ENDINGS: dict[str, Callable[[], None]] = {
     "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "exits": lambda: os._exit(0),
     "leaves": hvd.shutdown,
+    "stops": lambda: os.kill(os.getpid(), signal.SIGSTOP),
+}
+ERRORS = {
+    "killed": "RanksLostError: rank 2 ",
+    "exits": "RanksLostError: rank 2 ",
+    "leaves": "AbortedError: rank 2 ",
+    "stops": "TimeoutError: allreduce 'second' began on all ranks but has not moved",
 }
 
 
@@ -169,8 +181,8 @@ def test_a_rank_ends_in_a_stage(phase: Phase, tmp_path: Path) -> None:
         "LD_LIBRARY_PATH": str(torch_cuda.build.driver().parent),
         "PYTHONPATH": os.pathsep.join(filter(None, [str(modules), os.environ.get("PYTHONPATH")])),
         "CIRANDA_SLOT_BYTES": "4096",
-        "CIRANDA_STALL_WARNING_SECONDS": "20",
-        "CIRANDA_STALL_SHUTDOWN_SECONDS": "60",  # errors come by themselves
+        "CIRANDA_STALL_WARNING_SECONDS": "1",
+        "CIRANDA_STALL_SHUTDOWN_SECONDS": "2" if phase.how == "stops" else "60",  # else errors come by themselves
     }
     with Ranks(3, env=settings) as ranks:
         secret, job = secrets.token_hex(32), secrets.token_hex(8)
@@ -189,7 +201,9 @@ def test_a_rank_ends_in_a_stage(phase: Phase, tmp_path: Path) -> None:
         for rank in (ROOT, NEIGHBOUR):
             ranks.start(rank, _go_on, phase, tmp_path / "done", next_world)
         found = [ranks.outcome(rank) for rank in (ROOT, NEIGHBOUR)]
-    error = "AbortedError: rank 2 " if phase.how == "leaves" else "RanksLostError: rank 2 "
+        if phase.how == "stops":
+            ranks.signal(VICTIM, signal.SIGKILL)
+    error = ERRORS[phase.how]
     for rank, outcome in enumerate(found):
         assert outcome.error is None, outcome.traceback
         second, third, last = outcome.value
