@@ -30,6 +30,12 @@ struct DeviceCopy {
   // The bytes behind the range on the host that belong to no tensor, so that they may be copied too. If they reach to
   // the next copy's range, the device can do both at once.
   std::size_t n_bytes_behind = 0;
+  bool is_pinned = true;  // the range on the host
+};
+
+struct HostMemory {
+  std::shared_ptr<std::byte> data;  // null: out of memory
+  bool is_pinned = true;
 };
 
 class Device {
@@ -47,8 +53,9 @@ class Device {
   // Ok if calls may be made on tensors at this place now; else, InvalidArgument, why not.
   virtual Status refusal(const Place& /*place*/) { return Status::ok_status(); }
 
-  // Allocates host memory that the device copies from and to quickly (pinned), at least one byte. Null: out of memory.
-  virtual std::shared_ptr<std::byte> allocate_on_host(const Place& place, std::size_t n_bytes) = 0;
+  // Allocates host memory for copies, at least one byte: pinned, from and to which the device copies quickly, or
+  // pageable if there is none.
+  virtual HostMemory allocate_on_host(const Place& place, std::size_t n_bytes) = 0;
 
   // Returns an event that passes when all work that is in place.queue now is done.
   virtual Result<DeviceEventPtr> record(const Place& place) = 0;

@@ -41,12 +41,13 @@ Status fetch(Device& device, const Place& place, std::byte* to, const Device::Pu
 
 Status examine(Device& device, const Place& place) {
   if (const auto opened = device.record(place); !opened.ok()) return opened.status();
-  const std::shared_ptr<std::byte> sent = device.allocate_on_host(place, kBytes);
-  const std::shared_ptr<std::byte> received = device.allocate_on_host(place, kBytes);
-  if (sent == nullptr || received == nullptr) {
+  const HostMemory first = device.allocate_on_host(place, kBytes);
+  const HostMemory second = device.allocate_on_host(place, kBytes);
+  if (first.data == nullptr || second.data == nullptr || !first.is_pinned || !second.is_pinned) {
     return Status::internal(
         "there is no pinned host memory: allow more locked memory (ulimit -l, the container's limits)");
   }
+  const std::shared_ptr<std::byte>&sent = first.data, &received = second.data;
   for (std::size_t i = 0; i < kBytes; ++i) sent.get()[i] = std::byte(i % 251);
   std::fill_n(received.get(), kBytes, std::byte{0xff});
   const Result<Device::Put> there = put(device, place, sent.get());

@@ -220,6 +220,9 @@ Status DataPlane::use(Way way) {
                       " and CIRANDA_CHECK_CONSISTENCY is not set.");
     }
     if (Status status = entry.staged->use(way, *entry.request); !status.ok()) return of_this_rank(status);
+    if (const std::string why = entry.staged->why_slow(); !why.empty() && expected_.is_first_slow()) {
+      logger_.warning(describe_current() + " and others are staged in pageable memory, which takes longer: " + why);
+    }
   }
   return Status::ok_status();
 }

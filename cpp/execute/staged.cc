@@ -97,13 +97,13 @@ Status Staged::allocate(Request& request) {
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     if (!is_in_place(tensors_[i])) outputs[i] = reserve(tensors_[i].n_bytes_written);
   }
-  host_ = device_.allocate_on_host(queues_.front().place, std::max<std::size_t>(n_bytes, 1));
-  if (host_ == nullptr) {
-    return Status::internal(
-        "there are no " + std::to_string(n_bytes) +
-        " bytes of pinned host memory to stage its tensors in; allow more locked memory (ulimit -l, "
-        "the container's limits), or combine less at a time");
+  HostMemory memory = device_.allocate_on_host(place(), std::max<std::size_t>(n_bytes, 1));
+  if (memory.data == nullptr) {
+    return Status::internal("there are no " + std::to_string(n_bytes) +
+                            " bytes of host memory to stage its tensors in; combine less at a time");
   }
+  host_ = std::move(memory.data);
+  if (!memory.is_pinned) n_pageable_bytes_ = n_bytes;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     Tensor& tensor = tensors_[i];
     if (tensor.on_device.input != nullptr) tensor.input = host_.get() + inputs[i];
@@ -118,7 +118,7 @@ void Staged::fetch() {
   for (const Tensor& tensor : tensors_) {
     if (tensor.input == nullptr || tensor.n_bytes_read == 0) continue;
     copies[tensor.queue].push_back(
-        {tensor.input, tensor.on_device.input, tensor.n_bytes_read, n_bytes_behind(tensor.n_bytes_read)});
+        {tensor.input, tensor.on_device.input, tensor.n_bytes_read, n_bytes_behind(tensor.n_bytes_read), is_pinned()});
   }
   inputs_->begin(copies);
   for (std::size_t i = 0; i < queues_.size(); ++i) {
@@ -251,10 +251,10 @@ void Staged::put_results(const Operation& operation) {
       const bool allocates = is_allocated(tensor, output);
       if (!allocates && output.n_bytes == 0) continue;
       to.push_back({allocates ? nullptr : tensor.on_device.output, output.data.get(), output.n_bytes,
-                    allocates ? 0 : n_bytes_behind(output.n_bytes)});
+                    allocates ? 0 : n_bytes_behind(output.n_bytes), !allocates && is_pinned()});
     } else if (tensor.output != nullptr && tensor.n_bytes_written > 0) {
-      to.push_back(
-          {tensor.on_device.output, tensor.output, tensor.n_bytes_written, n_bytes_behind(tensor.n_bytes_written)});
+      to.push_back({tensor.on_device.output, tensor.output, tensor.n_bytes_written,
+                    n_bytes_behind(tensor.n_bytes_written), is_pinned()});
     }
   }
   results_->puts.resize(queues_.size());
@@ -274,6 +274,12 @@ void Staged::put_results(const Operation& operation) {
           if (!copied.ok()) results->wake->fail(copied);
         });
   }
+}
+
+std::string Staged::why_slow() const {
+  return is_pinned() ? ""
+                     : "there are no " + std::to_string(n_pageable_bytes_) + " bytes of pinned host memory for " +
+                           device_.name(place()) + ": allow more locked memory (ulimit -l, the container's limits)";
 }
 
 Status Staged::no_memory(const Tensor& tensor, std::size_t n_bytes) const {

@@ -82,6 +82,8 @@ class Staged {
   Device& device() const { return device_; }
   // The place of the first queue.
   const Place& place() const { return queues_.front().place; }
+  // Why its copies take longer than need be; empty: they do not.
+  std::string why_slow() const;
   // "on GPU 0 (GPU-5f0a11c2)"
   std::string where() const { return "on " + device_.name(place()); }
 
@@ -122,6 +124,7 @@ class Staged {
   Status allocate(Request& request);
   void fetch();
   Status no_memory(const Tensor& tensor, std::size_t n_bytes) const;
+  bool is_pinned() const { return n_pageable_bytes_ == 0; }
   static bool is_in_place(const Tensor& tensor) { return tensor.on_device.input == tensor.on_device.output; }
   // Whether the device allocates the tensor's output, which is now on the host.
   static bool is_allocated(const Tensor& tensor, const OutputBuffer& output) {
@@ -131,7 +134,8 @@ class Staged {
   Device& device_;
   std::vector<Tensor> tensors_;
   std::vector<Queue> queues_;
-  std::shared_ptr<std::byte> host_;  // null: not staged
+  std::shared_ptr<std::byte> host_;   // null: not staged
+  std::size_t n_pageable_bytes_ = 0;  // of it, if it is not pinned
   bool is_by_peer_ = false;
   std::shared_ptr<Copies> inputs_ = std::make_shared<Copies>();
   std::shared_ptr<Copies> results_ = std::make_shared<Copies>();

@@ -32,6 +32,8 @@ class WayExpected {
   bool is_to_be_told() {
     return (setting_ == "peer" || goes_by_nccl()) && !has_told_.exchange(true, std::memory_order_relaxed);
   }
+  // Whether to warn that a call is staged in memory that is slow: the user was not warned before.
+  bool is_first_slow() { return !has_told_of_slow_.exchange(true, std::memory_order_relaxed); }
   // The user has been told why no call goes there.
   void was_told() { has_told_.store(true, std::memory_order_relaxed); }
   // Whether no lane has said so before. By the holder of the progress lock.
@@ -40,12 +42,11 @@ class WayExpected {
   // What does not have to be staged by it, for a message that goes on with "and".
   std::string_view what_goes() const {
     if (goes_by_nccl()) {
-      return "only collectives other than scans, Adasum and weighted averages go by it, if each rank has its tensors "
-             "on "
+      return "only collectives other than scans, Adasum and weighted averages go by it, if each rank has its tensors on "
              "a GPU of its own, none has joined but for sums,";
     }
-    return "all calls but Adasum and weighted averages go by peer, if all ranks share a host and have their tensors on "
-           "GPUs,";
+    return "all calls but Adasum and weighted averages go by peer, if all ranks share a host's memory and have their "
+           "tensors on GPUs,";
   }
   Way of(const Request& request) const {
     return may_be_on_device(request) ? last_.load(std::memory_order_relaxed) : Way::kStaged;
@@ -70,6 +71,7 @@ class WayExpected {
   std::atomic<Way> last_;
   std::atomic<bool> has_told_{false};
   std::set<std::string> said_;
+  std::atomic<bool> has_told_of_slow_{false};
 };
 
 }  // namespace ciranda

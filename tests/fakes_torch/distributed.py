@@ -1,7 +1,7 @@
 """A program of torch.distributed over the backend ciranda: `python distributed.py DEVICE...`.
 
-For each device, `cpu` or `cuda=SEED`, the ranks form a world, and each prints what it came to; on the fake GPU, whose
-operations are delayed by the seed, that must be what it is on the CPU.
+For each device, `cpu` or `cuda=SEED,WAY`, the ranks form a world, and each prints what it came to; on the fake GPU,
+whose operations are delayed by the seed, that must be what it is on the CPU.
 """
 
 from __future__ import annotations
@@ -117,7 +117,8 @@ def run() -> list[object]:
 def main() -> None:
     global DEVICE
     for each in sys.argv[1:]:
-        DEVICE, _, seed = each.partition("=")
+        DEVICE, _, how = each.partition("=")
+        seed, _, os.environ["CIRANDA_GPU_WAY"] = how.partition(",")
         if seed:
             ctypes.CDLL("libcuda.so.1").fake_cuda_set(b"FAKE_CUDA_DELAY_SEED", seed.encode())
         dist.init_process_group("ciranda")

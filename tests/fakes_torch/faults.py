@@ -105,30 +105,6 @@ def a_rank_ends(how: str) -> None:
 
 
 @program
-def ends_in(how_and_where: str) -> None:
-    """Rank 2 ends in some way while its GPU stands still before this operation of the engine's stream, its second."""
-    how, operation = how_and_where.split(",")
-    mine = values().cuda()
-    hvd.allreduce(mine, name="first")
-    if hvd.rank() == 2:
-        ctypes.CDLL("libcuda.so.1").fake_cuda_set(b"FAKE_CUDA_STILL", f"2:{operation}:{_NEVER}".encode())
-        hvd.allreduce_async_(mine, op=hvd.Sum, name="second")
-        time.sleep(0.3)  # for its GPU to come there, as the others' do
-        end(how)
-    expected = values()
-    try:
-        hvd.allreduce_(mine, op=hvd.Sum, name="second")
-        expected = sum(torch.arange(1000.0) + rank for rank in range(hvd.size()))
-        found("done")
-    except CirandaError as error:
-        found(f"{type(error).__name__}: {error}")
-    torch.cuda.synchronize()
-    assert torch.equal(mine.cpu(), expected), "a tensor was written to after its call had failed"
-    assert torch.equal((mine + 1).cpu(), expected + 1), "the GPU is of no use any more"
-    leave_at_once()
-
-
-@program
 def ends_in_init(how: str) -> None:
     """Rank 2 ends in some way while it makes its communicator of NCCL, which takes for ever."""
     mine = values().cuda()

@@ -36,6 +36,7 @@ def found(*devices: str) -> dict[str, list[str]]:
 
 
 def test_the_gpus_results_are_the_cpus() -> None:
-    by_device = found("cpu", "cuda=1", "cuda=2")
+    """A wait orders the stream that is current then; only what is staged may be under way when it returns."""
+    by_device = found("cpu", "cuda=1,peer", "cuda=2,staged")
     assert len(by_device["cpu"]) == 2
-    assert by_device["cuda=1"] == by_device["cuda=2"] == by_device["cpu"]
+    assert by_device["cuda=1,peer"] == by_device["cuda=2,staged"] == by_device["cpu"]

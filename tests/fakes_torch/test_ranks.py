@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from pathlib import Path
 
@@ -10,6 +11,10 @@ import torch_cuda
 from ranks import Ranks
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.timeout(600)]
+
+
+def calls_of_the_driver(name: str) -> int:
+    return int(ctypes.CDLL("libcuda.so.1").fake_cuda_n_calls_of(name.encode()))
 
 
 def allreduced_on_a_side_stream() -> list[float]:
@@ -28,10 +33,30 @@ def allreduced_on_a_side_stream() -> list[float]:
     return summed.tolist()
 
 
-@pytest.mark.parametrize("seed", ["0", "1"])
-def test_a_collective_on_tensors_of_the_gpu(seed: str) -> None:
-    with Ranks(2, env={**torch_cuda.environment(), "FAKE_CUDA_DELAY_SEED": seed}) as ranks:
+def test_a_collective_on_tensors_of_the_gpu() -> None:
+    with Ranks(2, env={**torch_cuda.environment(), "FAKE_CUDA_DELAY_SEED": "0"}) as ranks:
         assert ranks.run(allreduced_on_a_side_stream) == [[1, 3, 5, 7]] * 2
+        assert ranks.run(can_be_exported) == [True] * 2
+
+
+def can_be_exported() -> bool:
+    import torch
+
+    handle = (ctypes.c_char * 64)()
+    address = torch.ones(4, device="cuda").data_ptr()
+    return bool(ctypes.CDLL("libcuda.so.1").cuIpcGetMemHandle(handle, ctypes.c_uint64(address)) == 0)
+
+
+@pytest.mark.usefixtures("kernels_of_gpus")
+@pytest.mark.parametrize("memory", ["backend:cudaMallocAsync", "expandable_segments:True"])
+def test_tensors_in_memory_that_cannot_be_exported_go_by_peer(memory: str) -> None:
+    """What other ranks map is the engine's."""
+    settings = {"PYTORCH_CUDA_ALLOC_CONF": memory, "FAKE_CUDA_DELAY_SEED": "1"}
+    with Ranks(2, env={**torch_cuda.environment(), **settings}) as ranks:
+        assert ranks.run(can_be_exported) == [False] * 2
+        assert ranks.run(allreduced_on_a_side_stream) == [[1, 3, 5, 7]] * 2
+        assert ranks.run(calls_of_the_driver, "cuIpcOpenMemHandle") == [1] * 2
+        assert ranks.run(calls_of_the_driver, "cuMemcpyDtoHAsync") == [0] * 2  # none is staged
 
 
 def test_trainings_on_gpus_come_to_the_bits_of_the_cpu() -> None:

@@ -37,9 +37,9 @@ class CudaDevice final : public Device {
     return gpu.ok() && gpu.value()->is_capturing(place.queue) ? being_captured() : Status::ok_status();
   }
 
-  std::shared_ptr<std::byte> allocate_on_host(const Place& place, std::size_t n_bytes) override {
+  HostMemory allocate_on_host(const Place& place, std::size_t n_bytes) override {
     const Result<Gpu*> gpu = at(place);
-    return gpu.ok() ? gpu.value()->allocate_on_host(n_bytes) : nullptr;
+    return gpu.ok() ? gpu.value()->allocate_on_host(n_bytes) : HostMemory{};
   }
 
   Result<DeviceEventPtr> record(const Place& place) override {

@@ -1,6 +1,7 @@
 #include "backend/cuda/gpu.hpp"
 
 #include <algorithm>
+#include <new>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +15,8 @@ namespace {
 
 // Programs use few streams. Streams beyond this number share the copy streams of the first one.
 constexpr std::size_t kMostStreams = 64;
+
+constexpr std::align_val_t kPageableAlignment{64};
 
 // "GPU-5f0a11c2", by which nvidia-smi and CUDA_VISIBLE_DEVICES know the GPU too.
 std::string beginning_of(const CUuuid& uuid) {
@@ -57,6 +60,13 @@ bool Gpu::is_capturing(void* queue) const {
   return cuda::is_capturing(context_.driver, static_cast<CUstream>(queue));
 }
 
+HostMemory Gpu::allocate_on_host(std::size_t n_bytes) {
+  if (auto pinned = pinned_.allocate(n_bytes); pinned != nullptr) return {std::move(pinned)};
+  auto* const pageable = static_cast<std::byte*>(::operator new(n_bytes, kPageableAlignment, std::nothrow));
+  if (pageable == nullptr) return {};
+  return {{pageable, [](std::byte* freed) { ::operator delete(freed, kPageableAlignment); }}, false};
+}
+
 Result<DeviceEventPtr> Gpu::record(void* queue) {
   const CurrentContext current(context_.driver, context_.context);
   if (Status status = current.status(); !status.ok()) return status;
@@ -67,37 +77,55 @@ Result<DeviceEventPtr> Gpu::record(void* queue) {
 
 void Gpu::fetch(void* queue, std::vector<DeviceCopy> copies, DeviceEventPtr after, Device::Done done) {
   thread_.run([this, queue, copies = std::move(copies), after = std::move(after), done = std::move(done)] {
-    const Result<Streams*> streams = streams_of(queue);
-    if (!streams.ok()) return done(streams.status());
-    const Result<CopyStream::Copied> copied = streams.value()->fetches.copy(copies, after);
-    if (!copied.ok()) return done(copied.status());
-    thread_.when_passed(copied.value().event, until(copied.value(), done));
+    when_ready(copies, after, [this, queue, copies, after, done](const Status& ready) {
+      if (!ready.ok()) return done(ready);
+      const Result<Streams*> streams = streams_of(queue);
+      if (!streams.ok()) return done(streams.status());
+      const Result<CopyStream::Copied> copied = streams.value()->fetches.copy(copies, after);
+      if (!copied.ok()) return done(copied.status());
+      thread_.when_passed(copied.value().event, until(copied.value(), done));
+    });
   });
+}
+
+// Calls `copy` once the copies may be given to the driver: at once, but for those of pageable memory, for which the
+// driver lets this thread wait: they must not wait for a caller's stream.
+void Gpu::when_ready(const std::vector<DeviceCopy>& copies, const DeviceEventPtr& after, Device::Done copy) {
+  const bool is_pinned = std::ranges::all_of(copies, &DeviceCopy::is_pinned);
+  if (is_pinned) return copy(Status::ok_status());
+  thread_.when_passed(std::static_pointer_cast<const Event>(after), std::move(copy));
 }
 
 void Gpu::put(void* queue, std::vector<DeviceCopy> copies, DeviceEventPtr after, Device::Queued queued,
               Device::Done done) {
   thread_.run([this, queue, copies = std::move(copies), after = std::move(after), queued = std::move(queued),
-               done = std::move(done)]() mutable {
-    const Result<Streams*> streams = streams_of(queue);
-    if (!streams.ok()) return queued(streams.status());
-    CopyStream& stream = streams.value()->puts;
-    Device::Put put;
-    for (DeviceCopy& one : copies) {
-      if (one.to != nullptr) continue;
-      Result<std::shared_ptr<std::byte>> memory = allocate(queue, stream.handle(), one.n_bytes);
-      if (!memory.ok()) return queued(memory.status());
-      one.to = memory.value().get();
-      put.allocated.push_back(std::move(memory).value());
-    }
-    const bool has_memory = std::ranges::none_of(copies, [](const DeviceCopy& one) { return one.to == nullptr; });
-    if (!has_memory) return queued(std::move(put));
-    const Result<CopyStream::Copied> copied = stream.copy(copies, after);
-    if (!copied.ok()) return queued(copied.status());
-    put.event = copied.value().event;
-    queued(std::move(put));
-    thread_.when_passed(copied.value().event, until(copied.value(), std::move(done)));
+               done = std::move(done)] {
+    when_ready(copies, after, [this, queue, copies, after, queued, done](const Status& ready) {
+      ready.ok() ? put_now(queue, copies, after, queued, done) : queued(ready);
+    });
   });
+}
+
+void Gpu::put_now(void* queue, std::vector<DeviceCopy> copies, const DeviceEventPtr& after,
+                  const Device::Queued& queued, const Device::Done& done) {
+  const Result<Streams*> streams = streams_of(queue);
+  if (!streams.ok()) return queued(streams.status());
+  CopyStream& stream = streams.value()->puts;
+  Device::Put put;
+  for (DeviceCopy& one : copies) {
+    if (one.to != nullptr) continue;
+    Result<std::shared_ptr<std::byte>> memory = allocate(queue, stream.handle(), one.n_bytes);
+    if (!memory.ok()) return queued(memory.status());
+    one.to = memory.value().get();
+    put.allocated.push_back(std::move(memory).value());
+  }
+  const bool has_memory = std::ranges::none_of(copies, [](const DeviceCopy& one) { return one.to == nullptr; });
+  if (!has_memory) return queued(std::move(put));
+  const Result<CopyStream::Copied> copied = stream.copy(copies, after);
+  if (!copied.ok()) return queued(copied.status());
+  put.event = copied.value().event;
+  queued(std::move(put));
+  thread_.when_passed(copied.value().event, until(copied.value(), done));
 }
 
 void Gpu::allocate_results(void* queue, std::vector<std::size_t> n_bytes, Device::Queued queued) {

@@ -39,10 +39,10 @@ class Gpu {
   GpuParts parts() { return {context_, events_, pinned_, kernels_.ok() ? &kernels_.value() : nullptr}; }
   DeviceThread& thread() { return thread_; }
 
-  std::shared_ptr<std::byte> allocate_on_host(std::size_t n_bytes) { return pinned_.allocate(n_bytes); }
   // Whether what the stream is given goes into a CUDA graph.
   bool is_capturing(void* queue) const;
   // See the methods of Device with these names.
+  HostMemory allocate_on_host(std::size_t n_bytes);
   Result<DeviceEventPtr> record(void* queue);
   void fetch(void* queue, std::vector<DeviceCopy> copies, DeviceEventPtr after, Device::Done done);
   void put(void* queue, std::vector<DeviceCopy> copies, DeviceEventPtr after, Device::Queued queued, Device::Done done);
@@ -60,6 +60,9 @@ class Gpu {
       : context_(context), kernels_(std::move(kernels)), events_(context), pinned_(context), thread_(context) {}
 
   // Called by jobs of the GPU's thread.
+  void when_ready(const std::vector<DeviceCopy>& copies, const DeviceEventPtr& after, Device::Done copy);
+  void put_now(void* queue, std::vector<DeviceCopy> copies, const DeviceEventPtr& after, const Device::Queued& queued,
+               const Device::Done& done);
   Result<Streams*> streams_of(void* queue);
   Result<std::shared_ptr<std::byte>> allocate(void* queue, CUstream stream, std::size_t n_bytes);
   Result<Device::Put> allocate_all(void* queue, const std::vector<std::size_t>& n_bytes);

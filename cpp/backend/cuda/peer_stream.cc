@@ -28,14 +28,21 @@ Status PeerStream::Tasks::copy(std::vector<Piece> pieces) {
   if (pieces.empty()) return Status::ok_status();
   const std::size_t n_bytes = pieces.size() * sizeof(Piece);
   const std::shared_ptr<std::byte> described = gpu.pinned.allocate(n_bytes);
-  if (described == nullptr) {
-    return Status::internal("there are no " + std::to_string(n_bytes) + " bytes of pinned host memory for " +
-                            gpu.context.name);
-  }
+  if (described == nullptr) return copy_each(pieces);
   const std::uint64_t n_chunks = number_chunks(pieces, kChunkBytes);
   std::memcpy(described.get(), pieces.data(), n_bytes);
   kept.push_back(described);
   return gpu.kernels->copy({reinterpret_cast<const Piece*>(described.get()), pieces.size(), n_chunks}, stream);
+}
+
+Status PeerStream::Tasks::copy_each(std::span<const Piece> pieces) {
+  for (const Piece& piece : pieces) {
+    const auto to = reinterpret_cast<CUdeviceptr>(piece.to);
+    const CUresult copied =
+        gpu.context.driver.cuMemcpyAsync(to, reinterpret_cast<CUdeviceptr>(piece.from), piece.n_bytes, stream);
+    if (Status status = gpu.context.check(copied, "cuMemcpyAsync"); !status.ok()) return status;
+  }
+  return Status::ok_status();
 }
 
 Status PeerStream::Tasks::wait_for(const DeviceEvent& event) {

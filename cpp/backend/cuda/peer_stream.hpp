@@ -33,8 +33,9 @@ class PeerStream {
     CUstream stream;
     std::vector<std::shared_ptr<std::byte>> kept;  // until it has ended
 
-    // Copies ranges by one launch.
+    // Copies ranges by one launch; one by one if there is no pinned memory for their descriptions.
     Status copy(std::vector<Piece> pieces);
+    Status copy_each(std::span<const Piece> pieces);
     Status reduce(const ReduceLaunch& launch) { return gpu.kernels->reduce(launch, stream); }
     Status wait_for(const DeviceEvent& event);
   };

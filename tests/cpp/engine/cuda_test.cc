@@ -2,9 +2,12 @@
 // becomes of a call when the driver refuses something, and late streams. (Every collective, type and op:
 // conformance_test.cc and rows_conformance_test.cc.)
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <latch>
 #include <span>
@@ -289,19 +292,63 @@ TEST(CudaDeathTest, ACopyThatFailsNamesTheGpuOnAllRanks) {
   });
 }
 
-TEST(CudaDeathTest, WithoutPinnedMemoryAllAreToldHowMuchIsMissing) {
+// In host memory that is not pinned: a group, and results that the GPU allocates.
+TEST(CudaDeathTest, WithoutPinnedMemoryTheBitsAreTheSame) {
   expect_in_own_program([] {
-    std::latch is_set(2);
-    run_beside_host([&](Engine& engine) {
-      Guarded tensor = tensor_of(Values(3000, 1));
-      if (engine.rank() == 0) set_fake("FAKE_CUDA_FAIL", "cuMemHostAlloc:1:2");
-      is_set.arrive_and_wait();
-      const Status status = wait_at_home(engine, submit_request(engine, sum_of(tensor, 3000)));
-      EXPECT_NE(status.message().find("there are no 24000 bytes of pinned host memory"), std::string::npos)
-          << status.message();
-      engine.shutdown();
+    setenv("FAKE_CUDA_PINNED", "0", 1);
+    run_beside_host([](Engine& engine) {
+      if (engine.rank() == 0) set_fake("FAKE_CUDA_DELAY_SEED", "7");
+      Group group(lengths_of(20, 3000));
+      Guarded tensor = tensor_of({1, 2, 3});
+      for (int n = 1; n <= 3; ++n) {
+        const Status status = group.sum(engine);
+        EXPECT_TRUE(status.ok()) << status.message();
+        group.expect_sums(2, n);
+        EXPECT_TRUE(make_calls(engine, tensor, 3));
+      }
     });
-    end_program();
+  });
+}
+
+// The driver has copied such memory when it returns: the GPU's thread must not call it before the caller's stream has
+// come to the copy. Rank 0 begins with the call whose stream stands still, rank 1 lets it go when the other is done.
+TEST(CudaDeathTest, WithoutPinnedMemoryALateStreamDelaysNoOther) {
+  expect_in_own_program([] {
+    const std::string file = ::testing::TempDir() + "ciranda_begins_" + std::to_string(getpid());
+    setenv("FAKE_CUDA_PINNED", "0", 1);
+    run_beside_host([&](Engine& engine) {
+      const Home late_home = cuda_home(2);
+      Guarded early = tensor_of({1, 2, 3});
+      const auto sum = [&engine](Guarded& tensor, const char* name) {
+        Request r = sum_of(tensor, 3);
+        r.name = name;
+        return submit_request(engine, std::move(r));
+      };
+      if (engine.rank() == 1) {
+        EXPECT_TRUE(engine.wait(sum(early, "early")).ok());
+        Guarded late = tensor_of({4, 5, 6});
+        const std::ofstream made(file);
+        EXPECT_TRUE(engine.wait(sum(late, "late")).ok());
+        return;
+      }
+      const auto begin_late = [&](Guarded& late) {
+        const AtHome at(late_home);
+        set_fake("FAKE_CUDA_STILL", "4:2:" + file);
+        const auto second = late_home.allocate(late_home.place, 64);
+        return sum(late, "late");
+      };
+      Guarded late = [&] {
+        const AtHome at(late_home);
+        return tensor_of({4, 5, 6});  // the stream's first operation allocates it
+      }();
+      const auto of_late = begin_late(late);
+      EXPECT_TRUE(engine.wait(sum(early, "early")).ok());
+      const AtHome at(late_home);
+      EXPECT_TRUE(wait_at_home(engine, of_late).ok());
+      const Values expected{8, 10, 12};
+      EXPECT_TRUE(late.holds(std::as_bytes(std::span(expected))));
+    });
+    unlink(file.c_str());
   });
 }
 

@@ -123,8 +123,8 @@ void PagedDevice::free(std::size_t begin, std::size_t n_bytes) {
   free_.emplace(n_bytes, begin);
 }
 
-std::shared_ptr<std::byte> PagedDevice::allocate_on_host(const Place&, std::size_t n_bytes) {
-  return {new std::byte[n_bytes], std::default_delete<std::byte[]>()};
+HostMemory PagedDevice::allocate_on_host(const Place&, std::size_t n_bytes) {
+  return {{new std::byte[n_bytes], std::default_delete<std::byte[]>()}};
 }
 
 PagedDevice::OwnQueues& PagedDevice::own_queues(const Place& place) {

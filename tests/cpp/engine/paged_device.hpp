@@ -56,7 +56,7 @@ class PagedDevice final : public Device {
 
   // Memory of the device, freed in the order of the queue. Null: out of memory.
   std::shared_ptr<std::byte> allocate(const Place& place, std::size_t n_bytes);
-  std::shared_ptr<std::byte> allocate_on_host(const Place& place, std::size_t n_bytes) override;
+  HostMemory allocate_on_host(const Place& place, std::size_t n_bytes) override;
   Result<DeviceEventPtr> record(const Place& place) override;
   void fetch(const Place& place, std::vector<DeviceCopy> copies, DeviceEventPtr after, Done done) override;
   void put(const Place& place, std::vector<DeviceCopy> copies, DeviceEventPtr after, Queued queued, Done done) override;

@@ -487,6 +487,22 @@ TEST(PeerDeathTest, WithoutMemoryForAllItIsStaged) {
   }
 }
 
+// In which descriptions of many ranges lie, so these are copied one by one.
+TEST(PeerDeathTest, WithoutPinnedMemoryItGoesByPeer) {
+  expect_in_own_program([] {
+    setenv("FAKE_CUDA_PINNED", "0", 1);
+    run_by_peer(
+        3, [](Engine&) { return all_groups(1); },
+        [](Engine& engine, Groups& all) {
+          for (std::size_t i = 0; i < all.size(); ++i) {
+            const Status status = all[i]->sum(engine, std::to_string(i));
+            ASSERT_TRUE(status.ok()) << status.message();
+            all[i]->expect_times(3);
+          }
+        });
+  });
+}
+
 // By which its ranks would tell each other of their memory on GPUs.
 TEST(PeerDeathTest, ASetWithoutSharedMemoryIsStaged) {
   expect_in_own_program([] {

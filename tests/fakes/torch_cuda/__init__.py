@@ -13,7 +13,9 @@ What is as on a GPU:
                Stream() is not ordered with it
   waits        the host knows of a stream's work after .item(), .cpu(), a copy that may block, Event.synchronize()...,
                not after an operator, although that has run when it returns
-  memory       what is freed is the next tensor's of the same size on the same stream, at once; see record_stream()
+  memory       what is freed is the next tensor's of the same size on the same stream, at once; see record_stream().
+               PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync and expandable_segments:True are memory that CUDA IPC
+               does not export
   pinned       pin_memory() and copies with non_blocking=True
   threads      backward runs on the thread of the device, on the stream of each node's forward
 What is not: an operator blocks the caller until its stream has come to it; sparse and quantized tensors, fused RNN

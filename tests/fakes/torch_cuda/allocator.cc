@@ -2,11 +2,13 @@
 
 #include <c10/util/Exception.h>
 
+#include <cstdlib>
 #include <list>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -31,6 +33,14 @@ struct Waiting {
 };
 
 void free_block(void* block);
+
+// Whether the program asks for memory that CUDA IPC does not export, as that of pools and of expandable segments.
+bool comes_from_pool() {
+  const char* const asked = std::getenv("PYTORCH_CUDA_ALLOC_CONF");
+  const std::string_view how = asked == nullptr ? "" : asked;
+  const auto has = [how](std::string_view option) { return how.find(option) != std::string_view::npos; };
+  return has("backend:cudaMallocAsync") || has("expandable_segments:True");
+}
 
 class DeviceAllocator : public c10::Allocator {
  public:
@@ -99,7 +109,8 @@ class DeviceAllocator : public c10::Allocator {
     auto& fitting = free_[{device, stream, n_bytes}];
     if (fitting.empty()) {
       CUdeviceptr address = 0;
-      const CUresult allocated = driver().allocate(&address, n_bytes);
+      const CUresult allocated =
+          is_from_pool_ ? driver().allocate_from_pool(&address, n_bytes, stream) : driver().allocate(&address, n_bytes);
       TORCH_CHECK_WITH(OutOfMemoryError, allocated != CUresult::kOutOfMemory, "CUDA out of memory. Tried to allocate ",
                        n_bytes, " bytes");
       check(allocated, "cuMemAlloc");
@@ -122,12 +133,14 @@ class DeviceAllocator : public c10::Allocator {
   }
 
   // Waits for all streams of the device, as the real driver does when it frees memory.
-  static void give_back(std::unique_ptr<Block> block) {
+  void give_back(std::unique_ptr<Block> block) const {
     use_context(block->device);
     check(driver().synchronize(), "cuCtxSynchronize");
+    if (is_from_pool_) return check(driver().free_to_pool(block->address, block->stream), "cuMemFreeAsync");
     check(driver().free(block->address), "cuMemFree");
   }
 
+  const bool is_from_pool_ = comes_from_pool();
   std::mutex mutex_;
   std::map<Key, std::vector<Block*>> free_;
   std::list<Waiting> waiting_;

@@ -30,6 +30,8 @@ Driver load() {
   find(library, "cuCtxSynchronize", found.synchronize);
   find(library, "cuMemAlloc_v2", found.allocate);
   find(library, "cuMemFree_v2", found.free);
+  find(library, "cuMemAllocAsync", found.allocate_from_pool);
+  find(library, "cuMemFreeAsync", found.free_to_pool);
   find(library, "cuMemHostAlloc", found.allocate_pinned);
   find(library, "cuMemFreeHost", found.free_pinned);
   find(library, "cuMemcpyAsync", found.copy);

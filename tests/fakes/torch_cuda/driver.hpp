@@ -18,6 +18,8 @@ struct Driver {
   decltype(&cuCtxSynchronize) synchronize;
   decltype(&cuMemAlloc_v2) allocate;
   decltype(&cuMemFree_v2) free;
+  decltype(&cuMemAllocAsync) allocate_from_pool;
+  decltype(&cuMemFreeAsync) free_to_pool;
   decltype(&cuMemHostAlloc) allocate_pinned;
   decltype(&cuMemFreeHost) free_pinned;
   decltype(&cuMemcpyAsync) copy;
