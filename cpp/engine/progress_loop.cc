@@ -241,7 +241,8 @@ bool ProgressLoop::is_bye_known() const {
   if (failure_) return true;
   if (!world_.control.is_bye_known()) return false;
   const std::vector<int>& open = world_.control.open_peers();
-  return std::all_of(open.begin(), open.end(), [this](int peer) { return world_.mux.is_flushed(peer); });
+  return std::all_of(open.begin(), open.end(),
+                     [this](int peer) REQUIRES(progress_lock) { return world_.mux.is_flushed(peer); });
 }
 
 }  // namespace ciranda

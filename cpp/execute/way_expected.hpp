@@ -42,8 +42,8 @@ class WayExpected {
   // What does not have to be staged by it, for a message that goes on with "and".
   std::string_view what_goes() const {
     if (goes_by_nccl()) {
-      return "only collectives other than scans, Adasum and weighted averages go by it, if each rank has its tensors on "
-             "a GPU of its own, none has joined but for sums,";
+      return "only collectives other than scans, Adasum and weighted averages go by it, if each rank has its tensors "
+             "on a GPU of its own, none has joined but for sums,";
     }
     return "all calls but Adasum and weighted averages go by peer, if all ranks share a host's memory and have their "
            "tensors on GPUs,";
