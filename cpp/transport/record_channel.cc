@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <numeric>
 #include <utility>
 
 #include "transport/socket.hpp"
@@ -185,22 +184,17 @@ void RecordChannel::end() {
   for (Strand& each : strands_) write_records(each, {}, {});
 }
 
-std::uint64_t RecordChannel::n_sent() const {
-  return std::accumulate(strands_.begin(), strands_.end(), std::uint64_t{0},
-                         [](std::uint64_t sum, const Strand& each) { return sum + each.n_sealed; });
+std::optional<std::uint64_t> RecordChannel::n_sent(std::size_t index) const {
+  const Strand& strand = strands_[index];
+  return strand.is_flushed() ? std::optional(strand.n_sealed) : std::nullopt;
 }
 
 // --- incoming
 
-std::uint64_t RecordChannel::n_received() const {
-  return std::accumulate(strands_.begin(), strands_.end(), std::uint64_t{0},
-                         [](std::uint64_t sum, const Strand& each) { return sum + each.n_opened; });
-}
-
-bool RecordChannel::is_drained() const {
-  return std::all_of(strands_.begin(), strands_.end(), [](const Strand& each) {
-    return !each.has_header && each.n_ahead() == 0 && each.socket.n_unread() == 0;
-  });
+std::optional<std::uint64_t> RecordChannel::n_received(std::size_t index) const {
+  const Strand& strand = strands_[index];
+  const bool is_drained = !strand.has_header && strand.n_ahead() == 0 && strand.socket.n_unread() == 0;
+  return is_drained ? std::optional(strand.n_opened) : std::nullopt;
 }
 
 std::size_t RecordChannel::read_some(std::span<std::byte> bytes) {

@@ -44,7 +44,7 @@ namespace ciranda {
 class RecordChannel final : public Channel {
  public:
   static constexpr std::size_t kRecordBytes = 64 << 10;  // the last record of a write may be half as large again
-  static constexpr std::size_t kMostNoteBytes = 64;
+  static constexpr std::size_t kMostNoteBytes = 256;
 
   enum class Defect : std::uint8_t { kChanged, kCut };
   struct Failure {
@@ -71,11 +71,10 @@ class RecordChannel final : public Channel {
   // Writes the last record of each connection, unless it has no room: the peer may lose what follows.
   void end();
 
-  // The records that were given to the system, the last one perhaps in part; and those that were received.
-  std::uint64_t n_sent() const;
-  std::uint64_t n_received() const;
-  // Nothing has arrived that is not received yet, but perhaps a part of a record. A system call for each connection.
-  bool is_drained() const;
+  // Of one connection: the records that were given to the system, unless some are unsent; those that were received,
+  // unless more may have arrived, but for a part of a record. The latter is a system call.
+  std::optional<std::uint64_t> n_sent(std::size_t index) const;
+  std::optional<std::uint64_t> n_received(std::size_t index) const;
 
   const std::optional<Failure>& failure() const { return failure_; }
   std::size_t n_sockets() const { return strands_.size(); }

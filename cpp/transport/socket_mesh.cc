@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <tuple>
 #include <utility>
 
 #include "base/fence.hpp"
@@ -72,14 +71,12 @@ class DataChannel final : public Channel {
   std::function<void()> ask_;
 };
 
-// What is counted of the connections of a pair: the records on control; those on data, and one for being connected.
-constexpr std::size_t kOfControl = 0;
-constexpr std::size_t kOfData = 1;
-using Deliveries = std::array<Delivery, 2>;
-
-// What a beat says: how many of each its sender has received. So what does not arrive is noticed.
-using Beat = std::array<std::uint64_t, std::tuple_size_v<Deliveries>>;
-constexpr std::uint64_t kSomeUnread = ~std::uint64_t{0};  // more may have arrived than were received
+// What a beat says of the control connection and each of those for data that its sender has: how many records have been
+// received, and one for being connected. So what does not arrive is noticed.
+using Count = std::uint64_t;
+constexpr Count kSomeUnread = ~Count{0};  // more may have arrived than were received
+constexpr std::size_t kMostCounts = 1 + kMostSockets;
+static_assert(kMostCounts * sizeof(Count) <= RecordChannel::kMostNoteBytes);
 
 // A peer and how to reach it: by rings, perhaps with a control connection for wake-ups, or by records.
 struct Link {
@@ -108,6 +105,15 @@ struct Link {
     return wake_ups ? &*wake_ups : nullptr;
   }
   std::size_t n_data_sockets() const { return data ? data->n_sockets() : 0; }
+  // Of those counted: control, then data.
+  std::optional<Count> n_sent(std::size_t index) const {
+    const auto n_records = index == 0 ? control->n_sent(0) : data->n_sent(index - 1);
+    return n_records ? std::optional(*n_records + 1) : std::nullopt;
+  }
+  std::optional<Count> n_received(std::size_t index) const {
+    const auto n_records = index == 0 ? control->n_received(0) : data->n_received(index - 1);
+    return n_records ? std::optional(*n_records + 1) : std::nullopt;
+  }
   Traffic traffic() const {
     Traffic sum;
     if (control_ring) sum += control_ring->traffic();
@@ -143,7 +149,7 @@ struct Link {
   std::vector<Silence> silences;                   // of the control socket, then of the data sockets
   std::vector<bool> is_beside_control;             // of the data sockets: beats on the control socket take the same way
   bool is_silent = false;                          // one of the sockets was silent for too long
-  Deliveries deliveries;                           // to the peer
+  std::vector<Delivery> deliveries;                // to the peer, as the silences
   std::optional<std::size_t> held_back;            // which of them is, if one is
   bool is_asked_for = false;                       // its data connection, if there is none yet
   std::string why_not_connected;                   // for data; empty if that has not failed
@@ -152,10 +158,9 @@ struct Link {
 // Among up to so many members of a host, looking at each one's ring costs no more than to note who has written.
 constexpr int kFewMembers = 16;
 
-// The records that were sent, if the peer's host has acknowledged all of them.
-std::optional<std::uint64_t> n_acknowledged(const std::optional<RecordChannel>& channel, bool is_all_acknowledged) {
-  if (!channel || channel->has_unsent() || !is_all_acknowledged) return std::nullopt;
-  return channel->n_sent();
+// A connection among control and those for data.
+std::string name_of(std::size_t index) {
+  return index == 0 ? "the control connection" : "data connection " + std::to_string(index - 1);
 }
 
 // How soon connections under way are looked at again.
@@ -331,6 +336,7 @@ Status SocketMesh::watch(Link& peer) {
     watched = loop_.add(control->fd(), TcpChannel::kEvents, token_of(peer.info.rank, kControl));
   }
   peer.silences.resize(1);
+  peer.deliveries.resize(1);
   if (watched.ok() && peer.process.valid()) {
     watched = loop_.add(peer.process.get(), EPOLLIN | EPOLLET, token_of(peer.info.rank, kProcess));
   }
@@ -347,6 +353,7 @@ Status SocketMesh::watch_data(Link& peer) {
     watched = loop_.add(data, TcpChannel::kEvents, token_of(peer.info.rank, kData + i));
   }
   peer.silences.resize(1 + peer.n_data_sockets());
+  peer.deliveries.resize(1 + peer.n_data_sockets());
   return watched;
 }
 
@@ -365,14 +372,14 @@ void SocketMesh::ask_for_data(Link& peer) {
 }
 
 void SocketMesh::on_note(Link& peer, std::span<const std::byte> note) {
-  Beat beat;
   if (note.empty()) {
     on_request(peer);
-  } else if (note.size() == sizeof(beat)) {
-    std::memcpy(beat.data(), note.data(), sizeof(beat));
-    for (std::size_t i = 0; i < beat.size(); ++i) {
-      if (beat[i] != kSomeUnread) peer.deliveries[i].note_received(beat[i]);
-    }
+    return;
+  }
+  std::array<Count, kMostCounts> counts{};
+  std::memcpy(counts.data(), note.data(), std::min(note.size(), sizeof(counts)));
+  for (std::size_t i = 0; i < peer.deliveries.size(); ++i) {
+    if (counts[i] != kSomeUnread) peer.deliveries[i].note_received(counts[i]);
   }
 }
 
@@ -462,12 +469,10 @@ std::string SocketMesh::why_closed(int peer) const {
   }
   if (from.held_back) {
     const Delivery& delivery = from.deliveries[*from.held_back];
-    const std::size_t n_others = *from.held_back == kOfData ? 1 : 0;
-    return " is lost: what " + link(rank_).info.text() + " sent to it on " +
-           (n_others == 0 ? "the control connection" : "the data connections") +
-           " does not arrive. Its host has acknowledged " + std::to_string(delivery.n_awaited() - n_others) +
-           " records, but it has received only " +
-           std::to_string(std::max(delivery.n_received(), std::uint64_t{n_others}) - n_others) + " for " +
+    const auto records = [](Count count) { return std::to_string(std::max<Count>(count, 1) - 1); };
+    return " is lost: what " + link(rank_).info.text() + " sent to it on " + name_of(*from.held_back) +
+           " does not arrive. Its host has acknowledged " + records(delivery.n_awaited()) +
+           " records, but it has received only " + records(delivery.n_received()) + " for " +
            std::to_string(std::lround(2 * std::chrono::duration<double>(link_timeout_).count())) +
            " seconds (twice CIRANDA_LINK_TIMEOUT): something between the two holds records back.";
   }
@@ -475,10 +480,8 @@ std::string SocketMesh::why_closed(int peer) const {
     if (!*channel || !(*channel)->failure()) continue;
     const RecordChannel::Failure& failure = *(*channel)->failure();
     if (failure.defect == RecordChannel::Defect::kCut) continue;
-    const std::string connection =
-        channel == &from.control ? "the control connection" : "data connection " + std::to_string(failure.socket);
     return " is lost: what it sent to " + link(rank_).info.text() + " was changed on its way. Record " +
-           std::to_string(failure.record) + " on " + connection +
+           std::to_string(failure.record) + " on " + name_of(channel == &from.control ? 0 : 1 + failure.socket) +
            " is not as it was sealed: memory, a network card or what lies between the two is faulty, or somebody "
            "interferes.";
   }
@@ -515,35 +518,20 @@ void SocketMesh::look_at_links() {
 // Every other time with a beat, so that there is something to acknowledge, unless the peer's host answers nothing: what
 // is more would only hide from the kernel that few packets are lost.
 void SocketMesh::look_at(Link& peer, Silence::Clock::time_point now) {
-  bool is_control_acknowledged = false;
-  bool is_data_acknowledged = true;
   bool is_answering = false;
-  for (std::size_t i = 0; i < peer.silences.size(); ++i) {
+  for (std::size_t i = 0; i < peer.silences.size() && !peer.closed; ++i) {
     const TcpChannel& socket = i == 0 ? *peer.control_socket() : peer.data->socket(i - 1);
     const Silence::Sight sight = Silence::sight_of(socket.fd());
+    const auto n_acknowledged = sight.has_outstanding ? std::nullopt : peer.n_sent(i);
+    if (i == 0) is_answering = !sight.has_outstanding || sight.last_answer_ago < link_timeout_ / Silence::kLooks;
     if (is_silent(peer, i, sight, now)) {
       close_peer(peer);
-      return;
-    }
-    if (i > 0) {
-      is_data_acknowledged = is_data_acknowledged && !sight.has_outstanding;
-    } else {
-      is_control_acknowledged = !sight.has_outstanding;
-      is_answering = is_control_acknowledged || sight.last_answer_ago < link_timeout_ / Silence::kLooks;
+    } else if (peer.deliveries[i].is_held_back(n_acknowledged, now, link_timeout_)) {
+      peer.held_back = i;
+      close_peer(peer);
     }
   }
-  const auto n_control = n_acknowledged(peer.control, is_control_acknowledged);
-  const auto n_data = n_acknowledged(peer.data, is_data_acknowledged);
-  if (peer.deliveries[kOfControl].is_held_back(n_control, now, link_timeout_)) {
-    peer.held_back = kOfControl;
-  } else if (peer.deliveries[kOfData].is_held_back(n_data ? std::optional(*n_data + 1) : n_data, now, link_timeout_)) {
-    peer.held_back = kOfData;
-  }
-  if (peer.held_back) {
-    close_peer(peer);
-  } else if (is_answering && n_looks_ % 2 == 0) {
-    beat(peer);
-  }
+  if (is_answering && !peer.closed && n_looks_ % 2 == 0) beat(peer);
 }
 
 bool SocketMesh::is_silent(Link& peer, std::size_t index, Silence::Sight sight, Silence::Clock::time_point now) const {
@@ -554,14 +542,10 @@ bool SocketMesh::is_silent(Link& peer, std::size_t index, Silence::Sight sight, 
 }
 
 void SocketMesh::beat(Link& peer) {
-  Beat beat{kSomeUnread, kSomeUnread};
-  if (peer.control->is_drained()) beat[kOfControl] = peer.control->n_received();
-  if (!peer.data) {
-    beat[kOfData] = 0;
-  } else if (peer.data->is_drained()) {
-    beat[kOfData] = peer.data->n_received() + 1;
-  }
-  (void)peer.control->note(std::as_bytes(std::span(beat)));
+  std::array<Count, kMostCounts> counts{};
+  const std::size_t n_counts = 1 + peer.n_data_sockets();
+  for (std::size_t i = 0; i < n_counts; ++i) counts[i] = peer.n_received(i).value_or(kSomeUnread);
+  (void)peer.control->note(std::as_bytes(std::span(counts)).first(n_counts * sizeof(Count)));
 }
 
 void SocketMesh::on_event(Link& peer, std::uint64_t source, std::uint32_t events) {

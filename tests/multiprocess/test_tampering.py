@@ -211,12 +211,14 @@ def _hold_back_from(stream: Stream) -> Editor:
     return EditRecords(lambda number, record: record if number < 3 else b"")
 
 
-def _run_with_little_patience(program: str) -> str:
-    os.environ["CIRANDA_LINK_TIMEOUT"] = "1"
+def _run_with_little_patience(program: str, n_sockets: int) -> str:
+    settings = {"CIRANDA_LINK_TIMEOUT": "1", "CIRANDA_SOCKETS": str(n_sockets)}
+    os.environ.update(settings)
     try:
         return _run(program)
     finally:
-        del os.environ["CIRANDA_LINK_TIMEOUT"]
+        for name in settings:
+            del os.environ[name]
 
 
 @pytest.mark.parametrize("which", HELD_BACK)
@@ -225,13 +227,23 @@ def test_records_that_are_held_back_are_told_of_though_nothing_follows(world: Wo
     stream, make = HELD_BACK[which]
     editor = make()
     world.hosts.tamper_with(lambda each: editor if each == stream else None)
-    messages = world.ranks.run(_run_with_little_patience, "training", timeout=SECONDS)
-    connection = "the control connection" if stream.kind == "control" else "the data connections"
+    messages = world.ranks.run(_run_with_little_patience, "training", 1, timeout=SECONDS)
+    connection = "the control connection" if stream.kind == "control" else "data connection 0"
     sender, other = (f"rank {rank} (host host{rank}" for rank in (stream.sender, 1 - stream.sender))
     assert messages[stream.sender].startswith(other), messages
     assert f") sent to it on {connection} does not arrive. Its host has acknowledged" in messages[stream.sender]
     assert f"is lost: what {sender}" in messages[stream.sender]
     assert messages[1 - stream.sender], messages
+
+
+def test_records_that_one_of_several_sockets_holds_back_are_told_of(world: World) -> None:
+    """Others have come by the other socket since, and cannot be read before them."""
+    editors: Iterator[Editor | None] = iter([None, _hold_back_from(Stream("data", 0))])
+    world.hosts.tamper_with(lambda each: next(editors) if each == Stream("data", 0) else None)
+    messages = world.ranks.run(_run_with_little_patience, "training", 2, timeout=SECONDS)
+    for message in messages:
+        assert ") sent to it on data connection " in message, messages
+        assert "does not arrive" in message
 
 
 def _join() -> str:
