@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -586,6 +587,30 @@ TEST(NcclDeathTest, ALostRankLeavesNoKernelBehind) {
     expect_no_kernel_is_left(collective, "nccl");
     if (info(collective).is_reduction) expect_no_kernel_is_left(collective, "ciranda");
   }
+}
+
+// Nothing else than the end of its process frees a GPU whose kernels NCCL does not end.
+TEST(NcclDeathTest, AnAbortThatDoesNotComeBackEndsTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto lose_a_rank = [] {
+    const Watchdog watchdog("NCCL");
+    setenv("FAKE_NCCL_ABORT", "never", 1);
+    cuda_home(0);
+    World world(2, by_nccl(2));
+    world.run([&](Engine& engine) {
+      expect_of<float>(engine, {10}, 2, 4, "sum");
+      await_all(engine);
+      Guarded tensor(40, Guarded::kAligned);
+      std::optional<StandingStill> still;
+      if (engine.rank() == 1) still.emplace();
+      const auto sum = begin_sum(engine, tensor);
+      while (n_kernels_under_way() < 2) std::this_thread::yield();
+      if (engine.rank() == 1) world.fabric().kill(1);
+      EXPECT_FALSE(engine.wait(sum).ok());
+      while (true) std::this_thread::sleep_for(std::chrono::seconds(1));
+    });
+  };
+  EXPECT_EXIT(lose_a_rank(), ::testing::ExitedWithCode(EXIT_FAILURE), "NCCL does not end its work on GPU ");
 }
 
 // Two worlds of the same GPUs, of which one loses a rank: NCCL hangs if their communicators are aborted one by one. The

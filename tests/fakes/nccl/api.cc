@@ -61,6 +61,7 @@ void sleep_while(const auto& holds) {
 
 // All at once, or it hangs.
 void abort_together(const std::vector<Found>& communicators) {
+  sleep_while([] { return std::getenv("FAKE_NCCL_ABORT") != nullptr; });
   for (const Found& each : communicators) each->abort();
   for (const Found& each : communicators) {
     sleep_while([&each] { return others_have_work(each->gpu()) || each->has_work(); });

@@ -25,6 +25,7 @@
 //   FAKE_NCCL_INIT=e      ncclCommInitRankConfig fails with error e on the ranks of this process; never: it never ends
 //   FAKE_NCCL_ASYNC=k:e   once it has been given its k-th collective, a communicator of this process has error e
 //   FAKE_NCCL_ANY_ORDER=1 kernels of several communicators may come in any order
+//   FAKE_NCCL_ABORT=never no abort comes back, and no kernel ends by one
 //   FAKE_NCCL_ENDLESS=k   the kernel of the k-th collective of a communicator of this process never ends by itself
 #pragma once
 
