@@ -36,14 +36,14 @@ class WayExpected {
   // The user has been told why no call goes there.
   void was_told() { has_told_.store(true, std::memory_order_relaxed); }
   const std::string& setting() const { return setting_; }
-  // What does not have to be staged by it, for a message that goes on with "and".
+  // What does not have to be staged by it, for a message.
   std::string_view what_goes() const {
     if (goes_by_nccl()) {
       return "only collectives of all ranks, other than scans, Adasum and weighted averages, outside lanes, go by it, "
-             "if each rank has its tensors on a GPU of its own, none has joined,";
+             "if each rank has its tensors on a GPU of its own and none has joined.";
     }
     return "all calls but Adasum and weighted averages go by peer, if all ranks share a host's memory and have their "
-           "tensors on GPUs,";
+           "tensors on GPUs.";
   }
   Way of(const Request& request) const {
     return may_be_on_device(request) ? last_.load(std::memory_order_relaxed) : Way::kStaged;
