@@ -44,8 +44,7 @@ Way Ways::fastest(const Signature& signature) const {
 
 Way Ways::way_of(const Signature& signature, const std::vector<HomeId>& homes) {
   const Way way = fastest(signature);
-  // Checksums of results are computed on the host.
-  if (!is_on_device(way) || options_.check_interval != 0) return Way::kStaged;
+  if (!is_on_device(way)) return Way::kStaged;
   if (static_cast<int>(homes.size()) != options_.size || std::ranges::count(homes, kStagedHome) > 0) {
     return Way::kStaged;
   }

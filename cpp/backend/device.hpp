@@ -12,8 +12,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -82,6 +84,13 @@ class Device {
   // backend.
   virtual void allocate_results(const Place& /*place*/, std::vector<std::size_t> /*n_bytes*/, Queued queued) {
     queued(Status::internal("its results are not allocated by themselves"));
+  }
+
+  // Computes the checksums (base/checksum.hpp) of ranges of the device's memory, as they are now: no work that writes
+  // to them is under way. `summed` is called as those above. Only for devices whose row makes a backend.
+  using Summed = std::function<void(Result<std::vector<std::uint64_t>>)>;
+  virtual void checksums(const Place& /*place*/, std::vector<std::span<const std::byte>> /*ranges*/, Summed summed) {
+    summed(Status::internal("it computes no checksums"));
   }
 };
 

@@ -12,6 +12,11 @@
 namespace ciranda {
 namespace {
 
+// Instead of the checksum of a result for which this rank had no memory.
+constexpr std::uint64_t kNone = 0;
+
+bool is_on_device(const Submission& entry) { return entry.staged != nullptr && entry.staged->is_by_peer(); }
+
 // The bytes that must be equal on all ranks after the call: this rank's result, or the input that it has sent to the
 // other rank.
 std::span<const std::byte> result_of(const Submission& entry, std::size_t tensor, const Mesh& mesh) {
@@ -26,21 +31,56 @@ std::span<const std::byte> result_of(const Submission& entry, std::size_t tensor
   return {output.data.get(), output.n_bytes};
 }
 
-}  // namespace
-
-void Consistency::remember(const Participant::Execute& entry) {
-  for (const Participant::Ready& ready : entry.requests) {
-    const Submission& at = in_flight_.at(ready.ticket);
-    if (at.outcome.ok()) remember(at);
-  }
+std::vector<std::span<const std::byte>> results_of(const Submission& entry, const Mesh& mesh) {
+  std::vector<std::span<const std::byte>> results;
+  for (std::size_t i = 0; i < entry.request->signature.tensors.size(); ++i)
+    results.push_back(result_of(entry, i, mesh));
+  return results;
 }
 
-void Consistency::remember(const Submission& entry) {
-  const Signature& signature = entry.request->signature;
-  for (std::size_t i = 0; i < signature.tensors.size(); ++i) {
+std::vector<std::uint64_t> checksums_of(const Submission& entry, const Mesh& mesh) {
+  if (!entry.outcome.ok()) return std::vector<std::uint64_t>(entry.request->signature.tensors.size(), kNone);
+  if (is_on_device(entry)) return entry.staged->checksums();
+  std::vector<std::uint64_t> sums;
+  for (const auto& result : results_of(entry, mesh)) sums.push_back(checksum(result));
+  return sums;
+}
+
+}  // namespace
+
+Work Consistency::check(const Participant::Execute& entry) {
+  for (const Participant::Ready& ready : entry.requests) {
+    const Submission& at = in_flight_.at(ready.ticket);
+    if (is_on_device(at) && at.outcome.ok()) at.staged->sum_up(results_of(at, mesh_));
+  }
+  return {.plans = {},
+          .continue_with = [this, &entry] { return Result<Work>(remember_and_compare(entry)); },
+          .may_continue = [this, &entry]() REQUIRES(progress_lock) { return are_summed(entry); }};
+}
+
+Result<bool> Consistency::are_summed(const Participant::Execute& entry) const {
+  for (const Participant::Ready& ready : entry.requests) {
+    const Submission& at = in_flight_.at(ready.ticket);
+    if (!is_on_device(at)) continue;
+    if (!at.staged->is_here()) return false;
+    if (Status status = at.staged->status(); !status.ok()) return status;
+  }
+  return true;
+}
+
+Work Consistency::remember_and_compare(const Participant::Execute& entry) {
+  for (const Participant::Ready& ready : entry.requests) {
+    const Submission& at = in_flight_.at(ready.ticket);
+    remember(at, checksums_of(at, mesh_));
+  }
+  return entry.check == Check::kCompare ? compare(entry) : Work{};
+}
+
+void Consistency::remember(const Submission& entry, const std::vector<std::uint64_t>& checksums) {
+  for (std::size_t i = 0; i < checksums.size(); ++i) {
     std::string what = call_text(*entry.request);
-    if (signature.tensors.size() > 1) what += ", tensor " + std::to_string(i) + " of the group";
-    remembered_.push_back({std::move(what), checksum(result_of(entry, i, mesh_))});
+    if (checksums.size() > 1) what += ", tensor " + std::to_string(i) + " of the group";
+    remembered_.push_back({std::move(what), checksums[i]});
   }
 }
 
@@ -66,42 +106,44 @@ Work Consistency::look_closer(const Participant::Execute& entry) {
   });
 }
 
+// Results that a rank does not have are like any other.
 void Consistency::find_first(const Participant::Execute& entry) {
   const std::size_t n = remembered_.size();
-  std::size_t first = 0;
   const auto is_alike = [&](std::size_t index) {
+    std::uint64_t first = kNone;
     for (std::size_t at = index; at < received_.size(); at += n) {
-      if (received_[at] != received_[index]) return false;
+      if (first == kNone) first = received_[at];
+      if (received_[at] != first && received_[at] != kNone) return false;
     }
     return true;
   };
-  while (first + 1 < n && is_alike(first)) ++first;
-  const Status status = Status::mismatch(describe(first));
-  for (const Participant::Ready& ready : entry.requests) {
-    Status& outcome = in_flight_.at(ready.ticket).outcome;
-    if (outcome.ok()) outcome = status;
+  std::size_t first = 0;
+  while (first < n && is_alike(first)) ++first;
+  if (first < n) {
+    const Status status = Status::mismatch(describe(first));
+    for (const Participant::Ready& ready : entry.requests) {
+      Status& outcome = in_flight_.at(ready.ticket).outcome;
+      if (outcome.ok()) outcome = status;
+    }
   }
   remembered_.clear();
 }
 
 // Regards the most frequent result as correct; if several are equally frequent, the result of the lowest rank.
 std::string Consistency::describe(std::size_t index) const {
-  const auto n_ranks = static_cast<std::size_t>(mesh_.size());
-  const auto sum_of = [&](std::size_t rank) { return received_[rank * remembered_.size() + index]; };
-  const auto n_like = [&](std::size_t rank) {
-    std::size_t n = 0;
-    for (std::size_t other = 0; other < n_ranks; ++other) n += sum_of(other) == sum_of(rank) ? 1 : 0;
-    return n;
-  };
-  std::size_t right = 0;
-  for (std::size_t rank = 1; rank < n_ranks; ++rank) {
-    if (n_like(rank) > n_like(right)) right = rank;
+  std::vector<int> ranks;  // that have the result; members of the mesh
+  std::vector<std::uint64_t> sums;
+  for (int member = 0; member < mesh_.size(); ++member) {
+    const std::uint64_t sum = received_[static_cast<std::size_t>(member) * remembered_.size() + index];
+    if (sum == kNone) continue;
+    ranks.push_back(mesh_.peer(member).rank);
+    sums.push_back(sum);
   }
+  const auto n_like = [&](std::uint64_t sum) { return std::ranges::count(sums, sum); };
+  const std::uint64_t right = *std::ranges::max_element(sums, {}, n_like);
   std::vector<int> alike;
   std::vector<int> odd;
-  for (std::size_t rank = 0; rank < n_ranks; ++rank) {
-    (sum_of(rank) == sum_of(right) ? alike : odd).push_back(mesh_.peer(static_cast<int>(rank)).rank);
-  }
+  for (std::size_t i = 0; i < sums.size(); ++i) (sums[i] == right ? alike : odd).push_back(ranks[i]);
   return "The result of " + remembered_[index].what + " has other bits on " + list_ranks(odd) + " than on " +
          list_ranks(alike) + ". It is the first different one of the last " + std::to_string(remembered_.size()) +
          " results, which CIRANDA_CHECK_CONSISTENCY compared. Either that process writes to a tensor while an "

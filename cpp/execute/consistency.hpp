@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,13 +22,11 @@ class Consistency {
   // Both outlive this.
   Consistency(InFlight& in_flight, const Mesh& mesh) : in_flight_(in_flight), mesh_(mesh) {}
 
+  // Returns the work that keeps the checksums of the entry's results, computed on their device if they are there, and
+  // then, if the entry says so, compares all that are kept. If they differ, the entry's requests fail on all ranks.
   // REQUIRES: the entry is executed but not completed yet, and all ranks should have the same result, including those
-  // that have joined and use scratch memory.
-  void remember(const Participant::Execute& entry);
-
-  // Returns the work that compares all checksums kept so far. If they differ, the entry's requests fail on all ranks.
-  // REQUIRES: as above. This object and the entry outlive the work.
-  Work compare(const Participant::Execute& entry);
+  // that have joined and use scratch memory. This object and the entry outlive the work.
+  Work check(const Participant::Execute& entry);
 
  private:
   struct Remembered {
@@ -35,7 +34,10 @@ class Consistency {
     std::uint64_t checksum;
   };
 
-  void remember(const Submission& entry);
+  void remember(const Submission& entry, const std::vector<std::uint64_t>& checksums);
+  Result<bool> are_summed(const Participant::Execute& entry) const REQUIRES(progress_lock);
+  Work remember_and_compare(const Participant::Execute& entry);
+  Work compare(const Participant::Execute& entry);
   Work look_closer(const Participant::Execute& entry);
   void find_first(const Participant::Execute& entry);
   std::string describe(std::size_t index) const;

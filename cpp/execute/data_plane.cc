@@ -216,8 +216,7 @@ Status DataPlane::use(Way way) {
     expected_.went(*entry.request, way);
     if (way == Way::kStaged && expected_.is_to_be_told()) {
       logger_.warning(describe_current() + " is staged in host memory, although CIRANDA_GPU_WAY is " +
-                      expected_.setting() + ": " + std::string(expected_.what_goes()) +
-                      " and CIRANDA_CHECK_CONSISTENCY is not set.");
+                      expected_.setting() + ": " + std::string(expected_.what_goes()));
     }
     if (Status status = entry.staged->use(way, *entry.request); !status.ok()) return of_this_rank(status);
     if (const std::string why = entry.staged->why_slow(); !why.empty() && expected_.is_first_slow()) {
@@ -272,15 +271,13 @@ void DataPlane::start(const Plan& plan) {
   algorithm_ = started.algorithm;
 }
 
-// After the plans of an entry: remembers its results, and may begin to compare all remembered ones. Returns false if
-// there is nothing to compare, or if that was done already.
+// After the plans of an entry: remembers its results, and may compare all remembered ones. Returns false if there is
+// nothing to remember, or if that was done already.
 bool DataPlane::begin_check() {
   const Participant::Execute& entry = queue_.front();
   if (entry.check == Check::kNone || entry.requests.empty() || std::exchange(has_checked_, true)) return false;
-  consistency_.remember(entry);
-  if (entry.check != Check::kCompare) return false;
   is_beside_ = true;
-  take(consistency_.compare(entry));
+  take(consistency_.check(entry));
   return true;
 }
 

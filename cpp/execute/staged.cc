@@ -223,6 +223,15 @@ Result<std::vector<OutputBuffer>> Staged::allocated_outputs(const std::vector<st
   return outputs;
 }
 
+void Staged::sum_up(const std::vector<std::span<const std::byte>>& results) {
+  inputs_->n_missing = 1;
+  device_.checksums(place(), results, [inputs = inputs_, kept = hold()](Result<std::vector<std::uint64_t>> sums) {
+    const Status status = sums.status();
+    if (status.ok()) inputs->checksums = std::move(sums).value();
+    inputs->note(status);
+  });
+}
+
 std::vector<DeviceEventPtr> Staged::after() const {
   std::vector<DeviceEventPtr> events;
   for (const Queue& queue : queues_) events.push_back(queue.recorded);

@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -53,6 +54,10 @@ class Staged {
   void allocate_outputs(const std::vector<std::size_t>& n_bytes);
   // These, without shapes, or why there is no memory for them. REQUIRES: is_here(), status() is ok.
   Result<std::vector<OutputBuffer>> allocated_outputs(const std::vector<std::size_t>& n_bytes) const;
+  // Begins to compute the checksums of results on the device. REQUIRES: is_by_peer(); the results are there.
+  void sum_up(const std::vector<std::span<const std::byte>>& results);
+  // These, by result. REQUIRES: is_here(), status() is ok.
+  const std::vector<std::uint64_t>& checksums() const { return inputs_->checksums; }
   // What plans come after that work on the tensors.
   std::vector<DeviceEventPtr> after() const;
   // While it is kept, the tensors are in use.
@@ -61,8 +66,8 @@ class Staged {
   // An event that has passed while no copy is under way: until then a failed call must keep its tensors. It orders no
   // queue.
   DeviceEventPtr idle_event() const;
-  // Whether all inputs have arrived, and outputs are allocated; status() has the outcome. The last copy wakes the
-  // progress loop.
+  // Whether all inputs have arrived, outputs are allocated, and results summed up; status() has the outcome. The last
+  // copy wakes the progress loop.
   bool is_here() const REQUIRES(progress_lock) { return inputs_->n_missing.load(std::memory_order_acquire) == 0; }
   // REQUIRES, for both: is_here() or are_results_queued(). An error means that the device has failed.
   Status status() const REQUIRES(progress_lock) { return inputs_->status; }
@@ -109,6 +114,7 @@ class Staged {
     std::mutex mutex;                         // guards writes of `status`
     Status status;
     std::vector<Device::Put> puts;  // by queue; each is written by one thread
+    std::vector<std::uint64_t> checksums;
     std::shared_ptr<Wake> wake;
 
     void begin(const std::vector<std::vector<DeviceCopy>>& by_queue);

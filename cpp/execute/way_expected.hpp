@@ -39,14 +39,14 @@ class WayExpected {
   // Whether no lane has said so before. By the holder of the progress lock.
   bool is_news(const std::string& why) { return said_.insert(why).second; }
   const std::string& setting() const { return setting_; }
-  // What does not have to be staged by it, for a message that goes on with "and".
+  // What does not have to be staged by it, for a message.
   std::string_view what_goes() const {
     if (goes_by_nccl()) {
       return "only collectives other than scans, Adasum and weighted averages go by it, if each rank has its tensors "
-             "on a GPU of its own, none has joined but for sums,";
+             "on a GPU of its own, none has joined but for sums.";
     }
     return "all calls but Adasum and weighted averages go by peer, if all ranks share a host's memory and have their "
-           "tensors on GPUs,";
+           "tensors on GPUs.";
   }
   Way of(const Request& request) const {
     return may_be_on_device(request) ? last_.load(std::memory_order_relaxed) : Way::kStaged;

@@ -54,7 +54,6 @@ template <class Arguments>
 struct Translated {
   explicit Translated(const Arguments& launched) : pieces(launched.pieces), arguments(launched) {
     arguments.pieces = pieces.pieces();
-    if constexpr (requires { arguments.total; }) arguments.total = translated(arguments.total);
   }
   TranslatedPieces pieces;
   Arguments arguments;
@@ -106,13 +105,8 @@ class Touches {
   }
 
   void add_launch(const CopyArguments& arguments) { add_pieces(arguments.pieces, all); }
-  void add_launch(const ScaleArguments& arguments) { add_pieces(arguments.pieces, all); }
   void add_launch(const ChecksumArguments& arguments) {
     add_pieces(arguments.pieces, [](std::size_t n_bytes) { return n_bytes == 0 ? 0 : sizeof(std::uint64_t); });
-  }
-  void add_launch(const CountArguments& arguments) {
-    add_pieces(arguments.pieces, [](std::size_t /*n_bytes*/) { return std::size_t{0}; });
-    add(arguments.total, sizeof *arguments.total, true);
   }
   void add_launch(const ReduceArguments& arguments) {
     for (std::size_t k = 0; k < arguments.n_inputs; ++k) add(arguments.inputs[k], arguments.n_bytes, false);

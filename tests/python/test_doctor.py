@@ -292,12 +292,6 @@ def test_a_broken_driver_of_gpus_ends_no_report(trial: str, found: str, monkeypa
         ),
         ({"CIRANDA_SHARED_MEMORY": "0"}, "", "", "are staged in host memory, since CIRANDA_SHARED_MEMORY is off"),
         ({}, "", "refused", "are staged in host memory, since processes cannot read each other's memory on a GPU"),
-        (
-            {"CIRANDA_CHECK_CONSISTENCY": "9"},
-            "",
-            "",
-            "are staged in host memory, since CIRANDA_CHECK_CONSISTENCY compares",
-        ),
     ],
 )
 def test_the_way_of_tensors_on_gpus_is_said(

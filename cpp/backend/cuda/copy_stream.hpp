@@ -5,7 +5,7 @@
 // The bus is far slower than a GPU's memory, so a pack takes a small part of the time of its copy: both run in one
 // stream, and one buffer is enough.
 //
-// Called by Gpu, on the GPU's thread only. It lives as long as the process.
+// Called by Gpu, and for its GpuParts by checksums.hpp, on the GPU's thread only. It lives as long as the process.
 #pragma once
 
 #include <cstddef>

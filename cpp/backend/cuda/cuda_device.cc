@@ -60,6 +60,10 @@ class CudaDevice final : public Device {
     at(place).value()->allocate_results(place.queue, std::move(n_bytes), std::move(queued));
   }
 
+  void checksums(const Place& place, std::vector<std::span<const std::byte>> ranges, Summed summed) override {
+    at(place).value()->checksums(place.queue, std::move(ranges), std::move(summed));
+  }
+
   Result<Gpu*> at(const Place& place) {
     Slot& slot = slot_of(place.index);
     const std::lock_guard lock(slot.mutex);

@@ -134,6 +134,23 @@ void Gpu::allocate_results(void* queue, std::vector<std::size_t> n_bytes, Device
   });
 }
 
+// In the stream of results: none of those waits for what the caller's stream is given later.
+void Gpu::checksums(void* queue, ByteRanges ranges, Device::Summed summed) {
+  thread_.run([this, queue, ranges = std::move(ranges), summed = std::move(summed)] {
+    const Result<Streams*> streams = streams_of(queue);
+    if (!streams.ok()) return summed(streams.status());
+    const CUstream stream = streams.value()->puts.handle();
+    const std::shared_ptr<std::byte> block = pinned_.allocate(checksum_block_bytes(ranges));
+    if (block == nullptr) return summed(checksums_by_host(parts(), stream, ranges));
+    const auto event = queue_checksums(parts(), stream, ranges, block.get());
+    if (!event.ok()) return summed(event.status());
+    thread_.when_passed(event.value(), [block, ranges, summed](const Status& passed) {
+      if (!passed.ok()) return summed(passed);
+      summed(checksums_in(block.get(), ranges));
+    });
+  });
+}
+
 Result<Gpu::Streams*> Gpu::streams_of(void* queue) {
   void* const key = streams_.contains(queue) || streams_.size() < kMostStreams ? queue : streams_.begin()->first;
   Streams& streams = streams_.try_emplace(key, parts()).first->second;

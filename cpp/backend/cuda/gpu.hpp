@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/cuda/checksums.hpp"
 #include "backend/cuda/copy_stream.hpp"
 #include "backend/cuda/device_thread.hpp"
 #include "backend/cuda/events.hpp"
@@ -47,6 +48,7 @@ class Gpu {
   void fetch(void* queue, std::vector<DeviceCopy> copies, DeviceEventPtr after, Device::Done done);
   void put(void* queue, std::vector<DeviceCopy> copies, DeviceEventPtr after, Device::Queued queued, Device::Done done);
   void allocate_results(void* queue, std::vector<std::size_t> n_bytes, Device::Queued queued);
+  void checksums(void* queue, ByteRanges ranges, Device::Summed summed);
 
  private:
   struct Streams {

@@ -1,5 +1,6 @@
 #include "backend/cuda/loaded_kernels.hpp"
 
+#include <cstdint>
 #include <string>
 
 #include "backend/cuda/kernels/launches.hpp"
@@ -47,28 +48,37 @@ Result<CUfunction> LoadedKernels::find(Kernel kernel) const {
   return function;
 }
 
-Status LoadedKernels::copy(const Pieces& pieces, CUstream stream) const {
-  CopyArguments arguments{pieces};
-  void* parameters[] = {&arguments};
-  const std::uint32_t n_blocks = blocks_for_chunks(pieces.n_chunks, n_multiprocessors_);
-  const CUresult launched =
-      gpu_.driver.cuLaunchKernel(copy_bytes_, n_blocks, 1, 1, kMostThreads, 1, 1, 0, stream, parameters, nullptr);
-  return gpu_.check(launched, "cuLaunchKernel");
-}
-
-Status LoadedKernels::reduce(const ReduceLaunch& launch, CUstream stream) const {
-  CUfunction& function = found_[static_cast<std::size_t>(launch.kernel)];
-  if (function == nullptr) {
-    const Result<CUfunction> found = find(launch.kernel);
-    if (!found.ok()) return found.status();
-    function = found.value();
-  }
-  ReduceArguments arguments = launch.arguments;
-  void* parameters[] = {&arguments};
-  const std::uint32_t n_blocks = blocks_for_bytes(arguments.n_bytes, n_multiprocessors_);
+Status LoadedKernels::launch(CUfunction function, void* arguments, std::uint32_t n_blocks, CUstream stream) const {
+  void* parameters[] = {arguments};
   const CUresult launched =
       gpu_.driver.cuLaunchKernel(function, n_blocks, 1, 1, kMostThreads, 1, 1, 0, stream, parameters, nullptr);
   return gpu_.check(launched, "cuLaunchKernel");
+}
+
+Status LoadedKernels::launch(Kernel kernel, void* arguments, std::uint32_t n_blocks, CUstream stream) const {
+  CUfunction& function = found_[static_cast<std::size_t>(kernel)];
+  if (function == nullptr) {
+    const Result<CUfunction> found = find(kernel);
+    if (!found.ok()) return found.status();
+    function = found.value();
+  }
+  return launch(function, arguments, n_blocks, stream);
+}
+
+Status LoadedKernels::copy(const Pieces& pieces, CUstream stream) const {
+  CopyArguments arguments{pieces};
+  return launch(copy_bytes_, &arguments, blocks_for_chunks(pieces.n_chunks, n_multiprocessors_), stream);
+}
+
+Status LoadedKernels::reduce(const ReduceLaunch& reduction, CUstream stream) const {
+  ReduceArguments arguments = reduction.arguments;
+  return launch(reduction.kernel, &arguments, blocks_for_bytes(arguments.n_bytes, n_multiprocessors_), stream);
+}
+
+Status LoadedKernels::checksum(const Pieces& pieces, CUstream stream) const {
+  ChecksumArguments arguments{pieces};
+  const std::uint32_t n_blocks = blocks_for_chunks(pieces.n_chunks, n_multiprocessors_);
+  return launch(Kernel::add_checksums, &arguments, n_blocks, stream);
 }
 
 }  // namespace ciranda::cuda

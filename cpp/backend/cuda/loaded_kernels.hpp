@@ -1,7 +1,8 @@
 // LoadedKernels: the kernels of kernels/ as one GPU has them: loaded into its context once, when it is opened. They are
 // never unloaded.
 //
-// Called by CudaDevice, Gpu, CopyStream and PeerStream; any thread, but reduce() only on the GPU's own.
+// Called by CudaDevice, Gpu, checksums.hpp, CopyStream and PeerStream; any thread, but reduce() and
+// checksum() only on the GPU's own.
 #pragma once
 
 #include <array>
@@ -27,19 +28,23 @@ class LoadedKernels {
   // Copies all ranges by one launch. REQUIRES: the GPU's context is the thread's; the ranges' chunks are numbered by
   // kChunkBytes; their descriptions stay where they are until the launch has run.
   Status copy(const Pieces& pieces, CUstream stream) const;
-  // One reduction. Its kernel is looked up at its first use. REQUIRES: the GPU's context is the thread's.
-  Status reduce(const ReduceLaunch& launch, CUstream stream) const;
+  // These two look up their kernels at the first use. REQUIRES: the GPU's context is the thread's.
+  Status reduce(const ReduceLaunch& reduction, CUstream stream) const;
+  // Adds the checksums of the ranges' blocks to the totals. REQUIRES, too: as copy(), by kChecksumChunkBytes.
+  Status checksum(const Pieces& pieces, CUstream stream) const;
 
  private:
   LoadedKernels(const GpuContext& gpu, int n_multiprocessors, CUmodule module)
       : gpu_(gpu), n_multiprocessors_(n_multiprocessors), module_(module) {}
   Result<CUfunction> find(Kernel kernel) const;
+  Status launch(Kernel kernel, void* arguments, std::uint32_t n_blocks, CUstream stream) const;
+  Status launch(CUfunction function, void* arguments, std::uint32_t n_blocks, CUstream stream) const;
 
   GpuContext gpu_;
   int n_multiprocessors_;
   CUmodule module_;
   CUfunction copy_bytes_ = nullptr;
-  mutable std::array<CUfunction, kNumKernels> found_{};  // of reductions; used by the GPU's thread only
+  mutable std::array<CUfunction, kNumKernels> found_{};  // all but copy_bytes; used by the GPU's thread only
 };
 
 }  // namespace ciranda::cuda

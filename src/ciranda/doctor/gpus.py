@@ -32,7 +32,7 @@ except ValueError:
     settings = None
 print(json.dumps([version.value, devices, settings]))
 """
-_WITH_A_WAY = ("CIRANDA_GPU_WAY", "CIRANDA_GPU_REDUCE", "CIRANDA_SHARED_MEMORY", "CIRANDA_CHECK_CONSISTENCY")
+_WITH_A_WAY = ("CIRANDA_GPU_WAY", "CIRANDA_GPU_REDUCE", "CIRANDA_SHARED_MEMORY")
 _SECONDS = 60
 _WITHOUT_KERNELS = "docs/devices.md says how a build gets kernels; `make wheel` insists on them"
 
@@ -98,8 +98,6 @@ def _way(settings: dict[str, object], *, has_kernels: bool, has_ipc: bool) -> st
         return "are staged in host memory, since a GPU has no kernels"
     if settings["CIRANDA_GPU_WAY"] == "staged":
         return "are staged in host memory, since CIRANDA_GPU_WAY is staged"
-    if settings["CIRANDA_CHECK_CONSISTENCY"]:
-        return "are staged in host memory, since CIRANDA_CHECK_CONSISTENCY compares results there"
     if settings["CIRANDA_GPU_WAY"] == "nccl":
         who = "NCCL reduces" if settings["CIRANDA_GPU_REDUCE"] == "nccl" else "kernels of Ciranda reduce"
         return f"go by NCCL if each rank has a GPU of its own, and {who}; those of process sets and lanes by peer"

@@ -34,9 +34,6 @@ TEST(Ways, PeerNeedsEveryTensorOnADeviceOfOneHost) {
   CoordinatorOptions apart = options;
   apart.shares_memory = false;
   EXPECT_EQ(Ways(apart).way_of(allreduce({4}), {kGpu0, kGpu0}), Way::kStaged);
-  CoordinatorOptions checked = options;
-  checked.check_interval = 1;
-  EXPECT_EQ(Ways(checked).way_of(allreduce({4}), {kGpu0, kGpu0}), Way::kStaged);
   const CoordinatorOptions many = on_one_host(65);
   EXPECT_EQ(Ways(many).way_of(allreduce({4}), std::vector<HomeId>(65, kGpu0)), Way::kStaged);
 }
@@ -77,8 +74,6 @@ TEST(Ways, NcclNeedsNoSharedMemory) {
     EXPECT_EQ(way(signature), Way::kNccl);
   }
   EXPECT_EQ(way(allreduce({4}), kStagedHome), Way::kStaged);
-  options.check_interval = 1;
-  EXPECT_EQ(way(allreduce({4})), Way::kStaged);
 }
 
 // A kernel of ours has up to 64 inputs.

@@ -292,6 +292,26 @@ TEST(CudaDeathTest, ACopyThatFailsNamesTheGpuOnAllRanks) {
   });
 }
 
+// Rank 1 may have its result before rank 0 fails to copy its own.
+TEST(CudaDeathTest, ACopyThatIsRefusedFailsItsCall) {
+  for (const char* fault : {"cuMemcpyDtoHAsync:1:1", "cuMemcpyHtoDAsync:1:1"}) {
+    expect_in_own_program([fault] {
+      std::latch is_set(2);
+      std::latch is_over(2);
+      run_beside_host([&](Engine& engine, Guarded& tensor) {
+        if (engine.rank() == 0) set_fake("FAKE_CUDA_FAIL", fault);
+        is_set.arrive_and_wait();
+        Status status = engine.wait(submit_request(engine, sum_of(tensor, 3)));
+        EXPECT_FALSE(engine.rank() == 0 && status.ok());
+        while (status.ok()) status = engine.wait(submit_request(engine, sum_of(tensor, 3)));
+        EXPECT_NE(status.message().find("GPU 0 (GPU-"), std::string::npos) << status.message();
+        is_over.arrive_and_wait();
+        end_program();
+      });
+    });
+  }
+}
+
 // In host memory that is not pinned: a group, and results that the GPU allocates.
 TEST(CudaDeathTest, WithoutPinnedMemoryTheBitsAreTheSame) {
   expect_in_own_program([] {

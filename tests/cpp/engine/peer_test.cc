@@ -75,6 +75,13 @@ class Tensors {
     r.signature.root = root;
     return wait_at_home(engine, submit_request(engine, std::move(r)));
   }
+  // Of two tensors of one length, from rank 0; both to the memory of the first if `shares`.
+  Status broadcast_pair(Engine& engine, bool shares) {
+    Request r = of_all(Collective::kBroadcast, "pair");
+    r.signature.root = 0;
+    if (shares) r.memory[1] = r.memory[0];
+    return wait_at_home(engine, submit_request(engine, std::move(r)));
+  }
   // Reduce, scan: in place.
   Status reduce(Engine& engine, Collective collective, const std::string& name, int root = -1) {
     Request r = of_all(collective, name);
@@ -462,6 +469,73 @@ TEST(PeerDeathTest, AResultWithoutMemoryFailsOnItsRank) {
   }
 }
 
+WorldOptions compared(int size) {
+  WorldOptions options = on_gpu(size);
+  options.config.check_consistency = 1;
+  return options;
+}
+
+// By checksums of what is in the GPUs' memory: nothing is copied to the host but these.
+TEST(PeerDeathTest, ResultsAreComparedOnTheGpu) {
+  expect_in_own_program([] {
+    World world(3, compared(3));
+    world.run([](Engine& engine) {
+      Tensors tensors({10, 0, 3 * kSlot + 5});
+      EXPECT_TRUE(tensors.sum(engine).ok());
+      await_all(engine);
+      if (engine.rank() == 0) set_fake("FAKE_CUDA_FAIL", "cuMemcpyDtoHAsync:1000:1");  // counts from here
+      await_all(engine);
+      for (const std::string name : {"sum", "again"}) EXPECT_TRUE(tensors.sum(engine, name).ok());
+      const Status gathered = wait_at_home(engine, tensors.start(engine, Collective::kAllgather, "rows"));
+      EXPECT_TRUE(gathered.ok()) << gathered.message();
+      EXPECT_EQ(n_fake_calls("cuMemcpyDtoHAsync"), 0U);
+      await_all(engine);
+      tensors.expect_times(27);
+    });
+  });
+}
+
+// Rank 1 gives two tensors of a call the same memory.
+TEST(PeerDeathTest, ResultsThatDifferOnTheGpuAreNamed) {
+  for (const char* n_pinned_bytes : {"1000000000", "0"})
+    expect_in_own_program([n_pinned_bytes] {
+      set_fake("FAKE_CUDA_PINNED", n_pinned_bytes);
+      World world(3, compared(3));
+      world.run([](Engine& engine) {
+        Tensors tensors({100, 100});
+        const Status status = tensors.broadcast_pair(engine, engine.rank() == 1);
+        EXPECT_EQ(status.kind(), ErrorKind::kMismatch);
+        EXPECT_NE(
+            status.message().find("broadcast 'pair', tensor 0 of the group has other bits on rank 1 than on ranks"),
+            std::string::npos)
+            << status.message();
+        EXPECT_TRUE(tensors.sum(engine).ok());
+      });
+    });
+}
+
+// The results of the others are alike, which is not an error.
+TEST(PeerDeathTest, AResultWithoutMemoryIsNotCompared) {
+  expect_in_own_program([] {
+    World world(3, compared(3));
+    std::atomic<int> n_failed = 0;
+    world.run([&](Engine& engine) {
+      Tensors tensors({2000, 10}, engine.rank() + 1);
+      EXPECT_TRUE(wait_at_home(engine, tensors.start(engine, Collective::kAllgather, "rows")).ok());
+      await_all(engine);
+      if (engine.rank() == 0) set_fake("FAKE_CUDA_FAIL", "cuMemAllocAsync:1:2");
+      await_all(engine);
+      const Status status = wait_at_home(engine, tensors.start(engine, Collective::kAllgather, "rows"));
+      if (!status.ok()) {
+        ++n_failed;
+        EXPECT_NE(status.message().find("no memory on GPU 0 (GPU-"), std::string::npos) << status.message();
+      }
+      await_all(engine);
+      EXPECT_EQ(n_failed, 1);
+    });
+  });
+}
+
 TEST(PeerDeathTest, WithoutMemoryForAllItIsStaged) {
   static constexpr const char* kNone = "cuMemAlloc:1:2,cuMemAlloc:2:2,cuMemAlloc:3:2,cuMemAlloc:4:2";
   static constexpr const char* kQuarter = "cuMemAlloc:1:2,cuMemAlloc:2:2";
@@ -490,7 +564,7 @@ TEST(PeerDeathTest, WithoutMemoryForAllItIsStaged) {
 // In which descriptions of many ranges lie, so these are copied one by one.
 TEST(PeerDeathTest, WithoutPinnedMemoryItGoesByPeer) {
   expect_in_own_program([] {
-    setenv("FAKE_CUDA_PINNED", "0", 1);
+    set_fake("FAKE_CUDA_PINNED", "0");
     run_by_peer(
         3, [](Engine&) { return all_groups(1); },
         [](Engine& engine, Groups& all) {
@@ -575,22 +649,27 @@ TEST(PeerDeathTest, AnyCallOfTheDriverMayFailLater) {
   }
 }
 
-// On the GPU, in each stage: the error of all ranks names it.
+// On the GPU, in each stage: the error of all ranks names it. It is of the call in which it failed: what comes later on
+// such a GPU fails anyway.
 TEST(PeerDeathTest, AKernelThatFailsNamesTheGpu) {
   for (const char* fault : {"cuLaunchKernel:1:700", "cuLaunchKernel:2:214", "cuLaunchKernel:3:719"}) {
     expect_in_own_program([fault] {
       World world(2, on_gpu(2));
-      std::latch is_over(2);
+      std::latch is_set(2), is_over(2);
+      std::atomic<int> n_successes = 0;
       world.run([&](Engine& engine) {
         Tensors tensors({10});
         EXPECT_TRUE(tensors.sum(engine).ok());
         await_all(engine);
         if (engine.rank() == 0) set_fake("FAKE_CUDA_FAIL_RUN", fault);
-        Status status;
+        is_set.arrive_and_wait();
+        Status status = tensors.sum(engine);
+        if (status.ok()) ++n_successes;
         for (int step = 0; step < 3 && status.ok(); ++step) status = tensors.sum(engine);
         EXPECT_FALSE(status.ok());
         EXPECT_NE(status.message().find("GPU 0 (GPU-"), std::string::npos) << status.message();
         is_over.arrive_and_wait();
+        EXPECT_LT(n_successes, 2);
         end_program();
       });
     });

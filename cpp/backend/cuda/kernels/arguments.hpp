@@ -28,7 +28,7 @@ struct Pieces {
   std::uint64_t n_chunks;  // of all ranges
 };
 
-inline constexpr std::uint64_t kChunkBytes = 16 * 1024;           // of kernels that copy, scale or count
+inline constexpr std::uint64_t kChunkBytes = 16 * 1024;           // of a copy
 inline constexpr std::uint64_t kChecksumChunkBytes = 256 * 1024;  // a block of the checksum for each thread
 
 // The factors, in the order of their application: each input is multiplied, the result divided and then multiplied. A
@@ -53,13 +53,6 @@ struct IntegerTask {
   std::uint16_t is_signed;
 };
 
-// scale_*: to[i] = from[i] * prescale / divisor * postscale, rounded once for 16-bit types.
-struct ScaleArguments {
-  Pieces pieces;
-  Scaling scaling;
-  IntegerTask integers;  // of scale_integers only; a sum or an average
-};
-
 // reduce_*: reduces the inputs to `out`, which may be equal to one of them.
 struct ReduceArguments {
   const void* inputs[kMostInputs];
@@ -78,13 +71,6 @@ struct ChecksumArguments {
   Pieces pieces;
 };
 
-// count_non_finite_*: adds the number of infinities and NaNs in all ranges to the total. `to` is not used.
-struct CountArguments {
-  Pieces pieces;
-  std::uint64_t* total;
-};
-
-static_assert(sizeof(Piece) == 32 && sizeof(CopyArguments) == 24 && sizeof(ScaleArguments) == 56);
-static_assert(sizeof(ReduceArguments) == 16 * kMostInputs + 56 && sizeof(CountArguments) == 32);
+static_assert(sizeof(Piece) == 32 && sizeof(CopyArguments) == 24 && sizeof(ReduceArguments) == 16 * kMostInputs + 56);
 
 }  // namespace ciranda::cuda

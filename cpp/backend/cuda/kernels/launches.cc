@@ -76,18 +76,6 @@ consteval std::array<KernelOfType, kNumReduceOps> make_reduce_kernels() {
 }
 constexpr auto kReduceKernels = make_reduce_kernels();
 
-// The kernels whose names are a prefix and a floating type, for these types and those of their parts.
-consteval KernelOfType make_float_kernels(std::string_view prefix) {
-  KernelOfType kernels{};
-  for (const DataTypeInfo& type : kDataTypes) {
-    if (!is_scalable(type.type_class)) continue;
-    kernels[static_cast<std::size_t>(type.dtype)] = kernel_named({prefix, to_string(part_of(type.dtype))});
-  }
-  return kernels;
-}
-constexpr auto kScaleKernels = make_float_kernels("scale_");
-constexpr auto kCountKernels = make_float_kernels("count_non_finite_");
-
 bool is_unscaled(const Reduction& reduction) {
   if (reduction.dtype == DataType::kBool) return true;
   const bool divides = reduction.op == ReduceOp::kAverage && reduction.n_average != 1;
@@ -154,15 +142,6 @@ ReduceLaunch make_reduce(const Reduction& reduction, std::span<const std::byte* 
   std::copy(reduction.weights.begin(), reduction.weights.end(), arguments.weights);
   return launch;
 }
-
-ScaleLaunch make_scale(const Reduction& reduction, const Pieces& pieces) {
-  if (is_integer(info(reduction.dtype).type_class)) {
-    return {Kernel::scale_integers, {pieces, integer_scaling(reduction), integer_task(reduction)}};
-  }
-  return {kScaleKernels[static_cast<std::size_t>(reduction.dtype)], {pieces, float_scaling(reduction), {}}};
-}
-
-Kernel count_non_finite_kernel(DataType dtype) { return kCountKernels[static_cast<std::size_t>(dtype)]; }
 
 std::uint64_t number_chunks(std::span<Piece> pieces, std::uint64_t chunk_bytes) {
   std::uint64_t n_chunks = 0;

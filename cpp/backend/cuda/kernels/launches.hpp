@@ -3,8 +3,8 @@
 // The bits of a reduction are those of kernels::reduce (kernels/kernels.hpp). Pure functions; any thread; they cannot
 // fail. Addresses are the GPU's.
 //
-// Called by CopyStream, LoadedKernels, PeerStream, PeerCollective, NcclCollective, through it by what implements that,
-// and, for what staging does not use yet, tests.
+// Called by CopyStream, checksums.hpp, LoadedKernels, PeerStream, PeerCollective and NcclCollective, and through it by
+// what implements that.
 #pragma once
 
 #include <cstddef>
@@ -44,21 +44,6 @@ struct ReduceLaunch {
 // inputs. `out` may be one of the inputs, but not merely overlap one.
 ReduceLaunch make_reduce(const Reduction& reduction, std::span<const std::byte* const> inputs, std::byte* out,
                          std::size_t count);
-
-struct ScaleLaunch {
-  Kernel kernel;
-  ScaleArguments arguments;
-};
-
-// Scales each element as a reduction of one input does: times prescale, divided by n_average if the op is kAverage,
-// times postscale. If all factors are 1, use copy_bytes: this kernel would make NaN canonical. REQUIRES:
-// accepts_factors(op, dtype); the op is kSum or kAverage; the pieces are numbered by kChunkBytes, with whole elements
-// in each; no weights.
-ScaleLaunch make_scale(const Reduction& reduction, const Pieces& pieces);
-
-// The kernel that counts the infinities and NaNs; of complex numbers, each part. REQUIRES: the type is floating or
-// complex.
-Kernel count_non_finite_kernel(DataType dtype);
 
 // Numbers the chunks of all pieces. Returns how many there are. `pieces` are then copied to where the GPU reads them.
 std::uint64_t number_chunks(std::span<Piece> pieces, std::uint64_t chunk_bytes);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "backend/cuda/twin_launch.hpp"
+#include "base/checksum.hpp"
 // The kernels themselves, to call single threads of a launch that is too large to run.
 #include "fakes/on_host.hpp"
 // The primitives come first: the kernels use them.
@@ -52,19 +53,15 @@ TEST(Launches, OthersTouchTheirRangesAndTheArrayOfThem) {
   std::array<std::byte, 64> from{};
   std::array<std::byte, 64> to{};
   std::array<Piece, 2> pieces{Piece{from.data(), to.data(), 64, 0}, Piece{from.data(), to.data(), 0, 1}};
-  std::uint64_t total = 0;
   const Pieces all{pieces.data(), pieces.size(), 1};
-  for (const bool counts : {false, true}) {
-    const Ranges touched = counts ? touched_by(Kernel::count_non_finite_float32, CountArguments{all, &total})
-                                  : touched_by(Kernel::copy_bytes, CopyArguments{all});
+  for (const bool copies : {false, true}) {
+    const Ranges touched = copies ? touched_by(Kernel::copy_bytes, CopyArguments{all})
+                                  : touched_by(Kernel::add_checksums, ChecksumArguments{all});
     ASSERT_EQ(touched.read.size(), 2U);
     EXPECT_TRUE(is(touched.read[0], pieces.data(), sizeof pieces) && is(touched.read[1], from.data(), 64));
     ASSERT_EQ(touched.written.size(), 1U);
-    EXPECT_TRUE(counts ? is(touched.written[0], &total, 8) : is(touched.written[0], to.data(), 64));
+    EXPECT_TRUE(is(touched.written[0], to.data(), copies ? 64 : 8));
   }
-  const Ranges touched = touched_by(Kernel::add_checksums, ChecksumArguments{all});
-  ASSERT_EQ(touched.written.size(), 1U);
-  EXPECT_TRUE(is(touched.written[0], to.data(), 8));
 }
 
 constexpr std::uintptr_t kDistance = std::uintptr_t{1} << 44;
@@ -85,7 +82,8 @@ TEST(Launches, TwinsAccessTranslatedAddressesOnly) {
   const Pieces pieces{farther(&piece), 1, 1};
   fakes::set_translation(nearer);
   testing::launch(Kernel::copy_bytes, CopyArguments{pieces});
-  testing::launch(Kernel::count_non_finite_float32, CountArguments{pieces, farther(&total)});
+  Piece summed{farther(values.data()), farther(&total), sizeof values, 0};
+  testing::launch(Kernel::add_checksums, ChecksumArguments{{farther(&summed), 1, 1}});
   const std::array<const std::byte*, 1> inputs{farther(reinterpret_cast<const std::byte*>(values.data()))};
   std::array<float, 4> doubled{};
   const ReduceLaunch made =
@@ -93,7 +91,7 @@ TEST(Launches, TwinsAccessTranslatedAddressesOnly) {
   testing::launch(made.kernel, made.arguments);
   fakes::set_translation(nullptr);
   EXPECT_EQ(out, values);
-  EXPECT_EQ(total, 1U);
+  EXPECT_EQ(checksum_of_total(total, sizeof values), checksum(std::as_bytes(std::span(values))));
   EXPECT_EQ(doubled, (std::array<float, 4>{2, 4, 6, INFINITY}));
 }
 
@@ -134,6 +132,19 @@ TEST(Launches, OffsetsHave64Bits) {
   const ReduceLaunch made = make_reduce({.dtype = DataType::kUInt8}, inputs, to.data(), HugeMemory::kBytes);
   reduce<Integer<std::uint8_t>, Sum>(made.arguments, {kBlocks - 1, kBlocks, 2, kMostThreads});
   EXPECT_EQ(to.data()[kLast], std::byte{14});
+
+  std::uint64_t total = 0;
+  std::uint64_t of_zeros = 0;
+  const auto add_last = [&](const HugeMemory& memory, std::uint64_t& to_total) {
+    Piece all{memory.data(), &to_total, HugeMemory::kBytes, 0};
+    const auto n = static_cast<std::uint32_t>(number_chunks({&all, 1}, kChecksumChunkBytes));
+    add_checksums({{&all, 1, n}}, {n - 1, n, 0, kMostThreads});
+  };
+  const HugeMemory zeros;
+  if (!zeros.is_there()) GTEST_SKIP() << "5 GiB of addresses are not to be had";
+  add_last(from, total);
+  add_last(zeros, of_zeros);
+  EXPECT_NE(total, of_zeros);
 }
 
 TEST(Launches, ChunksAreNumberedAcrossRanges) {

@@ -1,4 +1,4 @@
-// The kernels that go through many ranges at once: copies, scaling, checksums and the count of non-finite values.
+// The kernels that go through many ranges at once: copies and checksums.
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -102,52 +102,6 @@ TEST(CopyTwin, TakesNoRangesAndOnlyEmptyOnes) {
   testing::launch(Kernel::copy_bytes, CopyArguments{ranges.pieces(kChunkBytes)});
 }
 
-// With the types of the tests.
-const std::vector<Reduction> kFactors{{.prescale = 0.3},
-                                      {.prescale = -1.7, .postscale = 1e4},
-                                      {.op = ReduceOp::kAverage, .n_average = 4},
-                                      {.op = ReduceOp::kAverage, .prescale = 3.0, .postscale = 0.7, .n_average = 3}};
-
-class ScaleTwins : public ::testing::TestWithParam<DataType> {};
-
-Bytes scaled_by_host(const Reduction& reduction, const Bytes& content) {
-  Bytes out(content.size());
-  const std::byte* inputs[] = {content.data()};
-  kernels::reduce(reduction, inputs, out);
-  return out;
-}
-
-TEST_P(ScaleTwins, MatchAReductionOfOneInput) {
-  const std::vector<Bytes> contents = contents_of(GetParam());
-  std::vector<Bytes> wanted(contents.size());
-  for (Reduction reduction : kFactors) {
-    reduction.dtype = GetParam();
-    for (std::size_t i = 0; i < contents.size(); ++i) wanted[i] = scaled_by_host(reduction, contents[i]);
-    for (const std::size_t from_step : {0U, 1U, 2U, 4U, 8U, 11U}) {
-      for (const std::size_t to_step : {0U, 1U, 2U, 4U, 8U}) {
-        const bool in_place = from_step == to_step;
-        Ranges ranges(contents, from_step, to_step, in_place);
-        const ScaleLaunch made = make_scale(reduction, ranges.pieces(kChunkBytes));
-        testing::launch(made.kernel, made.arguments, kLaunchShapes[from_step % kLaunchShapes.size()]);
-        for (std::size_t i = 0; i < contents.size(); ++i) {
-          ASSERT_TRUE(ranges.result(i) == wanted[i])
-              << i << " " << from_step << " " << to_step << to_string(made.kernel);
-        }
-        ASSERT_TRUE(ranges.guards_stand());
-      }
-    }
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(DataTypes, ScaleTwins, ::testing::ValuesIn([] {
-                           std::vector<DataType> all;
-                           for (const DataTypeInfo& row : kDataTypes) {
-                             if (accepts_factors(ReduceOp::kSum, row.dtype)) all.push_back(row.dtype);
-                           }
-                           return all;
-                         }()),
-                         [](const auto& dtype) { return std::string(to_string(dtype.param)); });
-
 TEST(ChecksumTwin, MatchesTheHost) {
   std::vector<Bytes> contents = contents_of(DataType::kUInt8);
   for (const std::size_t n_bytes : {ciranda::kChecksumBlockBytes, ciranda::kChecksumBlockBytes + 1,
@@ -165,50 +119,6 @@ TEST(ChecksumTwin, MatchesTheHost) {
       }
     }
   }
-}
-
-template <class T>
-bool is_not_finite(const Bytes& bytes, std::size_t i) {
-  T value;
-  std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
-  return !std::isfinite(value);
-}
-
-std::size_t count_by_host(DataType dtype, const Bytes& bytes) {
-  std::size_t n_found = 0;
-  for (std::size_t i = 0; i < bytes.size() / size_of(dtype); ++i) {
-    bool found = false;
-    if (dtype == DataType::kFloat32) found = is_not_finite<float>(bytes, i);
-    if (dtype == DataType::kFloat64) found = is_not_finite<double>(bytes, i);
-    if (dtype == DataType::kFloat16 || dtype == DataType::kBFloat16) {
-      std::uint16_t bits = 0;
-      std::memcpy(&bits, bytes.data() + i * sizeof bits, sizeof bits);
-      const auto& format = dtype == DataType::kFloat16 ? kernels::testing::kFloat16 : kernels::testing::kBFloat16;
-      found = !std::isfinite(kernels::testing::widened(format, bits));
-    }
-    n_found += found ? 1 : 0;
-  }
-  return n_found;
-}
-
-TEST(CountTwins, MatchTheHost) {
-  for (const DataType dtype : {DataType::kFloat16, DataType::kBFloat16, DataType::kFloat32, DataType::kFloat64}) {
-    const std::vector<Bytes> contents = contents_of(dtype);
-    std::size_t wanted = 5;
-    for (const Bytes& content : contents) wanted += count_by_host(dtype, content);
-    for (std::size_t step = 0; step < 16; ++step) {
-      Ranges ranges(contents, step, 0);
-      std::uint64_t total = 5;  // what is found is added
-      testing::launch(count_non_finite_kernel(dtype), CountArguments{ranges.pieces(kChunkBytes), &total},
-                      kLaunchShapes[step % kLaunchShapes.size()]);
-      ASSERT_EQ(total, wanted) << to_string(dtype) << " " << step;
-    }
-  }
-}
-
-TEST(CountTwins, CountThePartsOfComplexNumbers) {
-  EXPECT_EQ(count_non_finite_kernel(DataType::kComplex64), count_non_finite_kernel(DataType::kFloat32));
-  EXPECT_EQ(count_non_finite_kernel(DataType::kComplex128), count_non_finite_kernel(DataType::kFloat64));
 }
 
 }  // namespace
