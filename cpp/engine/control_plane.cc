@@ -42,11 +42,6 @@ void ControlPlane::ask(int peer) {
   post(peer, 0, PingMessage{});
 }
 
-// Sends an answer to no question: the peer ignores it, but its host must acknowledge the bytes.
-void ControlPlane::beat() {
-  for (const int peer : mesh_.take_quiet_peers()) post(peer, 0, PongMessage{});
-}
-
 Urgency ControlPlane::take_urgency() { return std::exchange(urgency_, Urgency::kLazy); }
 
 bool ControlPlane::send() {

@@ -47,8 +47,6 @@ class ControlPlane {
   void send_abort(const Status& why);
   // Sends a liveness probe. Any message from the peer counts as an answer.
   void ask(int peer);
-  // Sends a few bytes to the ranks from which the mesh needs a sign that their hosts are there.
-  void beat() REQUIRES(progress_lock);
 
   // receive() and send() return whether any bytes moved. An error breaks the world.
   Result<bool> receive(LaneMessages& lanes, TimePoint now) REQUIRES(progress_lock);

@@ -58,7 +58,6 @@ Result<bool> ProgressLoop::agree(TimePoint now) {
     if (!agreed.ok()) return agreed;
     moved |= agreed.value();
   }
-  world_.control.beat();
   moved |= world_.control.send();
   handle_departures();
   return moved;

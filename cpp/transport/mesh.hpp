@@ -108,10 +108,6 @@ class Mesh {
 
   // Why this side closed the connection: the rest of a sentence that begins with the peer's name; empty if it did not.
   virtual std::string why_closed(int /*peer*/) const { return {}; }
-
-  // The ranks on other hosts to which a few bytes must be sent by control now, since the last call of this function:
-  // only an acknowledgement shows that a host is still there, and nothing else has been sent for some time.
-  virtual std::vector<int> take_quiet_peers() { return {}; }
 };
 
 inline bool shares_memory_with_all(const Mesh& mesh) {

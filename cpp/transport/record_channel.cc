@@ -29,8 +29,8 @@ std::span<const std::byte> before(const Header& header, const Field& field) {
 }  // namespace
 
 RecordChannel::RecordChannel(std::vector<KeyedSocket> sockets, SealKind kind, std::function<void()> on_failure,
-                             std::function<void()> on_request)
-    : on_failure_(std::move(on_failure)), on_request_(std::move(on_request)) {
+                             std::function<void(Bytes)> on_note)
+    : on_failure_(std::move(on_failure)), on_note_(std::move(on_note)) {
   strands_.reserve(sockets.size());
   for (KeyedSocket& each : sockets) {
     if (sockets.size() > 1) limit_unsent(each.fd.get(), static_cast<int>(4 * kRecordBytes));
@@ -102,10 +102,12 @@ bool RecordChannel::write_records(Bytes first, Bytes second) {
 }
 
 // Writes them as one record, or `first` as a record of its own if the reader would not get it together with its header.
-bool RecordChannel::write_records(Strand& strand, Bytes first, Bytes second, bool is_request) {
+bool RecordChannel::write_records(Strand& strand, Bytes first, Bytes second, bool is_note) {
   if (!flush(strand) || !strand.socket.has_room()) return false;
   const bool is_one = first.empty() || sizeof(Header) + first.size() + second.size() <= strand.ahead.size();
-  const bool roams = is_request || second.size() >= kLargeRecordBytes;
+  Header header;
+  header.is_note = is_note;
+  header.roams = second.size() >= kLargeRecordBytes;
   const bool encrypts = strand.outgoing->encrypts();
   if (encrypts) strand.encrypted.resize(std::max(strand.encrypted.size(), first.size() + second.size()));
   std::byte* const out = encrypts ? strand.encrypted.data() : nullptr;
@@ -113,11 +115,11 @@ bool RecordChannel::write_records(Strand& strand, Bytes first, Bytes second, boo
   const auto bytes_of = [](const Header& header) { return std::as_bytes(std::span(&header, 1)); };
   std::array<Bytes, 4> parts;
   if (is_one) {
-    headers[0] = seal(strand, 0, std::array{first, second}, roams, out);
+    headers[0] = seal(strand, 0, header, std::array{first, second}, out);
     parts = {bytes_of(headers[0]), first, second, {}};
   } else {
-    headers[0] = seal(strand, 0, std::array{first}, true, out);
-    headers[1] = seal(strand, 1, std::array{second}, roams, encrypts ? out + first.size() : nullptr);
+    headers[0] = seal(strand, 0, {.roams = 1}, std::array{first}, out);
+    headers[1] = seal(strand, 1, header, std::array{second}, encrypts ? out + first.size() : nullptr);
     parts = {bytes_of(headers[0]), first, bytes_of(headers[1]), second};
   }
   if (encrypts) {
@@ -136,19 +138,17 @@ bool RecordChannel::write_records(Strand& strand, Bytes first, Bytes second, boo
   const std::uint32_t n_records = is_one ? 1 : 2;
   strand.n_sealed += n_records;
   n_written_ += n_records;
-  may_write_to_any_ = roams;
+  may_write_to_any_ = header.roams != 0;
   return true;
 }
 
 // Seals a record, and returns its header. `nth`: 0 for the strand's next record, 1 for the one after it.
-RecordChannel::Header RecordChannel::seal(Strand& strand, std::uint32_t nth, Seal::Parts parts, bool roams,
+RecordChannel::Header RecordChannel::seal(Strand& strand, std::uint32_t nth, Header header, Seal::Parts parts,
                                           std::byte* out) const {
   std::size_t n_bytes = 0;
   for (const Bytes part : parts) n_bytes += part.size();
-  Header header;
   header.number = n_written_ + nth;
-  header.n_bytes = static_cast<std::uint32_t>(n_bytes) & 0x7fffffffU;
-  header.roams = roams;
+  header.n_bytes = static_cast<std::uint32_t>(n_bytes) & 0x3fffffffU;
   const std::uint64_t sequence = strand.n_sealed + nth;
   header.tag = strand.outgoing->seal(sequence, before(header, header.tag), parts, out);
   header.checksum = strand.outgoing->checksum_of(sequence, before(header, header.checksum));
@@ -169,20 +169,33 @@ bool RecordChannel::has_unsent() const {
   return std::any_of(strands_.begin(), strands_.end(), [](const Strand& each) { return !each.is_flushed(); });
 }
 
+bool RecordChannel::note(Bytes bytes) { return write_records(strands_.front(), {}, bytes, true); }
+
 void RecordChannel::request() {
   has_request_ = true;
   write_request();
 }
 
 void RecordChannel::write_request() {
-  if (has_request_) has_request_ = !write_records(strands_.front(), {}, {}, true);
+  if (has_request_) has_request_ = !note({});
 }
 
 void RecordChannel::end() {
   for (Strand& each : strands_) write_records(each, {}, {});
 }
 
+std::optional<std::uint64_t> RecordChannel::n_sent(std::size_t index) const {
+  const Strand& strand = strands_[index];
+  return strand.is_flushed() ? std::optional(strand.n_sealed) : std::nullopt;
+}
+
 // --- incoming
+
+std::optional<std::uint64_t> RecordChannel::n_received(std::size_t index) const {
+  const Strand& strand = strands_[index];
+  const bool is_drained = !strand.has_header && strand.n_ahead() == 0 && strand.socket.n_unread() == 0;
+  return is_drained ? std::optional(strand.n_opened) : std::nullopt;
+}
 
 std::size_t RecordChannel::read_some(std::span<std::byte> bytes) {
   std::size_t n_read = 0;
@@ -233,10 +246,10 @@ bool RecordChannel::look_for_header(Strand& strand) {
   while (!strand.has_header && !strand.has_ended) {
     if (!read_header(strand)) return false;
     const Header& header = strand.header;
-    if (header.n_bytes > 0) {
+    if (header.is_note != 0) {
+      if (!take_note(strand)) return false;
+    } else if (header.n_bytes > 0) {
       strand.has_header = true;
-    } else if (header.roams != 0) {
-      if (!take_request(strand)) return false;
     } else {
       strand.has_ended = opens(strand, {});
       if (!strand.has_ended) return false;
@@ -245,38 +258,44 @@ bool RecordChannel::look_for_header(Strand& strand) {
   return strand.has_header;
 }
 
-// Returns whether there is one, and it is as it was sent.
+// Returns whether so many bytes are there.
+bool RecordChannel::read_ahead(Strand& strand, std::size_t n_bytes) {
+  if (strand.n_ahead() >= n_bytes) return true;
+  std::memmove(strand.ahead.data(), strand.ahead.data() + strand.ahead_begin, strand.n_ahead());
+  strand.ahead_end -= strand.ahead_begin;
+  strand.ahead_begin = 0;
+  strand.ahead_end += strand.socket.read_some(std::span(strand.ahead).subspan(strand.ahead_end));
+  if (strand.ahead_end >= n_bytes) return true;
+  if (strand.socket.is_at_end()) fail(strand, Defect::kCut);
+  return false;
+}
+
+// Returns whether there is one, and it is as it was sent. Of a note, all must be there.
 bool RecordChannel::read_header(Strand& strand) {
-  if (strand.n_ahead() < sizeof(Header)) {
-    std::memmove(strand.ahead.data(), strand.ahead.data() + strand.ahead_begin, strand.n_ahead());
-    strand.ahead_end -= strand.ahead_begin;
-    strand.ahead_begin = 0;
-    strand.ahead_end += strand.socket.read_some(std::span(strand.ahead).subspan(strand.ahead_end));
-    if (strand.ahead_end < sizeof(Header)) {
-      if (strand.socket.is_at_end()) fail(strand, Defect::kCut);
-      return false;
-    }
-  }
+  if (!read_ahead(strand, sizeof(Header))) return false;
   std::memcpy(&strand.header, strand.ahead.data() + strand.ahead_begin, sizeof(Header));
-  strand.ahead_begin += sizeof(Header);
   const Header& header = strand.header;
   const bool is_past = static_cast<std::int32_t>(header.number - n_begun_) < 0;
   if (strand.incoming->checksum_of(strand.n_opened, before(header, header.checksum)) != header.checksum ||
-      header.n_bytes > kMostRecordBytes || is_past) {
+      header.n_bytes > (header.is_note != 0 ? kMostNoteBytes : kMostRecordBytes) || is_past) {
     fail(strand, Defect::kChanged);
     return false;
   }
+  if (header.is_note != 0 && !read_ahead(strand, sizeof(Header) + header.n_bytes)) return false;
+  strand.ahead_begin += sizeof(Header);
   return true;
 }
 
-bool RecordChannel::take_request(Strand& strand) {
+bool RecordChannel::take_note(Strand& strand) {
   if (strands_.size() > 1 || strand.header.number != n_begun_) {
     fail(strand, Defect::kChanged);
     return false;
   }
-  if (!opens(strand, {})) return false;
+  const std::span<std::byte> note = std::span(strand.ahead).subspan(strand.ahead_begin, strand.header.n_bytes);
+  strand.ahead_begin += note.size();
+  if (!opens(strand, note)) return false;
   ++n_begun_;
-  if (on_request_) on_request_();
+  if (on_note_) on_note_(note);
   return true;
 }
 

@@ -18,8 +18,8 @@
 // A record is taken whole. The channel keeps the bytes for which the connection has no room, and sends them when an
 // event says that there is room, or look_again() is called; meanwhile has_unsent() is true.
 //
-// Beside bytes, a channel of one connection carries requests of its users: records without bytes, in the order of the
-// others. What they ask for is not its concern.
+// Beside bytes, a channel of one connection carries notes between its users: small records in the order of the others,
+// which are not among the bytes. What they say is not its concern; an empty one is a request.
 //
 // Called by SocketMesh, which makes it; through Channel by its callers. Threads: as Channel. If one connection ends,
 // the whole channel has ended.
@@ -44,6 +44,7 @@ namespace ciranda {
 class RecordChannel final : public Channel {
  public:
   static constexpr std::size_t kRecordBytes = 64 << 10;  // the last record of a write may be half as large again
+  static constexpr std::size_t kMostNoteBytes = 256;
 
   enum class Defect : std::uint8_t { kChanged, kCut };
   struct Failure {
@@ -53,9 +54,9 @@ class RecordChannel final : public Channel {
   };
 
   // REQUIRES: at least one socket; the same order of sockets, and the same kind of seal, at both ends.
-  // on_request is called while the channel is read.
+  // on_note is called while the channel is read.
   RecordChannel(std::vector<KeyedSocket> sockets, SealKind kind, std::function<void()> on_failure,
-                std::function<void()> on_request = {});
+                std::function<void(std::span<const std::byte>)> on_note = {});
 
   std::size_t write_some(std::span<const std::byte> bytes) override { return write_some({}, bytes); }
   std::size_t write_some(std::span<const std::byte> first, std::span<const std::byte> second) override;
@@ -63,10 +64,17 @@ class RecordChannel final : public Channel {
   ChannelState state() const override;
   bool has_unsent() const override;
 
-  // Sends a request, as soon as there is room. REQUIRES: there is one connection.
+  // Sends a note; false if there is no room. REQUIRES: there is one connection; at most kMostNoteBytes.
+  bool note(std::span<const std::byte> bytes);
+  // Sends an empty note, as soon as there is room. REQUIRES: there is one connection.
   void request();
   // Writes the last record of each connection, unless it has no room: the peer may lose what follows.
   void end();
+
+  // Of one connection: the records that were given to the system, unless some are unsent; those that were received,
+  // unless more may have arrived, but for a part of a record. The latter is a system call.
+  std::optional<std::uint64_t> n_sent(std::size_t index) const;
+  std::optional<std::uint64_t> n_received(std::size_t index) const;
 
   const std::optional<Failure>& failure() const { return failure_; }
   std::size_t n_sockets() const { return strands_.size(); }
@@ -81,10 +89,11 @@ class RecordChannel final : public Channel {
 
   struct Header {
     std::uint32_t number = 0;        // among the records of all connections
-    std::uint32_t n_bytes : 31 = 0;  // 0: the last record, or, if it roams, a request
-    std::uint32_t roams : 1 = 0;     // the next record may be on any connection, not just the first
-    Seal::Tag tag{};                 // of the fields above and the bytes
-    std::uint32_t checksum = 0;      // of all fields above
+    std::uint32_t n_bytes : 30 = 0;  // 0: the last record, unless it is a note
+    std::uint32_t is_note : 1 = 0;
+    std::uint32_t roams : 1 = 0;  // the next record may be on any connection, not just the first
+    Seal::Tag tag{};              // of the fields above and the bytes
+    std::uint32_t checksum = 0;   // of all fields above
   };
   // One connection.
   struct Strand {
@@ -116,12 +125,13 @@ class RecordChannel final : public Channel {
 
   static bool flush(Strand& strand);
   bool write_records(Bytes first, Bytes second);
-  bool write_records(Strand& strand, Bytes first, Bytes second, bool is_request = false);
+  bool write_records(Strand& strand, Bytes first, Bytes second, bool is_note = false);
   void write_request();
-  Header seal(Strand& strand, std::uint32_t nth, Seal::Parts parts, bool roams, std::byte* out) const;
+  Header seal(Strand& strand, std::uint32_t nth, Header header, Seal::Parts parts, std::byte* out) const;
   bool look_for_header(Strand& strand);
+  bool read_ahead(Strand& strand, std::size_t n_bytes);
   bool read_header(Strand& strand);
-  bool take_request(Strand& strand);
+  bool take_note(Strand& strand);
   bool find_record();
   std::size_t receive(std::span<std::byte> room);
   std::size_t read_into(Strand& strand, std::span<std::byte> bytes);
@@ -131,7 +141,7 @@ class RecordChannel final : public Channel {
 
   std::vector<Strand> strands_;
   std::function<void()> on_failure_;
-  std::function<void()> on_request_;
+  std::function<void(Bytes)> on_note_;
   std::optional<Failure> failure_;
   // Outgoing.
   std::uint32_t n_written_ = 0;  // records

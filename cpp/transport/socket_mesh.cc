@@ -9,10 +9,12 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <utility>
 
 #include "base/fence.hpp"
+#include "transport/delivery.hpp"
 #include "transport/event_loop.hpp"
 #include "transport/process.hpp"
 #include "transport/record_channel.hpp"
@@ -69,11 +71,18 @@ class DataChannel final : public Channel {
   std::function<void()> ask_;
 };
 
+// What a beat says of the control connection and each of those for data that its sender has: how many records have been
+// received, and one for being connected. So what does not arrive is noticed.
+using Count = std::uint64_t;
+constexpr Count kSomeUnread = ~Count{0};  // more may have arrived than were received
+constexpr std::size_t kMostCounts = 1 + kMostSockets;
+static_assert(kMostCounts * sizeof(Count) <= RecordChannel::kMostNoteBytes);
+
 // A peer and how to reach it: by rings, perhaps with a control connection for wake-ups, or by records.
 struct Link {
-  // ask: when the data channel is first used; on_request: when the peer asks for it.
+  // ask: when the data channel is first used; on_note: of the control connection.
   Link(SocketMeshPeer peer, SealKind seals, const std::function<void()>& on_failure, std::function<void()> ask,
-       std::function<void()> on_request)
+       std::function<void(std::span<const std::byte>)> on_note)
       : info(std::move(peer.info)),
         data_channel(data, closed, std::move(ask)),
         bell(peer.bell),
@@ -85,7 +94,7 @@ struct Link {
     } else {
       std::vector<KeyedSocket> control_socket;
       control_socket.push_back(std::move(peer.control));
-      control.emplace(std::move(control_socket), seals, on_failure, std::move(on_request));
+      control.emplace(std::move(control_socket), seals, on_failure, std::move(on_note));
     }
   }
 
@@ -96,6 +105,15 @@ struct Link {
     return wake_ups ? &*wake_ups : nullptr;
   }
   std::size_t n_data_sockets() const { return data ? data->n_sockets() : 0; }
+  // Of those counted: control, then data.
+  std::optional<Count> n_sent(std::size_t index) const {
+    const auto n_records = index == 0 ? control->n_sent(0) : data->n_sent(index - 1);
+    return n_records ? std::optional(*n_records + 1) : std::nullopt;
+  }
+  std::optional<Count> n_received(std::size_t index) const {
+    const auto n_records = index == 0 ? control->n_received(0) : data->n_received(index - 1);
+    return n_records ? std::optional(*n_records + 1) : std::nullopt;
+  }
   Traffic traffic() const {
     Traffic sum;
     if (control_ring) sum += control_ring->traffic();
@@ -107,6 +125,8 @@ struct Link {
     return sum;
   }
   bool has_failed() const { return (control && control->failure()) || (data && data->failure()); }
+  // The peer is told why it is lost.
+  bool is_told_why() const { return has_failed() || !why_not_connected.empty() || held_back.has_value(); }
   // True if some connection failed because the peer's host acknowledged nothing.
   bool fell_silent() {
     bool is_any = is_silent || (control_socket() != nullptr && control_socket()->fell_silent());
@@ -129,9 +149,16 @@ struct Link {
   std::vector<Silence> silences;                   // of the control socket, then of the data sockets
   std::vector<bool> is_beside_control;             // of the data sockets: beats on the control socket take the same way
   bool is_silent = false;                          // one of the sockets was silent for too long
+  std::vector<Delivery> deliveries;                // to the peer, as the silences
+  std::optional<std::size_t> held_back;            // which of them is, if one is
   bool is_asked_for = false;                       // its data connection, if there is none yet
   std::string why_not_connected;                   // for data; empty if that has not failed
 };
+
+// A connection among control and those for data.
+std::string name_of(std::size_t index) {
+  return index == 0 ? "the control connection" : "data connection " + std::to_string(index - 1);
+}
 
 // How soon connections under way are looked at again.
 constexpr std::chrono::milliseconds kBetweenLooks{20};
@@ -152,7 +179,7 @@ class SocketMesh final : public Mesh {
       const auto rank = static_cast<int>(links_.size());
       links_.push_back(std::make_unique<Link>(
           std::move(peer), seals_, [this] { on_failure(); }, [this, rank] { ask_for_data(link(rank)); },
-          [this, rank] { on_request(link(rank)); }));
+          [this, rank](std::span<const std::byte> note) { on_note(link(rank), note); }));
     }
     attach_memory();
   }
@@ -184,7 +211,6 @@ class SocketMesh final : public Mesh {
   const std::vector<int>& closed_peers() const override { return closed_; }
   std::string why_closed(int peer) const override;
   Traffic traffic(int peer) const override { return link(peer).traffic(); }
-  std::vector<int> take_quiet_peers() override { return std::exchange(quiet_, {}); }
 
  private:
   Link& link(int rank) const { return *links_[static_cast<std::size_t>(rank)]; }
@@ -192,6 +218,7 @@ class SocketMesh final : public Mesh {
   Status watch(Link& peer);
   Status watch_data(Link& peer);
   void ask_for_data(Link& peer);
+  void on_note(Link& peer, std::span<const std::byte> note);
   void on_request(Link& peer);
   void take_connections();
   void on_event(Link& peer, std::uint64_t source, std::uint32_t events);
@@ -203,8 +230,10 @@ class SocketMesh final : public Mesh {
   void on_process_end(Link& peer);
   void take_absences();
   void take_events();
-  void look_for_silence();
-  void look_for_silence(Link& peer, Silence::Clock::time_point now);
+  void look_at_links();
+  void look_at(Link& peer, Silence::Clock::time_point now);
+  bool is_silent(Link& peer, std::size_t index, Silence::Sight sight, Silence::Clock::time_point now) const;
+  static void beat(Link& peer);
 
   pid_t owner_ = getpid();
   int rank_;
@@ -215,7 +244,8 @@ class SocketMesh final : public Mesh {
   SealKind seals_;
   std::unique_ptr<DataConnections> data_connections_;
   Silence::Clock::duration link_timeout_;
-  Silence::Clock::time_point looked_for_silence_ = Silence::Clock::now();
+  Silence::Clock::time_point looked_at_links_ = Silence::Clock::now();
+  std::uint32_t n_looks_ = 0;
   EventLoop loop_;
   std::unique_ptr<SleepGate> gate_;  // of the bell and loop_
   std::vector<std::unique_ptr<Link>> links_;
@@ -223,7 +253,6 @@ class SocketMesh final : public Mesh {
   std::atomic<std::uint32_t>* my_doorbell_ = nullptr;
   std::vector<Link*> sharing_;  // the links with rings
   std::vector<int> closed_;
-  std::vector<int> quiet_;
   bool has_failed_ = false;  // a channel, since the last poll
   std::uint32_t n_polls_ = 0;
   std::uint32_t poll_period_ = 1;
@@ -286,6 +315,7 @@ Status SocketMesh::watch(Link& peer) {
     watched = loop_.add(control->fd(), TcpChannel::kEvents, token_of(peer.info.rank, kControl));
   }
   peer.silences.resize(1);
+  peer.deliveries.resize(1);
   if (watched.ok() && peer.process.valid()) {
     watched = loop_.add(peer.process.get(), EPOLLIN | EPOLLET, token_of(peer.info.rank, kProcess));
   }
@@ -302,6 +332,7 @@ Status SocketMesh::watch_data(Link& peer) {
     watched = loop_.add(data, TcpChannel::kEvents, token_of(peer.info.rank, kData + i));
   }
   peer.silences.resize(1 + peer.n_data_sockets());
+  peer.deliveries.resize(1 + peer.n_data_sockets());
   return watched;
 }
 
@@ -316,6 +347,18 @@ void SocketMesh::ask_for_data(Link& peer) {
     bell_.ring();
   } else {
     peer.control->request();
+  }
+}
+
+void SocketMesh::on_note(Link& peer, std::span<const std::byte> note) {
+  if (note.empty()) {
+    on_request(peer);
+    return;
+  }
+  std::array<Count, kMostCounts> counts{};
+  std::memcpy(counts.data(), note.data(), std::min(note.size(), sizeof(counts)));
+  for (std::size_t i = 0; i < peer.deliveries.size(); ++i) {
+    if (counts[i] != kSomeUnread) peer.deliveries[i].note_received(counts[i]);
   }
 }
 
@@ -403,14 +446,21 @@ std::string SocketMesh::why_closed(int peer) const {
            ": " + from.why_not_connected +
            ". Where hosts have several networks, CIRANDA_INTERFACE names the one to use.";
   }
+  if (from.held_back) {
+    const Delivery& delivery = from.deliveries[*from.held_back];
+    const auto records = [](Count count) { return std::to_string(std::max<Count>(count, 1) - 1); };
+    return " is lost: what " + link(rank_).info.text() + " sent to it on " + name_of(*from.held_back) +
+           " does not arrive. Its host has acknowledged " + records(delivery.n_awaited()) +
+           " records, but it has received only " + records(delivery.n_received()) + " for " +
+           std::to_string(std::lround(2 * std::chrono::duration<double>(link_timeout_).count())) +
+           " seconds (twice CIRANDA_LINK_TIMEOUT): something between the two holds records back.";
+  }
   for (const std::optional<RecordChannel>* channel : {&from.control, &from.data}) {
     if (!*channel || !(*channel)->failure()) continue;
     const RecordChannel::Failure& failure = *(*channel)->failure();
     if (failure.defect == RecordChannel::Defect::kCut) continue;
-    const std::string connection =
-        channel == &from.control ? "the control connection" : "data connection " + std::to_string(failure.socket);
     return " is lost: what it sent to " + link(rank_).info.text() + " was changed on its way. Record " +
-           std::to_string(failure.record) + " on " + connection +
+           std::to_string(failure.record) + " on " + name_of(channel == &from.control ? 0 : 1 + failure.socket) +
            " is not as it was sealed: memory, a network card or what lies between the two is faulty, or somebody "
            "interferes.";
   }
@@ -430,33 +480,51 @@ void SocketMesh::take_events() {
     on_event(link(static_cast<int>(event.token >> kSourceBits)), event.token & ((1U << kSourceBits) - 1), event.events);
   }
   if (is_connecting) take_connections();
-  if (!only_rings_) look_for_silence();
+  if (!only_rings_) look_at_links();
 }
 
-void SocketMesh::look_for_silence() {
+void SocketMesh::look_at_links() {
   const auto now = Silence::Clock::now();
-  if (now - looked_for_silence_ < link_timeout_ / Silence::kLooks) return;
-  looked_for_silence_ = now;
-  quiet_.clear();
+  if (now - looked_at_links_ < link_timeout_ / Silence::kLooks) return;
+  looked_at_links_ = now;
+  ++n_looks_;
   if (data_connections_) take_connections();  // some that connect may have said nothing for too long
   for (const auto& each : links_) {
-    if (each->control) look_for_silence(*each, now);
+    if (each->control && !each->closed) look_at(*each, now);
   }
 }
 
-void SocketMesh::look_for_silence(Link& peer, Silence::Clock::time_point now) {
+// Every other time with a beat, so that there is something to acknowledge, unless the peer's host answers nothing: what
+// is more would only hide from the kernel that few packets are lost.
+void SocketMesh::look_at(Link& peer, Silence::Clock::time_point now) {
+  bool is_answering = false;
   for (std::size_t i = 0; i < peer.silences.size() && !peer.closed; ++i) {
     const TcpChannel& socket = i == 0 ? *peer.control_socket() : peer.data->socket(i - 1);
-    Silence::Sight sight = Silence::sight_of(socket.fd());
-    // Probes are so few that a network may lose several in a row. Beats are better evidence.
-    if (i > 0 && peer.is_beside_control[i - 1]) sight.was_probed_in_vain = false;
-    if (peer.silences[i].is_too_long(sight, now, link_timeout_)) {
-      peer.is_silent = true;
+    const Silence::Sight sight = Silence::sight_of(socket.fd());
+    const auto n_acknowledged = sight.has_outstanding ? std::nullopt : peer.n_sent(i);
+    if (i == 0) is_answering = !sight.has_outstanding || sight.last_answer_ago < link_timeout_ / Silence::kLooks;
+    if (is_silent(peer, i, sight, now)) {
       close_peer(peer);
-    } else if (i == 0 && !sight.has_outstanding && sight.last_answer_ago > link_timeout_ / Silence::kLooks) {
-      quiet_.push_back(peer.info.rank);
+    } else if (peer.deliveries[i].is_held_back(n_acknowledged, now, link_timeout_)) {
+      peer.held_back = i;
+      close_peer(peer);
     }
   }
+  if (is_answering && !peer.closed && n_looks_ % 2 == 0) beat(peer);
+}
+
+bool SocketMesh::is_silent(Link& peer, std::size_t index, Silence::Sight sight, Silence::Clock::time_point now) const {
+  // Probes are so few that a network may lose several in a row. Beats are better evidence.
+  if (index > 0 && peer.is_beside_control[index - 1]) sight.was_probed_in_vain = false;
+  peer.is_silent = peer.silences[index].is_too_long(sight, now, link_timeout_);
+  return peer.is_silent;
+}
+
+void SocketMesh::beat(Link& peer) {
+  std::array<Count, kMostCounts> counts{};
+  const std::size_t n_counts = 1 + peer.n_data_sockets();
+  for (std::size_t i = 0; i < n_counts; ++i) counts[i] = peer.n_received(i).value_or(kSomeUnread);
+  (void)peer.control->note(std::as_bytes(std::span(counts)).first(n_counts * sizeof(Count)));
 }
 
 void SocketMesh::on_event(Link& peer, std::uint64_t source, std::uint32_t events) {
@@ -525,7 +593,7 @@ void SocketMesh::close_peer(Link& peer) {
   if (peer.has_rings()) {
     peer.control_ring->close();
     peer.data_ring->close();
-  } else if (!peer.has_failed() && peer.why_not_connected.empty()) {  // else the peer is told why
+  } else if (!peer.is_told_why()) {
     peer.control->mark_closed();
     if (peer.data) peer.data->mark_closed();
   }

@@ -1,6 +1,7 @@
 #include "transport/tcp_channel.hpp"
 
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -88,6 +89,11 @@ std::size_t TcpChannel::note_read(ssize_t n_read, std::size_t n_asked) {
   if (n_read < 0) error_ = errno;
   closed_ = has_ended_ = true;
   return 0;
+}
+
+std::size_t TcpChannel::n_unread() const {
+  int n_bytes = 0;
+  return ioctl(socket_.get(), FIONREAD, &n_bytes) == 0 ? static_cast<std::size_t>(n_bytes) : 0;
 }
 
 void TcpChannel::on_events(std::uint32_t events) {

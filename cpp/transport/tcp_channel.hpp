@@ -49,6 +49,9 @@ class TcpChannel final : public Channel {
   // may still have bytes on their way.
   bool is_at_end() const { return has_ended_ && !may_read_; }
 
+  // The bytes that have arrived and were not read. A system call.
+  std::size_t n_unread() const;
+
   int fd() const { return socket_.get(); }
   void on_events(std::uint32_t events);
   // Nothing more is to be written: the peer has left, or is gone.

@@ -60,6 +60,9 @@ class Stream:
 class Editor(Protocol):
     """What is done to a stream."""
 
+    n_of_handshake: int
+    """How many of the last bytes of the handshake it is given, too."""
+
     def edit(self, data: bytes) -> bytes | None:
         """What to send instead; None to end the connection in this direction."""
 
@@ -70,6 +73,7 @@ class FlipBit:
 
     bit: int
     is_done: bool = False
+    n_of_handshake: int = 0
     _n_seen: int = 0
 
     def edit(self, data: bytes) -> bytes:
@@ -86,6 +90,7 @@ class Count:
     """Changes nothing."""
 
     n_bytes: int = 0
+    n_of_handshake: int = 0
 
     def edit(self, data: bytes) -> bytes:
         self.n_bytes += len(data)
@@ -93,10 +98,21 @@ class Count:
 
 
 @dataclass
+class HoldBack:
+    """Takes all, and passes nothing on."""
+
+    n_of_handshake: int = 0
+
+    def edit(self, data: bytes) -> bytes:
+        return b""
+
+
+@dataclass
 class Delay:
     """Passes all on, later."""
 
     seconds: float
+    n_of_handshake: int = 0
 
     def edit(self, data: bytes) -> bytes:
         time.sleep(self.seconds)
@@ -113,6 +129,7 @@ class EditRecords:
     function: Callable[[int, bytes], bytes | None]
     n_bytes: int | None = None
     is_done: bool = False
+    n_of_handshake: int = 0
     _n_records: int = 0
     _begun: bytes = b""
 
@@ -121,7 +138,7 @@ class EditRecords:
         out = b""
         while len(self._begun) >= HEADER_BYTES:
             (length,) = struct.unpack_from("<I", self._begun, 4)
-            end = HEADER_BYTES + (length & 0x7FFFFFFF)
+            end = HEADER_BYTES + (length & 0x3FFFFFFF)
             if len(self._begun) < end:
                 break
             record, self._begun = self._begun[:end], self._begun[end:]
@@ -219,6 +236,7 @@ def _exactly(source: socket.socket, n_bytes: int) -> bytes:
 
 def _pump(source: socket.socket, sink: socket.socket, n_plain: int, editor: Editor | None) -> None:
     """Carry one direction to its end; the first bytes as they are."""
+    n_plain -= editor.n_of_handshake if editor else 0
     with suppress(OSError):
         for connection in (source, sink):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import tampering
 from ranks import Ranks
-from tampering import HEADER_BYTES, Count, Delay, EditRecords, FlipBit, Stream, mended
+from tampering import HEADER_BYTES, Count, Delay, Editor, EditRecords, FlipBit, HoldBack, Stream, mended
 
 import ciranda as hvd
 from ciranda.errors import MismatchError, RanksLostError
@@ -196,6 +196,54 @@ def test_a_record_that_is_not_where_it_was_is_told_of(world: World, stream: Stre
     messages = world.run_with("training", stream, edit)
     assert edit.is_done
     assert all(messages)
+
+
+# Those held back, and all that follows, in one direction: from where on, and of which of the connections.
+HELD_BACK: dict[str, tuple[Stream, Callable[[], Editor]]] = {
+    f"{each.kind} of {each.sender}": (each, lambda each=each: _hold_back_from(each)) for each in STREAMS
+} | {"admission to data": (Stream("data", 0), lambda: HoldBack(n_of_handshake=1))}
+
+
+def _hold_back_from(stream: Stream) -> Editor:
+    """From the fourth record of control, or the first of a large tensor."""
+    if stream.kind == "data":
+        return EditRecords(lambda number, record: b"", HEADER_BYTES + (64 << 10))
+    return EditRecords(lambda number, record: record if number < 3 else b"")
+
+
+def _run_with_little_patience(program: str, n_sockets: int) -> str:
+    settings = {"CIRANDA_LINK_TIMEOUT": "1", "CIRANDA_SOCKETS": str(n_sockets)}
+    os.environ.update(settings)
+    try:
+        return _run(program)
+    finally:
+        for name in settings:
+            del os.environ[name]
+
+
+@pytest.mark.parametrize("which", HELD_BACK)
+def test_records_that_are_held_back_are_told_of_though_nothing_follows(world: World, which: str) -> None:
+    """By their sender; the other side tells it what has come. So they are if one direction of control is open."""
+    stream, make = HELD_BACK[which]
+    editor = make()
+    world.hosts.tamper_with(lambda each: editor if each == stream else None)
+    messages = world.ranks.run(_run_with_little_patience, "training", 1, timeout=SECONDS)
+    connection = "the control connection" if stream.kind == "control" else "data connection 0"
+    sender, other = (f"rank {rank} (host host{rank}" for rank in (stream.sender, 1 - stream.sender))
+    assert messages[stream.sender].startswith(other), messages
+    assert f") sent to it on {connection} does not arrive. Its host has acknowledged" in messages[stream.sender]
+    assert f"is lost: what {sender}" in messages[stream.sender]
+    assert messages[1 - stream.sender], messages
+
+
+def test_records_that_one_of_several_sockets_holds_back_are_told_of(world: World) -> None:
+    """Others have come by the other socket since, and cannot be read before them."""
+    editors: Iterator[Editor | None] = iter([None, _hold_back_from(Stream("data", 0))])
+    world.hosts.tamper_with(lambda each: next(editors) if each == Stream("data", 0) else None)
+    messages = world.ranks.run(_run_with_little_patience, "training", 2, timeout=SECONDS)
+    for message in messages:
+        assert ") sent to it on data connection " in message, messages
+        assert "does not arrive" in message
 
 
 def _join() -> str:

@@ -30,7 +30,6 @@ class MeshAround : public Mesh {
   void kick() override { mesh_->kick(); }
   const std::vector<int>& closed_peers() const override { return mesh_->closed_peers(); }
   std::string why_closed(int peer) const override { return mesh_->why_closed(peer); }
-  std::vector<int> take_quiet_peers() override { return mesh_->take_quiet_peers(); }
 
  private:
   std::unique_ptr<Mesh> mesh_;

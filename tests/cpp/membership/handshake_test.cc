@@ -197,8 +197,8 @@ TEST(Handshake, BothSidesDeriveTheSameKeys) {
   const auto [connecting, accepting] = keys_of(shared_credentials(), kAsked, 1, 2);
   EXPECT_EQ(connecting.outgoing, accepting.incoming);
   EXPECT_EQ(connecting.incoming, accepting.outgoing);
-  EXPECT_EQ(hex(connecting.outgoing), "9d76b9a409ad039da9c1eded1ffc7daaf0684c9a3f02410adc1519baf52e6377");
-  EXPECT_EQ(hex(connecting.incoming), "0f049e57ff4fdf0ba19cd70e985921d3383842ca7c549d9c7db9a41d381cd2fa");
+  EXPECT_EQ(hex(connecting.outgoing), "8602c145d103b69bae26761be6efd749d1a6f985b867660774da6112d36e74fc");
+  EXPECT_EQ(hex(connecting.incoming), "07c4d1aa25f0e0e99ca1dc703015a765b727c4b657b7e6933164417344c843d9");
 }
 
 TEST(Handshake, NoTwoConnectionsOrDirectionsShareAKey) {

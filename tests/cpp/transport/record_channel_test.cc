@@ -56,7 +56,8 @@ class RecordPair final : public ChannelPair {
     }
     left_.emplace(std::move(left), seals, [] {});
     right_.emplace(
-        std::move(right), seals, [this] { ++n_failures_; }, [this] { ++n_requests_; });
+        std::move(right), seals, [this] { ++n_failures_; },
+        [this](std::span<const std::byte> note) { notes_.emplace_back(note.begin(), note.end()); });
     for (std::size_t i = 0; i < speeds_.size(); ++i) {
       EXPECT_TRUE(loop_.add(left_->socket(i).fd(), TcpChannel::kEvents, 2 * i).ok());
       EXPECT_TRUE(loop_.add(right_->socket(i).fd(), TcpChannel::kEvents, 2 * i + 1).ok());
@@ -97,9 +98,13 @@ class RecordPair final : public ChannelPair {
   // Changes a bit of what goes from left to right.
   void damage(std::size_t link, std::size_t at_byte) { links_[link].rightward.damaged_at = at_byte; }
   const std::optional<RecordChannel::Failure>& failure() const { return right_->failure(); }
+  std::optional<std::uint64_t> n_sent(std::size_t link) const { return left_->n_sent(link); }
+  std::optional<std::uint64_t> n_received(std::size_t link) const { return right_->n_received(link); }
   int n_failures() const { return n_failures_; }
   void request() { left_->request(); }
-  int n_requests() const { return n_requests_; }
+  bool note(std::span<const std::byte> bytes) { return left_->note(bytes); }
+  const std::vector<std::vector<std::byte>>& notes() const { return notes_; }
+  std::size_t n_requests() const { return notes_.size(); }
   std::size_t n_carried(std::size_t link) const { return links_[link].rightward.n_carried; }
 
  private:
@@ -135,7 +140,7 @@ class RecordPair final : public ChannelPair {
   std::vector<Link> links_;
   EventLoop loop_ = EventLoop::create().value();
   int n_failures_ = 0;
-  int n_requests_ = 0;
+  std::vector<std::vector<std::byte>> notes_;
   std::optional<RecordChannel> left_;
   std::optional<RecordChannel> right_;
 };
@@ -198,7 +203,7 @@ TEST(RecordChannel, RequestsArriveAmongTheBytes) {
     RecordPair pair({100'000}, seals);
     pair.request();
     expect_carried(pair, {5, 200'000, 7}, {30'000});
-    EXPECT_EQ(pair.n_requests(), 1);
+    EXPECT_EQ(pair.n_requests(), 1U);
     pair.set_speed(0, 0);
     const auto bytes = random_bytes(1'000'000, 3);
     const std::size_t n_taken = pair.left().write_some(bytes);
@@ -220,6 +225,49 @@ TEST(RecordChannel, RequestsArriveAmongTheBytes) {
   }
 }
 
+// Slowly, so that they come in parts.
+TEST(RecordChannel, NotesArriveWholeAmongTheBytes) {
+  for (const SealKind seals : kProving) {
+    RecordPair pair({5}, seals);
+    const auto said = random_bytes(RecordChannel::kMostNoteBytes, 4);
+    const auto bytes = random_bytes(40, 5);
+    EXPECT_TRUE(pair.note(said));
+    EXPECT_EQ(pair.left().write_some(bytes), bytes.size());
+    EXPECT_TRUE(pair.note(std::span(said).first(3)));
+    EXPECT_EQ(pair.n_sent(0), 3U);
+    std::vector<std::byte> read(bytes.size());
+    for (std::size_t n_read = 0, turn = 0; n_read < read.size() || pair.notes().size() < 2; ++turn) {
+      ASSERT_LT(turn, 100'000U) << "hangs";
+      if (const auto n_received = pair.n_received(0)) {
+        EXPECT_EQ(n_received, pair.notes().size() + (n_read > 0 ? 1 : 0));
+      }
+      pair.poll();
+      EXPECT_EQ(pair.n_failures(), 0);
+      std::byte none{};
+      n_read += pair.right().read_some(n_read < read.size() ? std::span(read).subspan(n_read) : std::span(&none, 1));
+    }
+    EXPECT_EQ(read, bytes);
+    EXPECT_EQ(pair.notes()[0], said);
+    EXPECT_TRUE(std::equal(pair.notes()[1].begin(), pair.notes()[1].end(), said.begin(), said.begin() + 3));
+  }
+}
+
+// It is told unless there is something to be read; what has arrived only in part is not.
+TEST(RecordChannel, WhatWasReceivedIsToldOfEachConnection) {
+  RecordPair pair({200'000, 0});
+  EXPECT_EQ(pair.n_received(0), 0U);
+  std::vector<std::byte> bytes(2 * kRecord);
+  ASSERT_EQ(pair.left().write_some(bytes), bytes.size());  // a record on each
+  EXPECT_EQ(pair.n_sent(0), std::nullopt);
+  while (pair.n_carried(0) < kRecord) pair.poll();
+  EXPECT_EQ(pair.n_received(0), std::nullopt);
+  pair.set_speed(1, 1000);
+  while (pair.right().read_some(bytes) > 0 || pair.n_carried(1) < 5000) pair.poll();
+  EXPECT_EQ(pair.n_received(0), 1U);
+  EXPECT_EQ(pair.n_received(1), 0U);
+  EXPECT_EQ(pair.n_sent(0), 1U);
+}
+
 TEST(RecordChannel, ARequestThatIsChangedIsAFailure) {
   RecordPair pair({100'000});
   pair.damage(0, 10);
@@ -229,7 +277,7 @@ TEST(RecordChannel, ARequestThatIsChangedIsAFailure) {
     pair.poll();
     EXPECT_EQ(pair.right().read_some({&byte, 1}), 0U);
   }
-  EXPECT_EQ(pair.n_requests(), 0);
+  EXPECT_EQ(pair.n_requests(), 0U);
   EXPECT_EQ(pair.n_failures(), 1);
 }
 
