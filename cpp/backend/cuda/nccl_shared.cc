@@ -21,8 +21,10 @@ Known& known() {
 
 // All lanes of a world see the same object for a rank.
 NcclShared::Key NcclShared::key_of(const Mesh& mesh, const Gpu& gpu) {
-  std::vector<int> ranks;
-  for (int member = 0; member < mesh.size(); ++member) ranks.push_back(mesh.peer(member).rank);
+  std::vector<int> ranks(static_cast<std::size_t>(mesh.size()));
+  for (std::size_t member = 0; member < ranks.size(); ++member) {
+    ranks[member] = mesh.peer(static_cast<int>(member)).rank;
+  }
   return {&mesh.peer(mesh.rank()), &gpu, std::move(ranks)};
 }
 
