@@ -169,7 +169,7 @@ constexpr std::array kSettings{
             "barriers only. -1: in shared memory 1 MiB between two ranks, 16 KiB otherwise; by messages 128 KiB "
             "(with WIRE_DTYPE 64 KiB). The lowest rank's value counts."),
     boolean("RELAYS", "", &Config::relays,
-            "Between hosts, merge the ready reports of the ranks of a host. The same on all ranks."),
+            "Between hosts, merge the ready reports of the ranks of a host, and of many hosts. The same on all ranks."),
     integer("NUM_LANES", "", &Config::num_lanes, 1, 64,
             "Lanes of each process set that are created at once; others are created on first use. Requests on "
             "different lanes do not wait for each other. The same on all ranks."),
