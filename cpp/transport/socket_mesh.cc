@@ -279,31 +279,31 @@ void SocketMesh::attach_memory() {
   const int me = shared_->index_of(rank_);
   const SharedArena arena = layout.arena(memory, me);
   if (layout.n_members() > kFewMembers) senders_ = layout.senders(memory, me);
-  bool all_share = true;
   for (const auto& each : links_) {
     if (each->info.rank == rank_) continue;
-    all_share = all_share && each->info.shares_memory;
-    if (!each->info.shares_memory) by_socket_.push_back(each->info.rank);
-    if (each->info.shares_memory) {
-      const int other = each->member = shared_->index_of(each->info.rank);
-      std::optional<RingChannel::Noted> noted;
-      if (senders_) noted = RingChannel::Noted{layout.senders(memory, other), me};
-      each->control_ring.emplace(layout.control_ring(memory, me, other), layout.control_ring(memory, other, me), noted);
-      each->data_ring.emplace(layout.data_ring(memory, me, other), layout.data_ring(memory, other, me));
-      each->doorbell = &arena.doorbell(other);
-      sharing_.push_back(each.get());
+    if (!each->info.shares_memory) {
+      by_socket_.push_back(each->info.rank);
+      continue;
     }
+    const int other = each->member = shared_->index_of(each->info.rank);
+    std::optional<RingChannel::Noted> noted;
+    if (senders_) noted = RingChannel::Noted{layout.senders(memory, other), me};
+    each->control_ring.emplace(layout.control_ring(memory, me, other), layout.control_ring(memory, other, me), noted);
+    each->data_ring.emplace(layout.data_ring(memory, me, other), layout.data_ring(memory, other, me));
+    each->doorbell = &arena.doorbell(other);
+    sharing_.push_back(each.get());
   }
   my_doorbell_ = &arena.doorbell(me);
-  if (all_share && layout.slot_bytes() != 0) arena_ = arena;
+  if (by_socket_.empty() && layout.slot_bytes() != 0) arena_ = arena;
 }
 
 const std::vector<int>* SocketMesh::take_senders() {
   if (!senders_) return nullptr;
   seen_senders_ = by_socket_;
   senders_->take([this](int member) {
-    const bool is_other = member < shared_->layout.n_members() && member != shared_->index_of(rank_);
-    if (is_other) seen_senders_.push_back(shared_->members[static_cast<std::size_t>(member)]);
+    const auto place = static_cast<std::size_t>(member);
+    const bool is_other = place < shared_->members.size() && shared_->members[place] != rank_;
+    if (is_other) seen_senders_.push_back(shared_->members[place]);
   });
   return &seen_senders_;
 }
