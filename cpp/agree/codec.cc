@@ -13,6 +13,7 @@ constexpr bool is_one(ReduceOp value) { return reduce_op_from_wire(static_cast<s
 constexpr bool is_one(DataType value) { return data_type_from_wire(static_cast<std::uint8_t>(value)).has_value(); }
 constexpr bool is_one(Check value) { return value <= Check::kCompare; }
 constexpr bool is_one(Direct value) { return value <= Direct::kByMessages; }
+constexpr bool is_one(RoutedMessage::Kind value) { return value <= RoutedMessage::Kind::kConnect; }
 constexpr bool is_one(Way value) { return value <= Way::kNccl; }
 
 // --- the fields of each message, in wire order; one function serves writing and reading
@@ -59,6 +60,9 @@ void code(auto& io, Is<RelayedMessage> auto& m) { io(m.items, m.is_waiting); }
 
 void code(auto& io, Is<ByeMessage::LaneEnd> auto& m) { io(m.lane, m.log_index); }
 void code(auto& io, Is<ByeMessage> auto& m) { io(m.lanes); }
+void code(auto& io, Is<DeparturesMessage::Departure> auto& m) { io(m.rank, m.lanes); }
+void code(auto& io, Is<DeparturesMessage> auto& m) { io(m.departures); }
+void code(auto& io, Is<RoutedMessage> auto& m) { io(m.to, m.from, m.kind); }
 void code(auto& io, Is<AbortMessage> auto& m) { io(m.kind, m.text); }
 
 void code(auto& io, Is<ExecuteItem> auto& m) {

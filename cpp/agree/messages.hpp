@@ -1,6 +1,6 @@
 // The messages of the agreement, as plain values: any thread. Reports go to the coordinator, entries of the log to all
 // ranks. frames.hpp encodes and decodes them.
-// Used by agree/, and by LaneLog, Lane, Reports, ControlPlane, RoundsByMessages and Lanes.
+// Used by agree/, and by LaneLog, Lane, Reports, ControlPlane, Departures, RoundsByMessages and Lanes.
 #pragma once
 
 #include <cstdint>
@@ -126,7 +126,34 @@ struct ByeMessage {
   };
   std::vector<LaneEnd> lanes;
 };
+// The sender knows the departure that a ByeMessage or DeparturesMessage told it of, and does not need the rank that has
+// left between itself and others. Each such message is answered by one.
 struct ByeAckMessage {};
+
+// This rank has left, and reads nothing more: nobody waits for its answers.
+struct GoneMessage {};
+
+// These ranks have left. Sent over the tree of all ranks (base/spanning_tree.hpp), and by each side of a new connection
+// as its first message.
+struct DeparturesMessage {
+  struct Departure {
+    std::int32_t rank = 0;
+    std::vector<ByeMessage::LaneEnd> lanes;
+  };
+  std::vector<Departure> departures;
+};
+
+// From a rank to another to which it has no connection, over the tree of all ranks.
+struct RoutedMessage {
+  enum class Kind : std::uint8_t {
+    kPing,
+    kPong,
+    kConnect,  // asks the higher of the two to connect
+  };
+  std::int32_t to = 0;
+  std::int32_t from = 0;
+  Kind kind = Kind::kPing;
+};
 
 // The world is broken; the sender fails all its calls with this error.
 struct AbortMessage {
@@ -241,7 +268,7 @@ struct LogMessage {
 using Message = std::variant<RequestMessage, ReadyMessage, DuplicateMessage, WaitingMessage, ByeMessage, ByeAckMessage,
                              AbortMessage, PingMessage, PongMessage, LogMessage, JoinMessage, GroupsMessage,
                              RelayedMessage, InputMessage, NoInputMessage, NoMoreInputsMessage, ForgottenMessage,
-                             StandingMessage, LeaveMessage, TurnMessage>;
+                             StandingMessage, LeaveMessage, TurnMessage, DeparturesMessage, RoutedMessage, GoneMessage>;
 
 // A message and its lane (0 if it concerns no lane).
 struct Envelope {

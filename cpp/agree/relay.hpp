@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "agree/messages.hpp"
-#include "agree/relay_tree.hpp"
+#include "base/relay_tree.hpp"
 #include "base/status.hpp"
 
 namespace ciranda {

@@ -1,7 +1,7 @@
 // AgreementLimits: the sizes up to which ranks agree on a blocking call by a direct round, without the log, and the
 // amounts that the log gathers before it continues. They affect speed only, never results. A plain value, made of the
 // defaults here and the settings.
-// Called by CoordinatorOptions, LaneLog, RoundsByMessages and SubmissionCoalescing; pure.
+// Called by CoordinatorOptions, LaneLog, RoundsByMessages, SubmissionCoalescing and SpanningTree; pure.
 #pragma once
 
 #include <cstddef>

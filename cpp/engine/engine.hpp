@@ -156,8 +156,8 @@ class Engine {
   CIRANDA_EXPORTED void stop_records();
 
   // Says goodbye to the other ranks, fails pending operations with Aborted, and stops the background thread. Returns
-  // when every live peer has answered (or after two seconds) and all callbacks have run, except one that calls this.
-  // Idempotent. Does nothing inside a direct callback: call may() before.
+  // when every live peer has answered (or after the link timeout) and all callbacks have run, except one that calls
+  // this. Idempotent. Does nothing inside a direct callback: call may() before.
   void shutdown();
 
  private:

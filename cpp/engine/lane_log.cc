@@ -14,10 +14,6 @@ namespace {
 
 // Longer than the ranks of a host are apart while they do the same work.
 constexpr std::chrono::milliseconds kRelayWindow{50};
-// Where every host has one member, relays gather nothing on a host, and beyond nine hosts the way to the coordinator
-// and back crosses the network four times instead of twice: 70 us more. Up to this number of members the coordinator
-// sends the log to all others in less.
-constexpr int kMostOnHostsOfOne = 33;
 // The most groups of a planned step with relays: few, but enough that agreement and data transfers overlap.
 constexpr std::size_t kMostGroups = 32;
 
@@ -40,13 +36,7 @@ Direct direct_rounds(LaneId id, const LaneMesh& mesh, const Config& config, bool
 std::optional<RelayTree> relay_tree(LaneId id, const LaneMesh& mesh, const Config& config) {
   // Ranks form a set, and leave it, one by one: a relay that is not there yet would seem to be missing with all below.
   if (!config.relays || needs_no_agreement(id)) return std::nullopt;
-  RelayTree tree(hosts_of(mesh));
-  if (tree.n_hosts() < 2) return std::nullopt;
-  const int most_without = tree.n_hosts() == mesh.size() ? kMostOnHostsOfOne
-                           : id == 0                     ? 0
-                                                         : agreement_limits(config).message_ranks;
-  if (mesh.size() <= most_without) return std::nullopt;
-  return tree;
+  return relays_between(hosts_of(mesh), id == 0 ? 0 : agreement_limits(config).message_ranks);
 }
 
 CoordinatorOptions coordinator_options(LaneId id, const LaneMesh& mesh, const Config& config, bool has_relays) {

@@ -237,8 +237,13 @@ void ProgressLoop::send_bye() {
   run();
 }
 
+void ProgressLoop::send_gone() {
+  world_.control.send_gone();
+  mesh_.notify();
+}
+
 bool ProgressLoop::is_bye_known() const {
-  if (failure_) return true;
+  if (failure_) return world_.control.is_abort_sent();
   if (!world_.control.is_bye_known()) return false;
   const std::vector<int>& open = world_.control.open_peers();
   return std::all_of(open.begin(), open.end(),

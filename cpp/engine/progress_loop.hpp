@@ -58,6 +58,8 @@ class ProgressLoop {
   // Says goodbye to the peers and fails pending requests with Aborted.
   void send_bye() REQUIRES(progress_lock);
   bool is_bye_known() const REQUIRES(progress_lock);
+  // Tells the peers that this rank does nothing more for them.
+  void send_gone() REQUIRES(progress_lock);
 
   // The first lane of the world.
   const Lane& first_lane() const REQUIRES(progress_lock) { return lanes_.first(); }

@@ -23,7 +23,8 @@ constexpr int kIterationsWhileArming = 4;
 // How often a direct round is polled before all other work for a waiting thread. The polls take about as long as that
 // work.
 constexpr int kLooksAtOnce = 50;
-constexpr auto kGoodbyeTimeout = std::chrono::seconds(2);
+// The least time for which a rank that leaves waits for those that do not answer.
+constexpr double kLeastGoodbyeSeconds = 2;
 
 }  // namespace
 
@@ -31,6 +32,8 @@ ProgressThreads::ProgressThreads(WorldParts& world, MayOthersCall may_others_cal
     : mesh_(world.mesh),
       spin_(std::chrono::duration_cast<Clock::duration>(
           std::chrono::duration<double, std::micro>(world.config.spin_microseconds))),
+      goodbye_limit_(std::chrono::duration_cast<Clock::duration>(
+          std::chrono::duration<double>(std::max(kLeastGoodbyeSeconds, world.config.link_timeout_seconds)))),
       is_oversubscribed_(is_oversubscribed(mesh_)),
       n_looks_at_once_(is_oversubscribed_ ? 1 : kLooksAtOnce),
       loop_(world),
@@ -280,13 +283,14 @@ bool ProgressThreads::end() {
     const Holder holder(*this);
     mesh_.disarm();
     loop_.send_bye();
-    const auto give_up = Clock::now() + kGoodbyeTimeout;
+    const auto give_up = Clock::now() + goodbye_limit_;
     while (!loop_.is_bye_known() && Clock::now() < give_up) {
       if (iterate()) continue;
       mesh_.arm();
       if (!iterate()) mesh_.sleep(give_up - Clock::now());
       mesh_.disarm();
     }
+    loop_.send_gone();
   }
   fail_late_submissions();
   return true;

@@ -36,8 +36,8 @@ class ProgressThreads {
   ProgressThreads(WorldParts& world, MayOthersCall may_others_call);
 
   // Says goodbye to the peers, fails pending operations, and ends the background thread. Returns when every live peer
-  // has answered, or after two seconds. Returns false at once if it was called before. REQUIRES: called before this
-  // object is destroyed.
+  // has answered, or after the link timeout (at least two seconds). Returns false at once if it was called before.
+  // REQUIRES: called before this object is destroyed.
   bool end();
 
   CallbackThreads& callbacks() { return callbacks_; }
@@ -131,6 +131,7 @@ class ProgressThreads {
 
   Mesh& mesh_;
   const std::chrono::steady_clock::duration spin_;
+  const std::chrono::steady_clock::duration goodbye_limit_;
   const bool is_oversubscribed_;
   const int n_looks_at_once_;
   CallbackThreads callbacks_;

@@ -53,7 +53,7 @@ struct WorldParts {
   }
 
   LaneMux mux GUARDED_BY(progress_lock){mesh};
-  ControlPlane control GUARDED_BY(progress_lock){mesh};
+  ControlPlane control GUARDED_BY(progress_lock){mesh, config.relays};
   Turns turns GUARDED_BY(progress_lock){};
 };
 

@@ -8,11 +8,12 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/spanning_tree.hpp"
 #include "crypto/fast_aes.hpp"
 #include "membership/bootstrap_messages.hpp"
-#include "membership/data_connector.hpp"
 #include "membership/host_identity.hpp"
 #include "membership/host_links.hpp"
+#include "membership/late_connector.hpp"
 #include "membership/pair_connector.hpp"
 #include "membership/shm_probe.hpp"
 #include "membership/store_client.hpp"
@@ -138,15 +139,19 @@ class Joining {
   SealKind kind_of_seals() const;
   Result<std::unique_ptr<Mesh>> make_mesh();
   SocketMeshPeer make_peer(int rank);
-  std::unique_ptr<DataConnections> make_data_connections();
+  std::unique_ptr<LateConnections> make_late_connections();
 
   const Endpoint& endpoint(int rank) const { return endpoints_[static_cast<std::size_t>(rank)]; }
   std::string key() const { return "epoch " + std::to_string(options_.epoch); }
   Credentials credentials_of_store() const { return {options_.secret, options_.job, 0}; }
   std::string key_of_costs() const { return "costs of " + key(); }
   bool shares(int rank) const { return contains(sharing_, rank); }
+  // Of ranks that reach each other by sockets only: those that are connected from the start.
+  bool is_linked(int rank) const { return tree_->are_linked(options_.rank, rank); }
   // Those that watch each other keep a connection: it ends also if the process becomes another program.
-  bool needs_socket(int rank) const { return !shares(rank) || !needs_few_sockets_ || watches_in_group(rank); }
+  bool needs_socket(int rank) const {
+    return watches_in_group(rank) || (shares(rank) ? !needs_few_sockets_ : is_linked(rank));
+  }
   // True if process ids of that rank are those of this one, and it is another process: within one process (ranks as
   // threads) there is none to watch.
   bool is_watchable(int rank) const {
@@ -170,6 +175,7 @@ class Joining {
   std::vector<InterfaceAddress> interfaces_;  // on which other ranks connect to this one
   std::vector<UniqueFd> listeners_;           // one for each interface
   std::vector<Endpoint> endpoints_;
+  std::optional<SpanningTree> tree_;
   std::vector<UniqueFd> processes_;  // by rank; empty for those that this rank does not watch
   std::vector<int> group_;           // the ranks that try to share memory with this one, and itself; else empty
   std::unique_ptr<PairConnector> connector_;
@@ -283,6 +289,9 @@ Status Joining::read_endpoints(const std::vector<Blob>& blobs) {
     if (Status status = compare_settings(mine, endpoint(rank), name(rank)); !status.ok()) return status;
     connecting.peers.push_back({std::move(addresses).value(), name(rank)});
   }
+  std::vector<std::string> hosts;
+  for (const Endpoint& each : endpoints_) hosts.push_back(each.host);
+  tree_.emplace(hosts, options_.uses_relays);
   processes_.resize(endpoints_.size());
   find_group();
   if (Status status = watch_some(); !status.ok()) return status;
@@ -304,16 +313,17 @@ void Joining::find_group() {
   if (!options_.use_shared_memory || group_.size() < 2) group_.clear();
 }
 
-// Those on this machine that have a connection with this rank in any case, and some of its group.
+// Those on this machine that have a connection with this rank in any case.
 Status Joining::watch_some() {
   for (const int rank : others()) {
-    const bool is_one = !contains(group_, rank) || watches_in_group(rank);
+    const bool is_one = contains(group_, rank) ? watches_in_group(rank) : is_linked(rank);
     if (Status status = is_one ? watch_process(rank) : Status(); !status.ok()) return status;
   }
   return {};
 }
 
 bool Joining::watches_in_group(int rank) const {
+  if (!contains(group_, rank)) return false;
   const auto place_of = [this](int each) {
     return static_cast<int>(std::find(group_.begin(), group_.end(), each) - group_.begin());
   };
@@ -342,10 +352,11 @@ bool Joining::reaches_group() const {
                      [this](int rank) { return Bell::open(bell_of(rank).first, bell_of(rank).second).ok(); });
 }
 
-// With the ranks of other groups, and those of this group that watch each other: the trial of memory needs no more.
+// With those of this group that watch each other, since the trial of memory needs no more, and some of other groups.
 Status Joining::connect_control() {
   std::vector<int> peers = others();
-  std::erase_if(peers, [this](int rank) { return contains(group_, rank) && !watches_in_group(rank); });
+  std::erase_if(peers,
+                [this](int rank) { return contains(group_, rank) ? !watches_in_group(rank) : !is_linked(rank); });
   return connector_->connect(Role::kControl, peers);
 }
 
@@ -425,11 +436,12 @@ std::optional<HostCosts> Joining::measure_memory() {
   return slowest ? std::optional(host_costs_of(*slowest)) : std::nullopt;
 }
 
-// The delay of the longest link, if it is longer than the delays of busy ends. Otherwise the assumed costs apply.
+// The delay of the longest link that is there, if it is longer than the delays of busy ends: the way from any rank to
+// any other leads over links that some rank measures. Otherwise the assumed costs apply.
 std::optional<HostCosts> Joining::measure_links() const {
   std::chrono::nanoseconds one_way{};
   for (const int rank : others()) {
-    if (shares(rank)) continue;
+    if (shares(rank) || !needs_socket(rank)) continue;
     const auto round_trip = least_round_trip(connector_->socket(Role::kControl, rank).fd.get());
     one_way = std::max<std::chrono::nanoseconds>(one_way, round_trip.value_or(std::chrono::microseconds(0)) / 2);
   }
@@ -456,7 +468,7 @@ Result<std::unique_ptr<Mesh>> Joining::make_mesh() {
   SocketMeshParts parts{options_.rank, {}, std::move(*bell_), std::move(shared_), kind_of_seals()};
   parts.link_timeout = options_.link_timeout;
   for (int rank = 0; rank < options_.size; ++rank) parts.peers.push_back(make_peer(rank));
-  parts.data_connections = make_data_connections();
+  parts.late_connections = make_late_connections();
   auto mesh = make_socket_mesh(std::move(parts));
   return mesh.ok() ? std::move(mesh) : Result<std::unique_ptr<Mesh>>(mine(mesh.status()));
 }
@@ -481,16 +493,18 @@ SocketMeshPeer Joining::make_peer(int rank) {
 }
 
 // Null if all data goes through memory: then nobody needs to connect to this rank any more.
-std::unique_ptr<DataConnections> Joining::make_data_connections() {
-  DataConnectorOptions options;
+std::unique_ptr<LateConnections> Joining::make_late_connections() {
+  LateConnectorOptions options;
   options.rank = options_.rank;
-  for (int rank = 0; rank < options_.size; ++rank)
+  for (int rank = 0; rank < options_.size; ++rank) {
     options.may_connect.push_back(rank != options_.rank && !shares(rank));
+    options.lacks_control.push_back(!needs_socket(rank));
+  }
   if (std::count(options.may_connect.begin(), options.may_connect.end(), true) == 0) return nullptr;
   options.n_sockets = static_cast<int>(n_sockets_);
   if (has_long_links()) options.n_bytes_to_send = kBytesOnLongLinks;
   options.limit = options_.start_timeout;
-  return std::make_unique<DataConnector>(std::move(connector_), std::move(options));
+  return std::make_unique<LateConnector>(std::move(connector_), std::move(options));
 }
 
 std::string Joining::name(int rank) const {

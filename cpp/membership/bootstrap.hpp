@@ -1,7 +1,8 @@
 // Bootstrap: connects a rank that knows its number and the world's size to all others: builds its mesh.
 //
-// Each rank listens, exchanges addresses with all others through the store, connects to all of them at once, and finds
-// out with which it shares memory, and at what cost. A world of one needs neither store nor sockets.
+// Each rank listens, exchanges addresses with all others through the store, connects to some of them at once, such that
+// all are connected with each other (base/spanning_tree.hpp), and finds out with which it shares memory, and at what
+// cost. A world of one needs neither store nor sockets.
 //
 // Called by connect(). Threads: blocks its caller; several ranks of one process may join at the same time, each on its
 // own thread.

@@ -2,7 +2,7 @@
 // accepts. Several connections are spread over the peer's addresses, and so over this rank's interfaces: each connects
 // from the interface in the same network, or else from the one with the same index in the list.
 //
-// Called by join_world(), and DataConnector, which goes on with it where join_world() has ended; one thread at a time.
+// Called by join_world(), and LateConnector, which goes on with it where join_world() has ended; one thread at a time.
 // Failure: errors name the peer, its host and its address. While connect() waits, the death of a peer is detected at
 // once if the peer is on this machine or had connected.
 #pragma once

@@ -1,7 +1,7 @@
 // KeyedSocket: a connection to a peer that has proved that it has the job's secret, with the keys that only the two
 // have.
 //
-// Used by RecordChannel, SocketMesh, DataConnections, Handshake, SealedMessages, Acceptor, OutgoingConnection and
+// Used by RecordChannel, SocketMesh, LateConnections, Handshake, SealedMessages, Acceptor, OutgoingConnection and
 // PairConnector; plain values.
 #pragma once
 

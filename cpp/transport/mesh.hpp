@@ -75,6 +75,19 @@ class Mesh {
   virtual Channel& control(int peer) = 0;
   virtual Channel& data(int peer) = 0;
 
+  // Whether the control channel reaches the peer, or has reached it. A channel that does not takes no bytes; one for
+  // data asks for what it lacks, if it can.
+  virtual bool is_connected(int /*peer*/) const { return true; }
+  // Begins to connect to a lower rank, if there is no connection. A higher one connects by itself.
+  virtual void connect(int /*peer*/) {}
+  // The ranks that were connected after the mesh was made, in this order.
+  virtual const std::vector<int>& late_peers() const {
+    static const std::vector<int> kNone;
+    return kNone;
+  }
+  // The peer, to which there is no connection, has left: it is in closed_peers() from now on.
+  virtual void forget(int /*peer*/) {}
+
   // The ranks from which control bytes may have come since the last call of this function; null: any.
   virtual const std::vector<int>* take_senders() { return nullptr; }
 

@@ -4,6 +4,7 @@
 #include <linux/tcp.h>  // has more of tcp_info than the C library's
 #include <netinet/in.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -27,8 +28,11 @@ std::string text_of(int code) { return std::generic_category().message(code); }
 
 Result<UniqueFd> new_socket(int family) {
   UniqueFd fd(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd.valid()) return Status::from_errno("cannot make a socket");
-  return fd;
+  if (fd.valid()) return fd;
+  rlimit files{};
+  if (errno != EMFILE || getrlimit(RLIMIT_NOFILE, &files) != 0) return Status::from_errno("cannot make a socket");
+  return Status::internal("this process may open no more files: it has " + std::to_string(files.rlim_cur) +
+                          " (ulimit -n)");
 }
 
 Status cannot_connect(const SocketAddress& to, int error) {

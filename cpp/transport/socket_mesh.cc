@@ -41,10 +41,10 @@ std::uint64_t token_of(int peer, std::uint64_t source) {
   return static_cast<std::uint64_t>(peer) << kSourceBits | source;
 }
 
-// The data channel of a peer that is reached by sockets. Without connections it asks for them, and takes no bytes.
-class DataChannel final : public Channel {
+// A channel to a peer that is reached by sockets. Without connections it asks for them, and takes no bytes.
+class LateChannel final : public Channel {
  public:
-  DataChannel(std::optional<RecordChannel>& records, const bool& is_closed, std::function<void()> ask)
+  LateChannel(std::optional<RecordChannel>& records, const bool& is_closed, std::function<void()> ask)
       : records_(records), is_closed_(is_closed), ask_(std::move(ask)) {}
   std::size_t write_some(std::span<const std::byte> bytes) override {
     return is_connected() ? records_->write_some(bytes) : 0;
@@ -80,11 +80,13 @@ static_assert(kMostCounts * sizeof(Count) <= RecordChannel::kMostNoteBytes);
 
 // A peer and how to reach it: by rings, perhaps with a control connection for wake-ups, or by records.
 struct Link {
-  // ask: when the data channel is first used; on_note: of the control connection.
-  Link(SocketMeshPeer peer, SealKind seals, const std::function<void()>& on_failure, std::function<void()> ask,
-       std::function<void(std::span<const std::byte>)> on_note)
+  // ask_for_...: when that channel is used and not connected; on_note: of the control connection.
+  Link(SocketMeshPeer peer, SealKind seals, const std::function<void()>& on_failure,
+       std::function<void()> ask_for_control, std::function<void()> ask_for_data,
+       const std::function<void(std::span<const std::byte>)>& on_note)
       : info(std::move(peer.info)),
-        data_channel(data, closed, std::move(ask)),
+        control_channel(control, closed, std::move(ask_for_control)),
+        data_channel(data, closed, std::move(ask_for_data)),
         bell(peer.bell),
         process(std::move(peer.process)) {
     if (!peer.data.empty()) data.emplace(std::move(peer.data), seals, on_failure);
@@ -92,9 +94,9 @@ struct Link {
     if (info.shares_memory) {
       wake_ups.emplace(std::move(peer.control.fd));
     } else {
-      std::vector<KeyedSocket> control_socket;
-      control_socket.push_back(std::move(peer.control));
-      control.emplace(std::move(control_socket), seals, on_failure, std::move(on_note));
+      std::vector<KeyedSocket> sockets;
+      sockets.push_back(std::move(peer.control));
+      control.emplace(std::move(sockets), seals, on_failure, on_note);
     }
   }
 
@@ -139,7 +141,8 @@ struct Link {
   std::optional<RecordChannel> control;
   std::optional<RecordChannel> data;
   bool closed = false;
-  DataChannel data_channel;  // on `data`
+  LateChannel control_channel;  // on `control`
+  LateChannel data_channel;     // on `data`
   std::optional<RingChannel> control_ring;
   std::optional<RingChannel> data_ring;
   std::optional<BellPlace> bell;
@@ -151,8 +154,10 @@ struct Link {
   bool is_silent = false;                          // one of the sockets was silent for too long
   std::vector<Delivery> deliveries;                // to the peer, as the silences
   std::optional<std::size_t> held_back;            // which of them is, if one is
-  bool is_asked_for = false;                       // its data connection, if there is none yet
-  std::string why_not_connected;                   // for data; empty if that has not failed
+  bool is_control_asked_for = false;               // if there was none at first
+  bool is_data_asked_for = false;
+  bool awaits_control_for_data = false;  // data is asked for as soon as there is a control connection
+  std::string why_not_connected;         // empty if that has not failed
 };
 
 // Among up to so many members of a host, looking at each one's ring costs no more than to note who has written.
@@ -173,7 +178,7 @@ class SocketMesh final : public Mesh {
         bell_(std::move(parts.bell)),
         shared_(std::move(parts.shared)),
         seals_(parts.seals),
-        data_connections_(std::move(parts.data_connections)),
+        late_connections_(std::move(parts.late_connections)),
         link_timeout_(parts.link_timeout),
         loop_(std::move(loop)),
         gate_(std::move(gate)) {
@@ -181,7 +186,8 @@ class SocketMesh final : public Mesh {
     for (SocketMeshPeer& peer : parts.peers) {
       const auto rank = static_cast<int>(links_.size());
       links_.push_back(std::make_unique<Link>(
-          std::move(peer), seals_, [this] { on_failure(); }, [this, rank] { ask_for_data(link(rank)); },
+          std::move(peer), seals_, [this] { on_failure(); }, [this, rank] { ask_for_control(link(rank)); },
+          [this, rank] { ask_for_data(link(rank)); },
           [this, rank](std::span<const std::byte> note) { on_note(link(rank), note); }));
     }
     attach_memory();
@@ -197,12 +203,16 @@ class SocketMesh final : public Mesh {
   const PeerInfo& peer(int rank) const override { return link(rank).info; }
   Channel& control(int peer) override {
     Link& to = link(peer);
-    return to.has_rings() ? static_cast<Channel&>(*to.control_ring) : *to.control;
+    return to.has_rings() ? static_cast<Channel&>(*to.control_ring) : to.control_channel;
   }
   Channel& data(int peer) override {
     Link& to = link(peer);
     return to.has_rings() ? static_cast<Channel&>(*to.data_ring) : to.data_channel;
   }
+  bool is_connected(int peer) const override { return link(peer).has_rings() || link(peer).control.has_value(); }
+  void connect(int peer) override { ask_for_control(link(peer)); }
+  const std::vector<int>& late_peers() const override { return late_; }
+  void forget(int peer) override;
   SharedArena* arena() override { return arena_ ? &*arena_ : nullptr; }
   const std::vector<int>* take_senders() override;
 
@@ -220,11 +230,15 @@ class SocketMesh final : public Mesh {
   Link& link(int rank) const { return *links_[static_cast<std::size_t>(rank)]; }
   void attach_memory();
   Status watch(Link& peer);
+  Status watch_control(Link& peer);
   Status watch_data(Link& peer);
+  void ask_for_control(Link& peer);
   void ask_for_data(Link& peer);
+  void begin_to_connect(LateConnections::Use use, Link& peer);
   void on_note(Link& peer, std::span<const std::byte> note);
   void on_request(Link& peer);
   void take_connections();
+  Status take_connection(Link& peer, LateConnections::Outcome& outcome);
   void on_event(Link& peer, std::uint64_t source, std::uint32_t events);
   void on_failure();
   void close_failed();
@@ -246,10 +260,10 @@ class SocketMesh final : public Mesh {
   std::optional<SharedMemory> shared_;
   std::optional<Senders> senders_;  // to this rank, where many share memory
   std::vector<int> seen_senders_;
-  std::vector<int> by_socket_;  // the ranks that do not share memory
+  std::vector<int> by_socket_;  // the ranks with a control connection that carries messages
   std::uint32_t n_absences_seen_ = 0;
   SealKind seals_;
-  std::unique_ptr<DataConnections> data_connections_;
+  std::unique_ptr<LateConnections> late_connections_;
   Silence::Clock::duration link_timeout_;
   Silence::Clock::time_point looked_at_links_ = Silence::Clock::now();
   std::uint32_t n_looks_ = 0;
@@ -260,6 +274,7 @@ class SocketMesh final : public Mesh {
   std::atomic<std::uint32_t>* my_doorbell_ = nullptr;
   std::vector<Link*> sharing_;  // the links with rings
   std::vector<int> closed_;
+  std::vector<int> late_;
   bool has_failed_ = false;  // a channel, since the last poll
   std::uint32_t n_polls_ = 0;
   std::uint32_t poll_period_ = 1;
@@ -282,7 +297,7 @@ void SocketMesh::attach_memory() {
   for (const auto& each : links_) {
     if (each->info.rank == rank_) continue;
     if (!each->info.shares_memory) {
-      by_socket_.push_back(each->info.rank);
+      if (each->control) by_socket_.push_back(each->info.rank);
       continue;
     }
     const int other = each->member = shared_->index_of(each->info.rank);
@@ -294,7 +309,7 @@ void SocketMesh::attach_memory() {
     sharing_.push_back(each.get());
   }
   my_doorbell_ = &arena.doorbell(me);
-  if (by_socket_.empty() && layout.slot_bytes() != 0) arena_ = arena;
+  if (sharing_.size() + 1 == links_.size() && layout.slot_bytes() != 0) arena_ = arena;
 }
 
 const std::vector<int>* SocketMesh::take_senders() {
@@ -313,8 +328,8 @@ Status SocketMesh::watch() {
     if (each->info.rank == rank_) continue;
     if (Status watched = watch(*each); !watched.ok()) return watched;
   }
-  if (data_connections_) {
-    if (Status watched = loop_.add(data_connections_->fd(), EPOLLIN, token_of(size(), kControl)); !watched.ok())
+  if (late_connections_) {
+    if (Status watched = loop_.add(late_connections_->fd(), EPOLLIN, token_of(size(), kControl)); !watched.ok())
       return watched;
     take_connections();  // those that came while this rank was joining
   }
@@ -330,17 +345,20 @@ Status SocketMesh::watch() {
 }
 
 Status SocketMesh::watch(Link& peer) {
-  Status watched;
-  if (const TcpChannel* control = peer.control_socket()) {
-    tune_connection(control->fd(), std::chrono::ceil<std::chrono::milliseconds>(link_timeout_));
-    watched = loop_.add(control->fd(), TcpChannel::kEvents, token_of(peer.info.rank, kControl));
-  }
-  peer.silences.resize(1);
-  peer.deliveries.resize(1);
+  Status watched = watch_control(peer);
   if (watched.ok() && peer.process.valid()) {
     watched = loop_.add(peer.process.get(), EPOLLIN | EPOLLET, token_of(peer.info.rank, kProcess));
   }
   return watched.ok() ? watch_data(peer) : watched;
+}
+
+Status SocketMesh::watch_control(Link& peer) {
+  peer.silences.resize(1);
+  peer.deliveries.resize(1);
+  const TcpChannel* const control = peer.control_socket();
+  if (control == nullptr) return {};
+  tune_connection(control->fd(), std::chrono::ceil<std::chrono::milliseconds>(link_timeout_));
+  return loop_.add(control->fd(), TcpChannel::kEvents, token_of(peer.info.rank, kControl));
 }
 
 Status SocketMesh::watch_data(Link& peer) {
@@ -357,13 +375,30 @@ Status SocketMesh::watch_data(Link& peer) {
   return watched;
 }
 
-// --- connections for data
+// --- late connections
 
-// At the first use of the data channel of the pair. Rings the bell, so that a thread that is about to sleep goes on
-// with it.
+// Of a pair that is not connected, the lower rank cannot ask: the higher one connects when it uses the pair itself, or
+// when it is told to.
+void SocketMesh::ask_for_control(Link& peer) {
+  if (!late_connections_ || peer.closed || peer.has_rings() || peer.control) return;
+  if (peer.info.rank > rank_ || std::exchange(peer.is_control_asked_for, true)) return;
+  begin_to_connect(LateConnections::Use::kControl, peer);
+}
+
+// At the first use of the data channel of the pair.
 void SocketMesh::ask_for_data(Link& peer) {
-  if (!data_connections_ || peer.closed || std::exchange(peer.is_asked_for, true)) return;
-  if (data_connections_->connect(peer.info.rank)) {
+  if (!late_connections_ || peer.closed) return;
+  if (!peer.control) {
+    peer.awaits_control_for_data = true;
+    ask_for_control(peer);
+  } else if (!std::exchange(peer.is_data_asked_for, true)) {
+    begin_to_connect(LateConnections::Use::kData, peer);
+  }
+}
+
+// Rings the bell, so that a thread that is about to sleep goes on with it.
+void SocketMesh::begin_to_connect(LateConnections::Use use, Link& peer) {
+  if (late_connections_->connect(use, peer.info.rank)) {
     is_connecting_.store(true, std::memory_order_relaxed);
     bell_.ring();
   } else {
@@ -389,25 +424,47 @@ void SocketMesh::on_request(Link& peer) {
 }
 
 void SocketMesh::take_connections() {
-  for (DataConnections::Outcome& each : data_connections_->poll()) {
+  for (LateConnections::Outcome& each : late_connections_->poll()) {
     Link& peer = link(each.peer);
     if (each.why_not.empty()) {
-      peer.data.emplace(std::move(each.sockets), seals_, [this] { on_failure(); });
-      if (Status watched = watch_data(peer); !watched.ok()) each.why_not = watched.message();
+      if (Status taken = take_connection(peer, each); !taken.ok()) each.why_not = taken.message();
     }
-    if (peer.closed && peer.data) peer.data->mark_closed();  // it has left: what it sent before is read
     if (!peer.closed && !each.why_not.empty()) {
       peer.why_not_connected = std::move(each.why_not);
       close_peer(peer);
     }
     took_events_.store(true, std::memory_order_relaxed);  // a lane may wait for this
   }
-  is_connecting_.store(data_connections_->is_connecting(), std::memory_order_relaxed);
+  is_connecting_.store(late_connections_->is_connecting(), std::memory_order_relaxed);
+}
+
+// From a peer that has left meanwhile, what it sent before is read.
+Status SocketMesh::take_connection(Link& peer, LateConnections::Outcome& outcome) {
+  if (outcome.use == LateConnections::Use::kData) {
+    peer.data.emplace(std::move(outcome.sockets), seals_, [this] { on_failure(); });
+    Status watched = watch_data(peer);
+    if (peer.closed) peer.data->mark_closed();
+    return watched;
+  }
+  if (peer.closed) return {};
+  const int rank = peer.info.rank;
+  peer.control.emplace(
+      std::move(outcome.sockets), seals_, [this] { on_failure(); },
+      [this, rank](std::span<const std::byte> note) { on_note(link(rank), note); });
+  by_socket_.push_back(rank);
+  late_.push_back(rank);
+  Status watched = watch_control(peer);
+  if (watched.ok() && peer.awaits_control_for_data) ask_for_data(peer);
+  return watched;
+}
+
+void SocketMesh::forget(int peer) {
+  if (!is_connected(peer)) close_peer(link(peer));
 }
 
 SocketMesh::~SocketMesh() {
   if (getpid() != owner_) {
-    (void)data_connections_.release();  // its epoll is also the parent's
+    (void)late_connections_.release();  // its epoll is also the parent's
     return;
   }
   for (Link* peer : sharing_) {
@@ -463,8 +520,8 @@ std::string SocketMesh::why_closed(int peer) const {
            " seconds (CIRANDA_LINK_TIMEOUT), so the host is down, or a link to it is cut.";
   }
   if (!from.why_not_connected.empty()) {
-    return " cannot be connected to for its data, from " + link(rank_).info.text() + ", " + link(rank_).info.address +
-           ": " + from.why_not_connected +
+    return (from.control ? " cannot be connected to for its data, from " : " cannot be connected to, from ") +
+           link(rank_).info.text() + ", " + link(rank_).info.address + ": " + from.why_not_connected +
            ". Where hosts have several networks, CIRANDA_INTERFACE names the one to use.";
   }
   if (from.held_back) {
@@ -509,7 +566,7 @@ void SocketMesh::look_at_links() {
   if (now - looked_at_links_ < link_timeout_ / Silence::kLooks) return;
   looked_at_links_ = now;
   ++n_looks_;
-  if (data_connections_) take_connections();  // some that connect may have said nothing for too long
+  if (late_connections_) take_connections();  // some that connect may have said nothing for too long
   for (const auto& each : links_) {
     if (each->control && !each->closed) look_at(*each, now);
   }
@@ -610,13 +667,13 @@ void SocketMesh::take_absences() {
 
 void SocketMesh::close_peer(Link& peer) {
   if (std::exchange(peer.closed, true)) return;
-  if (data_connections_) data_connections_->forget(peer.info.rank);
+  if (late_connections_) late_connections_->forget(peer.info.rank);
   if (peer.has_rings()) {
     peer.control_ring->close();
     peer.data_ring->close();
     if (senders_) senders_->note(peer.member);  // it may have ended between its last message and the note of it
   } else if (!peer.is_told_why()) {
-    peer.control->mark_closed();
+    if (peer.control) peer.control->mark_closed();
     if (peer.data) peer.data->mark_closed();
   }
   closed_.push_back(peer.info.rank);

@@ -1,5 +1,6 @@
 // SocketMesh: the mesh of real jobs. Peers that share memory communicate through rings in it, all others through TCP,
-// in records (RecordChannel), with one or several data connections, which are made when the pair first uses them.
+// in records (RecordChannel), with a control connection and one or several for data. Those that were not given are made
+// when the pair first uses them; a pair that has connections for data has one for control too.
 //
 // When a peer's control connection closes, the peer is gone. Peers that share memory have none if all of them can do
 // without: then each notes there that it leaves (Absences), and some of the others have a descriptor of its process, of
@@ -24,8 +25,8 @@
 #include "base/unique_fd.hpp"
 #include "transport/bell.hpp"
 #include "transport/bells.hpp"
-#include "transport/data_connections.hpp"
 #include "transport/keyed_socket.hpp"
+#include "transport/late_connections.hpp"
 #include "transport/mesh.hpp"
 #include "transport/seal.hpp"
 #include "transport/segment_layout.hpp"
@@ -38,8 +39,8 @@ inline constexpr std::size_t kMostSockets = 16;
 
 struct SocketMeshPeer {
   PeerInfo info;
-  KeyedSocket control;            // connected, except for this rank itself; not needed if memory is shared
-  std::vector<KeyedSocket> data;  // connected, at most kMostSockets; empty: made by data_connections, if any is needed
+  KeyedSocket control;            // connected; empty for this rank itself, where memory is shared, or if made later
+  std::vector<KeyedSocket> data;  // connected, at most kMostSockets; empty: made later, if any is needed
   std::optional<BellPlace> bell;  // only if memory is shared; else the control connection carries wake-ups
   UniqueFd process;               // a pidfd, if this rank watches the peer by one
 };
@@ -65,7 +66,7 @@ struct SocketMeshParts {
   Bell bell;                          // of this rank
   std::optional<SharedMemory> shared;
   SealKind seals{};                                     // of records; the same on all ranks
-  std::unique_ptr<DataConnections> data_connections{};  // may be null if all are given, or none is needed
+  std::unique_ptr<LateConnections> late_connections{};  // may be null if all are given, or none is needed
   // A peer is lost if its host has acknowledged none of the data sent to it for this long.
   std::chrono::milliseconds link_timeout = kLinkTimeout;
 };

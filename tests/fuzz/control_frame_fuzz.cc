@@ -13,7 +13,7 @@
 #include "agree/participant.hpp"
 #include "agree/persistent_ops.hpp"
 #include "agree/relay.hpp"
-#include "agree/relay_tree.hpp"
+#include "base/relay_tree.hpp"
 
 namespace {
 

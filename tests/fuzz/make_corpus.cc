@@ -196,7 +196,10 @@ void seed_conversations(Corpus& corpus) {
        {0, DuplicateMessage{"a"}},
        {0, ByeMessage{{{0, 1}}}},
        {0, LogMessage{{EndEntry{}}}},
-       {0, ByeAckMessage{}}});
+       {0, DeparturesMessage{{{2, {{0, 1}}}}}},
+       {0, RoutedMessage{0, 3, RoutedMessage::Kind::kPing}},
+       {0, ByeAckMessage{}},
+       {0, GoneMessage{}}});
 }
 
 void seed_control_frames(Corpus corpus) {

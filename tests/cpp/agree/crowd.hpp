@@ -22,7 +22,7 @@
 #include "agree/coordinator.hpp"
 #include "agree/named_participant.hpp"
 #include "agree/relay.hpp"
-#include "agree/relay_tree.hpp"
+#include "base/relay_tree.hpp"
 
 namespace ciranda::testing {
 

@@ -77,6 +77,18 @@ class Maker {
     for (auto& end : m.lanes) end = {number<LaneId>(), number<std::uint64_t>()};
   }
   void fill(ByeAckMessage& /*m*/) {}
+  void fill(GoneMessage& /*m*/) {}
+  void fill(DeparturesMessage& m) {
+    m.departures.resize(up_to(3));
+    for (auto& each : m.departures) {
+      ByeMessage bye;
+      fill(bye);
+      each = {number<std::int32_t>(), std::move(bye.lanes)};
+    }
+  }
+  void fill(RoutedMessage& m) {
+    m = {number<std::int32_t>(), number<std::int32_t>(), static_cast<RoutedMessage::Kind>(up_to(2))};
+  }
   void fill(AbortMessage& m) { m = {error_kind(), text(200)}; }
   void fill(PingMessage& /*m*/) {}
   void fill(PongMessage& /*m*/) {}
@@ -235,11 +247,19 @@ bool same(const ExecuteGroupsEntry& a, const ExecuteGroupsEntry& b) {
 }
 bool same(const JoinedEntry& a, const JoinedEntry& b) { return a.last == b.last; }
 bool same(const EndEntry& a, const EndEntry& b) { return a.leaver == b.leaver; }
-bool same(const ByeMessage& a, const ByeMessage& b) {
-  return same_lists(a.lanes, b.lanes,
-                    [](const auto& x, const auto& y) { return x.lane == y.lane && x.log_index == y.log_index; });
+bool same_ends(const std::vector<ByeMessage::LaneEnd>& a, const std::vector<ByeMessage::LaneEnd>& b) {
+  return same_lists(a, b, [](const auto& x, const auto& y) { return x.lane == y.lane && x.log_index == y.log_index; });
 }
+bool same(const ByeMessage& a, const ByeMessage& b) { return same_ends(a.lanes, b.lanes); }
 bool same(const ByeAckMessage& /*a*/, const ByeAckMessage& /*b*/) { return true; }
+bool same(const GoneMessage& /*a*/, const GoneMessage& /*b*/) { return true; }
+bool same(const DeparturesMessage& a, const DeparturesMessage& b) {
+  return same_lists(a.departures, b.departures,
+                    [](const auto& x, const auto& y) { return x.rank == y.rank && same_ends(x.lanes, y.lanes); });
+}
+bool same(const RoutedMessage& a, const RoutedMessage& b) {
+  return a.to == b.to && a.from == b.from && a.kind == b.kind;
+}
 bool same(const AbortMessage& a, const AbortMessage& b) { return a.kind == b.kind && a.text == b.text; }
 bool same(const PingMessage& /*a*/, const PingMessage& /*b*/) { return true; }
 bool same(const PongMessage& /*a*/, const PongMessage& /*b*/) { return true; }

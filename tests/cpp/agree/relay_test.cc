@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "agree/relay_tree.hpp"
 #include "agree/signatures.hpp"
+#include "base/relay_tree.hpp"
 
 namespace ciranda::testing {
 namespace {

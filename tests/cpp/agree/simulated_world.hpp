@@ -26,8 +26,8 @@
 #include "agree/coordinator.hpp"
 #include "agree/named_participant.hpp"
 #include "agree/relay.hpp"
-#include "agree/relay_tree.hpp"
 #include "agree/sent_inputs.hpp"
+#include "base/relay_tree.hpp"
 #include "transport/arrivals.hpp"
 
 namespace ciranda::testing {

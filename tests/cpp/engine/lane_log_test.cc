@@ -48,7 +48,7 @@ class LogAt {
         mux_(*mesh_),
         lane_mesh_(*mesh_, mux_, lane, all(mesh_->size()), nullptr),
         logger_(rank, LogLevel::kWarning),
-        control_(*mesh_),
+        control_(*mesh_, may_have_relays),
         log_(lane, lane_mesh_, control_, config(may_have_relays), logger_, {counters_, recorder_}) {}
 
   LaneLog& log() { return log_; }
@@ -172,7 +172,7 @@ class RelayWindow : public ::testing::Test {
   LaneMux mux_{*mesh_};
   LaneMesh lane_mesh_{*mesh_, mux_, 0, {0, 1, 2, 3}, nullptr};
   const Logger logger_{2, LogLevel::kWarning};
-  ControlPlane control_{*mesh_};
+  ControlPlane control_{*mesh_, true};
   Counters counters_{"", 0, 1};
   Recorder recorder_;
   LaneLog log_{0, lane_mesh_, control_, with_relays(), logger_, {counters_, recorder_}};

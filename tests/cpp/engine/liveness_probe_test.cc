@@ -21,7 +21,7 @@ const TimePoint kStart = std::chrono::steady_clock::now();
 TEST(LivenessProbe, BlamesNobodyWhomItHasNotAsked) {
   LoopbackFabric fabric(2);
   const auto mesh = fabric.take_mesh(0);
-  ControlPlane control(*mesh);
+  ControlPlane control(*mesh, true);
   const Logger logger(0, LogLevel::kFatal);
   LivenessProbe probe({{1, "which coordinates"}}, {seconds(10), seconds(20)}, control, logger);
   probe.begin(kStart);
@@ -37,7 +37,7 @@ TEST(LivenessProbe, BlamesNobodyWhomItHasNotAsked) {
 TEST(LivenessProbe, BlamesASilentPeerAtTheLimit) {
   LoopbackFabric fabric(2);
   const auto mesh = fabric.take_mesh(0);
-  ControlPlane control(*mesh);
+  ControlPlane control(*mesh, true);
   const Logger logger(0, LogLevel::kFatal);
   for (const auto& [warning, asks, limit] : {std::array{10, 5, 10}, {10, 20, 25}, {0, 5, 10}}) {
     LivenessProbe probe({{1, "which coordinates"}}, {seconds(warning), seconds(limit)}, control, logger);

@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -38,9 +39,12 @@ class PlayedRank {
     EXPECT_TRUE(frames.empty()) << "rank " << to << " reads nothing";
   }
 
+  void connect(int to) { mesh_->connect(to); }
+
   // The next message of this kind from that rank; what comes before it is passed over. None if the rank gives up first.
   template <typename Kind>
-  std::optional<Kind> hear(int from) {
+  std::optional<Kind> hear(
+      int from, const std::function<void(const Message&)>& pass_over = [](const Message&) {}) {
     const Deadline deadline;
     while (!deadline.is_over()) {
       while (auto envelope = incoming_.next()) {
@@ -51,6 +55,7 @@ class PlayedRank {
           ADD_FAILURE() << "rank " << from << " gave up: " << abort->text;
           return std::nullopt;
         }
+        pass_over(message);
       }
       const std::size_t n = mesh_->control(from).read_some(read_);
       incoming_.append(std::span(read_).first(n));
@@ -58,6 +63,18 @@ class PlayedRank {
       if (n == 0) std::this_thread::yield();
     }
     return std::nullopt;
+  }
+
+  // Whether the rank has said nothing of this kind before it answers a question that comes now.
+  template <typename Kind>
+  bool is_silent_about(int from) {
+    bool is_said = false;
+    for (int i = 0; i < 2; ++i) {  // with the first answer, the rank may not have done all about what came before
+      say(from, 0, PingMessage{});
+      const auto note = [&](const Message& message) { is_said |= std::holds_alternative<Kind>(message); };
+      if (!hear<PongMessage>(from, note)) return false;
+    }
+    return !is_said;
   }
 
  private:

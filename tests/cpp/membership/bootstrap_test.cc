@@ -91,6 +91,66 @@ TEST(Bootstrap, OfManyRanksOfAHostThoseThatHaveWrittenAreKnown) {
   EXPECT_TRUE(meshes[1]->take_senders()->empty());
 }
 
+// Of three hosts of two ranks.
+Meshes join_on_three_hosts(TestJob& job) {
+  return job.join_well(
+      [](BootstrapOptions& options) { options.host = options.host_id = "host" + std::to_string(options.rank / 2); });
+}
+
+TEST(Bootstrap, BetweenHostsConnectsRelaysOnly) {
+  TestJob job(6);
+  const auto meshes = join_on_three_hosts(job);
+  for (int rank = 0; rank < 6; ++rank) {
+    for (int peer = 0; peer < rank; ++peer) {
+      const bool is_one_host = peer / 2 == rank / 2;
+      const bool is_relay = rank % 2 == 0 && peer == 0;
+      EXPECT_EQ(meshes[static_cast<std::size_t>(rank)]->is_connected(peer), is_one_host || is_relay) << rank << peer;
+      EXPECT_EQ(meshes[static_cast<std::size_t>(peer)]->is_connected(rank), is_one_host || is_relay) << rank << peer;
+    }
+  }
+}
+
+TEST(Bootstrap, ConnectsOthersWhenTheHigherUsesThem) {
+  TestJob job(6);
+  auto meshes = join_on_three_hosts(job);
+  std::atomic<bool> is_done = false;
+  run_ranks(meshes, [&is_done](Mesh& mesh) {
+    const std::byte hello{7};
+    std::byte heard{};
+    if (mesh.rank() == 5) {
+      EXPECT_TRUE(sleep_until(mesh, [&] { return mesh.data(1).write_some({&hello, 1}) == 1; }));
+      EXPECT_EQ(mesh.late_peers(), std::vector{1});
+      EXPECT_EQ(mesh.control(1).write_some({&hello, 1}), 1U);
+      EXPECT_TRUE(sleep_until(mesh, [&] { return is_done.load(); }));
+    } else if (mesh.rank() == 1) {
+      mesh.connect(5);  // it is the other that connects
+      EXPECT_TRUE(sleep_until(mesh, [&] { return mesh.control(5).read_some({&heard, 1}) == 1; }));
+      EXPECT_EQ(mesh.late_peers(), std::vector{5});
+      EXPECT_TRUE(sleep_until(mesh, [&] { return mesh.data(5).read_some({&heard, 1}) == 1; }));
+      is_done = true;
+    }
+  });
+}
+
+// It asks for nothing of one that has left, and tells of no loss.
+TEST(Bootstrap, ConnectsWithNobodyWhoHasLeft) {
+  TestJob job(6);
+  auto meshes = join_on_three_hosts(job);
+  Mesh& mesh = *meshes[5];
+  mesh.connect(2);
+  mesh.forget(2);
+  EXPECT_EQ(mesh.closed_peers(), std::vector{2});
+  EXPECT_EQ(mesh.why_closed(2), "");
+  mesh.connect(2);
+  const std::byte byte{};
+  for (int i = 0; i < 100; ++i) {
+    mesh.poll_events();
+    EXPECT_EQ(mesh.data(2).write_some({&byte, 1}), 0U);
+    meshes[2]->poll_events();
+  }
+  EXPECT_FALSE(mesh.is_connected(2));
+}
+
 std::ptrdiff_t n_open_descriptors() {
   const auto entries = std::filesystem::directory_iterator("/proc/self/fd");
   return std::distance(begin(entries), end(entries));

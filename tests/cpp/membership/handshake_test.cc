@@ -197,8 +197,8 @@ TEST(Handshake, BothSidesDeriveTheSameKeys) {
   const auto [connecting, accepting] = keys_of(shared_credentials(), kAsked, 1, 2);
   EXPECT_EQ(connecting.outgoing, accepting.incoming);
   EXPECT_EQ(connecting.incoming, accepting.outgoing);
-  EXPECT_EQ(hex(connecting.outgoing), "8602c145d103b69bae26761be6efd749d1a6f985b867660774da6112d36e74fc");
-  EXPECT_EQ(hex(connecting.incoming), "07c4d1aa25f0e0e99ca1dc703015a765b727c4b657b7e6933164417344c843d9");
+  EXPECT_EQ(hex(connecting.outgoing), "63368fb2712ee0f0e8c4695b98b50ea63f382e8efb489858de525f6212076a6f");
+  EXPECT_EQ(hex(connecting.incoming), "7a84dbde27013c06b643c80458d8fd8a34cf98259254ac759f2bb20da57bbf6e");
 }
 
 TEST(Handshake, NoTwoConnectionsOrDirectionsShareAKey) {

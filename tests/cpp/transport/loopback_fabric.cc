@@ -2,14 +2,17 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <string>
 #include <utility>
 
 #include "base/fence.hpp"
+#include "base/spanning_tree.hpp"
 #include "transport/ring_channel.hpp"
 
 namespace ciranda {
@@ -55,6 +58,15 @@ struct LoopbackFabric::State {
     bool one_host = true;
     for (const std::string& host : options.hosts) one_host = one_host && host == options.hosts[0];
     if (options.with_arena && one_host) arena_memory = zeroed_pages(SharedArena::required_bytes(n, options.slot_bytes));
+    const SpanningTree tree(options.hosts, true);
+    for (int rank = 0; rank < n; ++rank) {
+      for (int other = 0; other < n; ++other) {
+        const bool is_one_host =
+            options.hosts[static_cast<std::size_t>(rank)] == options.hosts[static_cast<std::size_t>(other)];
+        links.push_back(options.with_all_pairs || is_one_host || tree.are_linked(rank, other) ? Link::kFromTheStart
+                                                                                              : Link::kNone);
+      }
+    }
     const auto n_rings = static_cast<std::size_t>(n * n) * kChannelsPerPair;
     ring_memory = zeroed_pages(n_rings * ByteRing::required_bytes(options.ring_bytes));
   }
@@ -63,6 +75,33 @@ struct LoopbackFabric::State {
     const std::size_t n_bytes = ByteRing::required_bytes(options.ring_bytes);
     const auto index = static_cast<std::size_t>(from * n + to) * kChannelsPerPair + channel;
     return ByteRing(bytes_of(ring_memory).subspan(index * n_bytes, n_bytes));
+  }
+
+  enum class Link : std::uint8_t { kNone, kBegun, kLate, kFromTheStart };
+  Link& link(int rank, int other) {
+    return links[static_cast<std::size_t>(std::min(rank, other) * n + std::max(rank, other))];
+  }
+  void connect(int rank, int other) {
+    {
+      const std::lock_guard lock(dead_mutex);
+      if (link(rank, other) != Link::kNone) return;
+      link(rank, other) = are_held ? Link::kBegun : Link::kLate;
+    }
+    tell_of_links();
+  }
+  void hold(bool are) {
+    {
+      const std::lock_guard lock(dead_mutex);
+      are_held = are;
+      for (Link& each : links) {
+        if (!are && each == Link::kBegun) each = Link::kLate;
+      }
+    }
+    tell_of_links();
+  }
+  void tell_of_links() {
+    n_changes.fetch_add(1, std::memory_order_release);
+    for (Bed& each : beds) each.ring();
   }
 
   Bed& bed(int rank) { return beds[static_cast<std::size_t>(rank)]; }
@@ -91,7 +130,10 @@ struct LoopbackFabric::State {
   std::vector<Page> ring_memory;
   std::vector<Bed> beds;
   std::mutex dead_mutex;
-  std::vector<int> dead;  // guarded by dead_mutex
+  std::vector<int> dead;    // guarded by dead_mutex, as the next two
+  std::vector<Link> links;  // by both ranks
+  bool are_held = false;
+  std::atomic<std::uint32_t> n_changes{0};  // of links
   std::atomic<std::size_t> n_dead{0};
 };
 
@@ -109,6 +151,9 @@ class LoopbackMesh final : public Mesh {
       for (std::size_t channel = 0; channel < kChannelsPerPair; ++channel) {
         channels_.emplace_back(state_->ring(rank, peer, channel), state_->ring(peer, rank, channel));
       }
+    }
+    for (int peer = 0; peer < state_->n; ++peer) {
+      connected_.push_back(state_->link(rank, peer) == State::Link::kFromTheStart);
     }
     if (!state_->arena_memory.empty()) {
       arena_.emplace(bytes_of(state_->arena_memory), state_->n, rank, state_->options.slot_bytes);
@@ -130,13 +175,23 @@ class LoopbackMesh final : public Mesh {
   }
   SharedArena* arena() override { return arena_ ? &*arena_ : nullptr; }
 
+  bool is_connected(int peer) const override { return connected_[static_cast<std::size_t>(peer)]; }
+  void connect(int peer) override {
+    if (peer < rank_) state_->connect(rank_, peer);
+  }
+  const std::vector<int>& late_peers() const override { return late_; }
+  void forget(int peer) override {
+    if (!is_connected(peer)) add_closed(peer);
+  }
+
   void poll_events() override {
+    take_links();
     if (state_->n_dead.load(std::memory_order_acquire) == n_dead_seen_) return;
     const std::lock_guard lock(state_->dead_mutex);
     for (; n_dead_seen_ < state_->dead.size(); ++n_dead_seen_) {
       const int dead = state_->dead[n_dead_seen_];
       if (dead != rank_) {
-        add_closed(dead);
+        if (is_connected(dead)) add_closed(dead);
         continue;
       }
       for (int peer = 0; peer < state_->n; ++peer) {
@@ -178,6 +233,24 @@ class LoopbackMesh final : public Mesh {
   const std::vector<int>& closed_peers() const override { return closed_; }
 
  private:
+  using State = LoopbackFabric::State;
+
+  void take_links() {
+    const std::uint32_t n_changes = state_->n_changes.load(std::memory_order_acquire);
+    if (n_changes == n_changes_seen_) return;
+    n_changes_seen_ = n_changes;
+    const std::lock_guard lock(state_->dead_mutex);
+    for (int peer = 0; peer < state_->n; ++peer) {
+      const bool is_closed = std::find(closed_.begin(), closed_.end(), peer) != closed_.end();
+      if (is_closed || is_connected(peer) || state_->link(rank_, peer) != State::Link::kLate) continue;
+      connected_[static_cast<std::size_t>(peer)] = true;
+      late_.push_back(peer);
+      for (const int dead : state_->dead) {
+        if (dead == peer) add_closed(peer);
+      }
+    }
+  }
+
   void add_closed(int peer) {
     for (const int known : closed_) {
       if (known == peer) return;
@@ -190,6 +263,9 @@ class LoopbackMesh final : public Mesh {
   std::vector<PeerInfo> peers_;
   std::vector<RingChannel> channels_;  // control and data of each rank in turn
   std::optional<SharedArena> arena_;
+  std::vector<bool> connected_;  // by rank
+  std::vector<int> late_;
+  std::uint32_t n_changes_seen_ = 0;
   std::size_t n_dead_seen_ = 0;
   std::vector<int> closed_;
 };
@@ -202,5 +278,7 @@ LoopbackFabric::~LoopbackFabric() = default;
 
 std::unique_ptr<Mesh> LoopbackFabric::take_mesh(int rank) { return std::make_unique<LoopbackMesh>(state_, rank); }
 void LoopbackFabric::kill(int rank) { state_->kill(rank); }
+void LoopbackFabric::hold_connections() { state_->hold(true); }
+void LoopbackFabric::let_connect() { state_->hold(false); }
 
 }  // namespace ciranda

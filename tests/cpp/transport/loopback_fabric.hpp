@@ -22,6 +22,7 @@ struct LoopbackOptions {
   std::size_t ring_bytes = 64 * 1024;  // of each channel and direction; a power of two, small ones give short writes
   std::vector<std::optional<HostCosts>> costs;  // by rank; empty = none
   std::vector<std::string> hosts;  // host label by rank; empty = all "localhost". Ranks of one host share memory.
+  bool with_all_pairs = true;      // else only those that SpanningTree says are connected at first
 };
 
 class LoopbackFabric {
@@ -35,6 +36,10 @@ class LoopbackFabric {
   std::unique_ptr<Mesh> take_mesh(int rank);
 
   void kill(int rank);
+
+  // From now on ranks that connect wait, until they may.
+  void hold_connections();
+  void let_connect();
 
   struct State;
 

@@ -83,17 +83,19 @@ std::vector<SocketMeshParts> parts_by_memory_alone(int n_ranks) {
 Meshes make_by_memory_alone(int n_ranks) { return make_meshes(parts_by_memory_alone(n_ranks)); }
 
 // Gives a mesh what the test says.
-class PlayedConnections final : public DataConnections {
+class PlayedConnections final : public LateConnections {
  public:
   struct Script {
     bool connects = true;
     std::vector<int> asked;
+    std::vector<Use> uses;
     std::vector<int> forgotten;
     std::vector<Outcome> outcomes;
   };
   explicit PlayedConnections(Script& script) : script_(script) {}
 
-  bool connect(int peer) override {
+  bool connect(Use use, int peer) override {
+    script_.uses.push_back(use);
     script_.asked.push_back(peer);
     return script_.connects;
   }
@@ -115,7 +117,7 @@ std::unique_ptr<Mesh> make_rank_with(UniqueFd control, int rank, PlayedConnectio
                                                   peer == rank};
   }
   SocketMeshParts parts{rank, std::move(peers), Bell::create().value(), {}};
-  parts.data_connections = std::make_unique<PlayedConnections>(script);
+  parts.late_connections = std::make_unique<PlayedConnections>(script);
   return make_socket_mesh(std::move(parts)).value();
 }
 
@@ -175,12 +177,12 @@ TEST(SocketMesh, ReadsTheDataOfAPeerThatLeftWhileItsConnectionWasMade) {
   bytes.fill(std::byte{3});
   EXPECT_EQ(meshes[1]->data(0).read_some(bytes), 0U);
   Ends data = connect_two();
-  scripts[0].outcomes.push_back({1, {}, {}});
+  scripts[0].outcomes.push_back({LateConnections::Use::kData, 1, {}, {}});
   scripts[0].outcomes[0].sockets.push_back({std::move(data.left), {}});
   EXPECT_TRUE(sleep_until(*meshes[0], [&] { return meshes[0]->data(1).write_some(bytes) == bytes.size(); }));
   meshes[0].reset();
   EXPECT_TRUE(sleep_until(*meshes[1], [&] { return meshes[1]->closed_peers() == std::vector{0}; }));
-  scripts[1].outcomes.push_back({0, {}, {}});
+  scripts[1].outcomes.push_back({LateConnections::Use::kData, 0, {}, {}});
   scripts[1].outcomes[0].sockets.push_back({std::move(data.right), {}});
   std::array<std::byte, 8> heard{};
   EXPECT_TRUE(sleep_until(*meshes[1], [&] { return meshes[1]->data(0).read_some(heard) == heard.size(); }));
@@ -227,7 +229,7 @@ TEST(SocketMesh, APeerThatCannotBeConnectedToIsLostAndBothAreNamed) {
   std::array<std::byte, 8> heard{};
   EXPECT_EQ(mesh->data(0).read_some(heard), 0U);
   EXPECT_EQ(script.asked, std::vector{0});
-  script.outcomes.push_back({0, {}, "10.0.0.0:1 answers nothing"});
+  script.outcomes.push_back({LateConnections::Use::kData, 0, {}, "10.0.0.0:1 answers nothing"});
   EXPECT_TRUE(sleep_until(*mesh, [&] { return mesh->closed_peers() == std::vector{0}; }));
   EXPECT_EQ(mesh->why_closed(0),
             " cannot be connected to for its data, from rank 1 (host host, pid 1), 10.0.0.1:1: 10.0.0.0:1 answers "

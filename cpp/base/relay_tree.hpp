@@ -1,9 +1,10 @@
 // RelayTree: which relay forwards whose reports: a host's ranks report to the host's first rank, hosts to hosts, up to
 // the host of rank 0. The number of hosts below a host is such that two hops lead from any of about a thousand hosts to
-// the first. Called by LaneLog and Relay; plain, immutable, equal on every rank.
+// the first. Called by LaneLog, Relay and SpanningTree; plain, immutable, equal on every rank.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,5 +38,9 @@ class RelayTree {
   std::vector<std::size_t> host_of_rank_;
   int fan_out_;
 };
+
+// Of ranks on these hosts; none if they do without relays. Where some host has several, relays pay from more ranks on
+// than `most_on_few_hosts`.
+std::optional<RelayTree> relays_between(const std::vector<std::string>& hosts, int most_on_few_hosts);
 
 }  // namespace ciranda

@@ -1,5 +1,5 @@
 // Connections for data that are made when they are first used, and who comes to the listener that stays open for them.
-#include "membership/data_connector.hpp"
+#include "membership/late_connector.hpp"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -40,13 +40,13 @@ ListeningRank listen_as_rank() {
   return made;
 }
 
-class DataConnectorTest : public ::testing::Test {
+class LateConnectorTest : public ::testing::Test {
  protected:
-  DataConnectorTest() {
+  LateConnectorTest() {
     for (int rank = 0; rank < kRanks; ++rank) ranks_.push_back(listen_as_rank());
   }
 
-  std::unique_ptr<DataConnector> make(int rank, DataConnectorOptions options = {}) {
+  std::unique_ptr<LateConnector> make(int rank, LateConnectorOptions options = {}) {
     PairConnectorOptions connecting;
     connecting.credentials = {test_secret(), kTestJobName, 1};
     connecting.rank = rank;
@@ -58,11 +58,11 @@ class DataConnectorTest : public ::testing::Test {
     auto connector = PairConnector::create(std::move(listeners), std::move(connecting)).value();
     options.rank = rank;
     if (options.may_connect.empty()) options.may_connect.assign(kRanks, true);
-    return std::make_unique<DataConnector>(std::move(connector), std::move(options));
+    return std::make_unique<LateConnector>(std::move(connector), std::move(options));
   }
 
   // A member's connection, as an earlier or a faulty one might make it; empty if it is not kept.
-  std::optional<KeyedSocket> come(DataConnector& to, const Purpose& purpose) {
+  std::optional<KeyedSocket> come(LateConnector& to, const Purpose& purpose) {
     EventLoop loop = EventLoop::create().value();
     OutgoingConnection coming(loop, ranks_[purpose.to].address, {test_secret(), kTestJobName, 1}, purpose);
     while (coming.state() == OutgoingConnection::State::kTrying) {
@@ -73,14 +73,14 @@ class DataConnectorTest : public ::testing::Test {
     return coming.take();
   }
 
-  void keep(std::vector<DataConnections::Outcome> outcomes) {
+  void keep(std::vector<LateConnections::Outcome> outcomes) {
     for (auto& each : outcomes) outcomes_.push_back(std::move(each));
   }
   // Polls these until so many outcomes are there.
-  void poll_until(std::size_t n_outcomes, const std::vector<DataConnector*>& all) {
+  void poll_until(std::size_t n_outcomes, const std::vector<LateConnector*>& all) {
     const auto deadline = SteadyClock::now() + std::chrono::seconds(30);
     while (outcomes_.size() < n_outcomes && SteadyClock::now() < deadline) {
-      for (DataConnector* each : all) keep(each->poll());
+      for (LateConnector* each : all) keep(each->poll());
       poll(nullptr, 0, 1);
     }
     ASSERT_EQ(outcomes_.size(), n_outcomes);
@@ -96,7 +96,7 @@ class DataConnectorTest : public ::testing::Test {
     }
   }
   // Lets rank 0 answer wrongly until this is so.
-  void answer_wrongly_until(DataConnector& rank_1, const std::function<bool()>& is_over) {
+  void answer_wrongly_until(LateConnector& rank_1, const std::function<bool()>& is_over) {
     const auto deadline = SteadyClock::now() + std::chrono::seconds(30);
     pollfd source{ranks_[0].listener.get(), POLLIN, 0};
     while (!is_over() && SteadyClock::now() < deadline) {
@@ -109,18 +109,18 @@ class DataConnectorTest : public ::testing::Test {
   std::vector<ListeningRank> ranks_;
   std::vector<std::string> refused_;
   std::vector<std::string> retries_;
-  std::vector<DataConnections::Outcome> outcomes_;
+  std::vector<LateConnections::Outcome> outcomes_;
 };
 
-TEST_F(DataConnectorTest, TheHigherRankConnects) {
-  DataConnectorOptions options;
+TEST_F(LateConnectorTest, TheHigherRankConnects) {
+  LateConnectorOptions options;
   options.n_sockets = 3;
   const auto first = make(0, options);
   const auto second = make(1, options);
-  EXPECT_FALSE(first->connect(1));
+  EXPECT_FALSE(first->connect(LateConnections::Use::kData, 1));
   EXPECT_FALSE(first->is_connecting());
-  EXPECT_TRUE(second->connect(0));
-  EXPECT_TRUE(second->connect(0));
+  EXPECT_TRUE(second->connect(LateConnections::Use::kData, 0));
+  EXPECT_TRUE(second->connect(LateConnections::Use::kData, 0));
   EXPECT_TRUE(second->is_connecting());
   poll_until(2, {first.get(), second.get()});
   EXPECT_FALSE(second->is_connecting());
@@ -145,8 +145,8 @@ bool is_ended(const KeyedSocket& socket) {
 }
 
 // A member, too, gets only what the two may have, and that once.
-TEST_F(DataConnectorTest, OnlyWhatThePairMayHaveIsKept) {
-  DataConnectorOptions options;
+TEST_F(LateConnectorTest, OnlyWhatThePairMayHaveIsKept) {
+  LateConnectorOptions options;
   options.may_connect = {false, true, false};
   const auto rank_0 = make(0, options);
   const auto purpose = [](Role role, std::uint32_t from, std::uint8_t index) {
@@ -166,9 +166,31 @@ TEST_F(DataConnectorTest, OnlyWhatThePairMayHaveIsKept) {
   EXPECT_EQ(outcomes_.size(), 1U);
 }
 
-TEST_F(DataConnectorTest, WhoeverLeavesIsForgotten) {
+TEST_F(LateConnectorTest, APairWithoutControlIsConnectedForThatBeforeItsData) {
+  using Use = LateConnections::Use;
+  LateConnectorOptions options;
+  options.lacks_control = {true, true, false};
+  const auto rank_0 = make(0, options);
+  const auto rank_1 = make(1, options);
+  EXPECT_TRUE(is_ended(*come(*rank_0, {Role::kData, 1, 0, kRanks, 0})));
+  EXPECT_TRUE(is_ended(*come(*rank_0, {Role::kControl, 2, 0, kRanks, 0})));
+  EXPECT_TRUE(is_ended(*come(*rank_0, {Role::kControl, 1, 0, kRanks, 1})));
+  EXPECT_FALSE(rank_0->connect(Use::kControl, 1));
+  for (const Use use : {Use::kControl, Use::kData}) {
+    outcomes_.clear();
+    EXPECT_TRUE(rank_1->connect(use, 0));
+    poll_until(2, {rank_0.get(), rank_1.get()});
+    for (const auto& each : outcomes_) {
+      EXPECT_EQ(each.use, use);
+      EXPECT_EQ(each.sockets.size(), 1U) << each.why_not;
+    }
+  }
+  EXPECT_TRUE(is_ended(*come(*rank_0, {Role::kControl, 1, 0, kRanks, 0})));
+}
+
+TEST_F(LateConnectorTest, WhoeverLeavesIsForgotten) {
   const auto rank_1 = make(1);
-  EXPECT_TRUE(rank_1->connect(0));
+  EXPECT_TRUE(rank_1->connect(LateConnections::Use::kData, 0));
   rank_1->forget(0);
   EXPECT_FALSE(rank_1->is_connecting());
   ranks_[0].listener.reset();
@@ -176,12 +198,12 @@ TEST_F(DataConnectorTest, WhoeverLeavesIsForgotten) {
 }
 
 // It has admitted the other, sent all its data, and left, before the other looks again.
-TEST_F(DataConnectorTest, WhoeverLeavesAfterItHasAdmittedIsStillConnected) {
-  DataConnectorOptions options;
+TEST_F(LateConnectorTest, WhoeverLeavesAfterItHasAdmittedIsStillConnected) {
+  LateConnectorOptions options;
   options.n_sockets = 2;
   auto rank_0 = make(0, options);
   const auto rank_1 = make(1, options);
-  EXPECT_TRUE(rank_1->connect(0));
+  EXPECT_TRUE(rank_1->connect(LateConnections::Use::kData, 0));
   poll_until(1, {rank_1.get(), rank_0.get()});
   ASSERT_EQ(outcomes_[0].peer, 1);
   const char byte = 7;
@@ -198,9 +220,9 @@ TEST_F(DataConnectorTest, WhoeverLeavesAfterItHasAdmittedIsStillConnected) {
   }
 }
 
-TEST_F(DataConnectorTest, WhoeverLeavesBeforeItHasAdmittedIsForgotten) {
+TEST_F(LateConnectorTest, WhoeverLeavesBeforeItHasAdmittedIsForgotten) {
   const auto rank_1 = make(1);
-  EXPECT_TRUE(rank_1->connect(0));
+  EXPECT_TRUE(rank_1->connect(LateConnections::Use::kData, 0));
   EXPECT_TRUE(rank_1->poll().empty());  // its system takes the connection
   rank_1->forget(0);
   ranks_[0].listener.reset();
@@ -212,10 +234,10 @@ TEST_F(DataConnectorTest, WhoeverLeavesBeforeItHasAdmittedIsForgotten) {
   EXPECT_FALSE(rank_1->is_connecting());
 }
 
-TEST_F(DataConnectorTest, NobodyIsWaitedForWhereNobodyListens) {
+TEST_F(LateConnectorTest, NobodyIsWaitedForWhereNobodyListens) {
   const auto rank_1 = make(1);
   ranks_[0].listener.reset();
-  EXPECT_TRUE(rank_1->connect(0));
+  EXPECT_TRUE(rank_1->connect(LateConnections::Use::kData, 0));
   poll_until(1, {rank_1.get()});
   EXPECT_TRUE(contains(outcomes_[0].why_not, ranks_[0].address.to_string() + " cannot be reached: "));
   EXPECT_TRUE(contains(outcomes_[0].why_not, "it has ended, or a firewall is between"));
@@ -223,9 +245,9 @@ TEST_F(DataConnectorTest, NobodyIsWaitedForWhereNobodyListens) {
 }
 
 // All ranks have proved themselves before: so what one seems to refuse was changed on its way.
-TEST_F(DataConnectorTest, AMemberThatSeemsToRefuseIsAskedAgain) {
+TEST_F(LateConnectorTest, AMemberThatSeemsToRefuseIsAskedAgain) {
   const auto rank_1 = make(1);
-  EXPECT_TRUE(rank_1->connect(0));
+  EXPECT_TRUE(rank_1->connect(LateConnections::Use::kData, 0));
   answer_wrongly_until(*rank_1, [this] { return !retries_.empty(); });
   EXPECT_TRUE(contains(retries_[0], "presented a different job secret"));
   ASSERT_TRUE(outcomes_.empty());
@@ -234,9 +256,9 @@ TEST_F(DataConnectorTest, AMemberThatSeemsToRefuseIsAskedAgain) {
   EXPECT_EQ(outcomes_[0].why_not + outcomes_[1].why_not, "");
 }
 
-TEST_F(DataConnectorTest, AMemberThatSeemsToRefuseForLongIsGivenUp) {
+TEST_F(LateConnectorTest, AMemberThatSeemsToRefuseForLongIsGivenUp) {
   const auto rank_1 = make(1);
-  EXPECT_TRUE(rank_1->connect(0));
+  EXPECT_TRUE(rank_1->connect(LateConnections::Use::kData, 0));
   answer_wrongly_until(*rank_1, [this] { return !outcomes_.empty(); });
   EXPECT_FALSE(rank_1->is_connecting());
   EXPECT_TRUE(contains(outcomes_[0].why_not,
@@ -245,11 +267,11 @@ TEST_F(DataConnectorTest, AMemberThatSeemsToRefuseForLongIsGivenUp) {
 }
 
 // As one does that may open no more files.
-TEST_F(DataConnectorTest, AnEndThatTakesNoneIsGivenUpAtTheLimit) {
-  DataConnectorOptions options;
+TEST_F(LateConnectorTest, AnEndThatTakesNoneIsGivenUpAtTheLimit) {
+  LateConnectorOptions options;
   options.limit = milliseconds(300);
   const auto rank_1 = make(1, options);
-  EXPECT_TRUE(rank_1->connect(0));
+  EXPECT_TRUE(rank_1->connect(LateConnections::Use::kData, 0));
   const auto deadline = SteadyClock::now() + std::chrono::seconds(30);
   while (outcomes_.empty() && SteadyClock::now() < deadline) {
     { const UniqueFd ended(accept4(ranks_[0].listener.get(), nullptr, nullptr, SOCK_CLOEXEC)); }
@@ -262,11 +284,11 @@ TEST_F(DataConnectorTest, AnEndThatTakesNoneIsGivenUpAtTheLimit) {
 }
 
 // It may be stopped: its system takes the connection, and it says nothing.
-TEST_F(DataConnectorTest, AnEndThatIsConnectedAndSilentIsWaitedFor) {
-  DataConnectorOptions options;
+TEST_F(LateConnectorTest, AnEndThatIsConnectedAndSilentIsWaitedFor) {
+  LateConnectorOptions options;
   options.limit = milliseconds(50);
   const auto rank_1 = make(1, options);
-  EXPECT_TRUE(rank_1->connect(0));
+  EXPECT_TRUE(rank_1->connect(LateConnections::Use::kData, 0));
   const auto until = SteadyClock::now() + milliseconds(400);
   while (SteadyClock::now() < until) {
     keep(rank_1->poll());
@@ -278,7 +300,7 @@ TEST_F(DataConnectorTest, AnEndThatIsConnectedAndSilentIsWaitedFor) {
   EXPECT_EQ(outcomes_[0].why_not + outcomes_[1].why_not, "");
 }
 
-TEST_F(DataConnectorTest, ManyStrangersHoldUpNobodyAndLeaveNothing) {
+TEST_F(LateConnectorTest, ManyStrangersHoldUpNobodyAndLeaveNothing) {
   const auto rank_0 = make(0);
   const auto rank_1 = make(1);
   constexpr int kStrangers = 1000;
@@ -288,7 +310,7 @@ TEST_F(DataConnectorTest, ManyStrangersHoldUpNobodyAndLeaveNothing) {
     if (i % 2 == 0) all.back()->say("GET / HTTP/1.1\r\nHost: example.org\r\n\r\n" + std::string(100, 'x'));
     if (all.size() > 200) all.erase(all.begin());
     if (i == kStrangers / 2) {
-      EXPECT_TRUE(rank_1->connect(0));
+      EXPECT_TRUE(rank_1->connect(LateConnections::Use::kData, 0));
     }
     keep(rank_0->poll());
     keep(rank_1->poll());

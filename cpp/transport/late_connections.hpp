@@ -1,11 +1,13 @@
-// DataConnections: makes the connections that carry the data of two ranks, when the two first use them.
+// LateConnections: makes the connections of two ranks that were not connected as they joined, when the two first use
+// them: one for control, and after it those for data.
 //
-// Of two ranks one connects, and the other is connected to: which of them is the same for all connections of the pair.
+// Of two ranks the higher connects, and the lower is connected to.
 //
-// Called by SocketMesh; implemented by DataConnector. One thread (the holder of the progress lock); fd(): any.
+// Called by SocketMesh; implemented by LateConnector. One thread (the holder of the progress lock); fd(): any.
 // Failure: an Outcome with a reason.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,18 +15,20 @@
 
 namespace ciranda {
 
-class DataConnections {
+class LateConnections {
  public:
+  enum class Use : std::uint8_t { kControl, kData };
   struct Outcome {
+    Use use = Use::kData;
     int peer = 0;
     std::vector<KeyedSocket> sockets;
     std::string why_not;  // a sentence without its end; empty: the sockets are connected
   };
 
-  virtual ~DataConnections() = default;
+  virtual ~LateConnections() = default;
 
   // Begins to connect. False: it is the peer that connects, and must be asked to do so.
-  virtual bool connect(int peer) = 0;
+  virtual bool connect(Use use, int peer) = 0;
   // The peer is gone. Only a connection that it may have admitted before still has an outcome.
   virtual void forget(int peer) = 0;
 
