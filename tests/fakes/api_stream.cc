@@ -100,6 +100,7 @@ CUresult cuStreamIsCapturing(CUstream handle, cuda::CUstreamCaptureStatus* statu
   Context* const context = current_context();
   const auto stream = context == nullptr ? nullptr : context->find(handle);
   if (stream == nullptr) return CUresult::kInvalidHandle;
+  if (captures().hold_up(*stream)) return CUresult::kStreamCaptureImplicit;
   *status = captures().status(*stream);
   return CUresult::kSuccess;
 }

@@ -10,9 +10,9 @@ using cuda::CUstreamCaptureStatus;
 
 CUresult Captures::begin(const Stream& stream, CUstreamCaptureMode mode) {
   const std::lock_guard lock(mutex_);
-  const bool may =
-      stream.type() != Stream::Type::kLegacy && by_stream_.try_emplace(stream.number(), Capture{mode}).second;
-  return may ? CUresult::kSuccess : CUresult::kIllegalState;
+  if (stream.type() == Stream::Type::kLegacy) return CUresult::kIllegalState;
+  const Capture begun{mode, stream.device(), stream.type() == Stream::Type::kBlocking};
+  return by_stream_.try_emplace(stream.number(), begun).second ? CUresult::kSuccess : CUresult::kIllegalState;
 }
 
 CUresult Captures::end(const Stream& stream, std::uint64_t& n_given) {
@@ -45,6 +45,14 @@ bool Captures::spoils(std::string_view call) {
   return spoils;
 }
 
+bool Captures::hold_up(const Stream& stream) {
+  if (stream.type() != Stream::Type::kLegacy) return false;
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(by_stream_, [&stream](const auto& each) {
+    return each.second.is_blocking && each.second.device == stream.device();
+  });
+}
+
 bool Captures::take(const Stream& stream) {
   const std::lock_guard lock(mutex_);
   const auto found = by_stream_.find(stream.number());
@@ -55,8 +63,11 @@ bool Captures::take(const Stream& stream) {
 
 void Captures::spoil(const Stream& stream) {
   const std::lock_guard lock(mutex_);
-  const auto found = by_stream_.find(stream.number());
-  if (found != by_stream_.end()) found->second.is_spoilt = true;
+  for (auto& [number, capture] : by_stream_) {
+    const bool comes_first =
+        stream.type() == Stream::Type::kLegacy && capture.is_blocking && capture.device == stream.device();
+    if (number == stream.number() || comes_first) capture.is_spoilt = true;
+  }
 }
 
 Captures& captures() {

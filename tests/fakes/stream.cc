@@ -34,6 +34,10 @@ Stream::Stream(int device, Type type, DefaultOrder& order, std::atomic<CUresult>
 
 CUresult Stream::enqueue(Launch launch, Point* reached) {
   if (captures().take(*this)) return CUresult::kSuccess;
+  if (captures().hold_up(*this)) {
+    captures().spoil(*this);
+    return CUresult::kStreamCaptureImplicit;
+  }
   const std::lock_guard turn(turn_);
   wait_for_room();
   Operation operation{launch.call, std::move(launch.waits), std::move(launch.run), {}, 0};

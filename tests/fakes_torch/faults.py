@@ -41,16 +41,21 @@ def values(n: int = 1000) -> torch.Tensor:
     return torch.arange(float(n)) + hvd.rank()
 
 
+def kept_pinned_values() -> torch.Tensor:
+    """Memory that a process that ends frees no earlier than its GPU ends."""
+    _KEPT.append(values().pin_memory())
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_KEPT[-1]))
+    return _KEPT[-1]
+
+
 def with_work_that_never_ends() -> torch.Tensor:
     """A tensor on a stream, the current one from now on, with a copy that does not begin."""
-    mine = values().cuda()
-    _KEPT.append(values().pin_memory())
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_KEPT[0]))  # a process that ends frees it no earlier than its GPU ends
+    mine, source = values().cuda(), kept_pinned_values()
     torch.cuda.synchronize()
     side = torch.cuda.Stream()
     ctypes.CDLL("libcuda.so.1").fake_cuda_set(b"FAKE_CUDA_STILL", f"{os.environ['STILL_STREAM']}:1:{_NEVER}".encode())
     torch.cuda.set_stream(side)
-    mine.copy_(_KEPT[0], non_blocking=True)
+    mine.copy_(source, non_blocking=True)
     return mine
 
 
@@ -184,6 +189,25 @@ def never_ends(where: str) -> None:
 
 
 @program
+def illegal_address() -> None:
+    """Rank 1's own work on its GPU touches an address that is none, before its call reads what it makes."""
+    mine, source = values().cuda(), kept_pinned_values()
+    hvd.allreduce(mine, name="first")
+    if hvd.rank() == 1:
+        ctypes.CDLL("libcuda.so.1").fake_cuda_set(b"FAKE_CUDA_FAIL_RUN", b"cuMemcpyAsync:1:700")
+        mine.copy_(source, non_blocking=True)
+    try:
+        hvd.allreduce_(mine, name="second")
+    except CirandaError as error:
+        found(f"rank {hvd.rank()}: {type(error).__name__}: {error}")
+    else:
+        raise AssertionError("the call succeeded")
+    if hvd.rank() != 1:
+        assert torch.equal(mine.cpu(), values()), "a tensor was written to after its call had failed"
+    found("ends")  # as usual, though nothing can be freed on such a GPU
+
+
+@program
 def careless(where: str) -> None:
     """Rank 1 gives two tensors of a call the same memory, which the comparison of results sees, or does not."""
     for turn in range(20):
@@ -236,7 +260,7 @@ def never_waited_for() -> None:
     mine = torch.ones(1 << 14, device="cuda")
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
-    for turn in range(3000):
+    for turn in range(10_000):
         hvd.allreduce_async(mine, name=f"call.{turn % 100}")
         if turn % 100 == 99:
             hvd.barrier()

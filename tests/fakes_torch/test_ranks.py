@@ -59,8 +59,27 @@ def test_tensors_in_memory_that_cannot_be_exported_go_by_peer() -> None:
         assert ranks.run(calls_of_the_driver, "cuMemcpyDtoHAsync") == [0] * 2  # none is staged
 
 
+def overflow_of_one_rank() -> list[bool]:
+    """Which gradients are finite once rank 1 has told of its own; and the host has waited for no GPU to know it."""
+    import torch
+    import trainings
+
+    import ciranda.torch as hvd
+    from ciranda.torch.own_gradients import share_overflow
+
+    shared, own = (torch.nn.Parameter(torch.zeros(2, device="cuda")) for _ in range(2))
+    own.is_distributed = True  # type: ignore[assignment, method-assign]
+    shared.grad = torch.ones(2, device="cuda")
+    if hvd.rank() == 1:
+        own.grad = torch.tensor([1.0, torch.inf]).cuda()
+    n_before = trainings.n_synchronizations()
+    share_overflow({own: "own", shared: "shared"}, hvd.global_process_set)
+    assert trainings.n_synchronizations() == n_before
+    return [bool(each.grad.isfinite().all()) for each in (own, shared) if each.grad is not None]
+
+
 def test_trainings_on_gpus_come_to_the_bits_of_the_cpu() -> None:
-    """Also where one rank has its model on the CPU."""
+    """Also where one rank has its model on the CPU. Steps let the host wait for no stream."""
     environment = torch_cuda.environment()
     environment["PYTHONPATH"] += f"{os.pathsep}{Path(__file__).parent}"
     with Ranks(2, env={**environment, "FAKE_CUDA_DELAY_SEED": "3"}) as ranks:
@@ -71,6 +90,7 @@ def test_trainings_on_gpus_come_to_the_bits_of_the_cpu() -> None:
         on_cpu = trained("cpu", "cpu")
         assert trained("cuda", "cuda") == on_cpu
         assert trained("cuda", "cpu") == on_cpu
+        assert ranks.run(overflow_of_one_rank) == [[False], [False, True]]
 
 
 def trainings_on(devices: list[str]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -58,6 +59,11 @@ TRAININGS: dict[str, tuple[Callable[[], nn.Module], dict[str, Any]]] = {
 }
 
 
+def n_synchronizations() -> int:
+    """How often torch's operators have let the host of this process wait for a stream of the fake GPU, until now."""
+    return int(ctypes.CDLL("libcuda.so.1").fake_cuda_n_calls_of(b"cuStreamSynchronize"))
+
+
 def train(name: str, device: str) -> str:
     """Train, and return a digest of the parameters and the optimizer's state."""
     make, options = TRAININGS[name]
@@ -71,12 +77,15 @@ def train(name: str, device: str) -> str:
     optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters(), **options)
     generator = torch.Generator().manual_seed(100 + hvd.rank())
     passes = options.get("backward_passes_per_step", 1)
-    for _ in range(_STEPS):
+    for number in range(_STEPS):
         optimizer.zero_grad()
-        for _ in range(passes):
-            batch = torch.randn(3, 6, generator=generator).to(device)
+        batches = [torch.randn(3, 6, generator=generator).to(device) for _ in range(passes)]
+        n_before = n_synchronizations()
+        for batch in batches:
             model(batch).square().sum().backward()
         optimizer.step()
+        if number > 0:  # the first step compares the ranks' parameters
+            assert n_synchronizations() == n_before, f"{name}: the host waited for the GPU"
     tensors = [*model.state_dict().values(), *_tensors(optimizer.state_dict())]
     digest = hashlib.sha256()
     for tensor in tensors:

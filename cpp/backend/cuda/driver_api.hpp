@@ -64,6 +64,7 @@ enum class CUresult : int {
   kStreamCaptureUnsupported = 900,
   kStreamCaptureInvalidated = 901,
   kStreamCaptureIsolation = 905,
+  kStreamCaptureImplicit = 906,
   kCapturedEvent = 907,
   kUnknown = 999,
 };

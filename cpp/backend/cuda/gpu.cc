@@ -1,6 +1,7 @@
 #include "backend/cuda/gpu.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <new>
 #include <span>
 #include <string>
@@ -17,6 +18,12 @@ namespace {
 constexpr std::size_t kMostStreams = 64;
 
 constexpr std::align_val_t kPageableAlignment{64};
+
+// A stream that comes after all that is in the caller's now, whichever thread asks. The per-thread default stream is
+// another one in each thread; the legacy default stream comes after all of them.
+CUstream known_to_all_threads(void* queue) {
+  return reinterpret_cast<std::uintptr_t>(queue) == kStreamPerThread ? nullptr : static_cast<CUstream>(queue);
+}
 
 // "GPU-5f0a11c2", by which nvidia-smi and CUDA_VISIBLE_DEVICES know the GPU too.
 std::string beginning_of(const CUuuid& uuid) {
@@ -197,7 +204,7 @@ Result<Device::Put> Gpu::allocate_all(void* queue, const std::vector<std::size_t
 
 // This one, and those that were dropped before; none while the stream is captured.
 std::vector<CUdeviceptr> Gpu::take_dropped(void* queue, CUdeviceptr memory) {
-  const bool must_wait = is_capturing(queue);
+  const bool must_wait = is_capturing(known_to_all_threads(queue));
   const std::lock_guard lock(mutex_);
   dropped_[queue].push_back(memory);
   return must_wait ? std::vector<CUdeviceptr>{} : std::move(dropped_.extract(queue).mapped());
@@ -208,7 +215,7 @@ std::vector<CUdeviceptr> Gpu::take_dropped(void* queue, CUdeviceptr memory) {
 void Gpu::free_after(void* queue, CUdeviceptr memory) {
   std::vector<CUdeviceptr> dropped = take_dropped(queue, memory);
   if (dropped.empty()) return;
-  Result<DeviceEventPtr> used = record(queue);
+  Result<DeviceEventPtr> used = record(known_to_all_threads(queue));
   if (!used.ok()) return;  // the GPU has failed, or the process ends
   thread_.run([this, queue, dropped = std::move(dropped), used = std::move(used).value()] {
     const Result<CUstream> stream = stream_of_results(queue);

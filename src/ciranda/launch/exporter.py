@@ -7,7 +7,9 @@ and it is the page that says which rank, of which process, it is of. Standard li
 
 from __future__ import annotations
 
+import math
 import os
+import select
 import signal
 import socket
 import tempfile
@@ -162,60 +164,63 @@ def _age(counters: Mapping[str, Any]) -> float:
 def _become_exporter(text: Callable[[], str], listener: socket.socket | None, file: _File | None, agent: int) -> None:
     for number in (signal.SIGCHLD, *END_SIGNALS):
         signal.signal(number, signal.SIG_DFL)
-    signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGTERM, _leave)
-    signal.signal(_GIVE_WAY, _give_way)
+    asked = _Asked()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
     os.closerange(0, 3)  # the agent's own: whoever reads them waits for their end
     for _ in range(3):
         os.open(os.devnull, os.O_RDWR)
-    try:
+    with suppress(SystemExit):
         die_with_parent(signal.SIGTERM, agent)
-        _serve(text, listener, file)
-    except _HasGivenWay:
-        return
-    except SystemExit:
-        pass
-    if file is not None:
+        _serve(text, listener, file, asked)
+    if file is not None and _GIVE_WAY not in asked.signals:
         file.remove(os.getpid())
 
 
-class _HasGivenWay(SystemExit):
-    """Another process shows the ranks now."""
+class _Asked:
+    """What the agent has asked of this process: SIGTERM, to end; `_GIVE_WAY`, to end once it has answered.
 
+    It is noted, and wakes who selects ``fd``: Python drops what a signal's handler raises amid a finalizer or a
+    collection of garbage, and does not look for signals between its last look and a system call.
+    """
 
-def _leave(_number: int, _frame: object) -> None:
-    raise SystemExit
+    def __init__(self) -> None:
+        self.signals: set[int] = set()
+        self.fd, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, _GIVE_WAY):
+            signal.signal(number, self._note)
 
-
-def _give_way(_number: int, _frame: object) -> None:
-    raise _HasGivenWay
+    def _note(self, number: int, _frame: object) -> None:
+        self.signals.add(number)
+        if number == signal.SIGTERM:
+            raise SystemExit  # a client that is slow is not waited for
 
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
     """What is in it is ended before this process ends, so that nobody reads half of it."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, _GIVE_WAY})
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, _GIVE_WAY})
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
-def _serve(text: Callable[[], str], listener: socket.socket | None, file: _File | None) -> None:
+def _serve(text: Callable[[], str], listener: socket.socket | None, file: _File | None, asked: _Asked) -> None:
     server = _server(listener, text) if listener is not None else None
+    poll = select.poll()
+    poll.register(asked.fd, select.POLLIN)
+    if listener is not None:
+        poll.register(listener, select.POLLIN)
     due = time.monotonic()
-    while True:
+    while not asked.signals:
         if file is not None and time.monotonic() >= due:
             file.write(text())
             due = time.monotonic() + WRITE_SECONDS
         patience = max(0.0, due - time.monotonic()) if file is not None else None
-        if server is None:
-            time.sleep(patience or 0.0)
-            continue
-        server.timeout = patience
-        server.handle_request()
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {_GIVE_WAY})
+        poll.poll(None if patience is None else math.ceil(1000 * patience))
+        if server is not None:
+            server.handle_request()  # if there is one: it does not wait
 
 
 def _server(listener: socket.socket, text: Callable[[], str]) -> HTTPServer:
@@ -239,16 +244,10 @@ def _server(listener: socket.socket, text: Callable[[], str]) -> HTTPServer:
         def log_message(self, *_: object) -> None:
             pass
 
-    class Server(HTTPServer):
-        def get_request(self) -> tuple[socket.socket, Any]:
-            # Whom this process has let in it answers, before it gives way.
-            signal.pthread_sigmask(signal.SIG_BLOCK, {_GIVE_WAY})
-            return super().get_request()
-
-    server = Server(("", 0), Handler, bind_and_activate=False)
+    server = HTTPServer(("", 0), Handler, bind_and_activate=False)
     server.socket.close()
     server.socket = listener
-    listener.setblocking(False)  # what gives way may have let in whom this process saw coming
+    listener.setblocking(False)  # `handle_request` does not wait, nor does `accept` if another let the client in
     return server
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 
@@ -22,6 +22,14 @@ def _values(parameters: Iterable[Tensor]) -> list[Tensor]:
     return [each for each in found if each.numel() > 0]
 
 
+def _overflows(gradients: Sequence[Tensor], device: torch.device | str) -> Tensor:
+    """Return [1] if any of the gradients is not finite, else [0], on `device`. The host waits for no GPU."""
+    are_finite = [each.isfinite().all().to(device) for each in gradients]
+    if not are_finite:
+        return torch.zeros(1, device=device)
+    return torch.stack(are_finite).all().logical_not().float().reshape(1)
+
+
 def share_overflow(names: Mapping[Tensor, str], process_set: ProcessSet) -> None:
     """Make a gradient of this rank infinite if any rank has one among its own that is not finite.
 
@@ -36,8 +44,9 @@ def share_overflow(names: Mapping[Tensor, str], process_set: ProcessSet) -> None
     if not own:
         return
     name = f"{PREFIX}.{joined(list(names.values()))}.overflow"
-    mine = torch.tensor([float(any(not bool(each.isfinite().all()) for each in _values(own)))], device="cpu")
-    if ops.allreduce(mine, op=Max, name=name, process_set=process_set).item() == 0:
-        return
-    for values in _values(names)[:1]:
-        values[(0,) * values.dim()] = torch.inf
+    first = next(iter(_values(names)), None)
+    mine = _overflows(_values(own), "cpu" if first is None else first.device)
+    anyones = ops.allreduce(mine, op=Max, name=name, process_set=process_set)
+    if first is not None:
+        element = (0,) * first.dim()
+        first[element] = torch.where(anyones[0] > 0, torch.inf, first[element])

@@ -37,16 +37,16 @@ def _statistics(batch: Tensor, process_set: ProcessSet) -> tuple[float, Tensor, 
     """Return the number of values of each channel in all ranks' batches, their means and (biased) variances."""
     n_channels = batch.shape[1]
     count = batch.numel() // max(n_channels, 1)
-    number = torch.full((1, 1), count, dtype=torch.float64, device="cpu")  # so that no GPU is waited for
-    mine = torch.zeros(1, 2 * n_channels, dtype=torch.float64, device=batch.device)
+    number = torch.full((1, 1), count, dtype=torch.float64, device="cpu")  # for the host, which waits for no GPU
+    mine = torch.zeros(1, 2 * n_channels + 1, dtype=torch.float64, device=batch.device)
+    mine[0, -1].fill_(count)
     if count > 0:
         variance, mean = torch.var_mean(_wide(batch), _by_channel(batch), correction=0)
         mine[0, :n_channels] = mean
-        mine[0, n_channels:] = variance.double() * count
+        mine[0, n_channels:-1] = variance.double() * count
     numbers, everyones = ops.grouped_allgather([number, mine], process_set=process_set)
-    means, deviations = everyones[:, :n_channels], everyones[:, n_channels:]
+    means, deviations, counts = everyones[:, :n_channels], everyones[:, n_channels:-1], everyones[:, -1:]
     total = float(numbers.sum())
-    counts = numbers.to(batch.device)
     if total <= 1:
         raise InvalidArgumentError(
             f"SyncBatchNorm needs more than one value per channel to train; all ranks together have {total:.0f}, this "

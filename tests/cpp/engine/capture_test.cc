@@ -26,9 +26,11 @@ namespace {
 using cuda::CUresult;
 using cuda::CUstream;
 using cuda::CUstreamCaptureMode;
+using testing::AtHome;
 using testing::await_all;
 using testing::cuda_home;
 using testing::Guarded;
+using testing::Home;
 using testing::Homes;
 using testing::Layout;
 using testing::of_fake;
@@ -140,22 +142,53 @@ TEST(CaptureDeathTest, CallsOnOtherStreamsSpoilNoCapture) {
   });
 }
 
-TEST(CaptureDeathTest, AResultMayBeDroppedWhileItsStreamIsCaptured) {
-  expect_by_each_way([](Engine& engine) {
-    std::vector<float> rows(10, 1);
-    Guarded input(std::as_bytes(std::span(rows)), Guarded::kAligned);
-    for (int step = 0; step < 2; ++step) {
-      Request call = request(Collective::kAllgather, "rows", DataType::kFloat32, {10}, input.data());
-      call.memory.front().output = nullptr;
-      auto gathered = submit_request(engine, std::move(call));
-      EXPECT_TRUE(wait_at_home(engine, gathered).ok());
-      await_all(engine);
-      {
-        const Capture capture(testing::home().place.queue);
-        gathered = nullptr;
-      }
+// Results are memory of the engine's, which is dropped while this stream is captured.
+void drop_results_during_captures(Engine& engine, void* captured) {
+  std::vector<float> rows(10, 1);
+  Guarded input(std::as_bytes(std::span(rows)), Guarded::kAligned);
+  for (int step = 0; step < 2; ++step) {
+    Request call = request(Collective::kAllgather, "rows", DataType::kFloat32, {10}, input.data());
+    call.memory.front().output = nullptr;
+    auto gathered = submit_request(engine, std::move(call));
+    EXPECT_TRUE(wait_at_home(engine, gathered).ok());
+    await_all(engine);
+    {
+      const Capture capture(captured);
+      gathered = nullptr;
       await_all(engine);
     }
+    await_all(engine);
+  }
+}
+
+TEST(CaptureDeathTest, AResultMayBeDroppedWhileItsStreamIsCaptured) {
+  expect_by_each_way([](Engine& engine) { drop_results_during_captures(engine, testing::home().place.queue); });
+}
+
+// The legacy default stream comes after all blocking streams.
+TEST(CaptureDeathTest, TheDefaultStreamIsRefusedWhileABlockingStreamIsCaptured) {
+  expect_by_each_way([](Engine& engine) {
+    Home at = testing::home();
+    at.place.queue = nullptr;
+    const AtHome home(at);
+    Sum refused("refused"), after("after");
+    CUstream blocking = nullptr;
+    EXPECT_EQ(of_fake<CUresult(CUstream*, unsigned, int)>("cuStreamCreateWithPriority")(&blocking, 0, 0),
+              CUresult::kSuccess);
+    drop_results_during_captures(engine, blocking);
+    await_all(engine);
+    {
+      const Capture capture(blocking);
+      await_all(engine);
+      const Status status = engine.wait(refused.begin(engine));
+      EXPECT_EQ(status.kind(), ErrorKind::kInvalidArgument);
+      EXPECT_NE(status.message().find("or is the default stream while one that it waits for is"), std::string::npos)
+          << status.message();
+      await_all(engine);
+    }
+    await_all(engine);
+    EXPECT_TRUE(wait_at_home(engine, after.begin(engine)).ok());
+    after.expect_done();
   });
 }
 

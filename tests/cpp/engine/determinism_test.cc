@@ -1,6 +1,6 @@
 // The bits of a result depend on the inputs in rank order, the type, the op and the factors, and on nothing else: not
-// on the transport, the sizes of slots, how they are written, the algorithm, fusion, the instruction set, or the order
-// in which tensors come.
+// on the transport, the sizes of slots, how they are written, the algorithm, fusion, the instruction set, the order in
+// which tensors come, or the way by which they go on GPUs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +11,10 @@
 
 #include "base/copy_bytes.hpp"
 #include "engine/engine.hpp"
+#include "engine/fake_driver.hpp"
+#include "engine/guarded.hpp"
+#include "engine/own_program.hpp"
+#include "engine/watchdog.hpp"
 #include "engine/world.hpp"
 #include "engine/worlds_test.hpp"
 #include "kernels/reference.hpp"
@@ -20,9 +24,12 @@ namespace {
 
 using kernels::testing::Bytes;
 using kernels::testing::ScopedLevel;
+using testing::Guarded;
+using testing::Homes;
 using testing::kLayouts;
 using testing::Layout;
 using testing::request;
+using testing::wait_at_home;
 using testing::World;
 using testing::WorldOptions;
 
@@ -103,23 +110,27 @@ std::vector<Bytes> reduce_all(Engine& engine, const std::vector<DrawnTensor>& te
   // One by one, ranks must agree on the order. In flight together they need not.
   std::mt19937 random(manner.seed * 100 + (manner.fused ? static_cast<unsigned>(engine.rank()) : 0));
   std::shuffle(order.begin(), order.end(), random);
-  std::vector<Bytes> results(tensors.size());
+  std::vector<Guarded> memory;
+  for (const DrawnTensor& tensor : tensors) {
+    memory.emplace_back(tensor.inputs[static_cast<std::size_t>(engine.rank())], Guarded::kAligned);
+  }
   std::vector<Engine::OperationPtr> operations;
   for (const std::size_t i : order) {
     const DrawnTensor& tensor = tensors[i];
-    results[i] = tensor.inputs[static_cast<std::size_t>(engine.rank())];
     Request r = request(Collective::kAllreduce, "t" + std::to_string(i), tensor.dtype,
-                        {static_cast<std::int64_t>(tensor.count)}, results[i].data());
+                        {static_cast<std::int64_t>(tensor.count)}, memory[i].data());
     r.signature.op = tensor.op;
     r.signature.prescale = tensor.prescale;
     r.is_deferrable = manner.fused;
     r.is_awaited = !manner.fused;
     operations.push_back(submit_request(engine, std::move(r)));
     if (!manner.fused) {
-      EXPECT_TRUE(engine.wait(operations.back()).ok());
+      EXPECT_TRUE(wait_at_home(engine, operations.back()).ok());
     }
   }
-  for (const auto& operation : operations) EXPECT_TRUE(engine.wait(operation).ok());
+  for (const auto& operation : operations) EXPECT_TRUE(wait_at_home(engine, operation).ok());
+  std::vector<Bytes> results;
+  for (const Guarded& each : memory) results.emplace_back(each.bytes().begin(), each.bytes().end());
   return results;
 }
 
@@ -202,6 +213,49 @@ TEST_P(DeterminismTest, AnotherOrderOfRanksWouldShow) {
         << to_string(tensor.dtype) << " " << tensor.count;
   }
 }
+
+#ifndef CIRANDA_SANITIZED
+// Where the ranks' tensors lie, on the fake driver.
+struct OnGpus {
+  int size;
+  Homes homes;
+  const char* way;
+};
+constexpr std::array kOnGpus{OnGpus{2, Homes::kCuda, "peer"},
+                             OnGpus{3, Homes::kCuda, "peer"},
+                             OnGpus{7, Homes::kCuda, "peer"},
+                             OnGpus{3, Homes::kCudaStaged, "staged"},
+                             OnGpus{7, Homes::kCudaMixed, "peer"},
+                             OnGpus{4, Homes::kCudaNccl, "nccl"},
+                             OnGpus{3, Homes::kCudaWithoutKernels, "peer"}};
+
+TEST(DeterminismDeathTest, TheBitsAreThoseOfTheHostByEachWayOfGpus) {
+  for (const OnGpus& where : kOnGpus) {
+    SCOPED_TRACE(std::to_string(where.size) + " ranks, " + where.way + ", " + to_string(where.homes));
+    testing::expect_in_own_program([&where] {
+      const testing::Watchdog watchdog("bits on GPUs");
+      const std::vector<DrawnTensor> tensors = make_tensors(where.size);
+      const std::vector<Bytes> expected = expected_results(tensors, where.size);
+      WorldOptions options = testing::options_for(Layout::kArena, where.size);
+      options.homes = where.homes;
+      options.config.gpu_way = where.way;
+      options.config.gpu_reduce = "ciranda";
+      options.fabric.slot_bytes = 4096;
+      options.config.slot_bytes = 4096;
+      World world(where.size, options);
+      for (const bool fused : {true, false}) {
+        world.run([&](Engine& engine) {
+          EXPECT_TRUE(are_the_same(reduce_all(engine, tensors, {fused, 1}), expected))
+              << "rank " << engine.rank() << (fused ? ", fused" : ", one by one");
+        });
+      }
+      // The memory in which ranks find each other's tensors on GPUs.
+      const bool meets_on_gpus = where.homes == Homes::kCuda || where.homes == Homes::kCudaNccl;
+      EXPECT_EQ(testing::n_fake_calls("cuMemAlloc") > 0, meets_on_gpus);
+    });
+  }
+}
+#endif
 
 INSTANTIATE_TEST_SUITE_P(Worlds, DeterminismTest,
                          ::testing::Combine(::testing::Values(2, 3, 4, 7), ::testing::ValuesIn(kLayouts)),

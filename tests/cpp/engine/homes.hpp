@@ -34,6 +34,7 @@ enum class Homes : std::uint8_t {
   kCuda,   // all ranks on a GPU of the fake driver, each with a stream of its own: by peer where they share memory
   kCudaWithoutKernels,
   kCudaStaged,  // always staged, like the one before, but with kernels
+  kCudaMixed,   // every second rank in host memory, beside kCuda
   kCudaNccl,    // each rank on a GPU of its own, by the fake NCCL if CIRANDA_GPU_WAY is nccl
 };
 
@@ -43,7 +44,8 @@ inline constexpr std::array kHomesOnDevice{Homes::kPaged};
 inline constexpr std::array kHomesBesideHost{Homes::kMixed};
 
 inline std::string to_string(Homes homes) {
-  constexpr const char* kNames[] = {"Host", "Paged", "Mixed", "Cuda", "CudaWithoutKernels", "CudaStaged", "CudaNccl"};
+  constexpr const char* kNames[] = {"Host",       "Paged",     "Mixed",   "Cuda", "CudaWithoutKernels",
+                                    "CudaStaged", "CudaMixed", "CudaNccl"};
   return kNames[static_cast<std::size_t>(homes)];
 }
 
@@ -83,10 +85,11 @@ inline Home paged_home(int rank) {
 }
 
 inline Home home_of(Homes homes, int rank) {
-  const bool is_on_host = homes == Homes::kHost || (homes == Homes::kMixed && rank % 2 == 1);
+  const bool is_mixed = homes == Homes::kMixed || homes == Homes::kCudaMixed;
+  if (homes == Homes::kHost || (is_mixed && rank % 2 == 1)) return Home{};
   if (homes == Homes::kCudaNccl) return cuda_home(rank, true, rank);
   if (homes >= Homes::kCuda) return cuda_home(rank, homes != Homes::kCudaWithoutKernels);
-  return is_on_host ? Home{} : paged_home(rank);
+  return paged_home(rank);
 }
 
 // That of the rank whose thread this is; see AtHome.

@@ -39,3 +39,11 @@ class Stream:
 
     def __exit__(self, *_: object) -> None:
         _thread.stream = self._before.pop()
+
+
+class ExternalStream(Stream):
+    """One that there is already: 1 is the legacy default stream, 2 that of the calling thread."""
+
+    def __init__(self, ptr: int) -> None:
+        self.ptr = ptr
+        self._before: list[int] = []
