@@ -34,7 +34,7 @@ def test_its_parts_pass(tmp_path: Path) -> None:
 
 
 def test_it_says_what_fails(tmp_path: Path) -> None:
-    status, (row,) = check(tmp_path, "probe", FAKE_CUDA_FAIL_RUN="cuMemcpyDtoHAsync:1:700")
+    status, (row,) = check(tmp_path, "probe", FAKE_CUDA_FAIL_RUN="cuMemcpyAsync:1:700")
     assert status == 1
     assert not row["passed"]
     assert "GPU 0" in row["output"] or "CUDA" in row["output"], row

@@ -48,11 +48,11 @@ def can_be_exported() -> bool:
 
 
 @pytest.mark.usefixtures("kernels_of_gpus")
-@pytest.mark.parametrize("memory", ["backend:cudaMallocAsync", "expandable_segments:True"])
-def test_tensors_in_memory_that_cannot_be_exported_go_by_peer(memory: str) -> None:
+def test_tensors_in_memory_that_cannot_be_exported_go_by_peer() -> None:
     """What other ranks map is the engine's."""
-    settings = {"PYTORCH_CUDA_ALLOC_CONF": memory, "FAKE_CUDA_DELAY_SEED": "1"}
-    with Ranks(2, env={**torch_cuda.environment(), **settings}) as ranks:
+    memory = ("backend:cudaMallocAsync", "expandable_segments:True")
+    environment = {**torch_cuda.environment(), "FAKE_CUDA_DELAY_SEED": "1"}
+    with Ranks(2, env=environment, env_of=lambda rank: {"PYTORCH_CUDA_ALLOC_CONF": memory[rank]}) as ranks:
         assert ranks.run(can_be_exported) == [False] * 2
         assert ranks.run(allreduced_on_a_side_stream) == [[1, 3, 5, 7]] * 2
         assert ranks.run(calls_of_the_driver, "cuIpcOpenMemHandle") == [1] * 2

@@ -17,6 +17,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 PARTS = Path(__file__).with_name("parts.py")
 EXAMPLES = Path(__file__).parents[2] / "examples"
 IN_TURN = Path(__file__).parents[1] / "multiprocess" / "in_turn.py"
@@ -26,6 +28,8 @@ PLAN = {
     "doctor": (1,),
     "collectives": (1, 2, 4),
     "collectives, staged": (2,),
+    "large": (2,),
+    "large, staged": (2,),
     "together": (2,),
     "streams": (2,),
     "shapes": (2,),
@@ -40,6 +44,7 @@ PLAN = {
     "figures, staged": (2,),
 }
 STAGED = ", staged"
+_LARGE_BYTES = 20 << 30  # what two ranks stage, and as much again on a GPU that is simulated
 _TAIL = 3000
 
 
@@ -68,6 +73,8 @@ def cannot_run(part: str) -> str:
     """Return why a part cannot run here; nothing if it can."""
     if part == "examples" and importlib.util.find_spec("sklearn") is None:
         return "needs scikit-learn"
+    if part.startswith("large") and psutil.virtual_memory().available < _LARGE_BYTES:
+        return f"needs {_LARGE_BYTES >> 30} GiB of free memory"
     return ""
 
 

@@ -126,6 +126,21 @@ def collectives(small: bool) -> dict[str, Any]:
 
 
 @part
+def large(_small: bool) -> dict[str, Any]:
+    """More than 4 GiB in one call."""
+    n = (1 << 32) + (1 << 20)
+    places = (0, (1 << 32) - 1, 1 << 32, n - 1)
+    mine = torch.zeros(n, dtype=torch.uint8, device="cuda")
+    for place in places:
+        mine[place] = hvd.rank() + 1
+    hvd.allreduce_(mine, op=hvd.Sum, name="large")
+    total = sum(range(hvd.size() + 1))
+    assert [int(mine[place]) for place in places] == [total] * len(places)
+    assert int(mine.view(torch.int64).count_nonzero()) == len(places), "what is between them was changed"
+    return {"bytes": n}
+
+
+@part
 def together(_small: bool) -> dict[str, Any]:
     """Rank 0 has its tensor on the CPU; then it changes sides with the others."""
     for turn in range(4):

@@ -83,33 +83,37 @@ Result<DeviceEventPtr> Gpu::record(void* queue) {
 }
 
 void Gpu::fetch(void* queue, std::vector<DeviceCopy> copies, DeviceEventPtr after, Device::Done done) {
-  thread_.run([this, queue, copies = std::move(copies), after = std::move(after), done = std::move(done)] {
-    when_ready(copies, after, [this, queue, copies, after, done](const Status& ready) {
-      if (!ready.ok()) return done(ready);
-      const Result<Streams*> streams = streams_of(queue);
-      if (!streams.ok()) return done(streams.status());
-      const Result<CopyStream::Copied> copied = streams.value()->fetches.copy(copies, after);
-      if (!copied.ok()) return done(copied.status());
-      thread_.when_passed(copied.value().event, until(copied.value(), done));
-    });
+  thread_.run([this, queue, copies = std::move(copies), after = std::move(after), done = std::move(done)]() mutable {
+    const bool are_pinned = std::ranges::all_of(copies, &DeviceCopy::is_pinned);
+    when_ready(are_pinned, after,
+               [this, queue, copies = std::move(copies), after, done = std::move(done)](const Status& ready) {
+                 if (!ready.ok()) return done(ready);
+                 const Result<Streams*> streams = streams_of(queue);
+                 if (!streams.ok()) return done(streams.status());
+                 const Result<CopyStream::Copied> copied = streams.value()->fetches.copy(copies, after);
+                 if (!copied.ok()) return done(copied.status());
+                 thread_.when_passed(copied.value().event, until(copied.value(), done));
+               });
   });
 }
 
 // Calls `copy` once the copies may be given to the driver: at once, but for those of pageable memory, for which the
 // driver lets this thread wait: they must not wait for a caller's stream.
-void Gpu::when_ready(const std::vector<DeviceCopy>& copies, const DeviceEventPtr& after, Device::Done copy) {
-  const bool is_pinned = std::ranges::all_of(copies, &DeviceCopy::is_pinned);
-  if (is_pinned) return copy(Status::ok_status());
+void Gpu::when_ready(bool are_pinned, const DeviceEventPtr& after, Device::Done copy) {
+  if (are_pinned) return copy(Status::ok_status());
   thread_.when_passed(std::static_pointer_cast<const Event>(after), std::move(copy));
 }
 
 void Gpu::put(void* queue, std::vector<DeviceCopy> copies, DeviceEventPtr after, Device::Queued queued,
               Device::Done done) {
   thread_.run([this, queue, copies = std::move(copies), after = std::move(after), queued = std::move(queued),
-               done = std::move(done)] {
-    when_ready(copies, after, [this, queue, copies, after, queued, done](const Status& ready) {
-      ready.ok() ? put_now(queue, copies, after, queued, done) : queued(ready);
-    });
+               done = std::move(done)]() mutable {
+    const bool are_pinned = std::ranges::all_of(copies, &DeviceCopy::is_pinned);
+    when_ready(are_pinned, after,
+               [this, queue, copies = std::move(copies), after, queued = std::move(queued),
+                done = std::move(done)](const Status& ready) mutable {
+                 ready.ok() ? put_now(queue, std::move(copies), after, queued, done) : queued(ready);
+               });
   });
 }
 

@@ -65,7 +65,7 @@ class Gpu {
       : context_(context), kernels_(std::move(kernels)), events_(context), pinned_(context), thread_(context) {}
 
   // Called by jobs of the GPU's thread.
-  void when_ready(const std::vector<DeviceCopy>& copies, const DeviceEventPtr& after, Device::Done copy);
+  void when_ready(bool are_pinned, const DeviceEventPtr& after, Device::Done copy);
   void put_now(void* queue, std::vector<DeviceCopy> copies, const DeviceEventPtr& after, const Device::Queued& queued,
                const Device::Done& done);
   Result<Streams*> streams_of(void* queue);
