@@ -30,9 +30,12 @@ unexport PYTHONDONTWRITEBYTECODE
 # deep as the library's, what one has compiled serves the other.
 WITH_CCACHE = $(if $(shell command -v ccache),CC=$${CC:-cc} CXX=$${CXX:-c++} CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_C_COMPILER_LAUNCHER=ccache)
 
-# pip builds in an environment of its own, so it is told where the compiler of the GPU kernels is.
-WITH_KERNELS = $(if $(wildcard $(VENV)/.nvrtc),-C cmake.define.CIRANDA_CUDA_KERNELS=ON \
-  -C "cmake.define.CIRANDA_NVRTC=$$($(BIN)/python tools/make_cubins.py --find)")
+# Which GPU kernels the package has: for all GPUs, for that of the tests alone, or none, by what was asked for before.
+# pip builds in an environment of its own, so it is told where their compiler is.
+KERNELS := $(firstword $(wildcard $(VENV)/.nvrtc $(VENV)/.nvrtc-for-tests))
+WITH_KERNELS = $(if $(KERNELS),-C cmake.define.CIRANDA_CUDA_KERNELS=ON \
+  -C "cmake.define.CIRANDA_NVRTC=$$($(BIN)/python tools/make_cubins.py --find)") \
+  $(if $(filter %-for-tests,$(KERNELS)),-C cmake.define.CIRANDA_CUDA_ARCHITECTURES=90)
 
 # The machine that the wheel is for: ARCH=aarch64 for ARM, by Debian's cross compiler.
 HERE := $(shell uname -m)
@@ -83,7 +86,7 @@ PURE_LAYERS := call agree fuse
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo demo-elastic test test-cpp test-python test-aarch64 test-aarch64-quick check wheel wheel-as-built sdist site lint lint-cpp lint-python tidy format sanitize asan tsan \
-	tsan-threaded fuzz soak-wire guard gpu-check gpu-check-kit coverage package package-pythons package-aarch64 site-look ecosystem engines mpi frameworks frameworks-all build built-for-tests built-for-sanitizers built-for-arm install deps clean
+	tsan-threaded fuzz soak-wire guard gpu-check gpu-check-kit coverage package package-pythons package-aarch64 site-look ecosystem engines mpi frameworks frameworks-all build built-for-tests built-as-it-is built-for-sanitizers built-for-arm install deps clean
 # The stamps of one virtual environment must not be made at the same time.
 .NOTPARALLEL:
 
@@ -125,15 +128,16 @@ $(OLD_GLIBC)/.made: tools/old_glibc.py tools/since_glibc_2_28.c | build/.deps-$(
 	@touch $@
 
 # The wheel is built once, and installed wherever it is needed.
-$(BUILT)/.built: $(PACKAGE) tools/make_cubins.py $(wildcard $(VENV)/.nvrtc) $(OLD_GLIBC)/.made | $(VENV)/.created
+$(BUILT)/.built: $(PACKAGE) tools/make_cubins.py $(KERNELS) $(OLD_GLIBC)/.made | $(VENV)/.created
 	@echo '=== Compiling the package: some minutes the first time, seconds when little has changed'
 	rm -rf $(BUILT) $(EXTENSION)
 	$(WITH_CCACHE) LDFLAGS="$$LDFLAGS -L$(abspath $(OLD_GLIBC))" \
 	  $(BIN)/pip wheel --quiet --no-deps --wheel-dir $(BUILT) -C build-dir=$(EXTENSION) $(FOR_ARCH) $(WITH_KERNELS) .
 	@touch $@
 
-# The compiler of the GPU kernels. Only `make wheel` asks for it; whoever has it builds with the kernels.
-$(VENV)/.nvrtc: | $(VENV)/.created
+# The compiler of the GPU kernels. `make wheel` asks for the first, .ci/run for the second; whoever has it builds with
+# the kernels.
+$(VENV)/.nvrtc $(VENV)/.nvrtc-for-tests: | $(VENV)/.created
 	$(BIN)/pip install --quiet 'nvidia-cuda-nvrtc-cu12>=12.9,<12.10'
 	@touch $@
 
@@ -242,8 +246,12 @@ test-python: $(VENV)/.installed-horovod $(MPI_VENVS)/mpich/.installed
 	@echo '=== Testing, 2 of 2: the Python tests, $(TEST_WORKERS) files at a time'
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --durations 30 --durations-min 5
 
-# What .ci/run makes before its stages, which make nothing else: all that `make test` needs, and what the sanitizers need.
-built-for-tests: build $(VENV)/.installed-horovod $(MPI_VENVS)/mpich/.installed
+# What .ci/run makes before its stages, which make nothing else: all that `make test` needs, with kernels for the fake
+# GPU, and what the sanitizers need.
+built-for-tests: build $(VENV)/.nvrtc-for-tests
+	$(MAKE) built-as-it-is  # by a make that knows of the compiler of the GPU kernels
+
+built-as-it-is: $(VENV)/.installed-horovod $(MPI_VENVS)/mpich/.installed
 
 built-for-sanitizers: build/asan/build.ninja build/tsan/build.ninja
 	cmake --build --preset asan -j $(JOBS)

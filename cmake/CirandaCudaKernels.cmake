@@ -15,11 +15,15 @@ function(ciranda_cuda_images output)
     message(STATUS "GPU kernels: left out, as no NVRTC 12 is found")
     return()
   endif()
+  set(architectures)
+  if(CIRANDA_CUDA_ARCHITECTURES)
+    set(architectures --architectures ${CIRANDA_CUDA_ARCHITECTURES})
+  endif()
   message(STATUS "GPU kernels: by ${nvrtc}")
   set(images ${CMAKE_CURRENT_BINARY_DIR}/cuda_images.bin)
   file(GLOB inputs CONFIGURE_DEPENDS ${kernels}/*.inc)
   add_custom_command(OUTPUT ${images}
-    COMMAND ${python} ${make_cubins} ${images} --nvrtc ${nvrtc} --jobs 2
+    COMMAND ${python} ${make_cubins} ${images} --nvrtc ${nvrtc} --jobs 2 ${architectures}
     DEPENDS ${make_cubins} ${inputs} ${kernels}/arguments.hpp
     COMMENT "Compiling the GPU kernels"
     VERBATIM)

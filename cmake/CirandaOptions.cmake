@@ -18,6 +18,7 @@ option(CIRANDA_COMPILE_TOGETHER "Compile the files of a layer by eight, in half 
 set(CIRANDA_PADDLE "" CACHE PATH "Folder of the package paddle 2.6.2: makes the operators of Paddle's programs ahead")
 set(CIRANDA_CUDA_KERNELS AUTO CACHE STRING "Compile the kernels for GPUs: AUTO does if NVRTC 12 is found, ON insists")
 set_property(CACHE CIRANDA_CUDA_KERNELS PROPERTY STRINGS AUTO ON OFF)
+set(CIRANDA_CUDA_ARCHITECTURES "" CACHE STRING "GPUs for which these are compiled, as 80;90 for 8.x and 9.x; empty: all that there are")
 set(CIRANDA_NVRTC "" CACHE FILEPATH "libnvrtc.so.12, where neither Python nor the system has it in its usual place")
 set(CIRANDA_SANITIZE "" CACHE STRING "Comma-separated sanitizers: address,undefined or thread")
 set_property(CACHE CIRANDA_SANITIZE PROPERTY STRINGS "" "address,undefined" "thread")

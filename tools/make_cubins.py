@@ -6,6 +6,7 @@ CIRANDA_NVRTC names, that of the package nvidia-cuda-nvrtc-cu12, and that of the
 driver. NVRTC 13 does not do: drivers before 580 refuse its code. `--check` compiles the PTX only and examines it, as
 OUTPUT does before it writes: no multiplication may be contracted with an addition, since the bits would then differ
 from those of the host. Without NVRTC it prints "SKIPPED: ..." and exits with 77. `--find` prints the path of NVRTC.
+`--architectures 90` writes machine code for these alone, and no PTX: for tests.
 
 The file is an array of rows (kernels/images.cc) and then the images, each at a multiple of 16 bytes.
 """
@@ -146,6 +147,7 @@ def main(arguments: list[str]) -> int:
     what.add_argument("--check", action="store_true", help="examine the PTX")
     what.add_argument("--find", action="store_true", help="print the path of NVRTC")
     parser.add_argument("--nvrtc", help=f"path of {_LIBRARY}")
+    parser.add_argument("--architectures", nargs="+", type=int, help="compile for these alone", metavar="NN")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args(arguments)
 
@@ -161,11 +163,13 @@ def main(arguments: list[str]) -> int:
     if options.check:
         print(f"make_cubins: no contraction in {len(make_ptx(nvrtc)):,} bytes of PTX by NVRTC {nvrtc.version()}")
         return 0
+    architectures = options.architectures or ARCHITECTURES
     with ThreadPoolExecutor(options.jobs) as pool:
-        ptx = pool.submit(make_ptx, nvrtc)
-        cubins = pool.map(lambda architecture: nvrtc.compile(f"sm_{architecture}"), ARCHITECTURES)
-        images = [(architecture, False, image) for architecture, image in zip(ARCHITECTURES, cubins, strict=True)]
-        images.append((PTX_ARCHITECTURE, True, ptx.result()))
+        ptx = None if options.architectures else pool.submit(make_ptx, nvrtc)
+        cubins = pool.map(lambda architecture: nvrtc.compile(f"sm_{architecture}"), architectures)
+        images = [(architecture, False, image) for architecture, image in zip(architectures, cubins, strict=True)]
+        if ptx is not None:
+            images.append((PTX_ARCHITECTURE, True, ptx.result()))
     options.output.write_bytes(packed(images))
     for architecture, is_ptx, image in images:
         print(f"  {'compute' if is_ptx else 'sm'}_{architecture}: {len(image):,} bytes")

@@ -24,8 +24,8 @@ bool is_reduced_by_nccl(const Signature& signature) {
 
 }  // namespace
 
-bool may_go_by_peer(const Signature& signature) {
-  return info(signature.collective).has_tensors && is_reduced_elementwise(signature);
+bool may_go_by_peer(const Signature& signature, std::size_t n_members) {
+  return info(signature.collective).has_tensors && (n_members == 1 || is_reduced_elementwise(signature));
 }
 
 bool may_go_by_nccl(const Signature& signature) {
@@ -33,13 +33,14 @@ bool may_go_by_nccl(const Signature& signature) {
 }
 
 Way Ways::fastest(const Signature& signature) const {
-  if (options_.goes_by_nccl) {
+  if (options_.goes_by_nccl && !is_alone()) {
     const bool has_few = options_.size <= kMostRanks || (options_.adds_by_nccl && is_reduced_by_nccl(signature));
-    const bool may = options_.size > 1 && may_go_by_nccl(signature);
+    const bool may = may_go_by_nccl(signature);
     return may && (has_few || !info(signature.collective).is_reduction) ? Way::kNccl : Way::kStaged;
   }
-  const bool may_map = options_.shares_memory && options_.size > 1 && options_.size <= kMostRanks;
-  return may_map && may_go_by_peer(signature) ? Way::kPeer : Way::kStaged;
+  const bool may_map = is_alone() || (options_.shares_memory && options_.size <= kMostRanks);
+  const auto n_members = static_cast<std::size_t>(options_.size);
+  return may_map && may_go_by_peer(signature, n_members) ? Way::kPeer : Way::kStaged;
 }
 
 Way Ways::way_of(const Signature& signature, const std::vector<HomeId>& homes) {
@@ -48,6 +49,7 @@ Way Ways::way_of(const Signature& signature, const std::vector<HomeId>& homes) {
   if (static_cast<int>(homes.size()) != options_.size || std::ranges::count(homes, kStagedHome) > 0) {
     return Way::kStaged;
   }
+  if (is_alone()) return way;
   if (homes_.empty()) homes_ = homes;
   return homes == homes_ ? way : Way::kStaged;
 }

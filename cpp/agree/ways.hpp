@@ -2,11 +2,12 @@
 // The choice is in the log, so it is alike on all ranks.
 //
 // A lane has memory on one device of each rank: that of its first call which goes by peer. A call from another device
-// is staged.
+// is staged. A lane of one rank needs no such memory, and is staged from no device.
 //
 // Called by Negotiations, which owns it; may_go_by_peer() and may_go_by_nccl() also by WayExpected; pure.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "agree/coordinator_options.hpp"
@@ -15,9 +16,10 @@
 
 namespace ciranda {
 
-// Whether calls with this signature can go by memory of devices at all, wherever their tensors lie.
-bool may_go_by_peer(const Signature& signature);
-// The same by NCCL.
+// Whether calls with this signature can go by memory of devices at all, wherever their tensors lie, in a lane of so
+// many ranks.
+bool may_go_by_peer(const Signature& signature, std::size_t n_members);
+// The same by NCCL, of several.
 bool may_go_by_nccl(const Signature& signature);
 
 class Ways {
@@ -33,6 +35,7 @@ class Ways {
  private:
   // Other than staged, if all members' tensors are on devices; staged: it cannot.
   Way fastest(const Signature& signature) const;
+  bool is_alone() const { return options_.size == 1; }
 
   const CoordinatorOptions& options_;
   std::vector<HomeId> homes_;  // by member, of the lane's first call by peer; empty before

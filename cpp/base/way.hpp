@@ -9,7 +9,7 @@ namespace ciranda {
 
 enum class Way : std::uint8_t {
   kStaged,  // host memory, where tensors of devices are staged
-  kPeer,    // memory of devices that all ranks map
+  kPeer,    // memory of devices that all ranks map; one rank's own
   kNccl,    // between GPUs, each of which is one rank's
 };
 constexpr bool is_on_device(Way way) { return way != Way::kStaged; }

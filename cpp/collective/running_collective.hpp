@@ -3,8 +3,8 @@
 // step() does a bounded piece of work (about one chunk) and never blocks, so moving data cannot delay the agreement on
 // the next tensors. After a step that returned kMoved the caller wakes the peers (Mesh::notify).
 // Called by DataPlane, and NativeBackend where it times one; made by the start functions of launch.hpp and
-// Backend::start(), PeerCollective, PeerSettling, NcclCollective, NcclSettling and NcclBackend; one thread (the holder
-// of the progress lock). The plan and the mesh outlive the collective.
+// Backend::start(), PeerAlone, PeerCollective, PeerSettling, NcclCollective, NcclSettling and NcclBackend;
+// one thread (the holder of the progress lock). The plan and the mesh outlive the collective.
 #pragma once
 
 #include <cstdint>

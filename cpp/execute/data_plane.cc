@@ -213,7 +213,7 @@ Status DataPlane::use(Way way) {
       if (is_on_device(way)) help_on_device(*entry.request);
       continue;
     }
-    expected_.went(*entry.request, way);
+    expected_.went(*entry.request, static_cast<std::size_t>(mesh_.size()), way);
     if (way == Way::kStaged && expected_.is_to_be_told()) {
       logger_.warning(describe_current() + " is staged in host memory, although CIRANDA_GPU_WAY is " +
                       expected_.setting() + ": " + std::string(expected_.what_goes()));

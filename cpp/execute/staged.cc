@@ -174,10 +174,11 @@ Result<std::unique_ptr<Staged>> Staged::make(Request& request, std::span<const B
   }
   request.is_awaited = false;
   const bool is_all_there = staged->tensors_.size() == request.memory.size();
-  if (expected.may_be_on_device() && row->make != nullptr && is_all_there && device.value()->kernels(place).ok()) {
+  if (expected.may_be_on_device(ranks->size()) && row->make != nullptr && is_all_there &&
+      device.value()->kernels(place).ok()) {
     request.home = static_cast<HomeId>(place.index) + 1;
   }
-  if (is_on_device(expected.of(request))) return staged;
+  if (is_on_device(expected.of(request, ranks->size()))) return staged;
   if (Status status = staged->stage(request); !status.ok()) return staged->fail(request, status);
   return staged;
 }

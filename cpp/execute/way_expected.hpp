@@ -1,10 +1,11 @@
 // WayExpected: the way that the next call with tensors on a device probably goes, which is that of the last one that
-// could be other than staged. If it is kStaged, a call is staged when it is submitted, before the log has chosen its
-// way. No result depends on it. Called by DataPlane (the holder of the progress lock), and Staged on any thread; part
-// of WorldParts.
+// could be other than staged; that of a call by one rank is known. If it is kStaged, a call is staged when it is
+// submitted, before the log has chosen its way. No result depends on it. Called by DataPlane (the holder of the
+// progress lock), and Staged on any thread; part of WorldParts.
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <set>
 #include <string>
 #include <string_view>
@@ -22,12 +23,14 @@ class WayExpected {
   WayExpected(const Config& config, const Mesh& mesh) : setting_(config.gpu_way), last_(way_at_first(config, mesh)) {
     for (int rank = 0; rank < mesh.size(); ++rank) {
       const bool has_neighbour = rank != mesh.rank() && (mesh.peer(rank).shares_memory || goes_by_nccl());
-      may_be_on_device_ = may_be_on_device_ || (has_neighbour && setting_ != "staged");
+      has_neighbour_ = has_neighbour_ || has_neighbour;
     }
   }
 
-  // Whether some call may go by the memory of devices.
-  bool may_be_on_device() const { return may_be_on_device_; }
+  // Whether some call of so many ranks may go by the memory of devices.
+  bool may_be_on_device(std::size_t n_members) const {
+    return setting_ != "staged" && (n_members == 1 || has_neighbour_);
+  }
   // Whether to warn that a call is staged: the user has prescribed another way, and was not warned before.
   bool is_to_be_told() {
     return (setting_ == "peer" || goes_by_nccl()) && !has_told_.exchange(true, std::memory_order_relaxed);
@@ -48,11 +51,13 @@ class WayExpected {
     return "all calls but Adasum and weighted averages go by peer, if all ranks share a host's memory and have their "
            "tensors on GPUs.";
   }
-  Way of(const Request& request) const {
-    return may_be_on_device(request) ? last_.load(std::memory_order_relaxed) : Way::kStaged;
+  // These two: of a call by so many ranks.
+  Way of(const Request& request, std::size_t n_members) const {
+    if (!may_be_on_device(request, n_members)) return Way::kStaged;
+    return n_members == 1 ? Way::kPeer : last_.load(std::memory_order_relaxed);
   }
-  void went(const Request& request, Way way) {
-    if (may_be_on_device(request)) last_.store(way, std::memory_order_relaxed);
+  void went(const Request& request, std::size_t n_members, Way way) {
+    if (n_members > 1 && may_be_on_device(request, n_members)) last_.store(way, std::memory_order_relaxed);
   }
 
  private:
@@ -60,14 +65,15 @@ class WayExpected {
     if (config.gpu_way == "nccl") return Way::kNccl;
     return shares_memory_with_all(mesh) ? Way::kPeer : Way::kStaged;
   }
-  bool may_be_on_device(const Request& request) const {
+  bool may_be_on_device(const Request& request, std::size_t n_members) const {
     if (request.home == kStagedHome) return false;
-    return goes_by_nccl() ? may_go_by_nccl(request.signature) : may_go_by_peer(request.signature);
+    return goes_by_nccl() && n_members > 1 ? may_go_by_nccl(request.signature)
+                                           : may_go_by_peer(request.signature, n_members);
   }
   bool goes_by_nccl() const { return setting_ == "nccl"; }
 
   const std::string setting_;
-  bool may_be_on_device_ = false;
+  bool has_neighbour_ = false;  // another rank with whose memory some call may go
   std::atomic<Way> last_;
   std::atomic<bool> has_told_{false};
   std::set<std::string> said_;

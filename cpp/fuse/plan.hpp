@@ -1,9 +1,9 @@
 // Plan: the work of a backend: the bytes to move, and how to combine them. It is made from requests for which all ranks
 // are ready; making it copies no tensor. A plain value, made by execute/ and read by the backend, on one thread (the
 // holder of the progress lock).
-// Used by Work, Adasum, launch.hpp, RegionPieces, Backend, NativeBackend, PeerCollective and NcclCollective; through
-// launch.hpp by direct_*.cc and shm_*.cc; through functions.hpp by execute/collectives/, which makes plans; a plain
-// value, pure functions.
+// Used by Work, Adasum, launch.hpp, RegionPieces, Backend, NativeBackend, PeerAlone, PeerCollective and
+// NcclCollective; through launch.hpp by direct_*.cc and shm_*.cc; through functions.hpp by execute/collectives/,
+// which makes plans; a plain value, pure functions.
 #pragma once
 
 #include <algorithm>

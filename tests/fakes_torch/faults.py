@@ -227,12 +227,17 @@ def careless(where: str) -> None:
 
 @program
 def overwritten() -> None:
-    """A stream writes to a tensor that the engine has."""
+    """A stream of rank 0 writes to a tensor that the engine has, which other ranks have not come to yet."""
     mine = values(1 << 20).cuda()
-    handle = hvd.allreduce_async_(mine, name="mine")
-    with torch.cuda.stream(torch.cuda.Stream()):
-        mine.fill_(7)
-    hvd.synchronize(handle)
+    handles = []
+    if hvd.rank() == 0:
+        handles.append(hvd.allreduce_async_(mine, name="mine"))
+        with torch.cuda.stream(torch.cuda.Stream()):
+            mine.fill_(7)
+    hvd.barrier()
+    if hvd.rank() > 0:
+        handles.append(hvd.allreduce_async_(mine, name="mine"))
+    hvd.synchronize(*handles)
 
 
 @program

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ciranda import _core
-from ciranda.bench import plot, stages, table, tune
+from ciranda.bench import plot, stages, table, tune, ways
 from ciranda.bench.cli import _load_of_others_percent, make_plan
 from ciranda.bench.plan import (
     COLLECTIVES,
@@ -39,6 +40,9 @@ from ciranda.bench.plan import (
     summarise,
 )
 from ciranda.bench.tune import Line
+
+#: What a rank tells of its GPU, where nothing is in the way.
+TOLD = ways.Told("GPU 0", "", {"CIRANDA_GPU_WAY": "auto", "CIRANDA_GPU_REDUCE": "nccl", "CIRANDA_SHARED_MEMORY": True})
 
 #: Two systems, and how long each takes for a byte.
 BOTH = (("ciranda", 1.0), ("gloo", 20.0))
@@ -322,3 +326,45 @@ def test_what_a_busy_machine_measures_can_be_kept(one: tuple[float, float], two:
         patch.setenv("CIRANDA_COSTS_FOLDER", folder)
         _core.save_measured_costs({**tune.defaults(), **found})
         assert _core.measured_costs() is not None
+
+
+def _with(**settings: object) -> ways.Told:
+    return replace(TOLD, settings={**TOLD.settings, **settings})
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "told", "title", "why"),
+    [
+        ("peer", [TOLD] * 2, "peer", "all ranks share a host's memory, and have kernels"),
+        ("peer", [TOLD], "peer", "one rank needs no other's memory"),
+        ("peer", [_with(CIRANDA_GPU_WAY="nccl")] * 2, "peer", "NCCL cannot be used, as the warning says; all ranks"),
+        ("nccl", [_with(CIRANDA_GPU_WAY="nccl")] * 2, "nccl", "of its own; NCCL does all of it"),
+        ("nccl-ciranda", [_with(CIRANDA_GPU_WAY="nccl")] * 2, "nccl, nccl-ciranda", "since NCCL does not do that"),
+        ("nccl-ciranda", [_with(CIRANDA_GPU_REDUCE="ciranda")], "nccl, nccl-ciranda", "CIRANDA_GPU_REDUCE is ciranda"),
+        ("shm one-shot", [_with(CIRANDA_GPU_WAY="staged")] * 2, "staged, shm one-shot", "CIRANDA_GPU_WAY is staged"),
+        ("", [_with(CIRANDA_GPU_WAY="staged")], "staged", "CIRANDA_GPU_WAY is staged"),
+        (
+            "ring",
+            [TOLD, replace(TOLD, no_kernels="too old")],
+            "staged, ring",
+            "rank 1 has no kernels on GPU 0: too",
+        ),
+        (
+            "ring",
+            [_with(CIRANDA_SHARED_MEMORY=False)] * 2,
+            "staged, ring",
+            "the ranks share no memory, since CIRANDA_",
+        ),
+        ("ring", [TOLD] * 65, "staged, ring", "there are more than 64 ranks"),
+        ("ring", [TOLD] * 2, "staged, ring", "the ranks cannot use each other's memory on GPUs, as the warning says"),
+    ],
+)
+def test_the_way_of_tensors_on_gpus_has_a_reason(algorithm: str, told: list[ways.Told], title: str, why: str) -> None:
+    assert ways.title_of(algorithm) == title
+    assert why in ways.why(algorithm, told)
+
+
+def test_the_algorithm_of_a_call_is_the_one_that_was_counted() -> None:
+    assert ways.algorithm_of({"peer": 2, "ring": 7}, {"peer": 3, "ring": 7}) == "peer"
+    assert ways.algorithm_of({"ring": 7}, {"ring": 7, "peer": 1}) == "peer"
+    assert ways.algorithm_of({"ring": 7}, {"ring": 7}) == ""

@@ -1,6 +1,6 @@
 // Copies: ranges of a GPU's memory that one launch copies (PeerStream::Tasks::copy), and how they follow from pieces of
 // tensors. Plain values; pure.
-// Used by PeerCollective and NcclCollective, and through them by what implements those.
+// Used by PeerAlone, PeerCollective and NcclCollective, and through these by what implements them.
 #pragma once
 
 #include <cstddef>

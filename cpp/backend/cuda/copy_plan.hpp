@@ -7,7 +7,7 @@
 //
 // Pure; any thread; cannot fail.
 //
-// Called by CopyStream and Gpu.
+// Called by CopyStream, Gpu and PeerAlone.
 #pragma once
 
 #include <cstddef>

@@ -144,9 +144,9 @@ void Gpu::allocate_results(void* queue, std::vector<std::size_t> n_bytes, Device
 // In the stream of results: none of those waits for what the caller's stream is given later.
 void Gpu::checksums(void* queue, ByteRanges ranges, Device::Summed summed) {
   thread_.run([this, queue, ranges = std::move(ranges), summed = std::move(summed)] {
-    const Result<Streams*> streams = streams_of(queue);
-    if (!streams.ok()) return summed(streams.status());
-    const CUstream stream = streams.value()->puts.handle();
+    const Result<CUstream> of_results = stream_of_results(queue);
+    if (!of_results.ok()) return summed(of_results.status());
+    const CUstream stream = of_results.value();
     const std::shared_ptr<std::byte> block = pinned_.allocate(checksum_block_bytes(ranges));
     if (block == nullptr) return summed(checksums_by_host(parts(), stream, ranges));
     const auto event = queue_checksums(parts(), stream, ranges, block.get());
@@ -167,6 +167,11 @@ Result<Gpu::Streams*> Gpu::streams_of(void* queue) {
   return &streams;
 }
 
+Result<CUstream> Gpu::stream_of_results(void* queue) {
+  const Result<Streams*> streams = streams_of(queue);
+  return streams.ok() ? Result<CUstream>(streams.value()->puts.handle()) : streams.status();
+}
+
 // Null where the GPU is out of memory.
 Result<std::shared_ptr<std::byte>> Gpu::allocate(void* queue, CUstream stream, std::size_t n_bytes) {
   CUdeviceptr memory = 0;
@@ -178,9 +183,9 @@ Result<std::shared_ptr<std::byte>> Gpu::allocate(void* queue, CUstream stream, s
 }
 
 Result<Device::Put> Gpu::allocate_all(void* queue, const std::vector<std::size_t>& n_bytes) {
-  const Result<Streams*> streams = streams_of(queue);
-  if (!streams.ok()) return streams.status();
-  const CUstream stream = streams.value()->puts.handle();
+  const Result<CUstream> of_results = stream_of_results(queue);
+  if (!of_results.ok()) return of_results.status();
+  const CUstream stream = of_results.value();
   Device::Put made;
   for (const std::size_t each : n_bytes) {
     Result<std::shared_ptr<std::byte>> memory = allocate(queue, stream, each);
@@ -209,11 +214,10 @@ void Gpu::free_after(void* queue, CUdeviceptr memory) {
   Result<DeviceEventPtr> used = record(known_to_all_threads(queue));
   if (!used.ok()) return;  // the GPU has failed, or the process ends
   thread_.run([this, queue, dropped = std::move(dropped), used = std::move(used).value()] {
-    const Result<Streams*> streams = streams_of(queue);
-    if (!streams.ok()) return;
-    const CUstream stream = streams.value()->puts.handle();
-    context_.driver.cuStreamWaitEvent(stream, static_cast<const Event&>(*used).handle(), 0);
-    for (const CUdeviceptr each : dropped) context_.driver.cuMemFreeAsync(each, stream);
+    const Result<CUstream> stream = stream_of_results(queue);
+    if (!stream.ok()) return;
+    context_.driver.cuStreamWaitEvent(stream.value(), static_cast<const Event&>(*used).handle(), 0);
+    for (const CUdeviceptr each : dropped) context_.driver.cuMemFreeAsync(each, stream.value());
   });
 }
 

@@ -40,6 +40,9 @@ class Gpu {
   GpuParts parts() { return {context_, events_, pinned_, kernels_.ok() ? &kernels_.value() : nullptr}; }
   DeviceThread& thread() { return thread_; }
 
+  // The stream of ours in which results for a caller's stream are made. REQUIRES: called by a job of the thread.
+  Result<CUstream> stream_of_results(void* queue);
+
   // Whether what the stream is given goes into a CUDA graph.
   bool is_capturing(void* queue) const;
   // See the methods of Device with these names.

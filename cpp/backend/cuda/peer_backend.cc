@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 #include <utility>
 
 #include "backend/cuda/cuda_device.hpp"
+#include "backend/cuda/peer_alone.hpp"
 #include "backend/cuda/peer_broadcast.hpp"
 #include "backend/cuda/peer_exchange.hpp"
 #include "backend/cuda/peer_reducescatter.hpp"
@@ -50,34 +52,47 @@ class PeerBackend final : public Backend {
   ~PeerBackend() override {
     end();
     if (group_ != nullptr) group_->leave();
+    for (auto& [number, stream] : alone_) stream.leave();
   }
 
   void share(ArenaSession* session) override { session_ = session; }
-  Status usable() const override { return failed_.has_value() ? *failed_ : *group_->usable; }
+  Status usable() const override {
+    if (is_alone()) return Status::ok_status();
+    return failed_.has_value() ? *failed_ : *group_->usable;
+  }
 
-  // Either all members have shared memory or none has. The device can be found, since this rank's tensors lie on it.
+  // Either all members have shared memory or none has.
   std::unique_ptr<RunningCollective> settle(const Place& place, Way /*way*/) override {
+    if (is_alone()) return nullptr;
     if (session_ == nullptr) {
       failed_ = mesh_.rank() == 0 ? Status::internal("they share no memory on the host") : Status::aborted("as rank 0");
       return nullptr;
     }
-    Gpu* const gpu = gpu_at(*device_().value(), place).value();
-    group_ = std::make_shared<PeerGroup>(*gpu, mesh_, *session_);
+    group_ = std::make_shared<PeerGroup>(gpu_of(place), mesh_, *session_);
     return std::make_unique<PeerSettling>(group_, slot_bytes_);
   }
 
   Started start(const Plan& plan) override {
     if (plan.n_bytes == 0) return {};
+    if (is_alone()) {
+      PeerStream& stream = alone_.try_emplace(plan.place.index, gpu_of(plan.place), mesh_).first->second;
+      return {std::make_unique<PeerAlone>(stream, plan), "peer"};
+    }
     const auto row = std::ranges::find(kRows, plan.collective, &Row::collective);
     return {row->make(*group_, plan), "peer"};
   }
 
   void abort() override {
     if (group_ != nullptr) group_->abort();
+    for (auto& [number, stream] : alone_) stream.abort();
     was_aborted_ = true;
   }
 
  private:
+  bool is_alone() const { return mesh_.size() == 1; }
+  // It can be found, since this rank's tensors lie on it.
+  Gpu& gpu_of(const Place& place) const { return *gpu_at(*device_().value(), place).value(); }
+
   // Memory that another rank may still read, or that work under way may still use, is never used again.
   void end() {
     if (group_ == nullptr || group_->own == nullptr || was_aborted_ || group_->is_under_way()) return;
@@ -93,7 +108,8 @@ class PeerBackend final : public Backend {
   FindDevice* const device_;
   ArenaSession* session_ = nullptr;
   std::shared_ptr<PeerGroup> group_;
-  std::optional<Status> failed_;  // why there is no group
+  std::map<int, PeerStream> alone_;  // by number of the GPU, if there is but one rank
+  std::optional<Status> failed_;     // why there is no group
   bool was_aborted_ = false;
 };
 

@@ -51,13 +51,24 @@ Status PeerStream::Tasks::wait_for(const DeviceEvent& event) {
 }
 
 void PeerStream::run(CUstream stream, std::vector<std::shared_ptr<void>> holds, Work work) {
+  run_in([stream](Gpu&) { return Result<CUstream>(stream); }, std::move(holds), std::move(work));
+}
+
+void PeerStream::run_for(void* queue, std::vector<std::shared_ptr<void>> holds, Work work) {
+  run_in([queue](Gpu& gpu) { return gpu.stream_of_results(queue); }, std::move(holds), std::move(work));
+}
+
+void PeerStream::run_in(StreamOf stream_of, std::vector<std::shared_ptr<void>> holds, Work work) {
   state_->is_under_way.store(true);
-  gpu_.thread().run([&gpu = gpu_, state = state_, stream, holds = std::move(holds), work = std::move(work)]() mutable {
+  gpu_.thread().run([&gpu = gpu_, state = state_, stream_of = std::move(stream_of), holds = std::move(holds),
+                     work = std::move(work)]() mutable {
     if (state->is_over.load()) return;
-    Tasks tasks{gpu.parts(), stream, {}};
+    const Result<CUstream> stream = stream_of(gpu);
+    if (!stream.ok()) return state->end(stream.status());
+    Tasks tasks{gpu.parts(), stream.value(), {}};
     Status status = work(tasks);
     if (status.ok()) {
-      Result<std::shared_ptr<const Event>> event = tasks.gpu.events.record(stream);
+      Result<std::shared_ptr<const Event>> event = tasks.gpu.events.record(stream.value());
       if (event.ok()) {
         gpu.thread().when_passed(std::move(event).value(),
                                  [state, holds = std::move(holds), kept = std::move(tasks.kept)](Status passed) {

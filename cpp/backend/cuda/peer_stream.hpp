@@ -2,8 +2,8 @@
 // the GPU's thread, one piece at a time, and has ended when the event behind it has passed: then other ranks may read
 // its results. They queue work that does only after they have learnt of that end, so no work waits for another process.
 //
-// Called by PeerBackend, PeerGroup, PeerSettling, PeerCollective and NcclGroup (the holder of the progress lock). Work
-// under way keeps alive what it needs, even after this object is destroyed.
+// Called by PeerBackend, PeerAlone, PeerGroup, PeerSettling, PeerCollective and NcclGroup (the holder of the progress
+// lock). Work under way keeps alive what it needs, even after this object is destroyed.
 #pragma once
 
 #include <atomic>
@@ -44,6 +44,8 @@ class PeerStream {
   // Queues the work in a stream. `holds` are kept until it has ended, or for ever if the GPU fails. REQUIRES: nothing
   // is under way.
   void run(CUstream stream, std::vector<std::shared_ptr<void>> holds, Work work);
+  // The same in the GPU's stream of results for a caller's stream.
+  void run_for(void* queue, std::vector<std::shared_ptr<void>> holds, Work work);
   // Calls the driver on the GPU's thread, without a stream; the call has ended when it returns. REQUIRES: as above.
   void call(std::function<Status()> calls);
 
@@ -65,6 +67,9 @@ class PeerStream {
   Gpu& gpu() const { return gpu_; }
 
  private:
+  using StreamOf = std::function<Result<CUstream>(Gpu& gpu)>;
+  void run_in(StreamOf stream_of, std::vector<std::shared_ptr<void>> holds, Work work);
+
   // Shared with the GPU's thread.
   struct State {
     explicit State(Mesh* to_wake) : mesh(to_wake) {}

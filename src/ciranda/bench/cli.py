@@ -47,7 +47,11 @@ def bench(
     device: Annotated[str, typer.Option(metavar="NAME", help="Where tensors lie: cpu, or cuda (with torch).")] = "cpu",
     pin: Annotated[bool, typer.Option("--pin/--no-pin", help="Bind rank r to core r.")] = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Measure each candidate algorithm, beside its expected cost.")
+        bool,
+        typer.Option(
+            "--explain",
+            help="Measure each candidate algorithm, beside its expected cost. On GPUs: which way, and why.",
+        ),
     ] = False,
     profile: Annotated[bool, typer.Option("--profile", help="Show how long each stage of a call takes.")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the results there.")] = None,
@@ -62,12 +66,13 @@ def bench(
         seconds=seconds, iterations=iterations, warm_up=warm_up, pin=pin, explain=explain,
         profile=profile, device=device,
     )  # fmt: skip
-    if explain and (peers or plot is not None or plan.collective not in ("allreduce", "broadcast")):
+    has_choice = device != "cpu" or plan.collective in ("allreduce", "broadcast")
+    if explain and (peers or plot is not None or not has_choice):
         raise typer.BadParameter("--explain is for allreduce and broadcast, without --peers and --plot")
     if profile and (explain or peers or plot is not None):
         raise typer.BadParameter("--profile measures Ciranda only, without --explain, --peers and --plot")
-    if device != "cpu" and (explain or profile or peers or plot is not None):
-        raise typer.BadParameter("--device cuda is measured without --explain, --profile, --peers and --plot")
+    if device != "cpu" and (profile or peers or plot is not None):
+        raise typer.BadParameter("--device cuda is measured without --profile, --peers and --plot")
     for path in (json_file, plot):
         if path is not None and not path.absolute().parent.is_dir():
             raise typer.BadParameter(f"there is no folder {path.absolute().parent}")
@@ -122,8 +127,7 @@ def run(plan: Plan) -> Results:
     warning = table.warning(_load_of_others_percent())
     if warning:
         print(warning, flush=True)
-    head = table.explain_header if plan.explain else table.profile_header if plan.profile else table.header
-    print(head(plan, meta), flush=True)
+    print(table.header_of(plan)(plan, meta), flush=True)
     busy_before, started = _busy_seconds(), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="ciranda-bench-") as folder:
         per_rank = launch(ranks.main, (plan, folder), hosts=f"localhost:{plan.np}", options=RunOptions(prefix=False))

@@ -24,6 +24,11 @@ def choose_gpu(local_rank: int) -> None:
     torch.cuda.set_device(local_rank % torch.cuda.device_count())
 
 
+def number_of_gpu() -> int:
+    """That of this rank's GPU, in this process."""
+    return torch.cuda.current_device()
+
+
 class OnGpu:
     """A tensor on this rank's GPU, with what a measurement does to a buffer. The host waits for all of it."""
 

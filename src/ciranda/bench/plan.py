@@ -42,7 +42,7 @@ class Plan:
         peers: other systems, measured alternately with ciranda.
         pin: bind rank r to core r.
         device: of DEVICES; "cuda": tensors of torch on GPUs.
-        explain: measure each candidate algorithm, beside its expected time.
+        explain: measure each candidate algorithm, beside its expected time; on GPUs, say which way calls go, and why.
         profile: measure the time of each stage of a call.
     """
 
@@ -171,6 +171,7 @@ class Row:
     """All systems at one size. `stages`: the median microseconds of each, if they were asked for.
 
     `agreement`: how the ranks agree on such a call, in words; empty on ranks other than 0, and if it was not asked for.
+    `way`, `why`: by which way tensors on GPUs go, and the reason; empty if that was not asked for.
     """
 
     n_bytes: int
@@ -181,6 +182,8 @@ class Row:
     candidates: tuple[Candidate, ...] = ()
     stages: dict[str, float] = field(default_factory=dict)
     agreement: str = ""
+    way: str = ""
+    why: str = ""
 
     @property
     def peers(self) -> list[str]:

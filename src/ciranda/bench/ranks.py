@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 import ciranda
 from ciranda import _core
 from ciranda._basics import engine
-from ciranda.bench import stages, table
+from ciranda.bench import stages, table, ways
 from ciranda.bench.algorithms import PrescribedSystems, candidates
 from ciranda.bench.plan import (
     BLOCKS,
@@ -36,6 +36,8 @@ from ciranda.bench.plan import (
     summarise,
 )
 from ciranda.bench.systems import PEERS, Call, Ciranda, System
+from ciranda.bench.ways import Told
+from ciranda.launch.page import read_bytes
 
 _MOST_TRIED = 200  # calls; see cpp/backend/online_autotuner.hpp
 _MOST_UNREAD = 4000  # calls; what a recording has room for, and more
@@ -55,9 +57,12 @@ def main(plan: Plan, folder: str) -> tuple[list[Row], float]:
     for peer in plan.peers:
         systems[peer] = PEERS[peer](rank, ciranda.size(), folder)
     prescribed = PrescribedSystems()
+    told = tell_of_gpus() if plan.explain and plan.device == "cuda" else []
     rows = []
     for case in cases(plan):
-        if plan.explain:
+        if plan.explain and plan.device == "cuda":
+            row, show = explain_way(plan, case, systems["ciranda"], told), table.way
+        elif plan.explain:
             row, show = explain(plan, case, prescribed), table.explanation
         elif plan.profile:
             row, show = profile(plan, case), table.profile
@@ -66,7 +71,7 @@ def main(plan: Plan, folder: str) -> tuple[list[Row], float]:
         rows.append(row)
         if rank == 0:
             print(show(row), flush=True)
-    if plan.explain and rank == 0:
+    if plan.explain and plan.device == "cpu" and rank == 0:
         pairs = {other: engine().peer(other)["pair"] for other in range(ciranda.size())}
         print(table.memory(pairs, _core.staging_copy()), flush=True)
     ciranda.barrier()
@@ -112,6 +117,30 @@ def explain(plan: Plan, case: Case, prescribed: PrescribedSystems) -> Row:
     n_bytes = case.count * np.dtype(case.dtype).itemsize
     agreement = engine().agreement(_core.COLLECTIVES[case.collective], n_bytes)
     return replace(row, candidates=found, agreement=agreement)
+
+
+def tell_of_gpus() -> list[Told]:
+    """What each rank tells of its GPU. A collective."""
+    from ciranda.bench.on_gpu import number_of_gpu  # with torch
+
+    gpu, _, no_kernels = _core.examine_devices()[number_of_gpu()]
+    settings = _core.effective_settings()
+    told: list[Told] = ciranda.allgather_object(Told(gpu, no_kernels, settings), name="bench.told")
+    return told
+
+
+def explain_way(plan: Plan, case: Case, system: System, told: Sequence[Told]) -> Row:
+    """As measure(), with the way by which the calls go, and the reason."""
+    row = measure(plan, case, {"ciranda": system})
+    call = system.bind(case, buffer_on_gpu(case))
+
+    def calls_by_algorithm() -> dict[str, int]:
+        return {name: each["calls"] for name, each in read_bytes(engine().counter_page())["algorithms"].items()}
+
+    before = calls_by_algorithm()
+    call()
+    algorithm = ways.algorithm_of(before, calls_by_algorithm())
+    return replace(row, way=ways.title_of(algorithm), why=ways.why(algorithm, told))
 
 
 def try_all(case: Case) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ciranda import _core
 from ciranda.bench.plan import Measurement, Plan, Results, Row, format_size
@@ -48,6 +48,13 @@ def header(plan: Plan, meta: dict[str, object]) -> str:
     return "\n".join(lines)
 
 
+def header_of(plan: Plan) -> Callable[[Plan, dict[str, object]], str]:
+    """What heads the table of this plan."""
+    if plan.explain:
+        return way_header if plan.device == "cuda" else explain_header
+    return profile_header if plan.profile else header
+
+
 def explain_header(plan: Plan, meta: dict[str, object]) -> str:
     """As header(), for explanation()."""
     return "\n".join(
@@ -60,6 +67,27 @@ def explain_header(plan: Plan, meta: dict[str, object]) -> str:
             f"#{'':>11}   {'':<26} {'us':>10} {'us':>10} {'us':>10} {'us':>10} {'':>6}",
         )
     )
+
+
+def way_header(plan: Plan, meta: dict[str, object]) -> str:
+    """As header(), for way()."""
+    return "\n".join(
+        (
+            f"# {plan.collective}: {plan.np} ranks on {meta['cpu']}, {meta['cores']} cores; ciranda {meta['ciranda']}",
+            f"# {meta['device']}, torch {meta['torch']}",
+            "# by which way the calls go, and why; measured: median, until the GPU has the result",
+            "#",
+            f"#{'size':>11}   {'way':<26} {'measured':>10} {'min':>10} {'#wrong':>6}",
+            f"#{'':>11}   {'':<26} {'us':>10} {'us':>10} {'':>6}",
+        )
+    )
+
+
+def way(row: Row) -> str:
+    """One size: by which way its calls go, and why."""
+    found = row.systems["ciranda"]
+    figures = f"{_us(found.median_us)} {_us(found.min_us)} {found.n_wrong:>6}"
+    return f" {format_size(row.n_bytes):>11}   {row.way:<26} {figures}  {row.why}"
 
 
 def explanation(row: Row) -> str:

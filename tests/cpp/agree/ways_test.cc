@@ -55,6 +55,23 @@ TEST(Ways, WhatHasNoKernelIsStaged) {
   }
 }
 
+// Whatever the world is like of which it is a set.
+TEST(Ways, OneRankStaysOnItsDevice) {
+  for (const bool goes_by_nccl : {false, true}) {
+    CoordinatorOptions options;
+    options.size = 1;
+    options.goes_by_nccl = goes_by_nccl;
+    Signature weighted = allreduce({4});
+    weighted.is_weighted = true;
+    Ways ways(options);
+    for (const Signature& signature :
+         {allreduce({4}), weighted, even_alltoall(4), allreduce({4}, DataType::kFloat32, ReduceOp::kAdasum)}) {
+      for (const HomeId home : {kGpu0, kGpu1, kGpu0}) EXPECT_EQ(ways.way_of(signature, {home}), Way::kPeer);
+      EXPECT_EQ(ways.way_of(signature, {kStagedHome}), Way::kStaged);
+    }
+  }
+}
+
 TEST(Ways, NcclNeedsNoSharedMemory) {
   CoordinatorOptions options;
   options.size = 2;

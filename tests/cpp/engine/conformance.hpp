@@ -114,9 +114,10 @@ inline const auto kMixedWithHost =
 // By a driver, which takes longer. Not with sanitizers, which the fake driver's pages without access are not for.
 #ifndef CIRANDA_SANITIZED
 // Staged, one type is enough, as above.
-inline const auto kOnGpu = ::testing::Values(
-    Case{2, DataType::kUInt8, Homes::kCuda}, Case{2, DataType::kFloat32, Homes::kCuda},
-    Case{2, DataType::kUInt8, Homes::kCudaStaged}, Case{2, DataType::kFloat32, Homes::kCudaWithoutKernels});
+inline const auto kOnGpu =
+    ::testing::Values(Case{1, DataType::kFloat32, Homes::kCuda}, Case{2, DataType::kUInt8, Homes::kCuda},
+                      Case{2, DataType::kFloat32, Homes::kCuda}, Case{2, DataType::kUInt8, Homes::kCudaStaged},
+                      Case{2, DataType::kFloat32, Homes::kCudaWithoutKernels});
 inline const auto kByNccl = ::testing::Combine(::testing::Values(3), ::testing::Values(DataType::kFloat32),
                                                ::testing::Values(Homes::kCudaNccl));
 #endif

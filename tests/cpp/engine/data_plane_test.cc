@@ -127,14 +127,14 @@ TEST_F(DataPlaneTest, ACallThatIsAlwaysStagedTellsNothingOfTheNext) {
   Request on_host = sum;
   on_host.home = kStagedHome;
   WayExpected expected({}, *mesh_);
-  expected.went(sum, Way::kPeer);
+  expected.went(sum, 2, Way::kPeer);
   for (const Request& other : {adasum, on_host}) {
-    expected.went(other, Way::kStaged);
-    EXPECT_EQ(expected.of(other), Way::kStaged);
-    EXPECT_EQ(expected.of(sum), Way::kPeer);
+    expected.went(other, 2, Way::kStaged);
+    EXPECT_EQ(expected.of(other, 2), Way::kStaged);
+    EXPECT_EQ(expected.of(sum, 2), Way::kPeer);
   }
-  expected.went(sum, Way::kStaged);
-  EXPECT_EQ(expected.of(sum), Way::kStaged);
+  expected.went(sum, 2, Way::kStaged);
+  EXPECT_EQ(expected.of(sum, 2), Way::kStaged);
 }
 
 TEST_F(DataPlaneTest, ACallHasTheAlgorithmOfItsPlan) {

@@ -1,11 +1,14 @@
-"""Compiles the fake driver, and the C++ part against the torch that is installed: once for each version of either."""
+"""Compiles the fake driver, and the C++ part against the torch that is installed: once for each version of either.
+
+What CMake has built already is taken from there.
+"""
 
 import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -15,6 +18,7 @@ HERE = Path(__file__).resolve().parent
 FAKES = HERE.parent
 ROOT = HERE.parents[2]
 KEPT = ROOT / "build" / "torch_cuda"
+BY_CMAKE = ROOT / "build/release/tests/cpp/fakes"
 FLAGS = ["-std=c++20", "-O2", "-g1", "-fPIC", "-fvisibility=hidden", "-w", "-pthread"]
 
 
@@ -55,17 +59,21 @@ def _compile(sources: Iterable[Path], options: list[str], libraries: list[str], 
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         objects = list(pool.map(compiled, sorted(sources)))
-    unfinished = to.with_suffix(".unfinished")
-    _run([*_compiler(), "-shared", "-pthread", *map(str, objects), *libraries, "-o", str(unfinished)])
+    _run([*_compiler(), "-shared", "-pthread", *map(str, objects), *libraries, "-o", str(to)])
     for each in objects:
         each.unlink()
-    unfinished.rename(to)  # others see it once it is whole
 
 
-def _built(name: str, sources: list[Path], options: list[str], libraries: list[str], depends_on: list[str]) -> Path:
-    """Returns the shared library `name`. Processes that ask at once wait for one of them."""
-    headers = [*FAKES.glob("*.hpp"), *HERE.glob("*.hpp")]
-    folder = KEPT / _digest([name, *options, *depends_on], [*sources, *headers])
+def _compile_together(sources: Iterable[Path], options: list[str], libraries: list[str], to: Path) -> None:
+    """As one source: headers that take longer than all else are read once."""
+    together = to.with_name("together.cc")
+    together.write_text("".join(f'#include "{source}"\n' for source in sorted(sources)))
+    _compile([together], options, libraries, to)
+
+
+def _kept(name: str, parts: Iterable[str], files: list[Path], make: Callable[[Path], object]) -> Path:
+    """Returns the shared library `name`, which is made of these. Processes that ask at once wait for one of them."""
+    folder = KEPT / _digest([name, *parts], files)
     folder.mkdir(parents=True, exist_ok=True)
     built = folder / name
     if built.exists():
@@ -73,22 +81,37 @@ def _built(name: str, sources: list[Path], options: list[str], libraries: list[s
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not built.exists():
-            _compile(sources, options, libraries, built)
+            unfinished = built.with_suffix(".unfinished")
+            make(unfinished)
+            unfinished.rename(built)  # others see it once it is whole
     return built
+
+
+def _fake(name: str, files: list[Path], options: list[str], libraries: list[str]) -> Path:
+    """Returns a library that CMake builds, too: by itself, since programs find all that lies beside it."""
+    by_cmake = BY_CMAKE / name
+
+    def make(to: Path) -> None:
+        if by_cmake.exists() and all(file.stat().st_mtime < by_cmake.stat().st_mtime for file in files):
+            shutil.copyfile(by_cmake, to)
+        else:
+            _compile([file for file in files if file.suffix == ".cc"], options, libraries, to)
+
+    return _kept(name, options, files, make)
 
 
 def driver() -> Path:
     """Returns the fake `libcuda.so.1`, which is the same as the CMake target ciranda_fake_cuda."""
-    kernels = _digest([], (ROOT / "cpp/backend/cuda/kernels").glob("*"))
+    files = [*FAKES.glob("*.cc"), *FAKES.glob("*.hpp"), *(ROOT / "cpp/backend/cuda/kernels").glob("*.[hi]*")]
     options = FLAGS + [f"-I{folder}" for folder in (FAKES, ROOT / "cpp", ROOT / "cpp/include", ROOT / "tests")]
-    return _built("libcuda.so.1", [*FAKES.glob("*.cc")], options, [], [kernels])
+    return _fake("libcuda.so.1", files, options, [])
 
 
 def nccl() -> Path:
     """Returns the fake `libnccl.so.2`, which is the same as the CMake target ciranda_fake_nccl."""
-    headers = _digest([], [*(FAKES / "nccl").glob("*.hpp"), ROOT / "cpp/backend/cuda/nccl_api.hpp"])
+    files = [*(FAKES / "nccl").glob("*"), *FAKES.glob("*.hpp"), ROOT / "cpp/backend/cuda/nccl_api.hpp"]
     options = FLAGS + [f"-I{folder}" for folder in (FAKES, ROOT / "cpp", ROOT / "cpp/include")]
-    return _built("libnccl.so.2", [*(FAKES / "nccl").glob("*.cc")], options, ["-ldl"], [headers])
+    return _fake("libnccl.so.2", files, options, ["-ldl"])
 
 
 def library() -> Path:
@@ -97,4 +120,10 @@ def library() -> Path:
     includes = [ROOT / "cpp", ROOT / "cpp/include", torch / "include", torch / "include/torch/csrc/api/include"]
     libraries = [f"-L{torch / 'lib'}", "-ltorch_cpu", "-lc10", f"-Wl,-rpath,{torch / 'lib'}", "-ldl"]
     options = FLAGS + [f"-I{folder}" for folder in includes]
-    return _built("torch_cuda.so", [*HERE.glob("*.cc")], options, libraries, [version("torch")])
+    sources = [*HERE.glob("*.cc")]
+    files = [*sources, *HERE.glob("*.hpp"), *FAKES.glob("*.hpp")]
+
+    def make(to: Path) -> None:
+        _compile_together(sources, options, libraries, to)
+
+    return _kept("torch_cuda.so", [*options, version("torch")], files, make)

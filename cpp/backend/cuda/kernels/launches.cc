@@ -76,12 +76,6 @@ consteval std::array<KernelOfType, kNumReduceOps> make_reduce_kernels() {
 }
 constexpr auto kReduceKernels = make_reduce_kernels();
 
-bool is_unscaled(const Reduction& reduction) {
-  if (reduction.dtype == DataType::kBool) return true;
-  const bool divides = reduction.op == ReduceOp::kAverage && reduction.n_average != 1;
-  return reduction.weights.empty() && reduction.prescale == 1.0 && reduction.postscale == 1.0 && !divides;
-}
-
 // If n is a power of two, a multiplication by 1/n, which is exact, gives the same bits as the division, and is faster.
 Scaling float_scaling(const Reduction& reduction) {
   const auto n = static_cast<unsigned>(reduction.op == ReduceOp::kAverage ? reduction.n_average : 1);
@@ -115,6 +109,12 @@ Scaling integer_scaling(const Reduction& reduction) {
 constexpr std::uint32_t kBlocksOfMultiprocessor = 4;
 
 }  // namespace
+
+bool is_unscaled(const Reduction& reduction) {
+  if (reduction.dtype == DataType::kBool) return true;
+  const bool divides = reduction.op == ReduceOp::kAverage && reduction.n_average != 1;
+  return reduction.weights.empty() && reduction.prescale == 1.0 && reduction.postscale == 1.0 && !divides;
+}
 
 ReduceLaunch make_reduce(const Reduction& reduction, std::span<const std::byte* const> inputs, std::byte* out,
                          std::size_t count) {

@@ -3,8 +3,8 @@
 // The bits of a reduction are those of kernels::reduce (kernels/kernels.hpp). Pure functions; any thread; they cannot
 // fail. Addresses are the GPU's.
 //
-// Called by CopyStream, checksums.hpp, LoadedKernels, PeerStream, PeerCollective and NcclCollective, and through it by
-// what implements that.
+// Called by CopyStream, checksums.hpp, LoadedKernels, PeerStream, PeerAlone, PeerCollective and NcclCollective, and
+// through these by what implements them.
 #pragma once
 
 #include <cstddef>
@@ -38,6 +38,9 @@ struct ReduceLaunch {
   Kernel kernel;
   ReduceArguments arguments;
 };
+
+// Whether no factor, weight or divisor applies, so that one input is the result.
+bool is_unscaled(const Reduction& reduction);
 
 // REQUIRES: accepts(op, dtype), and the op is elementwise; factors are 1 where the op does not accept them, and finite
 // for integers; n_average >= 1; 1 to kMostInputs inputs; weights only for sums of floating or complex types, as many as
