@@ -20,7 +20,9 @@ import torch.distributed
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
+from torch.profiler import ProfilerActivity, profile
 
 import ciranda.torch.distributed
 
@@ -76,6 +78,33 @@ def futures() -> list[object]:
     return found
 
 
+def messages() -> list[object]:
+    """Both ways at once, waited for on another stream."""
+    rank = dist.get_rank()
+    sent, received = torch.arange(5.0, device=DEVICE) + rank, torch.zeros(5, device=DEVICE)
+    works = dist.batch_isend_irecv([dist.P2POp(dist.isend, sent, 1 - rank), dist.P2POp(dist.irecv, received, 1 - rank)])
+    with another_stream():
+        for work in works:
+            work.wait()
+        return [received.tolist()]
+
+
+def distributed_tensors() -> list[object]:
+    mesh = init_device_mesh(DEVICE, (dist.get_world_size(),))
+    whole = torch.arange(12.0, device=DEVICE).view(6, 2)
+    sharded = distribute_tensor(whole, mesh, [Shard(0)])
+    product = sharded @ sharded.T.redistribute(placements=[Replicate()])
+    return [product.to_local().tolist(), product.full_tensor().tolist(), sharded.sum().full_tensor().tolist()]
+
+
+def profiled() -> list[object]:
+    with profile(activities=[ProfilerActivity.CPU]) as taken:
+        dist.all_reduce(torch.ones(3, device=DEVICE))
+    names: list[object] = [event.name for event in taken.events() if event.is_async]
+    assert "ciranda:all_reduce" in names, names
+    return names
+
+
 def _model() -> nn.Module:
     torch.manual_seed(1)
     return nn.Sequential(nn.Linear(10, 20), nn.Tanh(), nn.Linear(20, 4)).to(DEVICE)
@@ -110,7 +139,7 @@ def sharded() -> str:
 def run() -> list[object]:
     if DEVICE == "cuda":
         torch.cuda.set_device(int(os.environ["CIRANDA_LOCAL_RANK"]))
-    found: list[object] = [collectives(), futures(), sharded()]
+    found: list[object] = [collectives(), futures(), messages(), distributed_tensors(), profiled(), sharded()]
     return found + [data_parallel(hooked=hooked, views=views) for hooked in (False, True) for views in (False, True)]
 
 

@@ -48,15 +48,37 @@ def kept_pinned_values() -> torch.Tensor:
     return _KEPT[-1]
 
 
+def fake() -> ctypes.CDLL | None:
+    """The simulated driver, if this process has it."""
+    driver = ctypes.CDLL("libcuda.so.1")
+    return driver if hasattr(driver, "fake_cuda_set") else None
+
+
 def with_work_that_never_ends() -> torch.Tensor:
-    """A tensor on a stream, the current one from now on, with a copy that does not begin."""
+    """A tensor on a stream, the current one from now on, with a copy that does not begin.
+
+    On a real GPU, not before a kernel of half a minute or so has ended.
+    """
     mine, source = values().cuda(), kept_pinned_values()
     torch.cuda.synchronize()
-    side = torch.cuda.Stream()
-    ctypes.CDLL("libcuda.so.1").fake_cuda_set(b"FAKE_CUDA_STILL", f"{os.environ['STILL_STREAM']}:1:{_NEVER}".encode())
+    side, driver = torch.cuda.Stream(), fake()
+    if driver is not None:
+        driver.fake_cuda_set(b"FAKE_CUDA_STILL", f"{os.environ['STILL_STREAM']}:1:{_NEVER}".encode())
     torch.cuda.set_stream(side)
+    if driver is None:
+        torch.cuda._sleep(int(5e10))
     mine.copy_(source, non_blocking=True)
     return mine
+
+
+def fail_on_the_gpu(mine: torch.Tensor) -> None:
+    """Give the stream work that ends the process's use of its GPU."""
+    driver = fake()
+    if driver is None:
+        mine[torch.full((1,), 1 << 30, device="cuda")]  # a device-side assertion
+        return
+    driver.fake_cuda_set(b"FAKE_CUDA_FAIL_RUN", b"cuMemcpyAsync:1:700")
+    mine.copy_(kept_pinned_values(), non_blocking=True)
 
 
 def leave_at_once() -> None:
@@ -191,11 +213,10 @@ def never_ends(where: str) -> None:
 @program
 def illegal_address() -> None:
     """Rank 1's own work on its GPU touches an address that is none, before its call reads what it makes."""
-    mine, source = values().cuda(), kept_pinned_values()
+    mine = values().cuda()
     hvd.allreduce(mine, name="first")
     if hvd.rank() == 1:
-        ctypes.CDLL("libcuda.so.1").fake_cuda_set(b"FAKE_CUDA_FAIL_RUN", b"cuMemcpyAsync:1:700")
-        mine.copy_(source, non_blocking=True)
+        fail_on_the_gpu(mine)
     try:
         hvd.allreduce_(mine, name="second")
     except CirandaError as error:

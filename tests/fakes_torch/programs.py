@@ -175,6 +175,30 @@ def optimizers() -> None:
             assert is_same(a, b)
 
 
+@program
+def sparse() -> None:
+    indices, values = torch.tensor([[2, 0, 2]]), torch.arange(6.0).view(3, 2)
+    on_cpu = torch.sparse_coo_tensor(indices, values, (4, 2))
+    on_cuda = torch.sparse_coo_tensor(indices.cuda(), values.cuda(), (4, 2))
+    assert on_cuda.is_sparse
+    assert on_cuda.device == torch.device("cuda:0")
+    assert on_cuda._indices().is_cuda
+    assert is_same(on_cpu.to_dense(), on_cuda.to_dense())
+    assert is_same(on_cpu.coalesce().values(), on_cuda.coalesce().values())
+    for moved in (on_cuda.cpu(), on_cuda.coalesce().cpu().cuda().cpu()):
+        assert torch.equal(moved.to_dense(), on_cpu.to_dense())
+    tables = twins(nn.Embedding(5, 3, sparse=True))
+    for table in tables:
+        optimizer = torch.optim.SGD(table.parameters(), lr=0.5)
+        for _ in range(2):
+            optimizer.zero_grad()
+            for _ in range(2):
+                table(torch.tensor([1, 4, 1], device=table.weight.device)).square().sum().backward()
+            assert table.weight.grad.is_sparse
+            optimizer.step()
+    assert is_same(tables[0].weight, tables[1].weight)
+
+
 def work_stream_of_dlpack() -> int:
     import ctypes
 

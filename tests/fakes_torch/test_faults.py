@@ -175,11 +175,9 @@ def test_work_that_never_ends_is_named_with_its_gpu_on_all_ranks(
         assert "on GPU 0 (GPU-5f5f5f00): the work that was queued there before the call has not ended" in line, line
 
 
-@pytest.mark.parametrize("way", [STAGED, PEER], ids=["staged", "peer"])
-def test_a_kernel_of_the_program_that_fails_is_told_to_all(way: dict[str, str], request: pytest.FixtureRequest) -> None:
-    """With its rank and GPU, and all processes end."""
-    need_kernels_for(way, request)
-    done = run(2, "illegal_address", **way)
+def test_a_kernel_of_the_program_that_fails_is_told_to_all() -> None:
+    """With its rank and GPU, and all processes end. (By peer: test_gpu_check.py.)"""
+    done = run(2, "illegal_address", **STAGED)
     lines = _found(done, "illegal_address")
     assert (done.returncode, lines[:2]) == (0, ["ends"] * 2), done.stdout + done.stderr
     assert lines[2].startswith("rank 0: InternalError: rank 1 (host "), lines

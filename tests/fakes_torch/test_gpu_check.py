@@ -28,9 +28,10 @@ def check(tmp_path: Path, *parts: str, **settings: str) -> tuple[int, list[dict[
 def test_its_parts_pass(tmp_path: Path) -> None:
     """But for the examples and the programs of faults.py, which other tests run."""
     parts = ("probe", "doctor", "collectives", "together", "streams", "a_rank_is_killed", "figures, staged")
-    status, rows = check(tmp_path, *parts)
+    faults = ("a_rank_is_stopped", "a_kernel_fails", "a_kernel_takes_long")
+    status, rows = check(tmp_path, *parts, *faults, STILL_STREAM="3")
     assert status == 0, rows
-    assert [row["ranks"] for row in rows] == [1, 1, 2, 2, 2, 3, 2]
+    assert [row["ranks"] for row in rows] == [1, 1, 2, 2, 2, 3, 2, 3, 2, 2]
 
 
 def test_it_says_what_fails(tmp_path: Path) -> None:

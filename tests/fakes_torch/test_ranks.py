@@ -78,6 +78,32 @@ def overflow_of_one_rank() -> list[bool]:
     return [bool(each.grad.isfinite().all()) for each in (own, shared) if each.grad is not None]
 
 
+def trained_with_sparse_gradients(device: str) -> list[list[float]]:
+    """Tables whose gradients have rows: few, which are gathered, and many, which are combined as dense ones."""
+    import torch
+
+    import ciranda.torch as hvd
+
+    found = []
+    for n_rows, options in ((3, {}), (40, {}), (3, {"sparse_as_dense": True})):
+        torch.manual_seed(1)
+        table = torch.nn.Embedding(30, 4, sparse=True).to(device)
+        optimizer = torch.optim.SGD(table.parameters(), lr=0.1)
+        optimizer = hvd.DistributedOptimizer(optimizer, table.named_parameters(), **options)
+        for step in range(3):
+            optimizer.zero_grad()
+            rows = (torch.arange(n_rows) * (3 + step) + hvd.rank()) % 30
+            table(rows.to(device)).square().sum().backward()
+            optimizer.step()
+        found.append(table.weight.flatten().tolist())
+    mine = torch.sparse_coo_tensor([[hvd.rank(), 2]], torch.tensor([0.3, 0.7]) + hvd.rank(), (4,)).to(device)
+    for options in ({"op": hvd.Sum}, {"op": hvd.Average, "weight": 0.5 + hvd.rank()}):
+        combined = hvd.sparse_allreduce_async(mine, "sparse", **options).wait()
+        assert (combined.is_sparse, combined.device.type) == (True, device)
+        found.append(combined.to_dense().tolist())
+    return found
+
+
 def test_trainings_on_gpus_come_to_the_bits_of_the_cpu() -> None:
     """Also where one rank has its model on the CPU. Steps let the host wait for no stream."""
     environment = torch_cuda.environment()
@@ -90,6 +116,8 @@ def test_trainings_on_gpus_come_to_the_bits_of_the_cpu() -> None:
         on_cpu = trained("cpu", "cpu")
         assert trained("cuda", "cuda") == on_cpu
         assert trained("cuda", "cpu") == on_cpu
+        with_sparse = ranks.run(trained_with_sparse_gradients, "cpu")
+        assert ranks.run(trained_with_sparse_gradients, "cuda") == with_sparse
         assert ranks.run(overflow_of_one_rank) == [[False], [False, True]]
 
 

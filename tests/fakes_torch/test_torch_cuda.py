@@ -22,6 +22,7 @@ RIGHT = [
     "storages",
     "modules",
     "optimizers",
+    "sparse",
     "streams",
     "backward_on_the_stream_of_forward",
     "pinned_copies",

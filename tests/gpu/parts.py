@@ -16,10 +16,11 @@ import torch
 from torch import nn
 
 import ciranda.torch as hvd
-from ciranda.errors import RanksLostError
+from ciranda.errors import CirandaError, RanksLostError, TimeoutError
 
 # Those of its programs that need no simulated driver.
 sys.path.insert(0, str(Path(__file__).parents[1] / "fakes_torch"))
+from faults import fail_on_the_gpu, with_work_that_never_ends
 from faults import run as run_fault
 
 PARTS: dict[str, Callable[[bool], dict[str, Any]]] = {}
@@ -230,6 +231,70 @@ def a_rank_is_killed(_small: bool) -> dict[str, Any]:
         if hvd.rank() == 0:
             print("JSON " + json.dumps({"heard after s": round(seconds, 3)}), flush=True)
         os._exit(0 if seconds < 2 else 1)
+    raise AssertionError("the call succeeded")
+
+
+def _leave_with(error: CirandaError, begin: float, code: int = 0) -> None:
+    """Tell that a fault was heard of, and leave as it is: this process may have work on its GPU that never ends."""
+    found = {"heard after s": round(time.monotonic() - begin, 3), "error": str(error)[:300]}
+    if hvd.rank() == 0:
+        print("JSON " + json.dumps(found), flush=True)
+    time.sleep(2)  # others are to hear of the fault, and not of this end
+    os._exit(code)
+
+
+@part
+def a_kernel_fails(_small: bool) -> dict[str, Any]:
+    """Rank 1's own kernel fails on its GPU: both ranks hear of it by the GPU's name, and rank 0's is of use."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    mine = torch.ones(1000, device="cuda")
+    hvd.allreduce(mine, name="first")
+    if hvd.rank() == 1:
+        fail_on_the_gpu(mine)
+    begin = time.monotonic()
+    try:
+        hvd.allreduce(mine, name="second")
+    except CirandaError as error:
+        assert "GPU-" in str(error), error
+        if hvd.rank() == 0:
+            assert float(mine.sum()) == 1000
+        _leave_with(error, begin)
+    raise AssertionError("the call succeeded")
+
+
+@part
+def a_kernel_takes_long(_small: bool) -> dict[str, Any]:
+    """Longer than the limit of stalls, on rank 1's stream: both ranks are told of the GPU at the limit."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    mine = torch.ones(1000, device="cuda")
+    hvd.allreduce(mine, name="first")
+    if hvd.rank() == 1:
+        mine = with_work_that_never_ends()
+    begin = time.monotonic()
+    try:
+        hvd.allreduce(mine, name="second")
+    except TimeoutError as error:
+        assert "the tensors of rank 1 (host " in str(error), error
+        assert "on GPU " in str(error), error
+        _leave_with(error, begin)
+    raise AssertionError("the call succeeded")
+
+
+@part
+def a_rank_is_stopped(_small: bool) -> dict[str, Any]:
+    """Rank 2 stops between two calls: the others are told at the limit of stalls, and their GPU is of use."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    mine = torch.ones(1 << 20, device="cuda")
+    hvd.allreduce(mine, name="first")
+    if hvd.rank() == 2:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    begin = time.monotonic()
+    try:
+        hvd.allreduce(mine, name="second")
+    except TimeoutError as error:
+        assert "2" in str(error), error
+        assert float(mine.sum()) == 1 << 20, "a tensor was written to after its call failed"
+        _leave_with(error, begin, code=3)  # or the launcher would wait for rank 2
     raise AssertionError("the call succeeded")
 
 

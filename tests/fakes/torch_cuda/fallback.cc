@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "allocator.hpp"
+#include "boxed.hpp"
 #include "current.hpp"
 #include "on_host.hpp"
 #include "storage.hpp"
@@ -26,40 +27,6 @@ using c10::IValue;
 using c10::Stack;
 
 bool is_on_device(const Tensor& tensor) { return tensor.defined() && tensor.is_cuda(); }
-
-// Calls change(tensor) for each tensor in `value`, and puts what it returns in its place.
-template <typename Change>
-void change_tensors(IValue& value, const Change& change) {
-  if (value.isTensor()) {
-    value = change(value.toTensor());
-  } else if (value.isTensorList()) {
-    std::vector<Tensor> changed;
-    for (const Tensor& each : value.toTensorVector()) changed.push_back(change(each));
-    value = changed;
-  } else if (value.isOptionalTensorList()) {
-    c10::List<std::optional<Tensor>> changed;
-    for (const std::optional<Tensor> each : value.toOptionalTensorList()) {
-      changed.push_back(each ? std::optional(change(*each)) : std::nullopt);
-    }
-    value = changed;
-  }
-}
-
-template <typename Function>
-void for_each_tensor(const IValue& value, const Function& function) {
-  IValue same = value;
-  change_tensors(same, [&](const Tensor& each) {
-    function(each);
-    return each;
-  });
-}
-
-bool writes(const Argument& argument) {
-  const auto* const alias = argument.alias_info();
-  // Those of native_batch_norm, which its schema does not tell.
-  const bool is_running = argument.name() == "running_mean" || argument.name() == "running_var";
-  return (alias != nullptr && alias->isWrite()) || is_running;
-}
 
 // Where an operator runs: where its first tensor of the device is, or what it is asked for.
 std::optional<Device> device_of(const Stack& arguments) {
@@ -78,17 +45,6 @@ std::optional<Device> device_of(const Stack& arguments) {
 
 std::string name_of(const FunctionSchema& schema) {
   return schema.overload_name().empty() ? schema.name() : schema.name() + "." + schema.overload_name();
-}
-
-// The argument that a return value is, for operators that return what they write.
-std::optional<std::size_t> argument_of(const FunctionSchema& schema, const Argument& returned) {
-  const auto* const alias = returned.alias_info();
-  if (alias == nullptr || !alias->isWrite()) return std::nullopt;
-  for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
-    const auto* const other = schema.arguments()[i].alias_info();
-    if (other != nullptr && *other == *alias) return i;
-  }
-  return std::nullopt;
 }
 
 // An output that the operator has made larger, or given another shape.

@@ -1,6 +1,7 @@
 #include "on_host.hpp"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/ops/_sparse_coo_tensor_unsafe.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/DeviceGuard.h>
 
@@ -121,7 +122,13 @@ at::Tensor over(const c10::Storage& storage, const at::Tensor& like) {
 }
 
 at::Tensor to_device(const at::Tensor& tensor, c10::Device device) {
-  TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == c10::kStrided, "the fake torch.cuda has strided tensors only");
+  if (tensor.is_sparse()) {
+    const at::Tensor made =
+        at::_sparse_coo_tensor_unsafe(to_device(tensor._indices(), device), to_device(tensor._values(), device),
+                                      tensor.sizes(), tensor.options().device(device));
+    return made._coalesced_(tensor.is_coalesced());
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == c10::kStrided, "the fake torch.cuda has no such tensors");
   const c10::DeviceGuard guard(device);
   const at::Tensor from = tensor.is_non_overlapping_and_dense() ? tensor : tensor.contiguous();
   const at::Tensor to =
