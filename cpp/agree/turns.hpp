@@ -62,7 +62,7 @@ class LaneTurns {
   // The lane's coordinator: this entry needs a turn.
   void ask(std::uint64_t log_index) { turns_.asked_.push_back({lane_, log_index}); }
   Turns::State of(std::uint64_t log_index) const;
-  // The entry has been executed.
+  // The entry has been executed: its work is in NCCL's stream.
   void end(std::uint64_t log_index);
   // Entries from here on are not executed.
   void give_up_from(std::uint64_t log_index);

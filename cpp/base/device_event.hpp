@@ -1,6 +1,6 @@
 // DeviceEvent: a point in the work of a device's queue, as CUDA's events are: it has passed once all work that the
 // queue had been given before is done. Any thread; nobody waits for the device.
-// Used by Device, Events, Plan and Operation.
+// Used by Device, Events, DeviceWork, Plan and Operation.
 #pragma once
 
 #include <memory>

@@ -8,9 +8,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "base/device_work.hpp"
 #include "base/status.hpp"
 
 namespace ciranda {
@@ -33,6 +35,8 @@ class RunningCollective {
   virtual Status status() const { return Status::ok_status(); }
   // This rank's device for which a stuck step waits, as in "on GPU 0"; empty if for none.
   virtual std::string awaited_device() const { return ""; }
+  // Once it is done: the work on its device behind which the results are there. Null: they are there.
+  virtual std::shared_ptr<DeviceWork> work() const { return nullptr; }
 };
 
 }  // namespace ciranda

@@ -54,6 +54,10 @@ std::string whole_path(const std::string& path) {
   return error ? path : whole.lexically_normal().string();
 }
 
+// How long a rank that leaves waits for results on its devices, and how often who waits for them looks around.
+constexpr std::chrono::seconds kLongestResults{30};
+constexpr std::chrono::milliseconds kResultsInterval{50};
+
 RecordedSteps::Options steps_of(const Config& config) {
   return {.path = config.records_file,
           .rank = static_cast<int>(config.rank),
@@ -86,6 +90,7 @@ struct Engine::Parts {
   OperationPtr submit(Submission&& submission, Operation::Callback callback, OpHandle* handle);
   bool prepare(Submission& submission, OpHandle* handle);
   void advise(const Staged& staged);
+  void await_results_before_leaving();
   void leave();
 
   const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
@@ -93,6 +98,7 @@ struct Engine::Parts {
   const std::shared_ptr<Recorder> recorder;
   WorldParts world;
   std::atomic<bool> has_had_device{false};  // a call with tensors on one
+  std::atomic<bool> is_leaving{false};
   std::mutex timeline_mutex;
   std::unique_ptr<Timeline> timeline;        // rank 0's
   std::optional<std::string> timeline_path;  // on all ranks, so that all refuse another
@@ -280,6 +286,15 @@ Status Engine::wait(const OperationPtr& operation, const Interrupted& interrupte
   return is_late ? Status::timeout("the operation was not done in time") : Status::aborted("the wait was interrupted");
 }
 
+Status Engine::await_results(const Interrupted& interrupted) {
+  while (true) {
+    const Result<bool> are_there = parts_->world.unended.await(kResultsInterval);
+    if (!are_there.ok()) return are_there.status();
+    if (are_there.value()) return Status::ok_status();
+    if (interrupted && interrupted()) return Status::aborted("the wait was interrupted");
+  }
+}
+
 void Engine::when_done(const OperationPtr& operation, Operation::Callback callback) {
   operation->when_done([waiting = std::make_shared<Waiting>(parts_->progress.waits()),
                         callback = std::move(callback)](const Operation& done) {
@@ -349,7 +364,19 @@ void Engine::shutdown() {
   if (may("shut down").ok()) parts_->leave();
 }
 
+// Calls that are done may be under way on devices, and other ranks need this one for theirs.
+void Engine::Parts::await_results_before_leaving() {
+  const auto give_up = std::chrono::steady_clock::now() + kLongestResults;
+  while (std::chrono::steady_clock::now() < give_up) {
+    const Result<bool> are_there = world.unended.await(kResultsInterval);
+    if (!are_there.ok() || are_there.value()) return;
+  }
+  world.logger.warning("this rank leaves, although results of calls by NCCL are not there after " +
+                       std::to_string(kLongestResults.count()) + " s: they are void, here and on other ranks");
+}
+
 void Engine::Parts::leave() {
+  if (!is_leaving.exchange(true)) await_results_before_leaving();
   if (progress.end()) {
     const std::lock_guard lock(timeline_mutex);
     timeline.reset();

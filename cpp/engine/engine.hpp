@@ -92,6 +92,11 @@ class Engine {
   CIRANDA_EXPORTED Status wait(const OperationPtr& operation, const Interrupted& interrupted = nullptr,
                                Deadline deadline = {});
 
+  // Calls by NCCL are done before their results are there, and may lose them later. Waits until the results of all
+  // calls of this rank that are done are there, or until the world has failed, or `interrupted` returns true. The error
+  // then names the first result that is void.
+  CIRANDA_EXPORTED Status await_results(const Interrupted& interrupted = nullptr);
+
   // As wait(), but without a waiting thread. Until the operation is done, it counts as waited for. Then `callback` is
   // called directly (see Operation::when_done).
   CIRANDA_EXPORTED void when_done(const OperationPtr& operation, Operation::Callback callback);

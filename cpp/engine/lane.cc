@@ -82,12 +82,13 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, WorldPa
       turns_(world.turns, id),
       reports_(participant_.held(), participant_.calls(), log_, world.control),
       data_(mesh_, in_flight_, {mesh_, world.config, world.backends}, arena_of(id, world.config),
-            {world.way_expected, turns_}, world.logger),
+            {world.way_expected, turns_, world.unended}, world.logger),
       parts_{id, mesh_, world.control, world.names, in_flight_, participant_, log_, reports_, data_, world.n_direct},
       in_memory_(parts_),
       by_messages_(parts_, world.config, stall_limits(world.config), world.logger),
       answers_(parts_, stall_limits(world.config), world.logger),
       stall_detector_(stall_limits(world.config), world.control, world.logger, world.counters),
+      stalled_results_(stall_limits(world.config), world.control, world.logger, world.counters),
       log_end_(std::numeric_limits<std::uint64_t>::max()) {}
 
 // --- reporting
@@ -293,6 +294,7 @@ void Lane::report(const StandingMessage& standing, TimePoint now) {
 // --- executing
 
 Result<bool> Lane::execute(TimePoint now) {
+  if (Status status = look_at_results(now); !status.ok()) return status;
   if (data_.is_idle()) {
     stall_detector_.moved();
     return false;
@@ -318,6 +320,19 @@ Result<bool> Lane::execute(TimePoint now) {
   return false;
 }
 
+// A device that does not come to the end of a call is named, whoever waits for it.
+Status Lane::look_at_results(TimePoint now) {
+  const Result<bool> moved = data_.look_at_results();
+  if (!moved.ok()) return moved.status();
+  if (moved.value() || !data_.awaits_results()) {
+    stalled_results_.moved();
+    return Status::ok_status();
+  }
+  return stalled_results_.stuck(now, [this]() REQUIRES(progress_lock) {
+    return StallDetector::Stuck{data_.awaited_result(), {}, data_.device_of_result()};
+  });
+}
+
 std::string_view Lane::agreement(Collective collective, std::size_t n_bytes) const {
   const Coordinator* coordinator = log_.coordinator();
   if (coordinator == nullptr) return "";
@@ -337,6 +352,7 @@ std::string_view Lane::agreement(Collective collective, std::size_t n_bytes) con
 std::optional<TimePoint> Lane::next_deadline() const {
   std::optional<TimePoint> next = earliest(log_.due(), reports_.due());
   next = earliest(next, earliest(answers_.due(), by_messages_.due()));
+  next = earliest(next, stalled_results_.due());
   return earliest(next, stall_detector_.due());
 }
 

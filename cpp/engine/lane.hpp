@@ -43,8 +43,8 @@ class Lane {
   Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, WorldParts& world, ChangeSets change_sets);
 
   LaneId id() const { return id_; }
-  // The log has ended, and all of its entries are executed.
-  bool is_over() const REQUIRES(progress_lock) { return has_ended_ && data_.is_idle(); }
+  // The log has ended, and all of its entries are executed; their results are there.
+  bool is_over() const REQUIRES(progress_lock) { return has_ended_ && data_.is_idle() && !data_.awaits_results(); }
   // The rank (of the world) that ended the set by leaving it; none if the set was removed. REQUIRES: is_over().
   std::optional<int> leaver() const REQUIRES(progress_lock) { return leaver_; }
   bool has_pending() const REQUIRES(progress_lock) { return !in_flight_.empty(); }
@@ -105,6 +105,7 @@ class Lane {
   Status apply(Participant::Action action, TimePoint now) REQUIRES(progress_lock);
   void take_turn(const Participant::Execute& entry) REQUIRES(progress_lock);
   void ask_for_turns(TimePoint now) REQUIRES(progress_lock);
+  Status look_at_results(TimePoint now) REQUIRES(progress_lock);
 
   LaneId id_;
   std::atomic<bool>& has_failed_;
@@ -122,6 +123,7 @@ class Lane {
   RoundsByMessages by_messages_ GUARDED_BY(progress_lock);
   AnswerWatch answers_ GUARDED_BY(progress_lock);
   StallDetector stall_detector_ GUARDED_BY(progress_lock);
+  StallDetector stalled_results_ GUARDED_BY(progress_lock);  // of calls that are done
   std::uint64_t n_logged_ GUARDED_BY(progress_lock) = 0;
   // When the newest part of the log arrived, in ticks; 0 if that is not recorded.
   std::uint64_t log_arrived_ GUARDED_BY(progress_lock) = 0;

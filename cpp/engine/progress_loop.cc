@@ -197,14 +197,15 @@ void ProgressLoop::withdraw_standstill() {
 // --- the end
 
 void ProgressLoop::break_world(Status why) {
-  failure_ = std::move(why);
+  failure_ = world_.unended.fail(why);  // what is void here is no other rank's affair
   const std::string& message = failure_->message();
+  if (message != why.message()) world_.logger.warning(message);  // for who makes no further call
   world_.logger.later(LogLevel::kDebug, [&] { return "the world has failed: " + message; });
   keep_own_memory();
   world_.has_failed.store(true);
   lanes_.give_up(*failure_);
   lanes_.remove_all_but_first();
-  world_.control.send_abort(*failure_);
+  world_.control.send_abort(why);
   world_.control.send();
   mesh_.notify();
 }

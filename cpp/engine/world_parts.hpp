@@ -19,6 +19,7 @@
 #include "base/thread_annotations.hpp"
 #include "call/output_memory.hpp"
 #include "engine/control_plane.hpp"
+#include "execute/unended.hpp"
 #include "execute/wake.hpp"
 #include "execute/way_expected.hpp"
 #include "observe/counters.hpp"
@@ -43,6 +44,7 @@ struct WorldParts {
   const OutputMemory output_memory{};
   const std::shared_ptr<Wake> wake = std::make_shared<Wake>(mesh);  // for the threads of devices
   WayExpected way_expected{config, mesh};
+  Unended unended{};
   std::atomic<std::uint64_t> n_direct{0};  // calls executed by direct rounds
   std::atomic<bool> has_failed{false};     // see Engine::has_failed
 

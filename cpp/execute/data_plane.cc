@@ -33,6 +33,7 @@ DataPlane::DataPlane(Mesh& mesh, InFlight& in_flight, Backends backends, ArenaOp
       logger_(logger),
       expected_(on_devices.expected),
       turns_(on_devices.turns),
+      unended_(on_devices.unended),
       backends_(std::move(backends)),
       consistency_(in_flight, mesh),
       is_arena_for_devices_(arena.is_for_devices) {
@@ -107,9 +108,41 @@ Result<bool> DataPlane::step() {
       return status.ok() ? Result<bool>(false) : of_this_rank(status);
     }
     if (progress == Progress::kMoved) return true;
+    note_work();
     running_.reset();
   }
   return start_next();
+}
+
+// Of the collective that is done.
+void DataPlane::note_work() {
+  const std::shared_ptr<DeviceWork> work = running_->work();
+  if (work == nullptr) return;
+  results_.push_back(work);
+  const std::string what = describe_current();
+  awaited_results_.push_back({n_executed_, what, work});
+  unended_.add(what, work);
+}
+
+Result<bool> DataPlane::look_at_results() {
+  if (!lost_.ok()) return lost_;
+  const std::size_t n_before = awaited_results_.size();
+  while (!awaited_results_.empty()) {
+    const DeviceWork& first = *awaited_results_.front().work;
+    const bool has_ended = first.has_ended();
+    if (Status status = first.status(); !status.ok()) return of_this_rank(status);
+    if (!has_ended) break;
+    awaited_results_.pop_front();
+  }
+  const bool has_moved = awaited_results_.size() < n_before;
+  if (has_moved) unended_.forget_ended();
+  return has_moved;
+}
+
+// The checksums of the front entry's results are of what is there.
+bool DataPlane::must_await_results() const {
+  const Participant::Execute& entry = queue_.front();
+  return awaits_results() && entry.check != Check::kNone && !entry.requests.empty() && !has_checked_;
 }
 
 // Whether the inputs of this rank have arrived from its devices. Returns an error if a device has failed.
@@ -246,6 +279,7 @@ Result<bool> DataPlane::start_next() {
     }
     if (running_) break;
     if (!work_.continue_with) {
+      if (must_await_results()) return false;
       if (begin_check() || share_news()) continue;
       break;
     }
@@ -324,6 +358,7 @@ Result<bool> DataPlane::are_results_queued() const {
 void DataPlane::finish() {
   const Participant::Execute done = std::move(queue_.front());
   const std::string_view algorithm = algorithm_;
+  const std::vector<DeviceEventPtr> results = std::exchange(results_, {});
   work_ = {};
   queue_.pop_front();
   forget_entry();
@@ -332,7 +367,8 @@ void DataPlane::finish() {
   for (const Participant::Ready& ready : done.requests) {
     Submission& entry = in_flight_.at(ready.ticket);
     entry.stages.algorithm = algorithm;
-    if (entry.staged != nullptr && entry.outcome.ok()) entry.outcome = entry.staged->conclude(*entry.operation);
+    if (entry.staged != nullptr && entry.outcome.ok())
+      entry.outcome = entry.staged->conclude(*entry.operation, results);
     in_flight_.complete(ready.ticket, Status(entry.outcome));
   }
 }
@@ -354,14 +390,22 @@ std::size_t DataPlane::n_bytes_under_way() const {
   return n_bytes;
 }
 
+// Whether an entry from there on has begun. The results of those before it may be under way: these are left alone.
+bool DataPlane::may_have_begun(std::uint64_t log_index) const {
+  if (n_executed_ < log_index) return false;
+  return has_begun_ || !awaits_results() || awaited_results_.back().log_index >= log_index;
+}
+
 void DataPlane::give_up_from(std::uint64_t log_index, const Status& status) {
   turns_.give_up_from(log_index);
-  if (n_executed_ >= log_index) backends_.abort();
+  if (may_have_begun(log_index)) backends_.abort();
+  if (awaits_results() && awaited_results_.back().log_index >= log_index) lost_ = status;
   while (!queue_.empty() && n_executed_ + queue_.size() > log_index) {
     const Participant::Execute entry = std::move(queue_.back());
     if (queue_.size() == 1) {
       running_.reset();
       work_ = {};
+      results_ = {};
       forget_entry();
     }
     queue_.pop_back();
@@ -372,6 +416,7 @@ void DataPlane::give_up_from(std::uint64_t log_index, const Status& status) {
 std::string DataPlane::awaited_device() const {
   if (queue_.empty()) return "";
   if (running_) return running_->awaited_device();
+  if (has_begun_ && !is_ending_ && must_await_results()) return device_of_result();
   if (has_begun_ && !is_ending_ && !work_.may_continue) return "";
   for (const Participant::Ready& ready : queue_.front().requests) {
     const Staged* staged = in_flight_.at(ready.ticket).staged.get();

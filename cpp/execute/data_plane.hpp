@@ -21,6 +21,7 @@
 #include "execute/consistency.hpp"
 #include "execute/in_flight.hpp"
 #include "execute/lane_arena.hpp"
+#include "execute/unended.hpp"
 #include "execute/way_expected.hpp"
 #include "execute/work.hpp"
 
@@ -41,6 +42,7 @@ class DataPlane {
   struct OnDevices {
     WayExpected& expected;
     LaneTurns& turns;
+    Unended& unended;
   };
 
   // The references outlive this, and so does the last argument.
@@ -71,13 +73,21 @@ class DataPlane {
   // so the world breaks.
   Result<bool> step() REQUIRES(progress_lock);
 
+  // Takes notice of the results on devices that were still under way when their calls were done. Returns whether some
+  // have ended, or why one has no result.
+  Result<bool> look_at_results();
+  bool awaits_results() const { return !awaited_results_.empty(); }
+  // The first of them, and where: "allreduce 'a'", "on GPU 0". REQUIRES: awaits_results().
+  const std::string& awaited_result() const { return awaited_results_.front().what; }
+  const std::string& device_of_result() const { return awaited_results_.front().work->where(); }
+
   // The device of this rank for whose copies the next entry waits: "on device 0 of type 2". Empty if it waits for
   // none.
   std::string awaited_device() const REQUIRES(progress_lock);
 
   // The number of entries of the log that were passed to enqueue().
   std::uint64_t n_enqueued() const { return n_executed_ + queue_.size(); }
-  // The number of entries of the log that are finished.
+  // The number of entries of the log that are finished, though results on devices may be under way.
   std::uint64_t n_executed() const { return n_executed_; }
 
   // The bytes of all entries that are queued or in execution. Takes time for each request.
@@ -112,8 +122,11 @@ class DataPlane {
   void put_results() REQUIRES(progress_lock);
   void take(Work work);
   void order_on_devices();
+  void note_work();
+  bool must_await_results() const;
   void start(const Plan& plan);
   void forget_entry();
+  bool may_have_begun(std::uint64_t log_index) const;
   std::string describe(const Participant::Execute& entry) const;
   bool begin_check();
   bool share_news();
@@ -125,6 +138,7 @@ class DataPlane {
   const Logger& logger_;
   WayExpected& expected_;
   LaneTurns& turns_;
+  Unended& unended_;
   std::optional<LaneArena> arena_;
   Backends backends_;
   Consistency consistency_;
@@ -146,7 +160,15 @@ class DataPlane {
   Work work_;                // of the front entry
   std::size_t n_begun_ = 0;  // plans of work_ that have begun; the last of them is running_
   std::unique_ptr<RunningCollective> running_;
+  std::vector<DeviceEventPtr> results_;  // of the front entry, which pass when they are there
   std::uint64_t n_executed_ = 0;
+  struct AwaitedResult {
+    std::uint64_t log_index;
+    std::string what;
+    std::shared_ptr<DeviceWork> work;
+  };
+  std::deque<AwaitedResult> awaited_results_;  // in the order of their work
+  Status lost_;                                // not ok: why one of them never comes
 };
 
 }  // namespace ciranda

@@ -297,9 +297,9 @@ Status Staged::no_memory(const Tensor& tensor, std::size_t n_bytes) const {
                           std::to_string(n_bytes) + " bytes");
 }
 
-Status Staged::conclude(Operation& operation) {
-  if (is_by_peer_) {  // the results are there
-    operation.set_events({});
+Status Staged::conclude(Operation& operation, const std::vector<DeviceEventPtr>& results) {
+  if (is_by_peer_) {
+    operation.set_events(results);
     return Status::ok_status();
   }
   std::vector<OutputBuffer> outputs = operation.outputs();

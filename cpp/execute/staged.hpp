@@ -80,9 +80,10 @@ class Staged {
   bool are_results_queued() const REQUIRES(progress_lock) {
     return results_->n_missing.load(std::memory_order_acquire) == 0;
   }
-  // Gives the operation its outputs on the device, and the events that pass when they are there. Returns an error if
-  // there was no memory for them. REQUIRES: are_results_queued(), results_status() is ok.
-  Status conclude(Operation& operation) REQUIRES(progress_lock);
+  // Gives the operation its outputs on the device, and the events that pass when they are there: `results` are those
+  // of plans that work on the tensors themselves. Returns an error if there was no memory for them. REQUIRES:
+  // are_results_queued(), results_status() is ok.
+  Status conclude(Operation& operation, const std::vector<DeviceEventPtr>& results) REQUIRES(progress_lock);
 
   Device& device() const { return device_; }
   // The place of the first queue.

@@ -14,6 +14,7 @@ from ciranda import _basics, _init
 from ciranda._hosts_updated import HostsUpdatedInterrupt
 from ciranda._line import Line, Roster
 from ciranda._ops import ALLGATHER, terms_of
+from ciranda._results import await_results, synchronize
 from ciranda.errors import AbortedError, HorovodInternalError, InvalidArgumentError, MismatchError, TimeoutError
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Training:
                 with self._converting():
                     self._enter(roster)
                     result = func(self._state, *args, **kwargs)
+                    await_results()
             except (MismatchError, InvalidArgumentError):
                 raise
             except HorovodInternalError as error:
@@ -110,16 +112,13 @@ class Training:
 
         A newcomer whose state does not fit fails by the MismatchError; the others leave it and go on.
         """
-        saved = self._state.saved()
         try:
-            self._state.sync()
+            synchronize(self._state)
         except BaseException as error:
-            self._state.set_saved(saved)
             is_old = roster.members[_basics.rank()] not in roster.newcomers
             if isinstance(error, MismatchError) and roster.newcomers and is_old:
                 raise AbortedError(f"a process that was to join has another state: {error}") from error
             raise
-        self._state.release_saved()
 
     def _return(self) -> Roster | None:
         """Wait for the others to return; a roster if one of them was lost, for which training must be called again.

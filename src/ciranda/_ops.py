@@ -307,8 +307,13 @@ def _no_handle(handle: object) -> InvalidArgumentError:
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
-    """Return once every rank of the process set has called this."""
+    """Return once every rank of the process set has called this, and the results of its earlier calls are there.
+
+    Calls on tensors in GPUs by NCCL return before their results are there. `barrier()` raises HorovodInternalError if a
+    rank was lost meanwhile, so that one of them has no result.
+    """
     connected: Any = engine()
+    connected.await_results()
     if profiler.switch._is_profiler_enabled:
         connected = Recorded(connected, BARRIER)
     connected.run(terms_of(BARRIER), None, None, None, id_of(process_set))

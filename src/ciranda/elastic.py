@@ -22,6 +22,7 @@ from typing import Any, Final, TypeVar
 
 from ciranda import _line
 from ciranda._hosts_updated import HostsUpdatedInterrupt
+from ciranda._results import await_results, synchronize
 from ciranda.errors import HorovodInternalError, InvalidArgumentError, MismatchError
 
 __all__ = ["HostsUpdatedInterrupt", "ObjectState", "State", "run_fn"]
@@ -83,7 +84,12 @@ class State:
                 return updates
 
     def commit(self) -> None:
-        """Save the state, from which training continues after a failure; then `check_host_updates()`. A collective."""
+        """Save the state, from which training continues after a failure; then `check_host_updates()`. A collective.
+
+        It waits until the results of earlier calls are there, also on GPUs, and raises HorovodInternalError if one of
+        them is lost: nothing that came of it is saved.
+        """
+        await_results()
         self.save()
         self.n_commits += 1
         self.check_host_updates()
@@ -214,8 +220,10 @@ def run_fn(
             try:
                 with converting():
                     if needs_sync:
-                        state.sync()
-                    return func(state, *args, **kwargs)
+                        synchronize(state)
+                    result = func(state, *args, **kwargs)
+                    await_results()
+                    return result
             except (MismatchError, InvalidArgumentError):
                 raise
             except HorovodInternalError:

@@ -28,6 +28,7 @@
 //   FAKE_CUDA_STILL=s:o:file,...  operation o of stream s, each from 1 on, does not begin before the file exists
 //   FAKE_CUDA_DELAY_SEED=n        one operation in four is delayed (0: none), by at most
 //   FAKE_CUDA_DELAY_US=n          microseconds (200)
+//   FAKE_CUDA_QUEUE=n             operations that a stream has, beyond which calls block (8)
 //   FAKE_CUDA_MEMORY=n            bytes of memory of each device (16 GiB)
 //   FAKE_CUDA_PINNED=n            bytes of pinned and registered memory (16 GiB)
 //   FAKE_CUDA_IPC=how             no_export, no_import: refused; within: a process may open its own memory as well

@@ -112,6 +112,7 @@ std::shared_ptr<const Settings> read_all() {
   all->stills = read_stills("FAKE_CUDA_STILL");
   read("FAKE_CUDA_DELAY_SEED", all->delay_seed);
   read("FAKE_CUDA_DELAY_US", all->longest_delay_us);
+  read("FAKE_CUDA_QUEUE", all->longest_queue);
   all->ipc = read_ipc("FAKE_CUDA_IPC");
   read("FAKE_CUDA_REGISTER", all->registers);
   read("FAKE_CUDA_MEMORY", all->most_device_bytes);

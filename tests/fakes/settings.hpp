@@ -43,6 +43,7 @@ struct Settings {
   std::vector<Still> stills;
   std::uint64_t delay_seed = 0;  // 0: no delays
   unsigned longest_delay_us = 200;
+  std::size_t longest_queue = 8;
   Ipc ipc = Ipc::kWorks;
   bool registers = true;
   std::size_t most_device_bytes = std::size_t{16} << 30;

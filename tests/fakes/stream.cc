@@ -69,7 +69,7 @@ UseOf Stream::use_of(const Launch& launch, std::uint64_t position) const {
 
 void Stream::wait_for_room() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return n_pending_ < kLongestQueue || workers().are_over(); });
+  changed_.wait(lock, [this] { return n_pending_ < settings()->longest_queue || workers().are_over(); });
 }
 
 void Stream::push(Operation operation) {

@@ -46,8 +46,6 @@ struct Launch {
 
 class Stream : public std::enable_shared_from_this<Stream> {
  public:
-  static constexpr std::size_t kLongestQueue = 8;
-
   enum class Type { kLegacy, kBlocking, kNonBlocking };
 
   // `fault`: the error of the context, which ends all work in it. Both outlive the process's threads.

@@ -111,7 +111,11 @@ def end(how: str) -> None:
 
 @program
 def a_rank_ends(how: str) -> None:
-    """Rank 2 ends in some way before its input is there; the others' tensors keep what they had."""
+    """Rank 2 ends in some way before its input is there; the others' tensors keep what they had, but by NCCL.
+
+    By NCCL the call is done before its result is there, and the next one fails.
+    """
+    is_by_nccl = os.environ.get("CIRANDA_GPU_WAY") == "nccl"
     mine = values().cuda()
     hvd.allreduce(mine, name="first")
     if hvd.rank() == 2:
@@ -122,9 +126,13 @@ def a_rank_ends(how: str) -> None:
         hvd.synchronize(handle)
     try:
         hvd.allreduce_(mine, name="second")
+        assert is_by_nccl, "the call succeeded"
+        hvd.allreduce(values(), name="third")
     except CirandaError as error:
         found(f"rank {hvd.rank()}: {type(error).__name__}: {error}")
         torch.cuda.synchronize()
+        if is_by_nccl:
+            mine.copy_(values())  # for what follows
         assert torch.equal(mine.cpu(), values()), "a tensor was written to after its call had failed"
         assert torch.equal((mine + 1).cpu(), values() + 1), "the GPU is of no use any more"
         leave_at_once()

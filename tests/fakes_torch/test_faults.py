@@ -96,6 +96,7 @@ def test_a_driver_that_is_no_good_is_refused_and_the_cpu_goes_on(
         ("killed", STAGED, "RanksLostError: rank 2 (host "),
         ("killed", NCCL, "RanksLostError: rank 2 (host "),
         ("raises", STAGED, "AbortedError: rank 2 (host "),
+        ("raises", NCCL, "TimeoutError: 'third' has waited 3.0 s for rank 2"),
         ("stopped", STAGED, "TimeoutError: allreduce 'second' began on all ranks but has not moved"),
     ],
 )
@@ -120,6 +121,19 @@ def test_a_rank_ends_while_it_makes_its_communicator_of_nccl() -> None:
     lines = _found(done, "ends_in_init=killed")
     assert len(lines) == 2, done.stdout + done.stderr
     assert all(": RanksLostError: rank 2 (host " in line for line in lines), lines
+
+
+@needs_kernels
+def test_nothing_of_a_void_result_is_committed(tmp_path: Path) -> None:
+    """A rank is killed when all waits have let a call of NCCL pass whose result is lost."""
+    command = [sys.executable, "-m", "ciranda.launch.cli", "run", "--elastic", "-np", "3", "--min-np", "2"]
+    command += ["--no-prefix", sys.executable, str(PROGRAM.with_name("elastic_by_nccl.py")), str(tmp_path)]
+    environment = {**os.environ, **torch_cuda.environment(), **torch_cuda.with_nccl(3), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count(": right\n") in (2, 3), done.stdout + done.stderr
+    assert len(list(tmp_path.iterdir())) == 3, "nobody was killed"
+    assert "The result of allreduce 'update' is void" in done.stderr, done.stderr
 
 
 @needs_kernels

@@ -30,8 +30,10 @@ def _several_hosts(**env: str) -> Ranks:
 
 
 def _n_connections() -> int:
-    with open("/proc/self/net/tcp") as lines:
-        connected = {line.split()[9] for line in lines if line.split()[3] == "01"}
+    connected = set()
+    for table in ("tcp", "tcp6"):  # ranks connect by the address that answers first
+        with open(f"/proc/self/net/{table}") as lines:
+            connected |= {line.split()[9] for line in lines if line.split()[3] == "01"}
     names = []
     for each in os.listdir("/proc/self/fd"):
         try:

@@ -4,7 +4,7 @@
 //
 // Any thread. It lives as long as the process.
 //
-// Called by CudaDevice, PeerMemory, PeerStream, PeerBackend, NcclCommunicator, NcclRoom and NcclShared.
+// Called by CudaDevice, PeerMemory, PeerStream, PeerBackend, NcclCommunicator, NcclRoom, NcclShared and NcclStream.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,7 @@
 // Kept: memory of one kind on GPUs that was given back, to be taken again instead of freed.
 //
-// Called by PeerMemory and NcclRoom; any thread. What is kept lives as long as the process, as the GPUs' threads do.
+// Called by PeerMemory, NcclRoom and NcclStream; any thread. What is kept lives as long as the process, as the GPUs'
+// threads do.
 #pragma once
 
 #include <algorithm>

@@ -122,10 +122,10 @@ class NcclBackend final : public Backend {
     return {row->make(*group_, plan), "nccl"};
   }
 
-  // Nothing of NCCL's is under way on a GPU that is idle, and the others may need its communicator a moment longer.
+  // Where nothing of this lane is under way, the others may need its communicator a moment longer.
   void abort() override {
     peer_->abort();
-    if (group_ == nullptr || !group_->stream.is_under_way()) return;
+    if (group_ == nullptr || !may_be_used()) return;
     group_->stream.abort();
     NcclCommunicator::abort_all(group_->stream.gpu());
   }
@@ -137,11 +137,13 @@ class NcclBackend final : public Backend {
   }
   std::string why_not_by_nccl() const { return "NCCL cannot be used: " + why_not_.message(); }
 
+  // REQUIRES: there is a group.
+  bool may_be_used() const { return group_->stream.is_under_way() || group_->stream.has_unended(); }
+
   // Memory that work under way may still use is never used again.
   void leave() {
     if (group_ == nullptr) return;
-    const bool may_be_used = group_->stream.is_under_way() || group_->stream.was_aborted();
-    if (may_be_used && group_->shared != nullptr) group_->shared->leave_alone();
+    if ((may_be_used() || group_->stream.was_aborted()) && group_->shared != nullptr) group_->shared->leave_alone();
     group_->stream.leave();
     group_ = nullptr;
   }

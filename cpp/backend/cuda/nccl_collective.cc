@@ -1,6 +1,9 @@
 #include "backend/cuda/nccl_collective.hpp"
 
 #include <algorithm>
+#include <array>
+#include <functional>
+#include <iterator>
 #include <memory>
 #include <type_traits>
 #include <utility>
@@ -24,38 +27,29 @@ NcclCollective::NcclCollective(NcclGroup& group, const Plan& plan, std::size_t m
     : group_(group), plan_(plan), most_bytes_(most_bytes), n_bytes_(std::min(plan.n_bytes, most_bytes)) {}
 
 Progress NcclCollective::step() {
-  switch (phase_) {
-    case Phase::kBegin:
-      run(moves());
-      phase_ = Phase::kMoving;
-      return Progress::kMoved;
-    case Phase::kMoving: {
-      if (!has_ended()) return Progress::kStuck;
-      const Steps rest = results();
-      if (rest.empty()) return end_chunk();
-      run(rest);
-      phase_ = Phase::kFinishing;
-      return Progress::kMoved;
-    }
-    case Phase::kFinishing: break;
+  if (work_ == nullptr) {
+    queue(all_steps());
+    return Progress::kMoved;
   }
-  return has_ended() ? end_chunk() : Progress::kStuck;
-}
-
-std::string NcclCollective::awaited_device() const {
-  return group_.stream.is_under_way() ? "on " + group_.stream.name() + ", for NCCL" : "";
-}
-
-// Whether the work on the GPU has ended well.
-bool NcclCollective::has_ended() {
-  if (!status_.ok()) return false;
   if (group_.stream.is_under_way()) {
     status_ = group_.communicator()->status();
-    return false;
+    return Progress::kStuck;
   }
   status_ = group_.stream.status();
-  if (status_.ok()) status_ = group_.communicator()->look();
-  return status_.ok();
+  return status_.ok() ? Progress::kDone : Progress::kStuck;
+}
+
+std::string NcclCollective::awaited_device() const { return group_.stream.is_under_way() ? where() : ""; }
+
+// Of all chunks.
+NcclCollective::Steps NcclCollective::all_steps() {
+  Steps all;
+  while (true) {
+    for (Steps& steps : std::array{moves(), results()}) std::ranges::move(steps, std::back_inserter(all));
+    offset_ += n_bytes_;
+    if (offset_ == plan_.n_bytes) return all;
+    n_bytes_ = std::min(plan_.n_bytes - offset_, most_bytes_);
+  }
 }
 
 Status NcclCollective::fill(const Zeros& zeros, const PeerStream::Tasks& tasks) {
@@ -64,39 +58,37 @@ Status NcclCollective::fill(const Zeros& zeros, const PeerStream::Tasks& tasks) 
   return gpu.check(gpu.driver.cuMemsetD8Async(to, 0, zeros.n_bytes, tasks.stream), "cuMemsetD8Async");
 }
 
-// The plan's first work comes after what the caller's queues had been given; the rest is behind it in one stream.
-void NcclCollective::run(const Steps& steps) {
-  const bool is_first = offset_ == 0 && phase_ == Phase::kBegin;
-  const std::vector<DeviceEventPtr> after = is_first ? plan_.after : std::vector<DeviceEventPtr>{};
-  group_.stream.run(group_.room().stream(), plan_.holds,
-                    [after, steps, communicator = group_.communicator()](PeerStream::Tasks& tasks) {
-                      for (const DeviceEventPtr& event : after) {
-                        if (Status status = tasks.wait_for(*event); !status.ok()) return status;
-                      }
-                      const auto queue = [&]<typename Work>(const Work& work) {
-                        if constexpr (std::is_same_v<Work, Copies>) {
-                          return tasks.copy(work);
-                        } else if constexpr (std::is_same_v<Work, Zeros>) {
-                          return fill(work, tasks);
-                        } else if constexpr (std::is_same_v<Work, ReduceLaunch>) {
-                          return tasks.reduce(work);
-                        } else {
-                          return work.empty() ? Status::ok_status() : communicator->run(work, tasks.stream);
-                        }
-                      };
-                      for (const Step& step : steps) {
-                        if (Status status = std::visit(queue, step); !status.ok()) return status;
-                      }
-                      return Status::ok_status();
-                    });
-}
-
-Progress NcclCollective::end_chunk() {
-  offset_ += n_bytes_;
-  if (offset_ == plan_.n_bytes) return Progress::kDone;
-  n_bytes_ = std::min(plan_.n_bytes - offset_, most_bytes_);
-  phase_ = Phase::kBegin;
-  return Progress::kMoved;
+// The first work comes after what the caller's queues had been given; the rest is behind it in one stream.
+void NcclCollective::queue(Steps steps) {
+  const std::shared_ptr<NcclCommunicator>& communicator = group_.communicator();
+  const std::shared_ptr<NcclStream>& stream = group_.stream_of_world();
+  work_ = std::make_shared<DeviceWork>(where(), [communicator] { return communicator->status(); });
+  const auto await = [stream](std::shared_ptr<const Event> event, std::function<void(Status)> passed) {
+    stream->when_passed(std::move(event), std::move(passed));
+  };
+  group_.stream.queue(
+      {stream->handle(), await}, plan_.holds,
+      [after = plan_.after, steps = std::move(steps), communicator](PeerStream::Tasks& tasks) {
+        for (const DeviceEventPtr& event : after) {
+          if (Status status = tasks.wait_for(*event); !status.ok()) return status;
+        }
+        const auto queue = [&]<typename Work>(const Work& work) {
+          if constexpr (std::is_same_v<Work, Copies>) {
+            return tasks.copy(work);
+          } else if constexpr (std::is_same_v<Work, Zeros>) {
+            return fill(work, tasks);
+          } else if constexpr (std::is_same_v<Work, ReduceLaunch>) {
+            return tasks.reduce(work);
+          } else {
+            return work.empty() ? Status::ok_status() : communicator->run(work, tasks.stream);
+          }
+        };
+        for (const Step& step : steps) {
+          if (Status status = std::visit(queue, step); !status.ok()) return status;
+        }
+        return Status::ok_status();
+      },
+      work_, [communicator] { return communicator->look(); });
 }
 
 std::size_t NcclCollective::n_bytes_of(std::size_t n_bytes) const {

@@ -1,8 +1,11 @@
-// NcclCollective: what all collectives by NCCL have in common. A plan is executed a chunk after the other:
+// NcclCollective: what all collectives by NCCL have in common. A plan is executed a chunk after the other, in one
+// stream:
 //
 //   moves     pack what is in several pieces, scale, and have NCCL move and combine it. From and to the tensors
 //             themselves where a chunk is one piece of them
-//   results   the rest, once NCCL's work has ended well: divide, scale, unpack. After a failure nothing is unpacked
+//   results   the rest: divide, scale, unpack
+//
+// It is done when all of it is queued: the host waits for no GPU. After a failure the results are void (DeviceWork).
 //
 // A chunk is the same range of the plan on all ranks, who make the same calls of NCCL for it. Whether a rank packs is
 // its own affair.
@@ -12,7 +15,7 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
@@ -32,6 +35,7 @@ class NcclCollective : public RunningCollective {
   std::vector<int> awaited() const final { return {}; }
   Status status() const final { return status_; }
   std::string awaited_device() const final;
+  std::shared_ptr<DeviceWork> work() const final { return work_; }
 
  protected:
   using Does = NcclOperation::Does;
@@ -76,22 +80,16 @@ class NcclCollective : public RunningCollective {
 
  private:
   static Status fill(const Zeros& zeros, const PeerStream::Tasks& tasks);
-  void run(const Steps& steps);
-  Progress end_chunk();
-  bool has_ended();
-
-  enum class Phase : std::uint8_t {
-    kBegin,
-    kMoving,  // awaits the GPU, and by it the other ranks
-    kFinishing,
-  };
+  std::string where() const { return "on " + group_.stream.name() + ", for NCCL"; }
+  Steps all_steps();
+  void queue(Steps steps);
 
   NcclGroup& group_;
   const Plan& plan_;
   const std::size_t most_bytes_;
   std::size_t offset_ = 0;
   std::size_t n_bytes_;
-  Phase phase_ = Phase::kBegin;
+  std::shared_ptr<DeviceWork> work_;  // null: it has not begun
   Status status_;
 };
 

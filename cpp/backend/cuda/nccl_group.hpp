@@ -10,6 +10,7 @@
 #include "backend/cuda/nccl_communicator.hpp"
 #include "backend/cuda/nccl_room.hpp"
 #include "backend/cuda/nccl_shared.hpp"
+#include "backend/cuda/nccl_stream.hpp"
 #include "backend/cuda/peer_stream.hpp"
 #include "base/status.hpp"
 #include "transport/mesh.hpp"
@@ -29,6 +30,7 @@ struct NcclGroup {
 
   // REQUIRES: usable.
   const NcclRoom& room() const { return *shared->room; }
+  const std::shared_ptr<NcclStream>& stream_of_world() const { return shared->stream; }
   const std::shared_ptr<NcclCommunicator>& communicator() const { return shared->communicator; }
 };
 

@@ -1,5 +1,5 @@
-// NcclRoom: memory on a rank's GPU in which tensors are packed for NCCL, and the stream of its work. They are kept when
-// they are given back, and used again.
+// NcclRoom: memory on a rank's GPU in which tensors are packed for NCCL. It is kept when it is given back, and used
+// again.
 //
 // Called by NcclSettling, NcclShared, NcclGroup and NcclCollective; on the GPU's thread. It lives as long as the
 // process.
@@ -21,7 +21,6 @@ class NcclRoom {
   void give_back();
 
   std::byte* address() const { return address_; }
-  CUstream stream() const { return stream_; }
 
  private:
   NcclRoom(Gpu& gpu, std::size_t n_bytes) : gpu_(gpu), n_bytes_(n_bytes) {}
@@ -30,7 +29,6 @@ class NcclRoom {
   Gpu& gpu_;
   const std::size_t n_bytes_;
   std::byte* address_ = nullptr;
-  CUstream stream_ = nullptr;
 };
 
 }  // namespace ciranda::cuda

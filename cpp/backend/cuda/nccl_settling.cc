@@ -16,8 +16,11 @@ namespace {
 
 // For a new communicator.
 Status take_room(NcclGroup& group) {
-  const Result<NcclRoom*> room = NcclRoom::take(group.stream.gpu(), group.room_bytes);
-  if (room.ok()) group.shared = std::make_shared<NcclShared>(room.value());
+  Gpu& gpu = group.stream.gpu();
+  const auto stream = NcclStream::of({&group.mesh.peer(group.mesh.rank()), &gpu}, gpu);
+  if (!stream.ok()) return stream.status();
+  const Result<NcclRoom*> room = NcclRoom::take(gpu, group.room_bytes);
+  if (room.ok()) group.shared = std::make_shared<NcclShared>(room.value(), stream.value());
   return room.status();
 }
 
@@ -34,6 +37,7 @@ NcclSettling::NcclSettling(std::shared_ptr<NcclGroup> group, const Place& place,
 Progress NcclSettling::step() {
   switch (phase_) {
     case Phase::kPrepare:
+      if (!is_idle()) return Progress::kStuck;
       prepare();
       phase_ = Phase::kPreparing;
       return Progress::kMoved;
@@ -80,7 +84,16 @@ std::vector<int> NcclSettling::awaited() const {
   return awaits_ranks ? transfers_->awaited() : std::vector<int>{};
 }
 
-std::string NcclSettling::awaited_device() const { return group_.stream.awaited_device(); }
+std::string NcclSettling::awaited_device() const {
+  if (phase_ == Phase::kPrepare) return "on " + group_.stream.name() + ", for NCCL";
+  return group_.stream.awaited_device();
+}
+
+// To allocate memory or make a communicator may wait for all work of the GPU, and so for the other ranks'.
+bool NcclSettling::is_idle() const {
+  const auto stream = NcclStream::find({&group_.mesh.peer(group_.mesh.rank()), &group_.stream.gpu()});
+  return stream == nullptr || stream->is_idle();
+}
 
 Status NcclSettling::objection() const {
   const Mesh& mesh = group_.mesh;

@@ -51,6 +51,8 @@ class NcclSettling final : public RunningCollective {
   // Sends `sent` to all other members.
   template <typename Told>
   void exchange(const Told& sent, std::vector<Told>& told);
+  // Whether NCCL has no work in this world on the GPU.
+  bool is_idle() const;
   void prepare();
   // Why this member must not use NCCL, whatever NCCL it has.
   Status objection() const;

@@ -1,5 +1,6 @@
-// NcclShared: a communicator, and the memory and the stream of its work on this rank's GPU. The lanes of a world that
-// have the same ranks share one, as a communicator takes about 0.6 GB of a GPU: their calls take turns.
+// NcclShared: a communicator, and the memory of its work on this rank's GPU. The lanes of a world that have the same
+// ranks share one, as a communicator takes about 0.6 GB of a GPU: their calls take turns, and follow each other in one
+// stream.
 //
 // Threads: any. The last lane that has it ends it.
 //
@@ -9,12 +10,14 @@
 #include <atomic>
 #include <memory>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "backend/cuda/gpu.hpp"
 #include "backend/cuda/nccl_api.hpp"
 #include "backend/cuda/nccl_communicator.hpp"
 #include "backend/cuda/nccl_room.hpp"
+#include "backend/cuda/nccl_stream.hpp"
 #include "transport/mesh.hpp"
 
 namespace ciranda::cuda {
@@ -25,7 +28,7 @@ class NcclShared {
   using Key = std::tuple<const PeerInfo*, const Gpu*, std::vector<int>>;
   static Key key_of(const Mesh& mesh, const Gpu& gpu);
 
-  explicit NcclShared(NcclRoom* memory) : room(memory) {}
+  NcclShared(NcclRoom* memory, std::shared_ptr<NcclStream> of_world) : room(memory), stream(std::move(of_world)) {}
   ~NcclShared();
   NcclShared(const NcclShared&) = delete;
   NcclShared& operator=(const NcclShared&) = delete;
@@ -35,9 +38,13 @@ class NcclShared {
   static void keep(const Key& key, const std::shared_ptr<NcclShared>& made);
 
   // Work that never ends may still use it.
-  void leave_alone() { is_left_alone_.store(true); }
+  void leave_alone() {
+    is_left_alone_.store(true);
+    stream->leave_alone();
+  }
 
   NcclRoom* const room;
+  const std::shared_ptr<NcclStream> stream;
   ncclUniqueId id{};                               // of the communicator
   std::shared_ptr<NcclCommunicator> communicator;  // null: it is not made yet
 

@@ -1,6 +1,7 @@
 #include "backend/cuda/peer_stream.hpp"
 
 #include <cstring>
+#include <tuple>
 #include <utility>
 
 #include "backend/cuda/kernels/launches.hpp"
@@ -50,6 +51,13 @@ Status PeerStream::Tasks::wait_for(const DeviceEvent& event) {
   return gpu.context.check(gpu.context.driver.cuStreamWaitEvent(stream, handle, 0), "cuStreamWaitEvent");
 }
 
+namespace {
+
+// It is unknown when the work that was queued ends, so what it uses is never freed.
+void keep_for_ever(auto... used) { static_cast<void>(new auto(std::make_tuple(std::move(used)...))); }
+
+}  // namespace
+
 void PeerStream::run(CUstream stream, std::vector<std::shared_ptr<void>> holds, Work work) {
   run_in([stream](Gpu&) { return Result<CUstream>(stream); }, std::move(holds), std::move(work));
 }
@@ -78,8 +86,36 @@ void PeerStream::run_in(StreamOf stream_of, std::vector<std::shared_ptr<void>> h
       }
       status = event.status();
     }
-    // It is unknown when the work that was queued ends, so what it uses is never freed.
-    static_cast<void>(new auto(std::make_pair(std::move(holds), std::move(tasks.kept))));
+    keep_for_ever(std::move(holds), std::move(tasks.kept));
+    state->end(std::move(status));
+  });
+}
+
+void PeerStream::queue(Queue to, std::vector<std::shared_ptr<void>> holds, Work work,
+                       std::shared_ptr<DeviceWork> unended, std::function<Status()> check) {
+  state_->is_under_way.store(true);
+  gpu_.thread().run([&gpu = gpu_, state = state_, to = std::move(to), holds = std::move(holds), work = std::move(work),
+                     unended = std::move(unended), check = std::move(check)]() mutable {
+    if (state->is_over.load()) return;
+    Tasks tasks{gpu.parts(), to.stream, {}};
+    Status status = work(tasks);
+    if (status.ok()) {
+      Result<std::shared_ptr<const Event>> event = tasks.gpu.events.record(to.stream);
+      if (event.ok()) {
+        unended->queued(event.value());
+        state->n_unended.fetch_add(1);
+        to.await(std::move(event).value(), [state, unended, check = std::move(check), holds = std::move(holds),
+                                            kept = std::move(tasks.kept)](const Status& passed) {
+          unended->end(passed.ok() ? check() : passed);
+          state->n_unended.fetch_sub(1);
+          state->wake();
+        });
+        state->end(Status::ok_status());
+        return;
+      }
+      status = event.status();
+    }
+    keep_for_ever(std::move(holds), std::move(tasks.kept));
     state->end(std::move(status));
   });
 }

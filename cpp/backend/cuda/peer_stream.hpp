@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "backend/cuda/gpu.hpp"
+#include "base/device_work.hpp"
 #include "base/status.hpp"
 #include "transport/mesh.hpp"
 
@@ -46,6 +48,15 @@ class PeerStream {
   void run(CUstream stream, std::vector<std::shared_ptr<void>> holds, Work work);
   // The same in the GPU's stream of results for a caller's stream.
   void run_for(void* queue, std::vector<std::shared_ptr<void>> holds, Work work);
+  // The same, but it has ended when the work is queued; `unended` ends when the GPU has done it. `await` calls back on
+  // the GPU's thread once an event has passed; `check` says there whether the results can be used.
+  using Await = std::function<void(std::shared_ptr<const Event> event, std::function<void(Status)> passed)>;
+  struct Queue {
+    CUstream stream;
+    Await await;
+  };
+  void queue(Queue to, std::vector<std::shared_ptr<void>> holds, Work work, std::shared_ptr<DeviceWork> unended,
+             std::function<Status()> check);
   // Calls the driver on the GPU's thread, without a stream; the call has ended when it returns. REQUIRES: as above.
   void call(std::function<Status()> calls);
 
@@ -55,6 +66,8 @@ class PeerStream {
   // As abort(); and the mesh is no longer woken, so it may be destroyed.
   void leave();
   bool is_under_way() const { return state_->is_under_way.load(std::memory_order_acquire); }
+  // Whether the GPU may still have some of what was queued.
+  bool has_unended() const { return state_->n_unended.load(std::memory_order_acquire) > 0; }
   // The outcome of the last work. REQUIRES: nothing is under way.
   Status status() const { return state_->status; }
   // The GPU, as in "on GPU 0", if work is under way; else empty.
@@ -78,6 +91,7 @@ class PeerStream {
 
     std::atomic<bool> is_over{false};
     std::atomic<bool> is_under_way{false};
+    std::atomic<std::size_t> n_unended{0};  // that were queued, and have not ended
     Status status;
     std::mutex mutex;
     Mesh* mesh;  // null: the lane has ended

@@ -235,6 +235,16 @@ void stop_records(EngineHandle& self) {
   engine->stop_records();
 }
 
+void await_results(EngineHandle& self) {
+  const std::shared_ptr<Engine> engine = self.session().engine();
+  const Status status = [&] {
+    const GilReleased released;
+    return engine->await_results(&gives_up_wait);
+  }();
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  raise_unless_ok(status);
+}
+
 // The rate in GB/s, given the time of a byte in fs.
 double rate_of(std::uint64_t fs) { return 1e6 / static_cast<double>(std::max<std::uint64_t>(fs, 1)); }
 
@@ -318,6 +328,8 @@ void bind_engine_handle(nb::module_& m) {
           nb::arg("collective"), nb::arg("n_bytes"),
           "How the world agrees on such a blocking call that is made again, of which a rank contributes n_bytes; empty "
           "on ranks other than the lowest.")
+      .def("await_results", &await_results,
+           "Returns when the results of all calls that are done are there; raises what made one of them void.")
       .def("shutdown", [](EngineHandle& self) { self.session().shutdown(); })
       .def("abandon", [](EngineHandle& self) { self.session().abandon(); })
       .def("submit", &EngineHandle::submit, nb::arg("terms"), nb::arg("inputs").none(), nb::arg("outputs").none(),

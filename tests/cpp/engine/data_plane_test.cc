@@ -93,9 +93,10 @@ class DataPlaneTest : public ::testing::Test {
   Counters counters_{"", 0, 1};
   InFlight in_flight_{memory_, recorder_, counters_, nullptr};
   WayExpected expected_{{}, *mesh_};
+  Unended unended_;
   Turns all_turns_;
   LaneTurns turns_{all_turns_, 0};
-  DataPlane data_{*mesh_, in_flight_, {*mesh_, {}, kFakeRows}, {}, {expected_, turns_}, logger_};
+  DataPlane data_{*mesh_, in_flight_, {*mesh_, {}, kFakeRows}, {}, {expected_, turns_, unended_}, logger_};
   std::vector<std::shared_ptr<Operation>> operations_;
   std::array<float, 3> values_{1, 2, 3};
 };

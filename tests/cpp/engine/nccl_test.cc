@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -139,10 +140,26 @@ std::uint64_t n_by_nccl() { return n_nccl_calls(""); }
 // Kernels of the fake NCCL in this process that have not ended.
 std::uint64_t n_kernels_under_way() { return of_fake_nccl<std::uint64_t()>("fake_nccl_n_under_way")(); }
 
-Engine::OperationPtr begin_sum(Engine& engine, Guarded& tensor) {
+Engine::OperationPtr begin_sum(Engine& engine, Guarded& tensor, const std::string& name = "sum") {
   return submit_request(engine,
-                        testing::request(Collective::kAllreduce, "sum", DataType::kFloat32, {10}, tensor.data()));
+                        testing::request(Collective::kAllreduce, name, DataType::kFloat32, {10}, tensor.data()));
 }
+
+// While it lives, this rank's stream stands still, so its GPU does not come to a call. The thread has made a tensor.
+class StandingStill {
+ public:
+  StandingStill() {
+    const auto begin = testing::of_fake<cuda::CUresult(void**, void*, const char*, const void*, std::size_t)>(
+        "fake_cuda_begin_kernel");
+    EXPECT_EQ(begin(&kernel_, testing::home().place.queue, "endless", nullptr, 0), cuda::CUresult::kSuccess);
+  }
+  ~StandingStill() { testing::of_fake<void(void*)>("fake_cuda_end_kernel")(kernel_); }
+  StandingStill(const StandingStill&) = delete;
+  StandingStill& operator=(const StandingStill&) = delete;
+
+ private:
+  void* kernel_ = nullptr;
+};
 
 // In part of a chunk and in several, in one piece and in many; on late streams; with memory that ranks share, and
 // without, as between hosts.
@@ -395,6 +412,153 @@ TEST(NcclDeathTest, LanesAndSetsTakeTurns) {
   });
 }
 
+// A group of ranks, and one of its lanes.
+struct RanksOfLane {
+  std::uint32_t set;
+  std::uint32_t lane;
+  std::vector<std::int64_t> ranks;
+};
+
+Request sum_of(const RanksOfLane& group, const std::string& name, Guarded& tensor, std::size_t length) {
+  Request sum = testing::request(Collective::kAllreduce, name, DataType::kFloat32, {static_cast<std::int64_t>(length)},
+                                 tensor.data());
+  sum.process_set = group.set;
+  sum.lane = group.lane;
+  return sum;
+}
+
+// One GPU comes to nothing for a while. Calls of all sets and lanes, which each rank makes in an order of its own, are
+// done meanwhile on all ranks, with their results under way; afterwards they are right, those too that follow from
+// others.
+TEST(NcclDeathTest, TheHostWaitsForNoGpu) {
+  for (const std::string reduces : {"nccl", "ciranda"}) {
+    expect_in_own_program([reduces] {
+      set_fake("FAKE_CUDA_QUEUE", "4096");
+      WorldOptions options = by_nccl(3);
+      options.config.gpu_reduce = reduces;
+      World world(3, options);
+      std::barrier<> all(3);
+      world.run([&](Engine& engine) {
+        constexpr std::size_t kLength = kChunkBytes / 4 + 500;  // more than a chunk
+        constexpr int kCalls = 5;
+        std::vector<RanksOfLane> groups{{0, 0, {0, 1, 2}}, {0, 1, {0, 1, 2}}};
+        for (const std::vector<std::int64_t>& ranks : {std::vector<std::int64_t>{0, 1}, {1, 2}, {0, 2}}) {
+          groups.push_back({testing::add_set(engine, ranks), 0, ranks});
+        }
+        std::erase_if(groups, [&](const RanksOfLane& group) {
+          return std::ranges::find(group.ranks, std::int64_t{engine.rank()}) == group.ranks.end();
+        });
+        const std::vector<float> values(kLength, 2);
+        std::vector<std::unique_ptr<Guarded>> tensors;
+        for (const RanksOfLane& group : groups) {  // also settles the lane
+          tensors.push_back(std::make_unique<Guarded>(std::as_bytes(std::span(values)), Guarded::kMisaligned));
+          EXPECT_TRUE(wait_at_home(engine, submit_request(engine, sum_of(group, "0", *tensors.back(), kLength))).ok());
+        }
+        EXPECT_TRUE(engine.await_results().ok());
+        all.arrive_and_wait();
+        std::optional<StandingStill> still;
+        if (engine.rank() == 1) still.emplace();
+        all.arrive_and_wait();
+        std::mt19937 random(static_cast<unsigned>(engine.rank()) + 1);
+        std::vector<Engine::OperationPtr> sums, held_back;
+        for (int call = 1; call < kCalls; ++call) {
+          std::vector<std::size_t> order(groups.size());
+          for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+          std::ranges::shuffle(order, random);
+          const std::size_t n_before = sums.size();
+          for (const std::size_t i : order) {
+            sums.push_back(submit_request(engine, sum_of(groups[i], std::to_string(call), *tensors[i], kLength)));
+            if (std::ranges::find(groups[i].ranks, 1) != groups[i].ranks.end()) held_back.push_back(sums.back());
+          }
+          for (std::size_t i = n_before; i < sums.size(); ++i) {
+            const Status status = wait_at_home(engine, sums[i]);
+            EXPECT_TRUE(status.ok()) << status.message();
+          }
+        }
+        all.arrive_and_wait();
+        for (const auto& sum : held_back) EXPECT_FALSE(sum->has_ended());
+        all.arrive_and_wait();
+        still.reset();
+        for (std::size_t i = 0; i < groups.size(); ++i) {
+          float expected = 2;
+          for (int call = 0; call < kCalls; ++call) expected *= static_cast<float>(groups[i].ranks.size());
+          const std::vector<float> all_expected(kLength, expected);
+          EXPECT_TRUE(tensors[i]->holds(std::as_bytes(std::span(all_expected)))) << "set " << groups[i].set;
+        }
+        EXPECT_TRUE(engine.await_results().ok());
+        for (const auto& sum : sums) EXPECT_TRUE(sum->has_ended());
+        await_all(engine);
+      });
+    });
+  }
+}
+
+// A rank is lost when calls have been waited for whose results are under way: the next call fails and names the first
+// of them, and none of them can be waited for again. What had ended before is no part of it.
+TEST(NcclDeathTest, TheNextCallNamesTheFirstVoidResult) {
+  expect_in_own_program([] {
+    set_fake("FAKE_CUDA_QUEUE", "4096");
+    World world(3, by_nccl(3));
+    std::barrier<> all(3);
+    world.run([&](Engine& engine) {
+      Guarded tensor(40, Guarded::kAligned);
+      const auto before = begin_sum(engine, tensor, "before");
+      EXPECT_TRUE(wait_at_home(engine, before).ok());
+      EXPECT_TRUE(engine.await_results().ok());
+      all.arrive_and_wait();
+      std::optional<StandingStill> still;
+      if (engine.rank() == 2) still.emplace();
+      all.arrive_and_wait();
+      std::vector<Engine::OperationPtr> voids;
+      for (const char* const name : {"first", "second"}) {
+        voids.push_back(begin_sum(engine, tensor, name));
+        EXPECT_TRUE(wait_at_home(engine, voids.back()).ok());
+      }
+      all.arrive_and_wait();
+      if (engine.rank() == 2) world.fabric().kill(2);
+      EXPECT_FALSE(engine.await_results().ok());
+      all.arrive_and_wait();  // the kernels could end well before their abort
+      still.reset();
+      const Status next = engine.wait(begin_sum(engine, tensor, "next"));
+      EXPECT_NE(next.message().find("The result of allreduce 'first' is void"), std::string::npos) << next.message();
+      EXPECT_EQ(next.message().find("'before'"), std::string::npos) << next.message();
+      EXPECT_TRUE(before->order(testing::home().place).ok());
+      for (std::size_t i = 0; i < voids.size(); ++i) {
+        const Status again = voids[i]->order(testing::home().place);
+        EXPECT_NE(again.message().find(i == 0 ? "'first' is void" : "'second' is void"), std::string::npos)
+            << again.message();
+      }
+      while (n_kernels_under_way() > 0) std::this_thread::yield();
+      all.arrive_and_wait();
+      end_program();  // tensors of calls that failed may not be freed yet
+    });
+  });
+}
+
+// A rank that leaves waits for the results of its calls, as the other ranks' depend on them.
+TEST(NcclDeathTest, WhoLeavesWaitsForResults) {
+  expect_in_own_program([] {
+    World world(2, by_nccl(2));
+    std::barrier<> all(2);
+    world.run([&](Engine& engine) {
+      expect_of<float>(engine, {10}, 2, 4, "sum");
+      const std::vector<float> values(10, 3), expected(10, 6);
+      Guarded tensor(std::as_bytes(std::span(values)), Guarded::kAligned);
+      EXPECT_TRUE(engine.await_results().ok());
+      all.arrive_and_wait();
+      std::optional<StandingStill> still;
+      if (engine.rank() == 1) still.emplace();
+      all.arrive_and_wait();
+      EXPECT_TRUE(wait_at_home(engine, begin_sum(engine, tensor)).ok());
+      all.arrive_and_wait();
+      if (still) std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the other leaves
+      still.reset();
+      engine.shutdown();
+      EXPECT_TRUE(tensor.holds(std::as_bytes(std::span(expected))));
+    });
+  });
+}
+
 // Ranks that have joined give zeros to sums, and an average is that of the others; in chunks, too. What is no sum is
 // staged.
 TEST(NcclDeathTest, RanksThatHaveJoinedHelp) {
@@ -495,9 +659,12 @@ TEST(NcclDeathTest, AKernelThatNeverEndsIsNamedAndAborted) {
     std::latch is_over(2);
     world.run([&](Engine& engine) {
       Guarded tensor(40, Guarded::kAligned);
-      const Status status = wait_at_home(engine, begin_sum(engine, tensor));
-      EXPECT_NE(status.message().find("GPU"), std::string::npos) << status.message();
-      EXPECT_NE(status.message().find("for NCCL"), std::string::npos) << status.message();
+      const auto sum = begin_sum(engine, tensor);
+      EXPECT_TRUE(engine.wait(sum).ok());
+      const Status status = engine.await_results();
+      for (const char* const text : {"GPU", "for NCCL", "The result of allreduce 'sum' is void"}) {
+        EXPECT_NE(status.message().find(text), std::string::npos) << status.message();
+      }
       while (n_kernels_under_way() > 0) std::this_thread::yield();
       is_over.arrive_and_wait();
       end_program();
@@ -517,6 +684,7 @@ TEST(NcclDeathTest, AnErrorOfNcclIsEveryones) {
       Status status;
       for (int step = 0; step < 20 && status.ok(); ++step) {
         status = wait_at_home(engine, begin_sum(engine, tensor));
+        if (status.ok()) status = engine.await_results();
       }
       EXPECT_NE(status.message().find("remote process exited or there was a network error"), std::string::npos)
           << status.message();
@@ -526,29 +694,15 @@ TEST(NcclDeathTest, AnErrorOfNcclIsEveryones) {
   });
 }
 
-// While it lives, this rank's stream stands still, so its GPU does not come to a call. The thread has made a tensor.
-class StandingStill {
- public:
-  StandingStill() {
-    const auto begin = testing::of_fake<cuda::CUresult(void**, void*, const char*, const void*, std::size_t)>(
-        "fake_cuda_begin_kernel");
-    EXPECT_EQ(begin(&kernel_, testing::home().place.queue, "endless", nullptr, 0), cuda::CUresult::kSuccess);
-  }
-  ~StandingStill() { testing::of_fake<void(void*)>("fake_cuda_end_kernel")(kernel_); }
-  StandingStill(const StandingStill&) = delete;
-  StandingStill& operator=(const StandingStill&) = delete;
-
- private:
-  void* kernel_ = nullptr;
-};
-
-// A rank is lost while the other's kernel spins: that call fails, its GPU is free again, and the engine can end.
+// A rank is lost while the other's kernel spins: the result of that call is void, though a wait has let it pass; its
+// GPU is free again, and the engine can end.
 void expect_no_kernel_is_left(Collective collective, const std::string& reduces) {
   expect_in_own_program([collective, reduces] {
     WorldOptions options = by_nccl(2);
     options.config.gpu_reduce = reduces;
     World world(2, options);
-    std::latch has_begun(2), is_over(2);
+    std::barrier<> has_begun(2);
+    std::latch is_over(2);
     world.run([&](Engine& engine) {
       expect_of<float>(engine, {10}, 2, 4, "sum");
       Guarded tensor(40, Guarded::kAligned);
@@ -567,12 +721,21 @@ void expect_no_kernel_is_left(Collective collective, const std::string& reduces)
         const StandingStill still;
         has_begun.arrive_and_wait();
         const auto lost = begin();
+        EXPECT_TRUE(engine.wait(lost).ok());
+        has_begun.arrive_and_wait();
         world.fabric().kill(1);
-        EXPECT_FALSE(engine.wait(lost).ok());
+        EXPECT_FALSE(engine.await_results().ok());
+        has_begun.arrive_and_wait();  // the kernels could end well before their abort
       } else {
         has_begun.arrive_and_wait();
-        const Status status = wait_at_home(engine, begin());
+        const auto void_call = begin();
+        EXPECT_TRUE(wait_at_home(engine, void_call).ok());
+        has_begun.arrive_and_wait();
+        const Status status = engine.await_results();
         EXPECT_EQ(status.kind(), ErrorKind::kRanksLost) << status.message();
+        EXPECT_NE(status.message().find("'call' is void"), std::string::npos) << status.message();
+        EXPECT_FALSE(void_call->has_ended());
+        has_begun.arrive_and_wait();
       }
       while (n_kernels_under_way() > 0) std::this_thread::yield();
       is_over.arrive_and_wait();
@@ -606,7 +769,7 @@ TEST(NcclDeathTest, AnAbortThatDoesNotComeBackEndsTheProcess) {
       const auto sum = begin_sum(engine, tensor);
       while (n_kernels_under_way() < 2) std::this_thread::yield();
       if (engine.rank() == 1) world.fabric().kill(1);
-      EXPECT_FALSE(engine.wait(sum).ok());
+      EXPECT_FALSE(engine.await_results().ok());
       while (true) std::this_thread::sleep_for(std::chrono::seconds(1));
     });
   };
@@ -631,7 +794,8 @@ TEST(NcclDeathTest, AllCommunicatorsOfAGpuAreAbortedTogether) {
       stands_still.arrive_and_wait();
       const auto sum = begin_sum(engine, tensor);
       if (still) lose(engine);
-      const Status status = engine.wait(sum);
+      static_cast<void>(engine.wait(sum));
+      const Status status = engine.await_results();
       EXPECT_FALSE(status.ok());
       EXPECT_NE(status.message().find(message), std::string::npos) << status.message();
       have_failed.arrive_and_wait();  // the other world's call could end well before its abort
