@@ -182,7 +182,7 @@ def test_a_rank_ends_in_a_stage(phase: Phase, tmp_path: Path) -> None:
         "PYTHONPATH": os.pathsep.join(filter(None, [str(modules), os.environ.get("PYTHONPATH")])),
         "CIRANDA_SLOT_BYTES": "4096",
         "CIRANDA_STALL_WARNING_SECONDS": "1",
-        "CIRANDA_STALL_SHUTDOWN_SECONDS": "2" if phase.how == "stops" else "60",  # else errors come by themselves
+        "CIRANDA_STALL_SHUTDOWN_SECONDS": "5" if phase.how == "stops" else "60",  # else errors come by themselves
     }
     with Ranks(3, env=settings) as ranks:
         secret, job = secrets.token_hex(32), secrets.token_hex(8)
@@ -196,6 +196,7 @@ def test_a_rank_ends_in_a_stage(phase: Phase, tmp_path: Path) -> None:
             "CIRANDA_JOB": job,
             "CIRANDA_SIZE": "2",
             "CIRANDA_LOCAL_SIZE": "2",
+            "CIRANDA_STALL_SHUTDOWN_SECONDS": "60",
         }
         ranks.start(VICTIM, _end_in, phase, tmp_path / "done")
         for rank in (ROOT, NEIGHBOUR):

@@ -126,9 +126,9 @@ inline const auto kByNccl = ::testing::Combine(::testing::Values(3), ::testing::
 using GroupCase = std::tuple<int, Homes>;
 inline const auto kGroupCases = ::testing::Combine(::testing::Values(1, 2, 4, 7), ::testing::ValuesIn(kHomes));
 #ifndef CIRANDA_SANITIZED
-inline const auto kGroupsOnGpu = ::testing::Combine(
-    ::testing::Values(2),
-    ::testing::Values(Homes::kCuda, Homes::kCudaStaged, Homes::kCudaWithoutKernels, Homes::kCudaNccl));
+inline const auto kGroupsOnGpu = ::testing::Values(
+    GroupCase{2, Homes::kCuda}, GroupCase{7, Homes::kCuda}, GroupCase{2, Homes::kCudaStaged},
+    GroupCase{2, Homes::kCudaWithoutKernels}, GroupCase{3, Homes::kCudaMixed}, GroupCase{2, Homes::kCudaNccl});
 #endif
 inline std::string name_of_group(const ::testing::TestParamInfo<GroupCase>& test) {
   const auto& [size, homes] = test.param;
