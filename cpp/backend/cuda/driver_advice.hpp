@@ -14,6 +14,10 @@ struct Advice {
   std::string_view text;
 };
 
+inline constexpr std::string_view kKernelFailed =
+    "a kernel has failed, perhaps one of the program's own: compute-sanitizer says which. This process cannot use the "
+    "GPU any more";
+
 inline constexpr auto kAdvice = std::to_array<Advice>({
     {CUresult::kOutOfMemory, "free GPU memory; nvidia-smi lists the processes that use it"},
     {CUresult::kNotInitialized,
@@ -27,6 +31,14 @@ inline constexpr auto kAdvice = std::to_array<Advice>({
     {CUresult::kCompatNotSupportedOnDevice,
      "the compatibility package does not serve this GPU: update the driver itself"},
     {CUresult::kMpsConnectionFailed, "the MPS daemon does not answer: start it, or unset CUDA_MPS_PIPE_DIRECTORY"},
+    {CUresult::kEccUncorrectable, "the GPU's memory is faulty: see nvidia-smi -q and the kernel's log (dmesg)"},
+    {CUresult::kIllegalAddress, kKernelFailed},
+    {CUresult::kAssert, kKernelFailed},
+    {CUresult::kIllegalInstruction, kKernelFailed},
+    {CUresult::kMisalignedAddress, kKernelFailed},
+    {CUresult::kInvalidAddressSpace, kKernelFailed},
+    {CUresult::kInvalidPc, kKernelFailed},
+    {CUresult::kLaunchFailed, kKernelFailed},
     {CUresult::kUnknown, "see nvidia-smi and the kernel's log (dmesg), and that nvidia_uvm is loaded"},
 });
 
