@@ -36,7 +36,7 @@ class RunningCollective {
   // This rank's device for which a stuck step waits, as in "on GPU 0"; empty if for none.
   virtual std::string awaited_device() const { return ""; }
   // Once it is done: the work on its device behind which the results are there. Null: they are there.
-  virtual std::shared_ptr<DeviceWork> work() const { return nullptr; }
+  virtual std::shared_ptr<DeviceWork> device_work() const { return nullptr; }
 };
 
 }  // namespace ciranda

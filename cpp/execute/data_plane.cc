@@ -116,7 +116,7 @@ Result<bool> DataPlane::step() {
 
 // Of the collective that is done.
 void DataPlane::note_work() {
-  const std::shared_ptr<DeviceWork> work = running_->work();
+  const std::shared_ptr<DeviceWork> work = running_->device_work();
   if (work == nullptr) return;
   results_.push_back(work);
   const std::string what = describe_current();

@@ -35,7 +35,7 @@ class NcclCollective : public RunningCollective {
   std::vector<int> awaited() const final { return {}; }
   Status status() const final { return status_; }
   std::string awaited_device() const final;
-  std::shared_ptr<DeviceWork> work() const final { return work_; }
+  std::shared_ptr<DeviceWork> device_work() const final { return work_; }
 
  protected:
   using Does = NcclOperation::Does;
