@@ -95,6 +95,7 @@ def test_a_driver_that_is_no_good_is_refused_and_the_cpu_goes_on(
     [
         ("killed", STAGED, "RanksLostError: rank 2 (host "),
         ("killed", NCCL, "RanksLostError: rank 2 (host "),
+        ("exits", STAGED, "RanksLostError: rank 2 (host "),
         ("raises", STAGED, "AbortedError: rank 2 (host "),
         ("raises", NCCL, "TimeoutError: 'third' has waited 3.0 s for rank 2"),
         ("stopped", STAGED, "TimeoutError: allreduce 'second' began on all ranks but has not moved"),
