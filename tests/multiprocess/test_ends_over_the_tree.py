@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 
+import netns
 import numpy as np
 import pytest
 from ranks import Ranks
@@ -104,3 +107,36 @@ def test_a_loss_is_heard_of_by_all(lost: list[int]) -> None:
         for rank in others:
             message = ranks.outcome(rank).value
             assert any(f"rank {each} (host" in message for each in lost), message
+
+
+_REDUCES_UNTIL_IT_FAILS = """
+import signal, numpy, ciranda
+ciranda.init()
+signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the launcher notices it, too
+ciranda.allreduce(numpy.ones(10), name="first")
+print("ready", flush=True)
+try:
+    while True:
+        ciranda.allreduce(numpy.ones(10), name="next")
+except ciranda.errors.RanksLostError as error:
+    print(error, flush=True)
+"""
+
+
+@pytest.mark.netns
+@pytest.mark.ssh
+def test_a_host_that_is_cut_off_is_named_on_all_others(hosts: netns.Hosts) -> None:
+    """Only the first rank of each host is connected with another host."""
+    command = [*hosts[0].enter, sys.executable, "-m", "ciranda.launch.cli", "run", "-F", str(hosts.ssh_config)]
+    command += ["-H", "hostA:3,hostB:3,hostC:3", "--no-prefix", "--grace", "60", "--env", "CIRANDA_LINK_TIMEOUT=1"]
+    command += [sys.executable, "-c", _REDUCES_UNTIL_IT_FAILS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
+        assert job.stdout is not None
+        assert [job.stdout.readline() for _ in range(9)] == ["ready\n"] * 9
+        with hosts.cut(2):
+            out, err = job.communicate(timeout=100)
+    lines = out.splitlines()
+    assert len(lines) == 6, out + err
+    for line in lines:
+        assert "(host hostC, pid" in line, out
+        assert "CIRANDA_LINK_TIMEOUT" in line, out
