@@ -295,7 +295,7 @@ fuzz: build/asan/build.ninja  ## run every parser's fuzz target, FUZZ_SECONDS se
 	cmake --build --preset asan -j $(JOBS)
 	tools/run_fuzz.sh build/asan $(FUZZ_SECONDS)
 
-soak-wire: $(VENV)/.installed-test  ## flip WIRE_FLIPS bits (10,000) between two hosts under a program that trains; hours
+soak-wire: $(VENV)/.installed-test  ## flip WIRE_FLIPS bits (10,000) between two hosts under a program that trains; minutes
 	FLIPS=$(WIRE_FLIPS) $(BIN)/python -m pytest -s tests/multiprocess/test_tampering.py -k flipped_bit --timeout=0
 
 package: build wheel-as-built sdist $(VENV)/.installed-test  ## install the library and the wheels, and use both as a stranger would
