@@ -12,6 +12,7 @@ JOBS ?= $(shell nproc)
 TEST_WORKERS ?= 3
 FUZZ_SECONDS ?= 60
 WIRE_FLIPS ?= 10000
+WIRE_LEVEL ?= authenticate
 COVERAGE_FLOOR ?= 90
 TORCH ?= torch==2.13.0
 
@@ -295,8 +296,8 @@ fuzz: build/asan/build.ninja  ## run every parser's fuzz target, FUZZ_SECONDS se
 	cmake --build --preset asan -j $(JOBS)
 	tools/run_fuzz.sh build/asan $(FUZZ_SECONDS)
 
-soak-wire: $(VENV)/.installed-test  ## flip WIRE_FLIPS bits (10,000) between two hosts under a program that trains; minutes
-	FLIPS=$(WIRE_FLIPS) $(BIN)/python -m pytest -s tests/multiprocess/test_tampering.py -k flipped_bit --timeout=0
+soak-wire: $(VENV)/.installed-test  ## flip WIRE_FLIPS bits (10,000) between two hosts under a program that trains, at WIRE_LEVEL; minutes
+	FLIPS=$(WIRE_FLIPS) WIRE=$(WIRE_LEVEL) $(BIN)/python -m pytest -s tests/multiprocess/test_tampering.py -k flipped_bit --timeout=0
 
 package: build wheel-as-built sdist $(VENV)/.installed-test  ## install the library and the wheels, and use both as a stranger would
 	tests/package/run.sh build/release build/package

@@ -27,6 +27,7 @@ pytestmark = [pytest.mark.multiprocess, pytest.mark.netns]
 
 STREAMS = [Stream(kind, sender) for kind in ("control", "data") for sender in range(2)]
 N_FLIPS = int(os.environ.get("FLIPS", "60"))  # of each program
+LEVEL = os.environ.get("WIRE", "authenticate")  # at which they run
 # Far below the stall limit of 600 s: whoever takes as long has waited.
 SECONDS = 120.0
 
@@ -115,7 +116,8 @@ class World:
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
-    with tampering.two_hosts() as hosts, Ranks(2, hosts=hosts, env_of=hosts.env_of, initialize=False) as ranks:
+    env = {"CIRANDA_WIRE": LEVEL}
+    with tampering.two_hosts() as hosts, Ranks(2, env=env, hosts=hosts, env_of=hosts.env_of, initialize=False) as ranks:
         yield World(hosts, ranks)
 
 
