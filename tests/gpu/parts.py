@@ -212,12 +212,18 @@ def trainings(_small: bool) -> dict[str, Any]:
     return {"most from the CPU": most}
 
 
+def _ones_after_a_call(length: int) -> torch.Tensor:
+    """A tensor that a call has read. From now on the launcher does not end this rank before it has seen an error."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    ones = torch.ones(length, device="cuda")
+    hvd.allreduce(ones, name="first")
+    return ones
+
+
 @part
 def a_rank_is_killed(_small: bool) -> dict[str, Any]:
     """Rank 2 dies between two calls; the others hear of it within a second, and the GPU is theirs again."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the launcher's, which may come before the error
-    mine = torch.ones(1 << 20, device="cuda")
-    hvd.allreduce(mine, name="first")
+    mine = _ones_after_a_call(1 << 20)
     if hvd.rank() == 2:
         os.kill(os.getpid(), signal.SIGKILL)
     begin = time.monotonic()
@@ -246,9 +252,7 @@ def _leave_with(error: CirandaError, begin: float, code: int = 0) -> None:
 @part
 def a_kernel_fails(_small: bool) -> dict[str, Any]:
     """Rank 1's own kernel fails on its GPU: both ranks hear of it by the GPU's name, and rank 0's is of use."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    mine = torch.ones(1000, device="cuda")
-    hvd.allreduce(mine, name="first")
+    mine = _ones_after_a_call(1000)
     if hvd.rank() == 1:
         fail_on_the_gpu(mine)
     begin = time.monotonic()
@@ -265,9 +269,7 @@ def a_kernel_fails(_small: bool) -> dict[str, Any]:
 @part
 def a_kernel_takes_long(_small: bool) -> dict[str, Any]:
     """Longer than the limit of stalls, on rank 1's stream: both ranks are told of the GPU at the limit."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    mine = torch.ones(1000, device="cuda")
-    hvd.allreduce(mine, name="first")
+    mine = _ones_after_a_call(1000)
     if hvd.rank() == 1:
         mine = with_work_that_never_ends()
     begin = time.monotonic()
@@ -283,9 +285,7 @@ def a_kernel_takes_long(_small: bool) -> dict[str, Any]:
 @part
 def a_rank_is_stopped(_small: bool) -> dict[str, Any]:
     """Rank 2 stops between two calls: the others are told at the limit of stalls, and their GPU is of use."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    mine = torch.ones(1 << 20, device="cuda")
-    hvd.allreduce(mine, name="first")
+    mine = _ones_after_a_call(1 << 20)
     if hvd.rank() == 2:
         os.kill(os.getpid(), signal.SIGSTOP)
     begin = time.monotonic()
