@@ -290,6 +290,25 @@ TEST(SocketMesh, ThePeerIsLostWithAnyOfItsDataSockets) {
   }
 }
 
+// They take another way, and may be late.
+TEST(SocketMesh, TheLastWordsOfAPeerWhoseDataHasEndedAreHeard) {
+  auto [meshes, last] = make_two_by_sockets(1);
+  const sockaddr nobody{AF_UNSPEC, {}};
+  ASSERT_EQ(connect(last.get(), &nobody, sizeof(nobody)), 0);
+  EXPECT_TRUE(sleep_until(*meshes[1], [&] { return meshes[1]->data(0).state() == ChannelState::kClosed; }));
+  EXPECT_TRUE(meshes[1]->closed_peers().empty());
+  std::array<std::byte, 3> words{};
+  ASSERT_EQ(meshes[0]->control(1).write_some(words), words.size());
+  meshes[0].reset();
+  std::size_t n_heard = 0;
+  EXPECT_TRUE(sleep_until(*meshes[1], [&] {
+    n_heard += meshes[1]->control(0).read_some(words);
+    return !meshes[1]->closed_peers().empty();
+  }));
+  n_heard += meshes[1]->control(0).read_some(words);
+  EXPECT_EQ(n_heard, words.size());
+}
+
 TEST(SocketMesh, APeerWhoseDataIsChangedOnItsWayIsLostAndItIsSaidWhy) {
   auto [meshes, last] = make_two_by_sockets(1);
   EXPECT_EQ(meshes[1]->why_closed(0), "");
