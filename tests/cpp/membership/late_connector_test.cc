@@ -40,6 +40,15 @@ ListeningRank listen_as_rank() {
   return made;
 }
 
+// Its port stays taken: another process might listen there soon.
+void stop_listening(ListeningRank& rank) {
+  rank.listener.reset();
+  rank.listener = UniqueFd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int yes = 1;
+  ASSERT_EQ(setsockopt(rank.listener.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)), 0);
+  ASSERT_EQ(bind(rank.listener.get(), rank.address.raw(), rank.address.n_bytes()), 0);
+}
+
 class LateConnectorTest : public ::testing::Test {
  protected:
   LateConnectorTest() {
@@ -193,7 +202,7 @@ TEST_F(LateConnectorTest, WhoeverLeavesIsForgotten) {
   EXPECT_TRUE(rank_1->connect(LateConnections::Use::kData, 0));
   rank_1->forget(0);
   EXPECT_FALSE(rank_1->is_connecting());
-  ranks_[0].listener.reset();
+  stop_listening(ranks_[0]);
   for (int i = 0; i < 50; ++i) EXPECT_TRUE(rank_1->poll().empty());
 }
 
@@ -225,7 +234,7 @@ TEST_F(LateConnectorTest, WhoeverLeavesBeforeItHasAdmittedIsForgotten) {
   EXPECT_TRUE(rank_1->connect(LateConnections::Use::kData, 0));
   EXPECT_TRUE(rank_1->poll().empty());  // its system takes the connection
   rank_1->forget(0);
-  ranks_[0].listener.reset();
+  stop_listening(ranks_[0]);
   const auto deadline = SteadyClock::now() + std::chrono::seconds(30);
   while (rank_1->is_connecting() && SteadyClock::now() < deadline) {
     EXPECT_TRUE(rank_1->poll().empty());
@@ -236,7 +245,7 @@ TEST_F(LateConnectorTest, WhoeverLeavesBeforeItHasAdmittedIsForgotten) {
 
 TEST_F(LateConnectorTest, NobodyIsWaitedForWhereNobodyListens) {
   const auto rank_1 = make(1);
-  ranks_[0].listener.reset();
+  stop_listening(ranks_[0]);
   EXPECT_TRUE(rank_1->connect(LateConnections::Use::kData, 0));
   poll_until(1, {rank_1.get()});
   EXPECT_TRUE(contains(outcomes_[0].why_not, ranks_[0].address.to_string() + " cannot be reached: "));
