@@ -253,6 +253,30 @@ TEST_F(EndsOverTheTree, OneThatEndsBeforeItHasSaidAnythingMayHaveLeft) {
   expect_alive(0);
 }
 
+// Which leaves because of another, of which news comes over more hops.
+TEST_F(EndsOverTheTree, TheOneThatLeftFirstIsNamedWhoeverIsHeardOfFirst) {
+  begin(1);
+  float value = 1;
+  const auto sum = submit_request(engine(), request(Collective::kAllreduce, "a", DataType::kFloat32, {1}, &value));
+  say(0, ByeMessage{{{0, 0, 4}}});
+  EXPECT_TRUE(contains(engine().wait(sum).message(), "rank 4 (host z"));
+  std::thread leaving([this] { engine().shutdown(); });
+  const auto heard = hear<ByeMessage>(0);
+  ASSERT_TRUE(heard.has_value());
+  ASSERT_EQ(heard->lanes.size(), 1U);
+  EXPECT_EQ(heard->lanes.front().first_leaver, 4);
+  say(0, ByeAckMessage{});
+  leaving.join();
+}
+
+TEST_F(EndsOverTheTree, OneThatIsNoRankHasNotLeftFirst) {
+  begin(1);
+  float value = 1;
+  const auto sum = submit_request(engine(), request(Collective::kAllreduce, "a", DataType::kFloat32, {1}, &value));
+  say(0, ByeMessage{{{0, 0, kRanks}}});
+  EXPECT_TRUE(contains(engine().wait(sum).message(), "tells of a rank that is none"));
+}
+
 TEST_F(EndsOverTheTree, OneThatIsNoRankIsNotTalkedOf) {
   begin(1);
   float value = 1;
