@@ -185,6 +185,31 @@ TEST_F(EndsOverTheTree, ARankThatLeavesNeedsThoseAboveUntilThoseBelowDoNotNeedIt
   expect_ack(0);
   for (int i = 0; i < 2; ++i) say(0, ByeAckMessage{});
   leaving.join();
+  EXPECT_FALSE(played(1).is_connected(2));  // which would be above it
+}
+
+TEST_F(EndsOverTheTree, OneBelowThatLeavesIsAcknowledgedWhoeverIsAbove) {
+  begin(2);
+  fabric().hold_connections();
+  leave(0);
+  expect_no_ack(0);
+  leave(3);
+  expect_ack(3);
+  expect_no_ack(0);
+  fabric().let_connect();
+  expect_ack(0);
+}
+
+TEST_F(EndsOverTheTree, ARankThatLeavesDoesNotNeedThoseBelowThatReadNothingMore) {
+  begin(2);
+  std::thread leaving([this] { engine().shutdown(); });
+  EXPECT_TRUE(hear<ByeMessage>(3).has_value());
+  leave(0);
+  expect_no_ack(0);
+  say(3, GoneMessage{});
+  expect_ack(0);
+  for (int i = 0; i < 2; ++i) say(0, ByeAckMessage{});
+  leaving.join();
 }
 
 TEST_F(EndsOverTheTree, ARankThatLeavesWaitsForNobodyWhoReadsNothingMore) {
