@@ -123,6 +123,9 @@ struct ByeMessage {
   struct LaneEnd {
     LaneId lane = 0;
     std::uint64_t log_index = 0;
+    // The member that had left before, of which the sender heard first: who leaves because of it is not the cause of
+    // what fails. -1: none had.
+    std::int32_t first_leaver = -1;
   };
   std::vector<LaneEnd> lanes;
 };

@@ -185,6 +185,31 @@ TEST_F(EndsOverTheTree, ARankThatLeavesNeedsThoseAboveUntilThoseBelowDoNotNeedIt
   expect_ack(0);
   for (int i = 0; i < 2; ++i) say(0, ByeAckMessage{});
   leaving.join();
+  EXPECT_FALSE(played(1).is_connected(2));  // which would be above it
+}
+
+TEST_F(EndsOverTheTree, OneBelowThatLeavesIsAcknowledgedWhoeverIsAbove) {
+  begin(2);
+  fabric().hold_connections();
+  leave(0);
+  expect_no_ack(0);
+  leave(3);
+  expect_ack(3);
+  expect_no_ack(0);
+  fabric().let_connect();
+  expect_ack(0);
+}
+
+TEST_F(EndsOverTheTree, ARankThatLeavesDoesNotNeedThoseBelowThatReadNothingMore) {
+  begin(2);
+  std::thread leaving([this] { engine().shutdown(); });
+  EXPECT_TRUE(hear<ByeMessage>(3).has_value());
+  leave(0);
+  expect_no_ack(0);
+  say(3, GoneMessage{});
+  expect_ack(0);
+  for (int i = 0; i < 2; ++i) say(0, ByeAckMessage{});
+  leaving.join();
 }
 
 TEST_F(EndsOverTheTree, ARankThatLeavesWaitsForNobodyWhoReadsNothingMore) {
@@ -251,6 +276,30 @@ TEST_F(EndsOverTheTree, OneThatEndsBeforeItHasSaidAnythingMayHaveLeft) {
   tell_of(0, {5});
   expect_ack(0);
   expect_alive(0);
+}
+
+// Which leaves because of another, of which news comes over more hops.
+TEST_F(EndsOverTheTree, TheOneThatLeftFirstIsNamedWhoeverIsHeardOfFirst) {
+  begin(1);
+  float value = 1;
+  const auto sum = submit_request(engine(), request(Collective::kAllreduce, "a", DataType::kFloat32, {1}, &value));
+  say(0, ByeMessage{{{0, 0, 4}}});
+  EXPECT_TRUE(contains(engine().wait(sum).message(), "rank 4 (host z"));
+  std::thread leaving([this] { engine().shutdown(); });
+  const auto heard = hear<ByeMessage>(0);
+  ASSERT_TRUE(heard.has_value());
+  ASSERT_EQ(heard->lanes.size(), 1U);
+  EXPECT_EQ(heard->lanes.front().first_leaver, 4);
+  say(0, ByeAckMessage{});
+  leaving.join();
+}
+
+TEST_F(EndsOverTheTree, OneThatIsNoRankHasNotLeftFirst) {
+  begin(1);
+  float value = 1;
+  const auto sum = submit_request(engine(), request(Collective::kAllreduce, "a", DataType::kFloat32, {1}, &value));
+  say(0, ByeMessage{{{0, 0, kRanks}}});
+  EXPECT_TRUE(contains(engine().wait(sum).message(), "tells of a rank that is none"));
 }
 
 TEST_F(EndsOverTheTree, OneThatIsNoRankIsNotTalkedOf) {

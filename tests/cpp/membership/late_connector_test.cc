@@ -19,6 +19,7 @@
 #include "membership/test_job.hpp"
 #include "text_matchers.hpp"
 #include "transport/socket.hpp"
+#include "transport/tcp_channel.hpp"
 
 namespace ciranda {
 namespace {
@@ -283,13 +284,17 @@ TEST_F(LateConnectorTest, AnEndThatTakesNoneIsGivenUpAtTheLimit) {
   EXPECT_TRUE(rank_1->connect(LateConnections::Use::kData, 0));
   const auto deadline = SteadyClock::now() + std::chrono::seconds(30);
   while (outcomes_.empty() && SteadyClock::now() < deadline) {
-    { const UniqueFd ended(accept4(ranks_[0].listener.get(), nullptr, nullptr, SOCK_CLOEXEC)); }
+    UniqueFd ended(accept4(ranks_[0].listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const std::vector<std::byte> why = AcceptingHandshake::has_no_room();
+    if (ended.valid()) (void)send(ended.get(), why.data(), why.size(), MSG_NOSIGNAL);
+    close_gracefully(std::move(ended));
     keep(rank_1->poll());
     poll(nullptr, 0, 1);
   }
   ASSERT_EQ(outcomes_.size(), 1U);
   EXPECT_TRUE(contains(outcomes_[0].why_not, "could not be reached in"));
   EXPECT_TRUE(contains(outcomes_[0].why_not, "(CIRANDA_START_TIMEOUT): "));
+  EXPECT_TRUE(contains(outcomes_[0].why_not, "may open no more files: raise the limit of that process (ulimit -n)"));
 }
 
 // It may be stopped: its system takes the connection, and it says nothing.
