@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import subprocess
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,21 @@ def recipe(target: str) -> str:
     found = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", makefile, re.M)
     assert found is not None
     return found[1]
+
+
+@pytest.mark.parametrize(
+    ("stamp", "folder"), [(".nvrtc", "dist"), (".nvrtc-for-tests", "build/wheels"), (None, "build/wheels")]
+)
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_only_wheels_with_all_kernels_are_put_where_releases_lie(
+    stamp: str | None, folder: str, machine: str, tmp_path: Path
+) -> None:
+    if stamp is not None:
+        (tmp_path / stamp).touch()
+    make = ["make", "--dry-run", "wheel-as-built", f"VENV={tmp_path}", f"ARCH={machine}"]
+    planned = subprocess.run(make, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
+    folders = set(re.findall(r"(\S+)/ciranda-\*_", planned)) | set(re.findall(r"--wheel-dir (\S+) \./compat", planned))
+    assert folders == {folder}
 
 
 def test_the_jobs_of_a_change_are_the_stages_of_ci() -> None:
