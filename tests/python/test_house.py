@@ -165,3 +165,14 @@ def test_the_conda_recipe_has_the_version_and_the_requirements_of_the_wheel() ->
     assert version is not None
     assert recipe["context"]["version"] == version[1]
     assert recipe["about"]["summary"] == project["project"]["description"]
+
+
+@pytest.mark.parametrize("library", ["driver", "nccl"])
+def test_nothing_is_asked_of_libraries_of_gpus_that_the_engine_does_not_call(library: str) -> None:
+    """A library that lacks a function is refused, whoever calls it."""
+    folder = ROOT / "cpp" / "backend" / "cuda"
+    asked = set(re.findall(r"\(\*((?:cu|nccl)[A-Z]\w+)\)", (folder / f"{library}_api.hpp").read_text(encoding="utf-8")))
+    assert len(asked) > 10
+    sources = "".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.??*")) if path.is_file())
+    called = set(re.findall(r"\b(\w+)\(", sources)) | set(re.findall(r"DriverFunctions::(\w+)", sources))
+    assert asked - called == set()
