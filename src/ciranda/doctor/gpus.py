@@ -100,7 +100,7 @@ def _way(settings: dict[str, object], *, has_kernels: bool, has_ipc: bool) -> st
         return "are staged in host memory, since CIRANDA_GPU_WAY is staged"
     if settings["CIRANDA_GPU_WAY"] == "nccl":
         who = "NCCL reduces" if settings["CIRANDA_GPU_REDUCE"] == "nccl" else "kernels of Ciranda reduce"
-        return f"go by NCCL if each rank has a GPU of its own, and {who}; those of process sets and lanes by peer"
+        return f"go by NCCL if each rank has a GPU of its own, and {who}; not scans, Adasum and weighted averages"
     if not settings["CIRANDA_SHARED_MEMORY"]:
         return "are staged in host memory, since CIRANDA_SHARED_MEMORY is off"
     if not has_ipc:
