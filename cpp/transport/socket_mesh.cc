@@ -698,8 +698,6 @@ void SocketMesh::close_peer(Link& peer) {
   } else if (!peer.is_told_why()) {
     if (peer.control) peer.control->mark_closed();
     if (peer.data) peer.data->mark_closed();
-  } else if (peer.control) {
-    peer.control->look_again();  // it may have said why its data ends
   }
   closed_.push_back(peer.info.rank);
 }
