@@ -226,6 +226,35 @@ TEST_F(EndsOverTheTree, ARankThatLeavesWaitsForNobodyWhoReadsNothingMore) {
   leaving.join();
 }
 
+TEST_F(EndsOverTheTree, ARankThatLeavesSaysSoToOneThatConnectsMeanwhile) {
+  begin(1);
+  std::thread leaving([this] { engine().shutdown(); });
+  EXPECT_TRUE(hear<ByeMessage>(0).has_value());
+  played(4).connect(1);
+  EXPECT_EQ(told(4), Told{});
+  EXPECT_TRUE(hear<ByeMessage>(4).has_value());
+  for (int i = 0; i < 2; ++i) say(4, ByeAckMessage{});
+  say(0, ByeAckMessage{});
+  leaving.join();
+}
+
+TEST_F(EndsOverTheTree, WhatAPairSaysFirstIsSentWhenItIsConnected) {
+  begin(3);
+  fabric().hold_connections();
+  const auto set = engine().form_set({1, 3}, 0);
+  ASSERT_TRUE(set.ok());
+  float value = 1;
+  Request sum = request(Collective::kAllreduce, "a", DataType::kFloat32, {1}, &value);
+  sum.process_set = set.value();
+  const auto operation = submit_request(engine(), std::move(sum));
+  expect_alive(2);
+  fabric().let_connect();
+  EXPECT_EQ(told(1), Told{});
+  EXPECT_TRUE(hear<RequestMessage>(1).has_value());
+  say(2, AbortMessage{ErrorKind::kRanksLost, "rank 5 is gone"});
+  EXPECT_TRUE(contains(engine().wait(operation).message(), "rank 5 is gone"));
+}
+
 TEST_F(EndsOverTheTree, ALossIsToldOnWithItsText) {
   begin(2);
   float value = 1;
