@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
@@ -242,7 +243,7 @@ TEST(CudaDeathTest, LongGroupsAreCopiedInWindows) {
   expect_in_own_program([] {
     run_beside_host([](Engine& engine) {
       std::vector<std::size_t> lengths = lengths_of(100, 20'000);  // 8 MB
-      lengths[30] = 3'000'000;                                     // 24 MB, most of it by one copy
+      lengths[30] = 3'000'000;                                     // 24 MB
       Group group(lengths);
       const Counts counts = counts_of_sum(engine, group);
       group.expect_sums(2, 1);
@@ -369,6 +370,86 @@ TEST(CudaDeathTest, WithoutPinnedMemoryALateStreamDelaysNoOther) {
       EXPECT_TRUE(late.holds(std::as_bytes(std::span(expected))));
     });
     unlink(file.c_str());
+  });
+}
+
+// Chunks of 32 KiB: rank 0 has its tensors on the GPU, rank 1 in host memory.
+void run_in_chunks(const std::function<void(Engine&)>& body) {
+  const Watchdog watchdog("a GPU beside host memory, in chunks");
+  const Home gpu = cuda_home(0);
+  WorldOptions options = options_for(Layout::kArena, 2);
+  options.config.slot_bytes = 4096;
+  World world(2, options);
+  world.run([&](Engine& engine) {
+    const AtHome at(engine.rank() == 0 ? gpu : Home{});
+    body(engine);
+  });
+}
+constexpr std::size_t kValuesOfChunk = 4096;
+
+// The first chunk is on its way back before the last one has been copied to the host, where the stream of copies stands
+// still.
+TEST(CudaDeathTest, ChunksAreCopiedBackWhileOthersAreCopiedToTheHost) {
+  expect_in_own_program([] {
+    const std::string file = ::testing::TempDir() + "ciranda_last_chunk_" + std::to_string(getpid());
+    run_in_chunks([&](Engine& engine) {
+      const Values values(3 * kValuesOfChunk, 7);
+      Guarded tensor = tensor_of(values);
+      if (engine.rank() == 0) set_fake("FAKE_CUDA_STILL", "10:8:" + file);  // the third wait, copy and event of its own
+      const auto operation = submit_request(engine, sum_of(tensor, values.size()));
+      if (engine.rank() == 0) {
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        const auto n_puts = [] { return n_fake_calls("cuMemcpyHtoDAsync"); };
+        while (n_puts() < 2 && std::chrono::steady_clock::now() < end) EXPECT_FALSE(engine.poll(operation));
+        EXPECT_EQ(n_fake_calls("cuMemcpyDtoHAsync"), 3U);
+        EXPECT_EQ(n_puts(), 2U) << "the chunks before wait for the last one";
+        const std::ofstream made(file);
+      }
+      EXPECT_TRUE(wait_at_home(engine, operation).ok());
+      const Values expected(values.size(), 14);
+      EXPECT_TRUE(tensor.holds(std::as_bytes(std::span(expected))));
+      EXPECT_TRUE(tensor.is_intact());
+    });
+    unlink(file.c_str());
+  });
+}
+
+// Whichever of its copies it is that the driver refuses.
+TEST(CudaDeathTest, AChunkWhoseCopyIsRefusedFailsItsCall) {
+  for (const char* fault : {"cuMemcpyDtoHAsync:1:1", "cuMemcpyDtoHAsync:3:1", "cuMemcpyHtoDAsync:1:1",
+                            "cuMemcpyHtoDAsync:2:1", "cuMemcpyHtoDAsync:3:1"}) {
+    SCOPED_TRACE(fault);
+    expect_in_own_program([fault] {
+      std::latch is_set(2);
+      std::latch is_over(2);
+      run_in_chunks([&](Engine& engine) {
+        Guarded tensor = tensor_of(Values(3 * kValuesOfChunk, 7));
+        if (engine.rank() == 0) set_fake("FAKE_CUDA_FAIL", fault);
+        is_set.arrive_and_wait();
+        Status status = engine.wait(submit_request(engine, sum_of(tensor, 3 * kValuesOfChunk)));
+        EXPECT_FALSE(engine.rank() == 0 && status.ok());
+        while (status.ok()) status = engine.wait(submit_request(engine, sum_of(tensor, 3 * kValuesOfChunk)));
+        EXPECT_NE(status.message().find("GPU 0 (GPU-"), std::string::npos) << status.message();
+        is_over.arrive_and_wait();
+        end_program();
+      });
+    });
+  }
+}
+
+TEST(CudaDeathTest, LateStreamsChangeNoChunk) {
+  expect_in_own_program([] {
+    run_in_chunks([](Engine& engine) {
+      if (engine.rank() == 0) set_fake("FAKE_CUDA_DELAY_SEED", "7");
+      std::vector<std::size_t> lengths = lengths_of(40, 1000);
+      lengths[20] = 5 * kValuesOfChunk + 1;
+      Group group(lengths);
+      for (int step = 1; step <= 10; ++step) {
+        const Status status = group.sum(engine);
+        ASSERT_TRUE(status.ok()) << status.message();
+        group.expect_sums(2, step);
+      }
+    });
   });
 }
 
