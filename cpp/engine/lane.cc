@@ -82,7 +82,7 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, WorldPa
       turns_(world.turns, id),
       reports_(participant_.held(), participant_.calls(), log_, world.control),
       data_(mesh_, in_flight_, {mesh_, world.config, world.backends}, arena_of(id, world.config),
-            {world.way_expected, turns_, world.unended}, world.logger),
+            {world.way_expected, turns_, world.unended, Staged::chunk_bytes(world.config)}, world.logger),
       parts_{id, mesh_, world.control, world.names, in_flight_, participant_, log_, reports_, data_, world.n_direct},
       in_memory_(parts_),
       by_messages_(parts_, world.config, stall_limits(world.config), world.logger),

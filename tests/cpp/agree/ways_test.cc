@@ -17,8 +17,8 @@ namespace ciranda::testing {
 namespace {
 
 constexpr TimePoint kNow{};
-constexpr HomeId kGpu0 = 1;
-constexpr HomeId kGpu1 = 2;
+constexpr HomeId kGpu0 = home_on(0);
+constexpr HomeId kGpu1 = home_on(1);
 
 CoordinatorOptions on_one_host(int size = 2) {
   CoordinatorOptions options;
