@@ -5,7 +5,7 @@
 // DriverFunctions is filled by Driver::load (driver.hpp). Every function may be called by any thread. Those on memory,
 // streams, events and kernels need a current context (cuCtxSetCurrent), which is a property of the thread.
 //
-// Used by Driver, driver_advice.hpp and nccl_api.hpp.
+// Used by Driver, driver_advice.hpp, nccl_api.hpp and UsedGpu.
 #pragma once
 
 #include <array>

@@ -59,7 +59,9 @@ Result<Gpu*> Gpu::open(const Driver& driver, int number, Images images) {
   const GpuContext context{driver, retained, name};
   const CurrentContext current(driver, retained);
   if (Status status = current.status(); !status.ok()) return status;
-  return new Gpu(context, LoadedKernels::load(context, device, images));
+  int n_visible = 0;
+  if (driver.cuDeviceGetCount(&n_visible) != CUresult::kSuccess) n_visible = 0;
+  return new Gpu(context, uuid, n_visible, LoadedKernels::load(context, device, images));
 }
 
 bool Gpu::is_capturing(void* queue) const {
