@@ -20,6 +20,7 @@
 #include "backend/cuda/device_thread.hpp"
 #include "backend/cuda/events.hpp"
 #include "backend/cuda/loaded_kernels.hpp"
+#include "backend/cuda/memory_pool.hpp"
 #include "backend/cuda/pinned_memory.hpp"
 #include "backend/device.hpp"
 
@@ -64,13 +65,14 @@ class Gpu {
     CopyStream puts;
   };
 
-  Gpu(const GpuContext& context, const CUuuid& uuid, int n_visible, Result<LoadedKernels> kernels)
+  Gpu(const GpuContext& context, CUdevice device, const CUuuid& uuid, int n_visible, Result<LoadedKernels> kernels)
       : context_(context),
         uuid_(uuid),
         n_visible_(n_visible),
         kernels_(std::move(kernels)),
         events_(context),
         pinned_(context),
+        results_(context, device),
         thread_(context) {}
 
   // Called by jobs of the GPU's thread.
@@ -89,6 +91,7 @@ class Gpu {
   const Result<LoadedKernels> kernels_;  // or why there are none
   Events events_;
   PinnedMemory pinned_;
+  MemoryPool results_;
   std::map<void*, Streams> streams_;  // by the caller's stream; the thread's own
   DeviceThread thread_;
   std::mutex mutex_;
