@@ -441,6 +441,8 @@ TEST(CudaDeathTest, ADeviceThatIsExaminedSaysWhatItIsGoodFor) {
     set_fake("FAKE_CUDA_FAIL", "cuMemAllocFromPoolAsync:1:2");
     const auto says = [](const char* text) { return examined(Homes::kCuda).front().find(text) != std::string::npos; };
     EXPECT_TRUE(says("|there is no memory on GPU 0 (GPU-5f5f5f00) for"));
+    set_fake("FAKE_CUDA_FAIL", "cuLaunchKernel:1:701");
+    EXPECT_TRUE(says("|cuLaunchKernel on GPU 0 (GPU-5f5f5f00) failed"));
     set_fake("FAKE_CUDA_FAIL", "cuEventRecord:2:999");
     EXPECT_TRUE(says("|cuEventRecord on GPU 0 (GPU-5f5f5f00) failed"));
   });
