@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "base/way.hpp"
@@ -44,6 +45,9 @@ class Backend {
   virtual Status usable() const { return Status::ok_status(); }
   // The same if plans go another way than was asked for: why. Internal on the one rank that has to say so.
   virtual Status detour() const { return Status::ok_status(); }
+  // What members could do better with their devices, on the one rank that has to say so; empty: nothing. REQUIRES: the
+  // members are all ranks.
+  virtual std::string advice() const { return ""; }
 };
 
 }  // namespace ciranda

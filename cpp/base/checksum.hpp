@@ -3,7 +3,7 @@
 // The memory is divided into blocks, and the checksums of the blocks are added, so a GPU can compute them in parallel
 // (backend/cuda/kernels/checksum.inc); each depends on the position of its block.
 //
-// Called by CostsFile, EngineHandle, preparation.hpp, Consistency and backend/cuda/checksums.hpp; pure.
+// Called by CostsFile, EngineHandle, preparation.hpp, Consistency, ExaminedDevice and backend/cuda/checksums.hpp; pure.
 #pragma once
 
 #include <algorithm>

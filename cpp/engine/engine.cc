@@ -208,7 +208,7 @@ bool Engine::Parts::prepare(Submission& submission, OpHandle* handle) {
                                                                     .wake = world.wake});
     if (!staged.ok()) return refuse(staged.status());
     submission.staged = std::move(staged).value();
-    advise(*submission.staged);
+    if (request.home == kStagedHome || !ciranda::shares_memory_with_all(*mesh)) advise(*submission.staged);
     submission.operation->set_events({submission.staged->idle_event()});
   }
   if (submission.staged == nullptr || submission.staged->is_staged()) submission.scratch = move_repeated(request);
@@ -227,7 +227,8 @@ bool Engine::Parts::prepare(Submission& submission, OpHandle* handle) {
   return true;
 }
 
-// Warns by device_advice() at the first call with tensors on a device.
+// Warns by device_advice() at the first call with tensors on a device. Where calls may go by peer, their ranks compare
+// what they use before the first one (Backend::advice).
 void Engine::Parts::advise(const Staged& staged) {
   if (has_had_device.load(std::memory_order_relaxed) || has_had_device.exchange(true)) return;
   const std::string advice = device_advice(*mesh, staged.place(), staged.device());

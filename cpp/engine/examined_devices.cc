@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <future>
 #include <memory>
 #include <utility>
+
+#include "base/checksum.hpp"
 
 namespace ciranda {
 namespace {
@@ -39,7 +42,20 @@ Status fetch(Device& device, const Place& place, std::byte* to, const Device::Pu
   return outcome->get_future().get();
 }
 
-Status examine(Device& device, const Place& place) {
+// A kernel sums the bytes up. REQUIRES: no work on them is under way.
+Status run_kernel(Device& device, const Place& place, const std::byte* on_device, const std::byte* on_host) {
+  const auto outcome = std::make_shared<std::promise<Result<std::vector<std::uint64_t>>>>();
+  device.checksums(place, {{on_device, kBytes}},
+                   [outcome](Result<std::vector<std::uint64_t>> sums) { outcome->set_value(std::move(sums)); });
+  const Result<std::vector<std::uint64_t>> sums = outcome->get_future().get();
+  if (!sums.ok()) return sums.status();
+  if (sums.value().front() != checksum({on_host, kBytes})) {
+    return Status::internal("a kernel on " + device.name(place) + " computes another sum than the host: it is faulty");
+  }
+  return Status::ok_status();
+}
+
+Status examine(Device& device, const Place& place, bool runs_kernels) {
   if (const auto opened = device.record(place); !opened.ok()) return opened.status();
   const HostMemory first = device.allocate_on_host(place, kBytes);
   const HostMemory second = device.allocate_on_host(place, kBytes);
@@ -56,7 +72,8 @@ Status examine(Device& device, const Place& place) {
   if (!std::equal(sent.get(), sent.get() + kBytes, received.get())) {
     return Status::internal("bytes copied to " + device.name(place) + " and back have changed: it is faulty");
   }
-  return Status::ok_status();
+  return runs_kernels ? run_kernel(device, place, there.value().allocated.front().get(), sent.get())
+                      : Status::ok_status();
 }
 
 }  // namespace
@@ -71,8 +88,8 @@ std::vector<ExaminedDevice> examine_devices(std::span<const BackendRow> backends
     }
     for (int index = 0; index < device.value()->n_devices(); ++index) {
       const Place place{row.memory, index, nullptr};
-      Status works = examine(*device.value(), place);
       Status kernels = device.value()->kernels(place);
+      Status works = examine(*device.value(), place, row.make != nullptr && kernels.ok());
       examined.push_back({device.value()->name(place), std::move(works), std::move(kernels)});
     }
   }

@@ -15,7 +15,8 @@ namespace ciranda {
 
 struct ExaminedDevice {
   std::string name;  // "GPU 0 (GPU-5f0a11c2)"; the type's name if it cannot be used
-  Status works;      // an event, pinned memory, and a copy there and back; or why the type cannot be used
+  Status works;      // an event, pinned memory, a copy there and back, and a kernel if there are any; or why the type
+                     // cannot be used
   Status kernels;    // see Device::kernels
 };
 

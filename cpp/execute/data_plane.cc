@@ -267,6 +267,9 @@ Result<Work> DataPlane::settle_peer() {
           logger_.warning("tensors on GPUs are staged in host memory, since the ranks cannot exchange them in " +
                           ("the GPUs' memory: " + peer_of_lane_->message()));
         }
+        const bool is_of_world = expected_.is_of_world(static_cast<std::size_t>(mesh_.size()));
+        const std::string advice = is_of_world ? peer().advice() : "";
+        if (!advice.empty() && expected_.is_news(advice)) logger_.warning(advice);
         const Status detour = peer().detour();
         goes_as_asked_ = detour.ok();
         if (detour.kind() == ErrorKind::kInternal && expected_.is_news(detour.message())) {

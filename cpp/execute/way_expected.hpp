@@ -20,7 +20,8 @@ namespace ciranda {
 
 class WayExpected {
  public:
-  WayExpected(const Config& config, const Mesh& mesh) : setting_(config.gpu_way), last_(way_at_first(config, mesh)) {
+  WayExpected(const Config& config, const Mesh& mesh)
+      : setting_(config.gpu_way), n_ranks_(static_cast<std::size_t>(mesh.size())), last_(way_at_first(config, mesh)) {
     for (int rank = 0; rank < mesh.size(); ++rank) {
       const bool has_neighbour = rank != mesh.rank() && (mesh.peer(rank).shares_memory || goes_by_nccl());
       has_neighbour_ = has_neighbour_ || has_neighbour;
@@ -39,6 +40,8 @@ class WayExpected {
   bool is_first_slow() { return !has_told_of_slow_.exchange(true, std::memory_order_relaxed); }
   // The user has been told why no call goes there.
   void was_told() { has_told_.store(true, std::memory_order_relaxed); }
+  // Whether a lane of so many ranks has all of the world's.
+  bool is_of_world(std::size_t n_members) const { return n_members == n_ranks_; }
   // Whether no lane has said so before. By the holder of the progress lock.
   bool is_news(const std::string& why) { return said_.insert(why).second; }
   const std::string& setting() const { return setting_; }
@@ -73,6 +76,7 @@ class WayExpected {
   bool goes_by_nccl() const { return setting_ == "nccl"; }
 
   const std::string setting_;
+  const std::size_t n_ranks_;
   bool has_neighbour_ = false;  // another rank with whose memory some call may go
   std::atomic<Way> last_;
   std::atomic<bool> has_told_{false};

@@ -1,5 +1,6 @@
 // Memory: device, pinned, registered, and that of other processes.
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -7,6 +8,7 @@
 #include "checker.hpp"
 #include "device_memory.hpp"
 #include "exports.hpp"
+#include "handles.hpp"
 #include "host_memory.hpp"
 #include "ipc.hpp"
 
@@ -39,6 +41,26 @@ std::shared_ptr<Range> take_away(const char* call, const void* address, Kind kin
   return range;
 }
 
+// What a pool has given back counts as free at once.
+struct Pool {
+  explicit Pool(CUdevice of) : device(of) {}
+  CUdevice device;
+};
+
+Handles<CUmemoryPool, Pool>& pools() {
+  static auto* const kept = new Handles<CUmemoryPool, Pool>;
+  return *kept;
+}
+
+CUresult allocate_in_order(const char* call, CUdeviceptr* address, std::size_t n_bytes, CUdevice device,
+                           Stream& stream) {
+  if (n_bytes == 0) return CUresult::kInvalidValue;
+  const auto range = allocate_device(device, n_bytes, call, false);
+  if (range == nullptr) return CUresult::kOutOfMemory;
+  *address = range->begin;
+  return stream.enqueue({.call = call, .touches = {all_of(*range)}});
+}
+
 }  // namespace
 
 CUresult cuMemAlloc_v2(CUdeviceptr* address, std::size_t n_bytes) {
@@ -63,11 +85,36 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
 
 CUresult cuMemAllocAsync(CUdeviceptr* address, std::size_t n_bytes, CUstream handle) {
   return on_stream("cuMemAllocAsync", handle, [&](Context& context, Stream& stream) {
-    if (n_bytes == 0) return CUresult::kInvalidValue;
-    const auto range = allocate_device(context.device, n_bytes, "cuMemAllocAsync", false);
-    if (range == nullptr) return CUresult::kOutOfMemory;
-    *address = range->begin;
-    return stream.enqueue({.call = "cuMemAllocAsync", .touches = {all_of(*range)}});
+    return allocate_in_order("cuMemAllocAsync", address, n_bytes, context.device, stream);
+  });
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) {
+  return initialized("cuMemPoolCreate", [&] {
+    using cuda::CUmemAllocationType;
+    using cuda::CUmemLocationType;
+    const auto device = properties->location.id;
+    const bool is_of_a_device = properties->location.type == CUmemLocationType::kDevice && device >= 0 &&
+                                static_cast<std::size_t>(device) < settings()->gpus.size();
+    if (!is_of_a_device || properties->type != CUmemAllocationType::kPinned) return CUresult::kInvalidValue;
+    *pool = pools().add(std::make_shared<Pool>(device));
+    return CUresult::kSuccess;
+  });
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
+  return initialized("cuMemPoolSetAttribute", [&] {
+    if (pools().find(handle) == nullptr) return CUresult::kInvalidHandle;
+    const bool is_known = attribute == CUmemPool_attribute::kReleaseThreshold;
+    return is_known && value != nullptr ? CUresult::kSuccess : CUresult::kInvalidValue;
+  });
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr* address, std::size_t n_bytes, CUmemoryPool handle, CUstream of) {
+  return on_stream("cuMemAllocFromPoolAsync", of, [&](Context&, Stream& stream) {
+    const auto pool = pools().find(handle);
+    if (pool == nullptr || pool->device != stream.device()) return CUresult::kInvalidValue;
+    return allocate_in_order("cuMemAllocFromPoolAsync", address, n_bytes, pool->device, stream);
   });
 }
 

@@ -368,9 +368,9 @@ def two_gpus() -> None:
 
 @program
 def which_gpu(how: str = "") -> None:
-    """Unless it `chooses`, a rank is on GPU 0."""
-    if how == "chooses":
-        torch.cuda.set_device(hvd.local_rank())
+    """A rank is on its GPU 0: on another one than other ranks where they see the GPUs `rotated`."""
+    if how == "rotated":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(str((hvd.local_rank() + k) % 4) for k in range(4))
     for turn in range(3):
         assert hvd.allreduce(torch.ones(3, device="cuda"), op=hvd.Sum, name=f"call.{turn}").tolist() == [hvd.size()] * 3
     found("right")

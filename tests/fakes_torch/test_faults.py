@@ -258,7 +258,7 @@ def test_two_gpus_in_one_call_are_refused_and_in_turn_are_right(with_delays: dic
     assert all(line.startswith(refusal) for line in lines[:2]), lines
 
 
-@pytest.mark.parametrize(("program", "n_lines"), [("which_gpu", 1), ("which_gpu=chooses", 0)])
+@pytest.mark.parametrize(("program", "n_lines"), [("which_gpu", 1), ("which_gpu=rotated", 0)])
 def test_ranks_that_share_a_gpu_beside_others_are_asked_whether_they_mean_it(program: str, n_lines: int) -> None:
     done = run(3, program, FAKE_CUDA_DEVICES="4")
     assert done.returncode == 0, done.stdout + done.stderr

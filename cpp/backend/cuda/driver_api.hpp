@@ -5,7 +5,7 @@
 // DriverFunctions is filled by Driver::load (driver.hpp). Every function may be called by any thread. Those on memory,
 // streams, events and kernels need a current context (cuCtxSetCurrent), which is a property of the thread.
 //
-// Used by Driver, driver_advice.hpp and nccl_api.hpp.
+// Used by Driver, driver_advice.hpp, nccl_api.hpp and UsedGpu.
 #pragma once
 
 #include <array>
@@ -74,6 +74,7 @@ using CUdeviceptr = std::uint64_t;
 using CUcontext = struct CUctx_st*;
 using CUstream = struct CUstream_st*;
 using CUevent = struct CUevent_st*;
+using CUmemoryPool = struct CUmemPoolHandle_st*;
 using CUmodule = struct CUmod_st*;
 using CUfunction = struct CUfunc_st*;
 
@@ -83,6 +84,23 @@ struct CUuuid {
 
 struct CUipcMemHandle {
   std::array<char, 64> reserved;
+};
+
+enum class CUmemAllocationType : int { kPinned = 1 };
+enum class CUmemLocationType : int { kDevice = 1 };
+enum class CUmemPool_attribute : int { kReleaseThreshold = 4 };  // std::uint64_t: free bytes that it keeps
+
+struct CUmemLocation {
+  CUmemLocationType type;
+  int id;
+};
+
+struct CUmemPoolProps {
+  CUmemAllocationType type;
+  int handle_types;  // 0: other processes cannot open its memory
+  CUmemLocation location;
+  void* security_attributes;  // Windows'
+  std::array<unsigned char, 64> reserved;
 };
 
 enum class CUdevice_attribute : int {
@@ -161,6 +179,9 @@ struct DriverFunctions {
   CUresult (*cuMemAlloc)(CUdeviceptr* address, std::size_t n_bytes);
   CUresult (*cuMemFree)(CUdeviceptr address);
   CUresult (*cuMemAllocAsync)(CUdeviceptr* address, std::size_t n_bytes, CUstream stream);
+  CUresult (*cuMemPoolCreate)(CUmemoryPool* pool, const CUmemPoolProps* properties);
+  CUresult (*cuMemPoolSetAttribute)(CUmemoryPool pool, CUmemPool_attribute attribute, void* value);
+  CUresult (*cuMemAllocFromPoolAsync)(CUdeviceptr* address, std::size_t n_bytes, CUmemoryPool pool, CUstream stream);
   CUresult (*cuMemFreeAsync)(CUdeviceptr address, CUstream stream);
   CUresult (*cuMemHostAlloc)(void** address, std::size_t n_bytes, unsigned flags);
   CUresult (*cuMemFreeHost)(void* address);

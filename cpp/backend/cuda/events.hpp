@@ -2,7 +2,7 @@
 //
 // Any thread. An event may be freed while a stream waits for it: the wait is for the work that was recorded before.
 //
-// Called by DeviceThread, Gpu, CopyStream, LoadedKernels and PinnedMemory.
+// Called by DeviceThread, Gpu, CopyStream, LoadedKernels, MemoryPool and PinnedMemory.
 #pragma once
 
 #include <memory>

@@ -59,7 +59,9 @@ Result<Gpu*> Gpu::open(const Driver& driver, int number, Images images) {
   const GpuContext context{driver, retained, name};
   const CurrentContext current(driver, retained);
   if (Status status = current.status(); !status.ok()) return status;
-  return new Gpu(context, LoadedKernels::load(context, device, images));
+  int n_visible = 0;
+  if (driver.cuDeviceGetCount(&n_visible) != CUresult::kSuccess) n_visible = 0;
+  return new Gpu(context, device, uuid, n_visible, LoadedKernels::load(context, device, images));
 }
 
 bool Gpu::is_capturing(void* queue) const {
@@ -178,12 +180,11 @@ Result<CUstream> Gpu::stream_of_results(void* queue) {
 
 // Null where the GPU is out of memory.
 Result<std::shared_ptr<std::byte>> Gpu::allocate(void* queue, CUstream stream, std::size_t n_bytes) {
-  CUdeviceptr memory = 0;
-  const CUresult outcome = context_.driver.cuMemAllocAsync(&memory, std::max<std::size_t>(n_bytes, 1), stream);
-  if (outcome == CUresult::kOutOfMemory) return std::shared_ptr<std::byte>();
-  if (Status status = context_.check(outcome, "cuMemAllocAsync"); !status.ok()) return status;
-  return std::shared_ptr<std::byte>(reinterpret_cast<std::byte*>(memory),
-                                    [this, queue, memory](std::byte*) { free_after(queue, memory); });
+  const Result<CUdeviceptr> memory = results_.allocate(std::max<std::size_t>(n_bytes, 1), stream);
+  if (!memory.ok()) return memory.status();
+  if (memory.value() == 0) return std::shared_ptr<std::byte>();
+  return std::shared_ptr<std::byte>(reinterpret_cast<std::byte*>(memory.value()),
+                                    [this, queue, at = memory.value()](std::byte*) { free_after(queue, at); });
 }
 
 Result<Device::Put> Gpu::allocate_all(void* queue, const std::vector<std::size_t>& n_bytes) {

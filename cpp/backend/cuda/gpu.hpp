@@ -20,6 +20,7 @@
 #include "backend/cuda/device_thread.hpp"
 #include "backend/cuda/events.hpp"
 #include "backend/cuda/loaded_kernels.hpp"
+#include "backend/cuda/memory_pool.hpp"
 #include "backend/cuda/pinned_memory.hpp"
 #include "backend/device.hpp"
 
@@ -33,6 +34,9 @@ class Gpu {
   static Result<Gpu*> open(const Driver& driver, int number, Images images);
 
   const std::string& name() const { return context_.name; }
+  const CUuuid& uuid() const { return uuid_; }
+  // How many GPUs this process has; 0: not known.
+  int n_visible() const { return n_visible_; }
   // Why it has no kernels; ok if it has.
   Status kernels() const { return kernels_.status(); }
 
@@ -61,8 +65,15 @@ class Gpu {
     CopyStream puts;
   };
 
-  Gpu(const GpuContext& context, Result<LoadedKernels> kernels)
-      : context_(context), kernels_(std::move(kernels)), events_(context), pinned_(context), thread_(context) {}
+  Gpu(const GpuContext& context, CUdevice device, const CUuuid& uuid, int n_visible, Result<LoadedKernels> kernels)
+      : context_(context),
+        uuid_(uuid),
+        n_visible_(n_visible),
+        kernels_(std::move(kernels)),
+        events_(context),
+        pinned_(context),
+        results_(context, device),
+        thread_(context) {}
 
   // Called by jobs of the GPU's thread.
   void when_ready(bool are_pinned, const DeviceEventPtr& after, Device::Done copy);
@@ -75,9 +86,12 @@ class Gpu {
   std::vector<CUdeviceptr> take_dropped(void* queue, CUdeviceptr memory);
 
   const GpuContext context_;
+  const CUuuid uuid_;
+  const int n_visible_;
   const Result<LoadedKernels> kernels_;  // or why there are none
   Events events_;
   PinnedMemory pinned_;
+  MemoryPool results_;
   std::map<void*, Streams> streams_;  // by the caller's stream; the thread's own
   DeviceThread thread_;
   std::mutex mutex_;

@@ -61,6 +61,8 @@ class PeerBackend final : public Backend {
     return failed_.has_value() ? *failed_ : *group_->usable;
   }
 
+  std::string advice() const override { return group_ == nullptr ? "" : group_->advice; }
+
   // Either all members have shared memory or none has.
   std::unique_ptr<RunningCollective> settle(const Place& place, Way /*way*/) override {
     if (is_alone()) return nullptr;

@@ -17,8 +17,8 @@
 namespace ciranda::cuda {
 
 struct PeerGroup {
-  PeerGroup(Gpu& gpu, Mesh& mesh, ArenaSession& of_lane)
-      : stream(gpu, mesh), of_odd_chunks(gpu, mesh), session(of_lane) {}
+  PeerGroup(Gpu& gpu, Mesh& of_ranks, ArenaSession& of_lane)
+      : mesh(of_ranks), stream(gpu, of_ranks), of_odd_chunks(gpu, of_ranks), session(of_lane) {}
 
   // Both have one queue on the GPU.
   PeerStream& stream_of(std::uint64_t chunk) { return chunk % 2 == 0 ? stream : of_odd_chunks; }
@@ -35,12 +35,14 @@ struct PeerGroup {
     of_odd_chunks.leave();
   }
 
+  const Mesh& mesh;
   PeerStream stream;  // also of what settles
   PeerStream of_odd_chunks;
   ArenaSession& session;
 
   // --- by PeerSettling
   std::optional<Status> usable;            // see Backend::usable()
+  std::string advice;                      // see Backend::advice()
   PeerMemory* own = nullptr;               // null: none
   std::vector<std::byte*> memory;          // by member, as this rank's GPU has mapped it
   std::vector<CUdeviceptr> opened;         // of other processes; to be closed

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "backend/cuda/used_gpus.hpp"
 #include "base/fill_random.hpp"
 
 namespace ciranda::cuda {
@@ -24,6 +25,11 @@ std::uint64_t number_of_process() {
   return number;
 }
 
+UsedGpu used_gpu(PeerGroup& group) {
+  Gpu& gpu = group.stream.gpu();
+  return {gpu.uuid(), gpu.n_visible(), group.mesh.peer(group.mesh.rank()).rank};
+}
+
 }  // namespace
 
 struct PeerSettling::Offer {
@@ -32,6 +38,7 @@ struct PeerSettling::Offer {
   const Gpu* gpu;            // this and the next are valid within the process only
   std::byte* address;
   CUipcMemHandle handle;
+  UsedGpu used;
 };
 
 PeerSettling::PeerSettling(std::shared_ptr<PeerGroup> group, std::size_t slot_bytes)
@@ -99,7 +106,7 @@ void PeerSettling::make() {
 
 void PeerSettling::offer() {
   own_ = group_.stream.status();
-  Offer offer{number_of_process(), 0, &group_.stream.gpu(), nullptr, {}};
+  Offer offer{number_of_process(), 0, &group_.stream.gpu(), nullptr, {}, used_gpu(group_)};
   if (group_.own != nullptr) {
     offer.slot_bytes = group_.own->slot_bytes();
     offer.address = group_.own->address();
@@ -116,6 +123,7 @@ void PeerSettling::open() {
     offers.push_back(offer_of(member));
     group_.slot_bytes = std::min<std::size_t>(group_.slot_bytes, offers.back().slot_bytes);
   }
+  group_.advice = advice();
   if (group_.slot_bytes == 0) return;
   group_.stream.call([shared = shared_group_, offers = std::move(offers)] {
     PeerGroup& group = *shared;
@@ -134,6 +142,12 @@ void PeerSettling::open() {
     }
     return Status::ok_status();
   });
+}
+
+std::string PeerSettling::advice() const {
+  std::vector<UsedGpu> used;
+  for (int member = 0; member < group_.session.n_members(); ++member) used.push_back(offer_of(member).used);
+  return advice_on_sharing(used, static_cast<std::size_t>(group_.session.member()), group_.stream.gpu().name());
 }
 
 void PeerSettling::publish_outcome() {

@@ -36,6 +36,7 @@ class PeerSettling final : public RunningCollective {
   void publish_outcome();
   void conclude();
   const Offer& offer_of(int member) const;
+  std::string advice() const;
 
   std::uint64_t& can_use_all(int member) const;
 

@@ -38,7 +38,7 @@ _WITHOUT_KERNELS = "docs/devices.md says how a build gets kernels; `make wheel` 
 
 
 def gpus() -> Iterator[Finding]:
-    """Open each GPU, record an event, pin memory, and copy 1 MiB there and back; tell which way tensors go."""
+    """Open each GPU, record an event, pin memory, copy 1 MiB there and back, run a kernel; tell the way of tensors."""
     try:
         done = run_python(["-c", _TRIAL], keep=_WITH_A_WAY, seconds=_SECONDS)
     except subprocess.TimeoutExpired:
@@ -116,4 +116,4 @@ def _examined(name: str, problem: str, no_kernels: str) -> Finding:
     works = "an event, pinned memory, and 1 MiB there and back are right"
     if no_kernels:
         return Finding(name, "warn", f"{works}; small tensors are copied one by one: {no_kernels}", _WITHOUT_KERNELS)
-    return Finding(name, "ok", f"{works}; its kernels are loaded")
+    return Finding(name, "ok", f"{works}; so is what a kernel sums up there")

@@ -443,6 +443,23 @@ TEST(CudaDeathTest, AChunkWhoseCopyIsRefusedFailsItsCall) {
   }
 }
 
+TEST(CudaDeathTest, ResultsAreOfAPoolOfOursOrElseOfTheGpus) {
+  for (const bool has_pool : {true, false}) {
+    expect_in_own_program([has_pool] {
+      run_beside_host([&](Engine& engine, Guarded& tensor) {
+        if (engine.rank() == 0 && !has_pool) set_fake("FAKE_CUDA_FAIL", "cuMemPoolCreate:1:801");
+        for (int call = 0; call < 2; ++call) {
+          const Status status = wait_at_home(engine, submit_request(engine, rows_of(tensor, 3)));
+          EXPECT_TRUE(status.ok()) << status.message();
+        }
+        if (engine.rank() != 0) return;
+        EXPECT_EQ(n_fake_calls("cuMemPoolCreate"), 1U);
+        EXPECT_EQ(n_fake_calls("cuMemAllocFromPoolAsync"), has_pool ? 2U : 0U);
+      });
+    });
+  }
+}
+
 TEST(CudaDeathTest, LateStreamsChangeNoChunk) {
   expect_in_own_program([] {
     run_in_chunks([](Engine& engine) {
@@ -462,7 +479,7 @@ TEST(CudaDeathTest, LateStreamsChangeNoChunk) {
 TEST(CudaDeathTest, AResultForWhichTheGpuHasNoMemoryFailsAlone) {
   expect_in_own_program([] {
     run_beside_host([&](Engine& engine, Guarded& tensor) {
-      if (engine.rank() == 0) set_fake("FAKE_CUDA_FAIL", "cuMemAllocAsync:1:2");
+      if (engine.rank() == 0) set_fake("FAKE_CUDA_FAIL", "cuMemAllocFromPoolAsync:1:2");
       const Status status = wait_at_home(engine, submit_request(engine, rows_of(tensor, 3)));
       EXPECT_EQ(status.message(), engine.rank() == 0
                                       ? "there is no memory on GPU 0 (GPU-5f5f5f00) for a result of 48 bytes"
@@ -508,9 +525,11 @@ TEST(CudaDeathTest, ADeviceThatIsExaminedSaysWhatItIsGoodFor) {
     EXPECT_EQ(examined(Homes::kCudaWithoutKernels),
               std::vector<std::string>{"GPU 0 (GPU-5f5f5f00)||this build has no kernels for compute capability 9.0, of "
                                        "GPU 0 (GPU-5f5f5f00)"});
-    set_fake("FAKE_CUDA_FAIL", "cuMemAllocAsync:1:2");
+    set_fake("FAKE_CUDA_FAIL", "cuMemAllocFromPoolAsync:1:2");
     const auto says = [](const char* text) { return examined(Homes::kCuda).front().find(text) != std::string::npos; };
     EXPECT_TRUE(says("|there is no memory on GPU 0 (GPU-5f5f5f00) for"));
+    set_fake("FAKE_CUDA_FAIL", "cuLaunchKernel:1:701");
+    EXPECT_TRUE(says("|cuLaunchKernel on GPU 0 (GPU-5f5f5f00) failed"));
     set_fake("FAKE_CUDA_FAIL", "cuEventRecord:2:999");
     EXPECT_TRUE(says("|cuEventRecord on GPU 0 (GPU-5f5f5f00) failed"));
   });

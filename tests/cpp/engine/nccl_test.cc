@@ -629,7 +629,7 @@ TEST(NcclDeathTest, AResultWithoutMemoryFailsOnItsRank) {
         expect_of<float>(engine, {10}, 2, 4, "sum");
         Guarded input(std::size_t{8000}, Guarded::kAligned);
         await_all(engine);
-        if (engine.rank() == 0) set_fake("FAKE_CUDA_FAIL", "cuMemAllocAsync:1:2");
+        if (engine.rank() == 0) set_fake("FAKE_CUDA_FAIL", "cuMemAllocFromPoolAsync:1:2");
         await_all(engine);
         for (int step = 0; step < 2; ++step) {
           Request rows = testing::request(collective, "rows", DataType::kFloat32, {2000}, input.data());

@@ -487,7 +487,7 @@ TEST(PeerDeathTest, AResultWithoutMemoryFailsOnItsRank) {
       world.run([&](Engine& engine) {
         Tensors tensors({2000, 10}, engine.rank() + 1);
         EXPECT_TRUE(tensors.sum(engine).ok());
-        if (engine.rank() == 0) set_fake("FAKE_CUDA_FAIL", "cuMemAllocAsync:2:2");
+        if (engine.rank() == 0) set_fake("FAKE_CUDA_FAIL", "cuMemAllocFromPoolAsync:2:2");
         await_all(engine);
         Status status = wait_at_home(engine, tensors.start(engine, collective, "rows"));
         if (!status.ok()) {
@@ -557,7 +557,7 @@ TEST(PeerDeathTest, AResultWithoutMemoryIsNotCompared) {
       Tensors tensors({2000, 10}, engine.rank() + 1);
       EXPECT_TRUE(wait_at_home(engine, tensors.start(engine, Collective::kAllgather, "rows")).ok());
       await_all(engine);
-      if (engine.rank() == 0) set_fake("FAKE_CUDA_FAIL", "cuMemAllocAsync:1:2");
+      if (engine.rank() == 0) set_fake("FAKE_CUDA_FAIL", "cuMemAllocFromPoolAsync:1:2");
       await_all(engine);
       const Status status = wait_at_home(engine, tensors.start(engine, Collective::kAllgather, "rows"));
       if (!status.ok()) {
