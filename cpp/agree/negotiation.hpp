@@ -118,7 +118,7 @@ struct NameState {
   std::int32_t priority = 0;                   // of the last report in full
   Signature agreed;                            // by all ranks, last time; with the first dimensions of one of them
   FirstDims first_dims;                        // by tensor and member, if they may differ
-  Way agreed_way = Way::kHost;               // by which ranks execute calls with the agreed signature
+  Way agreed_way = Way::kHost;                 // by which ranks execute calls with the agreed signature
   std::vector<DeferredError> deferred_errors;  // the oldest first
   // Reports of members that may have completed the direct round; handled in this order when it is over here.
   std::vector<Reported> later;

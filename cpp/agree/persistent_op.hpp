@@ -68,8 +68,8 @@ class KnowledgeOfName {
   std::uint32_t cache_id_ = kNoCacheId;
   std::optional<Signature> signature_;           // agreed on for the cache id; none after a round that this rank missed
   std::shared_ptr<const FirstDims> first_dims_;  // [tensor][rank]; null if they cannot differ
-  Way way_ = Way::kHost;                       // by the log
-  HomeId home_ = kHostHome;                    // this rank's, when the signature was agreed on
+  Way way_ = Way::kHost;                         // by the log
+  HomeId home_ = kHostHome;                      // this rank's, when the signature was agreed on
   std::int32_t priority_ = 0;                    // this rank's last one
 };
 
