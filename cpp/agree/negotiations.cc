@@ -151,6 +151,8 @@ void Negotiations::complete(NameState& name) {
          text() + ": its root, rank " + std::to_string(signature.root) +
              ", has joined and takes no part any more. Choose a root that joins last, for example the rank that join() "
              "returned last time.");
+  } else if (const std::string why = name.why_not_captured(members_); !why.empty()) {
+    fail(name, ErrorKind::kInvalidArgument, text() + ": " + why + ".");
   } else {
     if (!name.negotiation.has_all()) {
       name.negotiation.way = ways_.way_without(name.negotiation.absent(), signature, name.homes());

@@ -44,6 +44,8 @@ class Backend {
   virtual Status usable() const { return Status::ok_status(); }
   // The same if plans go another way than was asked for: why. Internal on the one rank that has to say so.
   virtual Status detour() const { return Status::ok_status(); }
+  // Whether graphs of the program have work of this, and may be launched at any time.
+  virtual bool is_in_graphs() const { return false; }
 };
 
 }  // namespace ciranda

@@ -126,7 +126,8 @@ class Staged {
 
   Status stage(Request& request);
   explicit Staged(Device& device, std::shared_ptr<Wake> wake);
-  Status add(const TensorMemory& memory, std::size_t index);
+  // `capture`: in which its queue is.
+  Status add(const TensorMemory& memory, std::size_t index, CaptureId capture);
   Status fail(const Request& request, const Status& why) const;
   Status allocate(Request& request);
   void fetch();

@@ -9,13 +9,13 @@
 namespace ciranda::cuda {
 namespace {
 
-struct Known {
+struct KnownStreams {
   std::mutex mutex;
   std::map<NcclStream::Key, std::weak_ptr<NcclStream>> all;
 };
 
-Known& known() {
-  static Known& known = *new Known;
+KnownStreams& known_streams() {
+  static KnownStreams& known = *new KnownStreams;
   return known;
 }
 
@@ -41,9 +41,9 @@ Result<CUstream> make(Gpu& gpu) {
 }  // namespace
 
 std::shared_ptr<NcclStream> NcclStream::find(const Key& key) {
-  const std::lock_guard lock(known().mutex);
-  const auto found = known().all.find(key);
-  std::shared_ptr<NcclStream> stream = found == known().all.end() ? nullptr : found->second.lock();
+  const std::lock_guard lock(known_streams().mutex);
+  const auto found = known_streams().all.find(key);
+  std::shared_ptr<NcclStream> stream = found == known_streams().all.end() ? nullptr : found->second.lock();
   return stream != nullptr && !stream->is_left_alone_.load() ? stream : nullptr;
 }
 
@@ -52,9 +52,9 @@ Result<std::shared_ptr<NcclStream>> NcclStream::of(const Key& key, Gpu& gpu) {
   const Result<CUstream> handle = make(gpu);
   if (!handle.ok()) return handle.status();
   const auto made = std::make_shared<NcclStream>(gpu, handle.value());
-  const std::lock_guard lock(known().mutex);
-  std::erase_if(known().all, [](const auto& each) { return each.second.expired(); });
-  known().all[key] = made;
+  const std::lock_guard lock(known_streams().mutex);
+  std::erase_if(known_streams().all, [](const auto& each) { return each.second.expired(); });
+  known_streams().all[key] = made;
   return made;
 }
 
