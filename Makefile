@@ -38,6 +38,9 @@ WITH_KERNELS = $(if $(KERNELS),-C cmake.define.CIRANDA_CUDA_KERNELS=ON \
   -C "cmake.define.CIRANDA_NVRTC=$$($(BIN)/python tools/make_cubins.py --find)") \
   $(if $(filter %-for-tests,$(KERNELS)),-C cmake.define.CIRANDA_CUDA_ARCHITECTURES=90)
 
+# Where wheels are put that have their tag: in dist, which is published, only those with the kernels for all GPUs.
+WHEELS := $(if $(filter %/.nvrtc,$(KERNELS)),dist,build/wheels)
+
 # The machine that the wheel is for: ARCH=aarch64 for ARM, by Debian's cross compiler.
 HERE := $(shell uname -m)
 ARCH := $(HERE)
@@ -45,7 +48,7 @@ TAG := manylinux_2_28_$(ARCH)
 ifeq ($(ARCH),$(HERE))
 BUILT := build/wheel
 EXTENSION := build/extension
-tag_wheel = $(BIN)/auditwheel repair --exclude libpaddle.so --plat $(TAG) --only-plat --wheel-dir dist $(BUILT)/ciranda-*.whl
+tag_wheel = $(BIN)/auditwheel repair --exclude libpaddle.so --plat $(TAG) --only-plat --wheel-dir $(WHEELS) $(BUILT)/ciranda-*.whl
 else
 BUILT := build/wheel-$(ARCH)
 EXTENSION := build/extension-$(ARCH)
@@ -54,7 +57,7 @@ FOR_ARCH := -C env._PYTHON_HOST_PLATFORM=linux-$(ARCH) -C cmake.define.CMAKE_SYS
 export CC := $(ARCH)-linux-gnu-gcc
 export CXX := $(ARCH)-linux-gnu-g++
 # auditwheel gives no tags of other machines, but looks at such wheels.
-tag_wheel = cp $(BUILT)/ciranda-*.whl dist && $(BIN)/wheel tags --remove --platform-tag $(TAG) dist/ciranda-*-linux_$(ARCH).whl
+tag_wheel = cp $(BUILT)/ciranda-*.whl $(WHEELS) && $(BIN)/wheel tags --remove --platform-tag $(TAG) $(WHEELS)/ciranda-*-linux_$(ARCH).whl
 endif
 # What the wheel is linked against, to run with this glibc (tools/old_glibc.py).
 OLD_GLIBC := build/glibc-2.28-$(ARCH)
@@ -193,13 +196,13 @@ wheel: $(VENV)/.nvrtc  ## make the wheels of ciranda, with kernels for GPUs, and
 	$(MAKE) wheel-as-built  # by a make that knows of the compiler of the GPU kernels
 
 wheel-as-built: $(BUILT)/.built $(VENV)/.wheel-tools $(VENV)/.sbom-tools
-	rm -f dist/ciranda-*_$(ARCH).whl dist/ciranda_horovod-*.whl
-	@mkdir -p dist
+	rm -f $(WHEELS)/ciranda-*_$(ARCH).whl $(WHEELS)/ciranda_horovod-*.whl
+	@mkdir -p $(WHEELS)
 	$(call tag_wheel)
-	$(BIN)/auditwheel show dist/ciranda-*_$(ARCH).whl
-	$(PYTHON) tools/old_glibc.py check dist/ciranda-*_$(ARCH).whl
-	$(BIN)/python tools/check_sbom.py dist/ciranda-*_$(ARCH).whl
-	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist ./compat/horovod
+	$(BIN)/auditwheel show $(WHEELS)/ciranda-*_$(ARCH).whl
+	$(PYTHON) tools/old_glibc.py check $(WHEELS)/ciranda-*_$(ARCH).whl
+	$(BIN)/python tools/check_sbom.py $(WHEELS)/ciranda-*_$(ARCH).whl
+	$(BIN)/pip wheel --quiet --no-deps --wheel-dir $(WHEELS) ./compat/horovod
 
 sdist: $(VENV)/.sdist-tools  ## make the source distribution of ciranda in dist
 	rm -f dist/ciranda-*.tar.gz
@@ -301,14 +304,14 @@ soak-wire: $(VENV)/.installed-test  ## flip WIRE_FLIPS bits (10,000) between two
 
 package: build wheel-as-built sdist $(VENV)/.installed-test  ## install the library and the wheels, and use both as a stranger would
 	tests/package/run.sh build/release build/package
-	tests/package/wheel.sh dist build/package
+	tests/package/wheel.sh $(WHEELS) build/package
 	tests/package/sdist.sh dist/ciranda-*.tar.gz build/package
 
 # Those of 3.10 to 3.14 that the shell finds; or PYTHONS='/path/to/python3.10 ...'.
 PYTHONS ?= $(foreach minor,10 11 12 13 14,$(shell command -v python3.$(minor)))
 
 package-pythons: wheel-as-built  ## install the wheel with each of PYTHONS, and train on two ranks
-	for python in $(PYTHONS); do tests/package/two_ranks.sh $$python dist build/package/pythons || exit 1; done
+	for python in $(PYTHONS); do tests/package/two_ranks.sh $$python $(WHEELS) build/package/pythons || exit 1; done
 
 # Debian's packages for ARM, unpacked and not configured: enough for Python, and there in seconds.
 ARM_ROOT := build/root-aarch64
@@ -320,7 +323,7 @@ $(ARM_ROOT)/.made: | build/.deps-root
 
 package-aarch64: $(ARM_ROOT)/.made  ## install the wheel for ARM in a Debian for ARM, and train on two ranks, by an emulator (root; minutes)
 	$(MAKE) wheel-as-built ARCH=aarch64
-	tests/package/in_root.sh $(ARM_ROOT) dist
+	tests/package/in_root.sh $(ARM_ROOT) $(WHEELS)
 
 # An environment of its own: these packages bring many others, of which no other test must know. torch comes first, so
 # that they do not bring another build of it.

@@ -58,7 +58,7 @@ void code(auto& io, Is<NoInputMessage> auto& m) { io(m.cache_id, m.round); }
 void code(auto& io, Is<RelayedMessage::Item> auto& m) { io(m.ranks, m.report); }
 void code(auto& io, Is<RelayedMessage> auto& m) { io(m.items, m.is_waiting); }
 
-void code(auto& io, Is<ByeMessage::LaneEnd> auto& m) { io(m.lane, m.log_index); }
+void code(auto& io, Is<ByeMessage::LaneEnd> auto& m) { io(m.lane, m.log_index, m.first_leaver); }
 void code(auto& io, Is<ByeMessage> auto& m) { io(m.lanes); }
 void code(auto& io, Is<DeparturesMessage::Departure> auto& m) { io(m.rank, m.lanes); }
 void code(auto& io, Is<DeparturesMessage> auto& m) { io(m.departures); }

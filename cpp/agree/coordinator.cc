@@ -229,8 +229,8 @@ ExecuteItem Coordinator::execute(NameState& name) {
   cache_ids_.note_use(name.cache_id);
   if (may_do_without_log(name)) item.direct = direct_for(name.agreed, name.first_dims);
   // A rank that leaves a direct round reports the call as unchanged, but a home that has changed must be told.
-  const auto is_on_device = [](HomeId home) { return home != kStagedHome; };
-  if (item.direct != Direct::kNot && std::ranges::any_of(name.homes(), is_on_device)) item.direct = Direct::kNot;
+  const auto is_elsewhere = [](HomeId home) { return home != kHostHome; };
+  if (item.direct != Direct::kNot && std::ranges::any_of(name.homes(), is_elsewhere)) item.direct = Direct::kNot;
   negotiations_.close(name);
   negotiations_.forget_if_unused(name);
   return item;

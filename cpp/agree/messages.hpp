@@ -31,7 +31,7 @@ struct RequestMessage {
   bool is_cacheable = true;
   bool is_deferrable = false;
   std::int32_t priority = 0;
-  HomeId home = kStagedHome;
+  HomeId home = kHostHome;
 };
 
 // These names are ready, with the signature that this rank last used for their cache ids.
@@ -123,6 +123,9 @@ struct ByeMessage {
   struct LaneEnd {
     LaneId lane = 0;
     std::uint64_t log_index = 0;
+    // The member that had left before, of which the sender heard first: who leaves because of it is not the cause of
+    // what fails. -1: none had.
+    std::int32_t first_leaver = -1;
   };
   std::vector<LaneEnd> lanes;
 };
@@ -189,7 +192,7 @@ struct ExecuteItem {
   Signature signature;  // sent only if ranks are absent
   Direct direct = Direct::kNot;
   // Sent with the fields above, and valid until it is sent again.
-  Way way = Way::kStaged;
+  Way way = Way::kHost;
 };
 
 // Whether ranks keep a checksum of the result, or compare those kept. It is in the log, so all ranks do the same.

@@ -88,7 +88,7 @@ struct Reported {
   bool is_deferrable = false;
   std::optional<std::uint64_t> direct_round = {};  // the direct round by messages to which the report belongs
   bool is_duplicate = false;
-  HomeId home = kStagedHome;  // if there is a signature
+  HomeId home = kHostHome;  // if there is a signature
 };
 
 struct NameState {
@@ -107,7 +107,7 @@ struct NameState {
       : name(std::move(text)),
         is_cacheable(cacheable),
         negotiation(n_members),
-        homes_(static_cast<std::size_t>(n_members), kStagedHome) {}
+        homes_(static_cast<std::size_t>(n_members), kHostHome) {}
 
   std::string name;
   bool is_cacheable;
@@ -118,7 +118,7 @@ struct NameState {
   std::int32_t priority = 0;                   // of the last report in full
   Signature agreed;                            // by all ranks, last time; with the first dimensions of one of them
   FirstDims first_dims;                        // by tensor and member, if they may differ
-  Way agreed_way = Way::kStaged;               // by which ranks execute calls with the agreed signature
+  Way agreed_way = Way::kHost;                 // by which ranks execute calls with the agreed signature
   std::vector<DeferredError> deferred_errors;  // the oldest first
   // Reports of members that may have completed the direct round; handled in this order when it is over here.
   std::vector<Reported> later;

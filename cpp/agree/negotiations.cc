@@ -1,5 +1,6 @@
 #include "agree/negotiations.hpp"
 
+#include <algorithm>
 #include <memory>
 
 namespace ciranda {
@@ -157,7 +158,16 @@ void Negotiations::complete(NameState& name) {
     if (!name.negotiation.has_all()) {
       name.negotiation.way = ways_.way_without(name.negotiation.absent(), signature, name.homes());
     } else if (name.negotiation.has_full()) {
-      name.negotiation.way = ways_.way_of(signature, name.homes());
+      const std::vector<HomeId> homes = name.homes();
+      const Way way = ways_.way_of(signature, homes);
+      if (std::ranges::any_of(homes, is_captured) && way != Way::kGraph) {
+        return fail(name, ErrorKind::kInvalidArgument,
+                    text() +
+                        ": its stream is being captured into a CUDA graph, of which it cannot be part, as it does "
+                        "not go by NCCL: its tensors are not on the GPUs of the lane's first call by NCCL, or "
+                        "NCCL does not make this call.");
+      }
+      name.negotiation.way = way;
     }
     name.negotiation.stage = Negotiation::Stage::kReady;
     ready_.push(name);

@@ -37,7 +37,7 @@ class Participant {
     std::shared_ptr<const FirstDims> first_dims;  // null if first dimensions cannot differ
     // The item, if some ranks have joined and help without data of their own; null if all ranks take part.
     std::shared_ptr<const ExecuteItem> absence;
-    Way way = Way::kStaged;  // the same for all requests of an entry
+    Way way = Way::kHost;  // the same for all requests of an entry
   };
   struct Execute {
     std::vector<Ready> requests;  // in order; executed together

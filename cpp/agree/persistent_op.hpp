@@ -38,7 +38,7 @@ struct PendingCall {
   bool is_deferrable = false;
   bool is_numbered = false;  // a call without a name that has a number
   std::uint8_t n_sweeps = 0;
-  HomeId home = kStagedHome;
+  HomeId home = kHostHome;
 };
 
 class PersistentOps;
@@ -68,8 +68,8 @@ class KnowledgeOfName {
   std::uint32_t cache_id_ = kNoCacheId;
   std::optional<Signature> signature_;           // agreed on for the cache id; none after a round that this rank missed
   std::shared_ptr<const FirstDims> first_dims_;  // [tensor][rank]; null if they cannot differ
-  Way way_ = Way::kStaged;                       // by the log
-  HomeId home_ = kStagedHome;                    // this rank's, when the signature was agreed on
+  Way way_ = Way::kHost;                       // by the log
+  HomeId home_ = kHostHome;                    // this rank's, when the signature was agreed on
   std::int32_t priority_ = 0;                    // this rank's last one
 };
 

@@ -22,6 +22,10 @@ bool is_reduced_by_nccl(const Signature& signature) {
          });
 }
 
+bool are_on_host(const std::vector<HomeId>& homes) {
+  return std::ranges::all_of(homes, [](HomeId home) { return home == kHostHome; });
+}
+
 }  // namespace
 
 bool may_go_by_peer(const Signature& signature, std::size_t n_members) {
@@ -44,6 +48,7 @@ Way Ways::fastest(const Signature& signature) const {
 }
 
 Way Ways::way_of(const Signature& signature, const std::vector<HomeId>& homes) {
+  if (are_on_host(homes)) return Way::kHost;
   if (!homes.empty() && is_captured(homes.front())) {
     std::vector<HomeId> without = homes;
     std::ranges::transform(without, without.begin(), without_capture);
@@ -52,7 +57,7 @@ Way Ways::way_of(const Signature& signature, const std::vector<HomeId>& homes) {
   }
   const Way way = fastest(signature);
   if (!is_on_device(way)) return Way::kStaged;
-  if (static_cast<int>(homes.size()) != options_.size || std::ranges::count(homes, kStagedHome) > 0) {
+  if (static_cast<int>(homes.size()) != options_.size || !std::ranges::all_of(homes, may_be_on_device)) {
     return Way::kStaged;
   }
   if (is_alone()) return way;
@@ -62,6 +67,7 @@ Way Ways::way_of(const Signature& signature, const std::vector<HomeId>& homes) {
 
 // Members that have joined contribute zeros, so only sums by NCCL itself go by it.
 Way Ways::way_without(const std::vector<std::int32_t>& absent, const Signature& signature, std::vector<HomeId> homes) {
+  if (are_on_host(homes)) return Way::kHost;
   const bool is_sum = signature.op == ReduceOp::kSum || signature.op == ReduceOp::kAverage;
   const bool may = options_.goes_by_nccl && options_.adds_by_nccl && is_sum && is_reduced_by_nccl(signature);
   if (!may || signature.collective != Collective::kAllreduce || homes_.size() != homes.size()) return Way::kStaged;

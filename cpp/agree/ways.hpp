@@ -34,7 +34,7 @@ class Ways {
   Way way_without(const std::vector<std::int32_t>& absent, const Signature& signature, std::vector<HomeId> homes);
 
  private:
-  // Other than staged, if all members' tensors are on devices; staged: it cannot.
+  // By devices, if all members' tensors are on them; staged: it cannot.
   Way fastest(const Signature& signature) const;
   bool is_alone() const { return options_.size == 1; }
 

@@ -81,7 +81,8 @@ class Device {
 
   // Copy from the device, and to it, after the event, which place.queue has recorded. `queued`: the copies are queued,
   // or why they could not be. `done`, after it: all copies are done, or why one has failed; not called if they were not
-  // queued. The memory on both sides must outlive the copies.
+  // queued. The memory on both sides must outlive the copies. Those in one direction for the same place.queue are done,
+  // and called back for, in the order in which they were given.
   virtual void fetch(const Place& place, std::vector<DeviceCopy> copies, DeviceEventPtr after, Done done) = 0;
   virtual void put(const Place& place, std::vector<DeviceCopy> copies, DeviceEventPtr after, Queued queued,
                    Done done) = 0;

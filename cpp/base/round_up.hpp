@@ -1,6 +1,6 @@
 // divide_up() and round_up(): the number of units (cache lines, pages, blocks) that hold something, and their total
 // size.
-// Called by agree/, backend/, collective/, engine/, execute/ and transport/; pure.
+// Called by agree/, backend/, collective/, engine/, execute/, fuse/ and transport/; pure.
 #pragma once
 
 #include <cstddef>

@@ -80,7 +80,7 @@ bool make_again(Request& request, const Call& call) {
   static_cast<Hints&>(request) = call.hints;
   request.memory.front() = call.tensors.front().memory;
   request.priority = call.priority;
-  request.home = kStagedHome;  // calls in host memory
+  request.home = kHostHome;  // calls in host memory
   return true;
 }
 

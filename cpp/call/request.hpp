@@ -124,7 +124,7 @@ struct Request : Hints {
   // one of the ranks; all should give the same.
   std::int32_t priority = 0;
   // Where its tensors lie, as far as the way of the call depends on it. Need not agree.
-  HomeId home = kStagedHome;
+  HomeId home = kHostHome;
   double weight = 1.0;  // this rank's, if the signature is weighted. Sent with the data; need not agree
   // Allgather: the outputs have room for as many rows of each rank as this rank contributes. They are used if all ranks
   // contribute equally many; otherwise the engine allocates. Alltoall: the outputs have the shapes of the inputs, and

@@ -161,8 +161,7 @@ Status ControlPlane::handle(int rank, Envelope envelope, LaneMessages& lanes, Ti
   Message& message = envelope.message;
   if (auto* bye = std::get_if<ByeMessage>(&message)) {
     from.awaits_ack = true;
-    learn({rank, std::move(bye->lanes)}, rank);
-    return Status::ok_status();
+    return learn({rank, std::move(bye->lanes)}, rank);
   }
   if (auto* news = std::get_if<DeparturesMessage>(&message)) return handle(rank, std::move(*news));
   if (std::holds_alternative<ByeAckMessage>(message)) {
@@ -189,8 +188,8 @@ Status ControlPlane::handle(int rank, Envelope envelope, LaneMessages& lanes, Ti
 
 Status ControlPlane::handle(int rank, DeparturesMessage news) {
   for (DeparturesMessage::Departure& each : news.departures) {
-    if (!is_rank(each.rank)) return Status::internal(peer_text(rank) + " tells of a rank that is none");
-    if (each.rank != mesh_.rank()) learn({each.rank, std::move(each.lanes)}, rank);
+    if (each.rank == mesh_.rank()) continue;
+    if (Status status = learn({each.rank, std::move(each.lanes)}, rank); !status.ok()) return status;
   }
   hurry();
   append(rank, 0, ByeAckMessage{});
@@ -253,15 +252,22 @@ void ControlPlane::say_bye(int rank) {
   ++peer(rank).n_unacknowledged;
 }
 
-void ControlPlane::learn(Departure departure, int from) {
+Status ControlPlane::learn(Departure departure, int from) {
+  const bool are_all_ranks =
+      is_rank(departure.rank) &&
+      std::all_of(departure.lanes.begin(), departure.lanes.end(), [this](const ByeMessage::LaneEnd& end) {
+        return end.first_leaver == -1 || is_rank(end.first_leaver);
+      });
+  if (!are_all_ranks) return Status::internal(peer_text(from) + " tells of a rank that is none");
   hurry();
   has_to_spread_ = true;
   const int rank = departure.rank;
-  if (!departures_.note(std::move(departure))) return;
+  if (!departures_.note(std::move(departure))) return Status::ok_status();
   told_by_.push_back(from);
-  if (peer(rank).is_open) return;
+  if (peer(rank).is_open) return Status::ok_status();
   drop_outgoing(rank);
   mesh_.forget(rank);
+  return Status::ok_status();
 }
 
 void ControlPlane::spread() {

@@ -101,7 +101,7 @@ class ControlPlane {
   Status handle(const RoutedMessage& message, TimePoint now);
   void route(const RoutedMessage& message);
   void take_late_peers();
-  void learn(Departure departure, int from);
+  Status learn(Departure departure, int from);
   void spread();
   void tell(int peer, bool is_greeting);
   void say_bye(int peer);

@@ -19,11 +19,19 @@ struct Departure {
   int rank;
   std::vector<ByeMessage::LaneEnd> lanes;
 
-  std::uint64_t log_index(LaneId lane) const {
+  std::uint64_t log_index(LaneId lane) const { return end_of(lane).log_index; }
+  // The rank that left the lane first, as far as this one knew.
+  int first_leaver(LaneId lane) const {
+    const int before = end_of(lane).first_leaver;
+    return before < 0 ? rank : before;
+  }
+
+ private:
+  ByeMessage::LaneEnd end_of(LaneId lane) const {
     for (const ByeMessage::LaneEnd& end : lanes) {
-      if (end.lane == lane) return end.log_index;
+      if (end.lane == lane) return end;
     }
-    return 0;
+    return {};
   }
 };
 

@@ -200,8 +200,12 @@ bool Engine::Parts::prepare(Submission& submission, OpHandle* handle) {
   Request& request = *submission.request;
   if (Status status = ciranda::prepare(request, mesh->rank(), world.sets); !status.ok()) return refuse(status);
   if (first_on_device(request) < request.memory.size()) {
-    Result<std::unique_ptr<Staged>> staged =
-        Staged::make(request, world.backends, world.sets, mesh->rank(), world.way_expected, world.wake);
+    Result<std::unique_ptr<Staged>> staged = Staged::make(request, {.backends = world.backends,
+                                                                    .sets = world.sets,
+                                                                    .rank = mesh->rank(),
+                                                                    .expected = world.way_expected,
+                                                                    .chunk_bytes = Staged::chunk_bytes(world.config),
+                                                                    .wake = world.wake});
     if (!staged.ok()) return refuse(staged.status());
     submission.staged = std::move(staged).value();
     advise(*submission.staged);

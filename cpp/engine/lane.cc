@@ -82,7 +82,7 @@ Lane::Lane(LaneId id, const std::vector<int>& ranks, SharedArena* arena, WorldPa
       turns_(world.turns, id),
       reports_(participant_.held(), participant_.calls(), log_, world.control),
       data_(mesh_, in_flight_, {mesh_, world.config, world.backends}, arena_of(id, world.config),
-            {world.way_expected, turns_, world.unended}, world.logger),
+            {world.way_expected, turns_, world.unended, Staged::chunk_bytes(world.config)}, world.logger),
       parts_{id, mesh_, world.control, world.names, in_flight_, participant_, log_, reports_, data_, world.n_direct},
       in_memory_(parts_),
       by_messages_(parts_, world.config, stall_limits(world.config), world.logger),
@@ -363,8 +363,9 @@ void Lane::on_departure(const Departure& departure) {
   if (!who || has_ended_) return;  // the whole log was for that rank, too
   if (id_ == 0 && *who == 0) last_turn_at_ = departure.log_index(id_);
   log_end_ = std::min(log_end_, departure.log_index(id_));
+  if (first_leaver_ < 0) first_leaver_ = departure.first_leaver(id_);
   if (!parting_) {
-    parting_ = Status::aborted(parts_.control.peer_text(departure.rank) +
+    parting_ = Status::aborted(parts_.control.peer_text(first_leaver_) +
                                " has shut down, so nothing that needs all ranks can be done any more. Ranks must make "
                                "the same number of calls before they shut down.");
   }

@@ -96,6 +96,9 @@ class Lane {
   // ends for all members. New calls fail with `why`. REQUIRES: the set is formed.
   void leave(const Status& why) REQUIRES(progress_lock);
 
+  // Of the members that have left the world, the one that did first, as far as this rank knows; -1: none has.
+  int first_leaver() const REQUIRES(progress_lock) { return first_leaver_; }
+
   // See Engine.
   std::string_view agreement(Collective collective, std::size_t n_bytes) const REQUIRES(progress_lock);
 
@@ -134,6 +137,7 @@ class Lane {
   bool is_leaving_ GUARDED_BY(progress_lock) = false;        // this rank leaves the set, and has yet to report it
   bool has_ended_ GUARDED_BY(progress_lock) = false;
   std::optional<int> leaver_ GUARDED_BY(progress_lock);
+  int first_leaver_ GUARDED_BY(progress_lock) = -1;
   // At the world's first lane, when its coordinator has left: how long its log is.
   std::optional<std::uint64_t> last_turn_at_ GUARDED_BY(progress_lock);
 };

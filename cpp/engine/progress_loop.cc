@@ -230,10 +230,10 @@ void ProgressLoop::send_bye() {
   note_state(std::chrono::steady_clock::now());
   if (!failure_) {
     std::vector<ByeMessage::LaneEnd> ends;
-    for (const auto& lane : lanes_.all()) ends.push_back({lane->id(), lane->data().n_executed()});
+    for (const auto& lane : lanes_.all()) ends.push_back({lane->id(), lane->data().n_executed(), lane->first_leaver()});
     // Other ranks may still be ending these sets, or may not have received the end yet.
     constexpr auto kAll = std::numeric_limits<std::uint64_t>::max();
-    for (const std::uint32_t id : world_.sets.ended()) ends.push_back({lane_id(id, 0), kAll});
+    for (const std::uint32_t id : world_.sets.ended()) ends.push_back({lane_id(id, 0), kAll, -1});
     world_.control.send_bye(std::move(ends));
   }
   const bool is_cut_short =

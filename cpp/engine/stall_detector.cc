@@ -25,8 +25,8 @@ Status StallDetector::report(TimePoint now, const Stuck& stuck) {
   const TimePoint asked = *asked_;
   asked_.reset();
   const bool awaits_device = !stuck.device.empty();
-  const bool do_all_answer = std::all_of(stuck.awaited.begin(), stuck.awaited.end(),
-                                         [&](int rank) { return control_.last_message_from(rank) > asked; });
+  const auto answers = [&](int rank) { return control_.last_message_from(rank) > asked; };
+  const bool do_all_answer = std::all_of(stuck.awaited.begin(), stuck.awaited.end(), answers);
   const auto waited = now - *stuck_since_;
   std::string text = stuck.what + " began on all ranks but has not moved for " +
                      std::to_string(std::chrono::duration_cast<std::chrono::seconds>(waited).count()) +
@@ -35,7 +35,9 @@ Status StallDetector::report(TimePoint now, const Stuck& stuck) {
     text += " the tensors of " + control_.own_text() + " " + stuck.device +
             ": the work that was queued there before the call has not ended.";
   } else {
-    for (const int rank : stuck.awaited) text += " " + control_.peer_text(rank);
+    for (const int rank : stuck.awaited) {
+      if (do_all_answer || !answers(rank)) text += " " + control_.peer_text(rank);
+    }
     text += do_all_answer ? ", which may wait for its device, or for another that is stopped or cut off."
                           : ": stopped, or its link is cut.";
   }

@@ -1,7 +1,7 @@
 // StallDetector: detects that an entry in execution no longer moves, because a peer has stopped, a link is cut, or a
 // device of this rank has not reached the call. The peers that this rank waits for may themselves wait for the stopped
-// one, or for their device. So this rank probes them; a peer that answers is not the cause. A rank that waits for the
-// stopped peer or for its device directly reports it to all.
+// one, or for their device. So this rank probes them; a peer that answers is not the cause, and is not named if another
+// does not. A rank that waits for the stopped peer or for its device directly reports it to all.
 //
 // Called by Lane; one thread (the holder of the progress lock).
 #pragma once

@@ -1,5 +1,7 @@
 #include "execute/data_plane.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,6 +34,7 @@ DataPlane::DataPlane(Mesh& mesh, InFlight& in_flight, Backends backends, ArenaOp
       in_flight_(in_flight),
       logger_(logger),
       expected_(on_devices.expected),
+      chunk_bytes_(on_devices.chunk_bytes),
       turns_(on_devices.turns),
       unended_(on_devices.unended),
       backends_(std::move(backends)),
@@ -65,6 +68,43 @@ void DataPlane::take(Work work) {
   n_begun_ = 0;
   leave_out_absent();
   if (is_on_device(way_)) order_on_devices();
+  if (is_in_chunks_) cut();
+}
+
+// Whether the plans of the front entry are cut, so that copies from and to devices go on meanwhile. The same on all
+// ranks, those with tensors in host memory too. Adasum needs whole tensors, and results that are compared may turn out
+// to be wrong.
+bool DataPlane::may_go_in_chunks() const {
+  const Participant::Execute& entry = queue_.front();
+  if (entry.requests.empty() || entry.requests.front().way == Way::kHost || may_go_by_peer()) return false;
+  const Signature& signature = in_flight_.at(entry.requests.front().ticket).request->signature;
+  const bool needs_whole = info(signature.collective).is_reduction && !info(signature.op).is_elementwise;
+  return chunk_bytes_ > 0 && entry.check == Check::kNone && !needs_whole;
+}
+
+void DataPlane::go_in_chunks() {
+  is_in_chunks_ = true;
+  for (const Participant::Ready& ready : queue_.front().requests) {
+    const Submission& entry = in_flight_.at(ready.ticket);
+    if (entry.staged != nullptr) blocks_.add(*entry.staged);
+  }
+}
+
+void DataPlane::cut() {
+  std::vector<Plan> chunks;
+  for (Plan& plan : work_.plans) {
+    std::ranges::move(std::move(plan).in_chunks(chunk_bytes_, mesh_.size()), std::back_inserter(chunks));
+  }
+  work_.plans = std::move(chunks);
+}
+
+Result<bool> DataPlane::may_start(const Plan& plan) const {
+  return is_in_chunks_ ? blocks_.has_inputs(plan) : Result<bool>(true);
+}
+
+// The last plan that has begun has ended.
+void DataPlane::end_plan() {
+  if (is_in_chunks_) blocks_.put_results(work_.plans[n_begun_ - 1]);
 }
 
 // Plans on devices come after the events of their calls, and keep the calls' memory in use.
@@ -97,8 +137,12 @@ Result<bool> DataPlane::step() {
     }
     if (!may_go_by_peer()) {
       if (Status status = use(Way::kStaged); !status.ok()) return status;
-      const Result<bool> ready = has_inputs();
-      if (!ready.ok() || !ready.value()) return ready;
+      if (may_go_in_chunks()) {
+        go_in_chunks();
+      } else {
+        const Result<bool> ready = has_inputs();
+        if (!ready.ok() || !ready.value()) return ready;
+      }
     }
     Result<Work> work = begin();
     if (!work.ok()) return work.status();
@@ -114,6 +158,9 @@ Result<bool> DataPlane::step() {
     if (progress == Progress::kMoved) return true;
     note_work();
     running_.reset();
+    end_plan();
+    const Result<bool> started = start_next();
+    return started.ok() ? Result<bool>(true) : started;  // the peers may wait for what the collective has done last
   }
   return start_next();
 }
@@ -257,6 +304,10 @@ Result<Work> DataPlane::settle_peer() {
 Result<Work> DataPlane::begin_on_way() {
   if (Status status = use(may_go_by_peer() ? queue_.front().requests.front().way : Way::kStaged); !status.ok())
     return status;
+  if (may_go_in_chunks()) {
+    go_in_chunks();
+    return plan();
+  }
   return Work{.plans = {},
               .continue_with = [this] { return plan(); },
               .may_continue = [this]() REQUIRES(progress_lock) { return has_inputs(); }};
@@ -297,10 +348,17 @@ Status DataPlane::of_this_rank(const Status& why) const {
 }
 
 Result<bool> DataPlane::start_next() {
+  bool has_moved = false;
   while (!running_) {
     while (!running_ && n_begun_ < work_.plans.size()) {
-      const Plan& plan = work_.plans[n_begun_++];
+      const Plan& plan = work_.plans[n_begun_];
+      const Result<bool> may = may_start(plan);
+      if (!may.ok()) return may;
+      if (!may.value()) return has_moved;
+      ++n_begun_;
       start(plan);
+      if (!running_) end_plan();
+      has_moved = true;
     }
     if (running_) break;
     if (!work_.continue_with) {
@@ -399,8 +457,9 @@ void DataPlane::finish() {
 }
 
 void DataPlane::forget_entry() {
-  has_begun_ = has_checked_ = is_beside_ = is_ending_ = false;
-  way_ = Way::kStaged;
+  has_begun_ = has_checked_ = is_beside_ = is_ending_ = is_in_chunks_ = false;
+  blocks_.clear();
+  way_ = Way::kHost;
   algorithm_ = {};
   n_by_algorithm_ = 0;
 }
@@ -442,6 +501,10 @@ std::string DataPlane::awaited_device() const {
   if (queue_.empty()) return "";
   if (running_) return running_->awaited_device();
   if (has_begun_ && !is_ending_ && must_await_results()) return device_of_result();
+  if (has_begun_ && !is_ending_ && n_begun_ < work_.plans.size()) {
+    const Staged* const staged = blocks_.awaited_by(work_.plans[n_begun_]);
+    return staged == nullptr ? "" : staged->where();
+  }
   if (has_begun_ && !is_ending_ && !work_.may_continue) return "";
   for (const Participant::Ready& ready : queue_.front().requests) {
     const Staged* staged = in_flight_.at(ready.ticket).staged.get();

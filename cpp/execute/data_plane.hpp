@@ -21,6 +21,7 @@
 #include "execute/consistency.hpp"
 #include "execute/in_flight.hpp"
 #include "execute/lane_arena.hpp"
+#include "execute/staged_blocks.hpp"
 #include "execute/unended.hpp"
 #include "execute/way_expected.hpp"
 #include "execute/work.hpp"
@@ -43,6 +44,7 @@ class DataPlane {
     WayExpected& expected;
     LaneTurns& turns;
     Unended& unended;
+    std::size_t chunk_bytes = 0;  // of staged calls; 0: they are not cut
   };
 
   // The references outlive this, and so does the last argument.
@@ -113,6 +115,11 @@ class DataPlane {
  private:
   SharedArena* any_arena() { return arena_ ? arena_->arena() : mesh_.arena(); }
   Result<bool> has_inputs() const REQUIRES(progress_lock);
+  bool may_go_in_chunks() const;
+  void go_in_chunks();
+  void cut();
+  Result<bool> may_start(const Plan& plan) const REQUIRES(progress_lock);
+  void end_plan() REQUIRES(progress_lock);
   Result<bool> are_results_queued() const REQUIRES(progress_lock);
   Result<Work> begin() REQUIRES(progress_lock);
   bool may_go_by_peer() const;
@@ -147,6 +154,7 @@ class DataPlane {
   InFlight& in_flight_;
   const Logger& logger_;
   WayExpected& expected_;
+  const std::size_t chunk_bytes_;
   LaneTurns& turns_;
   Unended& unended_;
   std::optional<LaneArena> arena_;
@@ -159,14 +167,16 @@ class DataPlane {
   std::optional<Status> peer_of_lane_;      // whether entries can go by peer, or why not; none before it is settled
   bool goes_as_asked_ = false;              // then: by the way that the log says, and by no detour
   Place place_of_lane_;                     // of this rank's device, once that is settled
-  Way way_ = Way::kStaged;                  // of the front entry, if it has begun
+  Way way_ = Way::kHost;                    // of the front entry, if it has begun
   std::deque<Participant::Execute> queue_;  // front: being executed, if has_begun_
   bool has_begun_ = false;
   bool has_checked_ = false;
   bool is_beside_ = false;           // its own plans are done: the current plan compares results, or exchanges times
   std::string_view algorithm_ = {};  // of its largest plan so far, with that plan's bytes
   std::size_t n_by_algorithm_ = 0;
-  bool is_ending_ = false;   // executed; its results are being put to devices
+  bool is_ending_ = false;  // executed; its results are being put to devices
+  bool is_in_chunks_ = false;
+  StagedBlocks blocks_;      // of the front entry, if it goes in chunks
   Work work_;                // of the front entry
   std::size_t n_begun_ = 0;  // plans of work_ that have begun; the last of them is running_
   std::unique_ptr<RunningCollective> running_;

@@ -1,6 +1,7 @@
 #include "execute/staged.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -43,24 +44,67 @@ std::size_t n_bytes_written(const Request& request, std::size_t tensor, std::spa
 std::size_t padded(std::size_t n_bytes) { return round_up(n_bytes, 64); }
 std::size_t n_bytes_behind(std::size_t n_bytes) { return padded(n_bytes) - n_bytes; }
 
+// Divides copies to host memory into windows of at most so many bytes there, in its order. Long copies are cut.
+std::vector<std::vector<DeviceCopy>> in_windows(std::vector<DeviceCopy> copies, std::size_t most_bytes) {
+  std::ranges::sort(copies, {}, &DeviceCopy::to);
+  std::vector<std::vector<DeviceCopy>> windows;
+  const std::byte* end = nullptr;  // of the last one
+  for (const DeviceCopy& copy : copies) {
+    for (std::size_t done = 0; done < copy.n_bytes;) {
+      std::byte* const to = copy.to + done;
+      if (windows.empty() || to >= end) {
+        windows.emplace_back();
+        end = to + most_bytes;
+      }
+      const std::size_t n_bytes = std::min(copy.n_bytes - done, static_cast<std::size_t>(end - to));
+      const bool is_last = done + n_bytes == copy.n_bytes;
+      windows.back().push_back({to, copy.from + done, n_bytes, is_last ? copy.n_bytes_behind : 0, copy.is_pinned});
+      done += n_bytes;
+    }
+  }
+  return windows;
+}
+
 }  // namespace
 
-Staged::Staged(Device& device, std::shared_ptr<Wake> wake) : device_(device) {
+Staged::Staged(Device& device, std::size_t chunk_bytes, std::shared_ptr<Wake> wake)
+    : device_(device), chunk_bytes_(chunk_bytes) {
   inputs_->wake = wake;
   results_->wake = std::move(wake);
 }
 
-void Staged::Copies::begin(const std::vector<std::vector<DeviceCopy>>& by_queue) {
-  n_missing = n_under_way =
-      static_cast<std::size_t>(std::ranges::count_if(by_queue, [](const auto& copies) { return !copies.empty(); }));
+void Staged::Copies::begin(std::size_t n) {
+  n_missing.fetch_add(n, std::memory_order_relaxed);
+  n_under_way.fetch_add(n, std::memory_order_relaxed);
 }
 
-void Staged::Copies::note(const Status& copied) {
+void Staged::Copies::note_put(std::size_t queue, Result<Device::Put> put) {
+  const bool is_queued = put.ok() && put.value().event != nullptr;
+  if (is_queued) puts[queue].event = std::move(put.value().event);
+  if (put.ok()) std::ranges::move(put.value().allocated, std::back_inserter(puts[queue].allocated));
+  if (!is_queued) end();
+  note(put.status());
+}
+
+bool Staged::Copies::is_here(std::span<const std::byte> memory) const {
+  const std::byte* const begin = memory.data();
+  return std::ranges::all_of(windows, [begin, end = begin + memory.size()](const Window& window) {
+    return window.end <= begin || end <= window.begin || window.is_here.load(std::memory_order_acquire);
+  });
+}
+
+Status Staged::Copies::status() const {
+  const std::lock_guard lock(mutex);
+  return failure;
+}
+
+void Staged::Copies::note(const Status& copied, Window* of_window) {
   if (!copied.ok()) {
     const std::lock_guard lock(mutex);
-    status = wake->of_this_rank(copied);
+    failure = wake->of_this_rank(copied);
   }
-  if (n_missing.fetch_sub(1, std::memory_order_acq_rel) == 1) wake->ring();
+  if (of_window != nullptr) of_window->is_here.store(true, std::memory_order_release);
+  if (n_missing.fetch_sub(1, std::memory_order_acq_rel) == 1 || of_window != nullptr) wake->ring();
 }
 
 // --- when the call is made
@@ -104,6 +148,7 @@ Status Staged::allocate(Request& request) {
                             " bytes of host memory to stage its tensors in; combine less at a time");
   }
   host_ = std::move(memory.data);
+  n_host_bytes_ = n_bytes;
   if (!memory.is_pinned) n_pageable_bytes_ = n_bytes;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     Tensor& tensor = tensors_[i];
@@ -115,19 +160,32 @@ Status Staged::allocate(Request& request) {
 }
 
 void Staged::fetch() {
-  std::vector<std::vector<DeviceCopy>> copies(queues_.size());
+  CopiesByQueue copies(queues_.size());
   for (const Tensor& tensor : tensors_) {
     if (tensor.input == nullptr || tensor.n_bytes_read == 0) continue;
     copies[tensor.queue].push_back(
         {tensor.input, tensor.on_device.input, tensor.n_bytes_read, n_bytes_behind(tensor.n_bytes_read), is_pinned()});
   }
-  inputs_->begin(copies);
+  struct Fetch {
+    const Queue& queue;
+    std::vector<DeviceCopy> copies;
+  };
+  std::vector<Fetch> fetches;
   for (std::size_t i = 0; i < queues_.size(); ++i) {
-    if (copies[i].empty()) continue;
-    device_.fetch(queues_[i].place, std::move(copies[i]), queues_[i].recorded,
-                  [inputs = inputs_, kept = host_](Status copied) {
+    for (auto& window : in_windows(std::move(copies[i]), chunk_bytes_))
+      fetches.push_back({queues_[i], std::move(window)});
+  }
+  inputs_->windows = std::vector<Window>(fetches.size());
+  inputs_->begin(fetches.size());
+  for (std::size_t i = 0; i < fetches.size(); ++i) {
+    auto& [queue, window] = fetches[i];
+    Window& fetched = inputs_->windows[i];
+    fetched.begin = window.front().to;
+    fetched.end = window.back().to + window.back().n_bytes;
+    device_.fetch(queue.place, std::move(window), queue.recorded,
+                  [inputs = inputs_, kept = host_, &fetched](const Status& copied) {
                     inputs->end();
-                    inputs->note(copied);
+                    inputs->note(copied, &fetched);
                   });
   }
 }
@@ -179,42 +237,39 @@ Status why_not_captured(const Request& request, const WayExpected& expected, std
 
 }  // namespace
 
-Result<std::unique_ptr<Staged>> Staged::make(Request& request, std::span<const BackendRow> backends,
-                                             const ProcessSets& sets, int rank, const WayExpected& expected,
-                                             std::shared_ptr<Wake> wake) {
+Result<std::unique_ptr<Staged>> Staged::make(Request& request, const In& world) {
   const Place place = request.memory[first_on_device(request)].place;
-  const auto row = std::ranges::find(backends, place.type, &BackendRow::memory);
+  const auto row = std::ranges::find(world.backends, place.type, &BackendRow::memory);
   const std::string where = call_text(request) + ": its tensors lie " + to_string(place);
-  if (row == backends.end()) return Status::invalid_argument(where + ", for which this build has no backend.");
+  if (row == world.backends.end()) return Status::invalid_argument(where + ", for which this build has no backend.");
   const Result<Device*> device = row->device();
   if (!device.ok()) return Status::invalid_argument(where + ", but " + device.status().message());
-  const Ranks ranks = sets.ranks(request.process_set);
+  const Ranks ranks = world.sets.ranks(request.process_set);
   if (!ranks) return Status::aborted("process set " + std::to_string(request.process_set) + " has been removed.");
   const auto refused = [&](const Status& why) { return Status(why.kind(), call_text(request) + ": " + why.message()); };
   const Result<CaptureId> capture = capture_of(request, *device.value());
   if (!capture.ok()) return refused(capture.status());
   const bool is_all_there =
       std::ranges::none_of(request.memory, [](const TensorMemory& memory) { return memory.place.is_host(); });
-  if (expected.may_be_on_device(ranks->size()) && row->make != nullptr && is_all_there &&
-      device.value()->kernels(place).ok()) {
-    request.home = static_cast<HomeId>(place.index) + 1;
-  }
+  const bool may_go_there = world.expected.may_be_on_device(ranks->size()) && row->make != nullptr && is_all_there &&
+                            device.value()->kernels(place).ok();
+  request.home = may_go_there ? home_on(place.index) : kStagedHome;
   if (capture.value() != 0) {
-    if (const Status why = why_not_captured(request, expected, ranks->size()); !why.ok()) return refused(why);
+    if (const Status why = why_not_captured(request, world.expected, ranks->size()); !why.ok()) return refused(why);
     request.home |= kCaptured;
   }
-  std::unique_ptr<Staged> staged(new Staged(*device.value(), std::move(wake)));
+  std::unique_ptr<Staged> staged(new Staged(*device.value(), world.chunk_bytes, world.wake));
   for (std::size_t i = 0; i < request.memory.size(); ++i) {
     if (request.memory[i].place.is_host()) continue;
     if (Status status = staged->add(request.memory[i], i, capture.value()); !status.ok()) {
       return staged->fail(request, status);
     }
     Tensor& tensor = staged->tensors_.back();
-    if (tensor.on_device.input != nullptr) tensor.n_bytes_read = n_bytes_read(request, i, rank);
-    if (tensor.on_device.output != nullptr) tensor.n_bytes_written = n_bytes_written(request, i, *ranks, rank);
+    if (tensor.on_device.input != nullptr) tensor.n_bytes_read = n_bytes_read(request, i, world.rank);
+    if (tensor.on_device.output != nullptr) tensor.n_bytes_written = n_bytes_written(request, i, *ranks, world.rank);
   }
   request.is_awaited = false;
-  if (is_captured(request.home) || is_on_device(expected.of(request, ranks->size()))) return staged;
+  if (is_captured(request.home) || is_on_device(world.expected.of(request, ranks->size()))) return staged;
   if (Status status = staged->stage(request); !status.ok()) return staged->fail(request, status);
   return staged;
 }
@@ -229,7 +284,7 @@ Status Staged::stage(Request& request) {
 
 // Rarely stages the call here: only if its way differs from that of the last call.
 Status Staged::use(Way way, Request& request) {
-  if (way == Way::kStaged) return host_ == nullptr ? stage(request) : Status::ok_status();
+  if (!is_on_device(way)) return host_ == nullptr ? stage(request) : Status::ok_status();
   is_by_peer_ = true;
   for (const Tensor& tensor : tensors_) request.memory[tensor.index] = tensor.on_device;
   return Status::ok_status();
@@ -286,14 +341,14 @@ std::shared_ptr<void> Staged::hold() const {
 
 // --- when it is executed
 
-// A copy that fails after the operation is done breaks the world.
 void Staged::put_results(const Operation& operation) {
   if (is_by_peer_) return;
   const std::vector<OutputBuffer>& outputs = operation.outputs();  // those after the tensors' stay on the host
   std::vector<std::shared_ptr<std::byte>> kept{host_};
   for (const OutputBuffer& output : outputs) kept.push_back(output.data);
-  std::vector<std::vector<DeviceCopy>> copies(queues_.size());
+  CopiesByQueue copies(queues_.size());
   for (const Tensor& tensor : tensors_) {
+    if (tensor.n_bytes_put > 0) continue;
     std::vector<DeviceCopy>& to = copies[tensor.queue];
     if (tensor.index < outputs.size()) {
       const OutputBuffer& output = outputs[tensor.index];
@@ -306,18 +361,47 @@ void Staged::put_results(const Operation& operation) {
                     n_bytes_behind(tensor.n_bytes_written), is_pinned()});
     }
   }
+  put(std::move(copies), kept);
+}
+
+// The tensor of whose output on the host this is a part; null: of none. Results follow each other in the order of the
+// tensors, so it looks first where it has found the last one.
+Staged::Tensor* Staged::tensor_of(const std::byte* result) {
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const std::size_t index = (last_put_ + i) % tensors_.size();
+    Tensor& tensor = tensors_[index];
+    if (tensor.output == nullptr || result < tensor.output || result >= tensor.output + tensor.n_bytes_written)
+      continue;
+    last_put_ = index;
+    return &tensor;
+  }
+  return nullptr;
+}
+
+void Staged::put(std::span<const std::span<std::byte>> of_block) {
+  CopiesByQueue copies(queues_.size());
+  for (const std::span<std::byte> part : of_block) {
+    Tensor* const tensor = tensor_of(part.data());
+    if (tensor == nullptr) continue;
+    const auto offset = static_cast<std::size_t>(part.data() - tensor->output);
+    const std::size_t n_bytes = std::min(part.size(), tensor->n_bytes_written - offset);
+    const bool is_last = offset + n_bytes == tensor->n_bytes_written;
+    copies[tensor->queue].push_back({tensor->on_device.output + offset, part.data(), n_bytes,
+                                     is_last ? n_bytes_behind(tensor->n_bytes_written) : 0, is_pinned()});
+    tensor->n_bytes_put += n_bytes;
+  }
+  put(std::move(copies), {host_});
+}
+
+// A copy that fails after the operation is done breaks the world.
+void Staged::put(CopiesByQueue copies, std::vector<std::shared_ptr<std::byte>> kept) {
   results_->puts.resize(queues_.size());
-  results_->begin(copies);
   for (std::size_t i = 0; i < queues_.size(); ++i) {
     if (copies[i].empty()) continue;
+    results_->begin(1);
     device_.put(
         queues_[i].place, std::move(copies[i]), queues_[i].recorded,
-        [results = results_, i](Result<Device::Put> put) {
-          const Status status = put.status();
-          if (status.ok()) results->puts[i] = std::move(put).value();
-          if (results->puts[i].event == nullptr) results->end();
-          results->note(status);
-        },
+        [results = results_, i](Result<Device::Put> put) { results->note_put(i, std::move(put)); },
         [results = results_, kept](Status copied) {
           results->end();
           if (!copied.ok()) results->wake->fail(copied);

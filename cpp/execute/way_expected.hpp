@@ -71,7 +71,7 @@ class WayExpected {
     return shares_memory_with_all(mesh) ? Way::kPeer : Way::kStaged;
   }
   bool may_be_on_device(const Request& request, std::size_t n_members) const {
-    if (request.home == kStagedHome) return false;
+    if (!ciranda::may_be_on_device(request.home)) return false;
     return goes_by_nccl() && n_members > 1 ? may_go_by_nccl(request.signature)
                                            : may_go_by_peer(request.signature, n_members);
   }

@@ -1,9 +1,30 @@
 #include "fuse/plan.hpp"
 
 #include <algorithm>
+#include <utility>
+
+#include "base/round_up.hpp"
 
 namespace ciranda {
 namespace {
+
+constexpr std::size_t kChunkAlignment = 64;    // no element is cut
+constexpr std::size_t kMostPartsOfChunk = 16;  // of more ranks the parts would be too small
+
+// The part of a list, which may be shorter than the work, that lies in the range.
+template <typename Byte>
+PieceList<Byte> clipped(const PieceList<Byte>& list, std::size_t offset, std::size_t n_bytes) {
+  const std::size_t begin = std::min(offset, list.n_bytes());
+  return list.part(begin, std::min(n_bytes, list.n_bytes() - begin));
+}
+
+template <typename Byte>
+std::vector<PieceList<Byte>> clipped(const std::vector<PieceList<Byte>>& lists, std::size_t offset,
+                                     std::size_t n_bytes) {
+  std::vector<PieceList<Byte>> parts;
+  for (const PieceList<Byte>& list : lists) parts.push_back(clipped(list, offset, n_bytes));
+  return parts;
+}
 
 // A plan over the tensors of a request, which are in one type of memory.
 Plan plan_over(const Request& request) {
@@ -47,6 +68,45 @@ void add_by_rank(Byte* memory, const std::vector<std::int64_t>& rows, std::size_
 }
 
 }  // namespace
+
+bool Plan::has_one_range() const {
+  return collective == Collective::kAllreduce || collective == Collective::kReduce ||
+         collective == Collective::kBroadcast;
+}
+
+// REQUIRES: offset < n_bytes.
+Plan Plan::part(std::size_t offset, std::size_t most_bytes) const {
+  Plan part;
+  static_cast<Reduction&>(part) = *this;
+  part.place = place;
+  part.collective = collective;
+  part.contributors = contributors;
+  part.receivers = receivers;
+  part.root = root;
+  part.after = after;
+  part.holds = holds;
+  part.n_bytes = std::min(most_bytes, n_bytes - offset);
+  part.input = clipped(input, offset, part.n_bytes);
+  part.output = clipped(output, offset, part.n_bytes);
+  part.input_by_rank = clipped(input_by_rank, offset, part.n_bytes);
+  part.output_by_rank = clipped(output_by_rank, offset, part.n_bytes);
+  for (const std::size_t from : n_bytes_from) {
+    part.n_bytes_from.push_back(std::min(from - std::min(offset, from), part.n_bytes));
+  }
+  return part;
+}
+
+std::vector<Plan> Plan::in_chunks(std::size_t most_bytes, int n_ranks) && {
+  const std::size_t n_ranges = has_one_range() ? 1 : std::min(static_cast<std::size_t>(n_ranks), kMostPartsOfChunk);
+  const std::size_t part_bytes = round_up(most_bytes / n_ranges, kChunkAlignment);
+  std::vector<Plan> chunks;
+  if (part_bytes == 0 || n_bytes <= part_bytes) {
+    chunks.push_back(std::move(*this));
+    return chunks;
+  }
+  for (std::size_t offset = 0; offset < n_bytes; offset += part_bytes) chunks.push_back(part(offset, part_bytes));
+  return chunks;
+}
 
 std::vector<Plan> plan_reduction(std::span<const Request* const> requests) {
   std::vector<Plan> plans;

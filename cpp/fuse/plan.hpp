@@ -1,8 +1,8 @@
 // Plan: the work of a backend: the bytes to move, and how to combine them. It is made from requests for which all ranks
 // are ready; making it copies no tensor. A plain value, made by execute/ and read by the backend, on one thread (the
 // holder of the progress lock).
-// Used by Work, Adasum, launch.hpp, RegionPieces, Backend, NativeBackend, PeerAlone, PeerCollective and
-// NcclCollective; through launch.hpp by direct_*.cc and shm_*.cc; through functions.hpp by execute/collectives/,
+// Used by Work, StagedBlocks, Adasum, launch.hpp, RegionPieces, Backend, NativeBackend, PeerAlone, PeerCollective
+// and NcclCollective; through launch.hpp by direct_*.cc and shm_*.cc; through functions.hpp by execute/collectives/,
 // which makes plans; a plain value, pure functions.
 #pragma once
 
@@ -53,6 +53,10 @@ struct Plan : Reduction {
   const InputPieces& input_for(int rank) const {
     return input_by_rank.empty() ? input : input_by_rank[static_cast<std::size_t>(rank)];
   }
+  // The work of the plan in parts that are executed one after the other, with the same results. A part has at most so
+  // many bytes, of all ranks together if each of `n_ranks` has a range of its own. The same cuts on all ranks.
+  std::vector<Plan> in_chunks(std::size_t most_bytes, int n_ranks) &&;
+
   bool is_contributor(int rank) const { return is_in(contributors, rank); }
   bool is_receiver(int rank) const { return is_in(receivers, rank); }
   std::vector<int> contributors_of(int n_ranks) const {
@@ -63,6 +67,8 @@ struct Plan : Reduction {
   }
 
  private:
+  Plan part(std::size_t offset, std::size_t most_bytes) const;
+  bool has_one_range() const;
   static bool is_in(const std::vector<int>& ranks, int rank) {
     return ranks.empty() || std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
   }

@@ -16,6 +16,8 @@
 namespace ciranda {
 namespace {
 
+constexpr const char* kNoRoom = "was ended: this process may open no more files (ulimit -n)";
+
 // These messages are far smaller than any socket's buffer: one that does not fit at once never will.
 bool send_all(int fd, const std::vector<std::byte>& bytes) {
   return bytes.empty() ||
@@ -84,7 +86,7 @@ void Acceptor::accept_all(int listener, Clock::time_point now) {
 
 void Acceptor::admit_to_handshake(UniqueFd socket, Clock::time_point now) {
   const bool is_full = half_open_.size() >= options_.most_half_open;
-  if (is_full) drop_one();
+  if (is_full) drop_one("was dropped for a newer one: too many connections prove nothing");
   Nonce nonce{};
   const int fd = socket.get();
   if (!fill_random(nonce).ok() || !loop_->add(fd, EPOLLIN, static_cast<std::uint64_t>(fd)).ok()) return;
@@ -96,7 +98,7 @@ void Acceptor::admit_to_handshake(UniqueFd socket, Clock::time_point now) {
   if (is_full) (void)on_event(static_cast<std::uint64_t>(fd), now);  // at most its hello, by which it may stay
 }
 
-void Acceptor::drop_one() {
+void Acceptor::drop_one(const std::string& why) {
   struct Crowd {
     std::size_t size = 0;
     const HalfOpen* oldest = nullptr;
@@ -116,9 +118,7 @@ void Acceptor::drop_one() {
   const auto largest = std::max_element(crowds.begin(), crowds.end(), [](const auto& left, const auto& right) {
     return left.second.is_before(right.second);
   });
-  if (largest != crowds.end()) {
-    refuse(largest->second.oldest->socket.get(), "was dropped for a newer one: too many connections prove nothing");
-  }
+  if (largest != crowds.end()) refuse(largest->second.oldest->socket.get(), why);
 }
 
 // Returns whether one had come. Only then another must make room: the system says that there is no room before it looks
@@ -128,12 +128,12 @@ bool Acceptor::accept_at_limit(int listener, Clock::time_point now) {
   UniqueFd socket(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   const bool has_come = socket.valid();
   if (has_come && !half_open_.empty()) {
-    drop_one();
+    drop_one(kNoRoom);
     admit_to_handshake(std::move(socket), now);
   } else if (has_come) {
-    report("a connection from " + SocketAddress::peer_of(socket.get()).to_string() +
-           " was ended: this process may open no more files (ulimit -n)");
-    socket.reset();
+    (void)send_all(socket.get(), AcceptingHandshake::has_no_room());
+    report("a connection from " + SocketAddress::peer_of(socket.get()).to_string() + " " + kNoRoom);
+    close_gracefully(std::move(socket));
   }
   spare_.keep_back();
   return has_come;

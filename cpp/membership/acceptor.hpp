@@ -75,7 +75,7 @@ class Acceptor {
 
   void accept_all(int listener, Clock::time_point now);
   void admit_to_handshake(UniqueFd socket, Clock::time_point now);
-  void drop_one();
+  void drop_one(const std::string& why);
   bool accept_at_limit(int listener, Clock::time_point now);
   void report(const std::string& refusal);
   void refuse(int fd, const std::string& reason);

@@ -17,7 +17,7 @@ constexpr std::byte kAdmitted{0x06};
 std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
 // The reason why an accepting side sends no challenge.
-enum class Refusal : std::uint8_t { kNone, kVersion, kJob, kEpoch, kDestination, kSize, kLast = kSize };
+enum class Refusal : std::uint8_t { kNone, kVersion, kJob, kEpoch, kDestination, kSize, kNoRoom, kLast = kNoRoom };
 
 // Continues a sentence that begins with the other side's name.
 std::string explain(Refusal refusal, bool we_accept) {
@@ -28,6 +28,7 @@ std::string explain(Refusal refusal, bool we_accept) {
     case Refusal::kDestination:
       return we_accept ? "looked for another rank or service" : "is another rank or service than was looked for";
     case Refusal::kSize: return "was started with another number of ranks";
+    case Refusal::kNoRoom: return "may open no more files: raise the limit of that process (ulimit -n)";
     case Refusal::kNone: break;
   }
   return "refused for an unknown reason";
@@ -146,6 +147,7 @@ void ConnectingHandshake::on_message(std::span<const std::byte> message) {
   in(refusal, nonce_, proof);
   if (refusal != 0) {
     const bool known = refusal <= static_cast<std::uint64_t>(Refusal::kLast);
+    lasts_ = refusal != static_cast<std::uint64_t>(Refusal::kNoRoom);
     refuse(explain(known ? static_cast<Refusal>(refusal) : Refusal::kNone, false));
     return;
   }
@@ -164,6 +166,8 @@ AcceptingHandshake::AcceptingHandshake(Credentials credentials, const Expectatio
     : Handshake(std::move(credentials), kHelloBytes), expectation_(expectation) {
   nonce_ = nonce;
 }
+
+std::vector<std::byte> AcceptingHandshake::has_no_room() { return encode_challenge(Refusal::kNoRoom, {}, {}); }
 
 void AcceptingHandshake::on_message(std::span<const std::byte> message) {
   if (hello_.empty()) {

@@ -33,7 +33,7 @@
 
 namespace ciranda {
 
-inline constexpr std::uint16_t kProtocolVersion = 8;
+inline constexpr std::uint16_t kProtocolVersion = 9;
 
 // The time in which a peer must authenticate. The reader of the connection enforces it.
 inline constexpr std::chrono::milliseconds kHandshakeLimit{5000};
@@ -116,11 +116,14 @@ class ConnectingHandshake final : public Handshake {
   ConnectingHandshake(Credentials credentials, const Purpose& purpose, const Nonce& nonce);
 
   ConnectionKeys keys() const override { return {key_of(true), key_of(false)}; }
+  // REQUIRES: verdict() is kRefused. Whether another try would be refused, too.
+  bool lasts() const { return lasts_; }
 
  private:
   void on_message(std::span<const std::byte> message) override;
 
   bool proved_ = false;
+  bool lasts_ = true;
 };
 
 class AcceptingHandshake final : public Handshake {
@@ -133,6 +136,9 @@ class AcceptingHandshake final : public Handshake {
   };
 
   AcceptingHandshake(Credentials credentials, const Expectation& expectation, const Nonce& nonce);
+
+  // What a process that may open no more files says, before it hears anything, as it ends the connection.
+  static std::vector<std::byte> has_no_room();
 
   // The other side knows what the job and this rank are called.
   bool knows_job() const { return !hello_.empty(); }

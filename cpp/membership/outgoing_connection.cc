@@ -68,7 +68,7 @@ void OutgoingConnection::on_readable() {
   flush();
   if (state_ != State::kTrying) return;
   if (handshake_->verdict() == Verdict::kRefused) {
-    fail(to_.to_string() + " " + handshake_->reason(), true);
+    fail(to_.to_string() + " " + handshake_->reason(), handshake_->lasts());
   } else if (handshake_->verdict() == Verdict::kAccepted) {
     state_ = State::kReady;
   }

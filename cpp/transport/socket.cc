@@ -111,6 +111,9 @@ Status finish_connecting(int fd, const SocketAddress& to) {
   int error = 0;
   socklen_t n_bytes = sizeof(error);
   if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n_bytes) != 0) error = errno;
+  // Where nobody listens, the system may choose that very port to connect from: then the two ends are one socket.
+  const SocketAddress from = SocketAddress::local_of(fd);
+  if (error == 0 && from.same_ip(to) && from.port() == to.port()) error = ECONNREFUSED;
   return error == 0 ? Status() : cannot_connect(to, error);
 }
 

@@ -127,6 +127,11 @@ struct Link {
     return sum;
   }
   bool has_failed() const { return (control && control->failure()) || (data && data->failure()); }
+  // Its last words may still be on their way, and be read.
+  bool has_control() const { return control && control->state() == ChannelState::kOpen; }
+  bool is_data_cut_off() const {
+    return data && data->failure() && data->failure()->defect == RecordChannel::Defect::kCut;
+  }
   // The peer is told why it is lost.
   bool is_told_why() const { return has_failed() || !why_not_connected.empty() || held_back.has_value(); }
   // True if some connection failed because the peer's host acknowledged nothing.
@@ -152,9 +157,10 @@ struct Link {
   std::vector<Silence> silences;                   // of the control socket, then of the data sockets
   std::vector<bool> is_beside_control;             // of the data sockets: beats on the control socket take the same way
   bool is_silent = false;                          // one of the sockets was silent for too long
-  std::vector<Delivery> deliveries;                // to the peer, as the silences
-  std::optional<std::size_t> held_back;            // which of them is, if one is
-  bool is_control_asked_for = false;               // if there was none at first
+  std::optional<Silence::Clock::time_point> data_ended_at;  // a connection for data, out of order
+  std::vector<Delivery> deliveries;                         // to the peer, as the silences
+  std::optional<std::size_t> held_back;                     // which of them is, if one is
+  bool is_control_asked_for = false;                        // if there was none at first
   bool is_data_asked_for = false;
   bool awaits_control_for_data = false;  // data is asked for as soon as there is a control connection
   std::string why_not_connected;         // empty if that has not failed
@@ -243,6 +249,7 @@ class SocketMesh final : public Mesh {
   void on_failure();
   void close_failed();
   void close_peer(Link& peer);
+  void on_data_end(Link& peer);
   static void drop_wake_ups(Link& peer);
   void on_hang_up(Link& peer);
   void on_process_end(Link& peer);
@@ -508,7 +515,12 @@ void SocketMesh::on_failure() {
 void SocketMesh::close_failed() {
   has_failed_ = false;
   for (const auto& each : links_) {
-    if (each->has_failed()) close_peer(*each);
+    if (!each->has_failed()) continue;
+    if (each->is_data_cut_off() && each->has_control()) {
+      on_data_end(*each);
+    } else {
+      close_peer(*each);
+    }
   }
 }
 
@@ -575,6 +587,7 @@ void SocketMesh::look_at_links() {
 // Every other time with a beat, so that there is something to acknowledge, unless the peer's host answers nothing: what
 // is more would only hide from the kernel that few packets are lost.
 void SocketMesh::look_at(Link& peer, Silence::Clock::time_point now) {
+  if (peer.data_ended_at && now - *peer.data_ended_at >= link_timeout_ / Silence::kLooks) close_peer(peer);
   bool is_answering = false;
   for (std::size_t i = 0; i < peer.silences.size() && !peer.closed; ++i) {
     const TcpChannel& socket = i == 0 ? *peer.control_socket() : peer.data->socket(i - 1);
@@ -620,8 +633,18 @@ void SocketMesh::on_event(Link& peer, std::uint64_t source, std::uint32_t events
       peer.data->on_events(source - kData, events);
       // An orderly end of the data connection, after its last record, comes with that of the control connection, whose
       // last bytes may still be in flight. Any other end means that the peer is gone.
-      if ((events & (EPOLLHUP | EPOLLERR)) != 0) close_peer(peer);
+      if ((events & (EPOLLHUP | EPOLLERR)) != 0) on_data_end(peer);
       return;
+  }
+}
+
+// The peer has ended, or lost this rank. Why, it says on the control connection, whose bytes may have taken another
+// way: they are waited for until it ends, too, or a look finds that it does not.
+void SocketMesh::on_data_end(Link& peer) {
+  if (!peer.has_control()) {
+    close_peer(peer);
+  } else if (!peer.data_ended_at) {
+    peer.data_ended_at = Silence::Clock::now();
   }
 }
 

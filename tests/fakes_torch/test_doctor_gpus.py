@@ -24,7 +24,11 @@ def test_each_gpu_is_opened_and_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     driver, *each, ipc, way, nccl = examined(monkeypatch, **fakes)
     assert (driver.name, driver.status, driver.found) == ("NVIDIA driver", "ok", "libcuda.so.1 supports CUDA 12.4")
     assert [gpu.name for gpu in each] == ["GPU 0 (GPU-5f5f5f00)", "GPU 1 (GPU-5f5f5f01)"]
-    assert (ipc.name, ipc.status, ipc.found) == ("CUDA IPC", "ok", "a process reads what another has on GPU 0")
+    assert (ipc.name, ipc.status, ipc.found) == (
+        "CUDA IPC",
+        "ok",
+        "a process reads what another has on each GPU, and on those beside it",
+    )
     assert way.name == "GPU tensors"
     assert nccl.name == "NCCL"
     for gpu in each:
@@ -36,8 +40,8 @@ def test_each_gpu_is_opened_and_tried(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ({"FAKE_CUDA_IPC": "no_export"}, "cuIpcGetMemHandle failed: CUDA_ERROR_NOT_SUPPORTED (801)"),
-        ({"FAKE_CUDA_IPC": "no_import"}, "cuIpcOpenMemHandle failed: CUDA_ERROR_"),
+        ({"FAKE_CUDA_IPC": "no_export"}, "cuIpcGetMemHandle failed on GPU 0: CUDA_ERROR_NOT_SUPPORTED (801)"),
+        ({"FAKE_CUDA_IPC": "no_import"}, "cuIpcOpenMemHandle failed on GPU 0: CUDA_ERROR_"),
     ],
 )
 def test_memory_that_processes_cannot_share_is_said(

@@ -119,6 +119,27 @@ def test_trainings_on_gpus_come_to_the_bits_of_the_cpu() -> None:
         with_sparse = ranks.run(trained_with_sparse_gradients, "cpu")
         assert ranks.run(trained_with_sparse_gradients, "cuda") == with_sparse
         assert ranks.run(overflow_of_one_rank) == [[False], [False, True]]
+        for of_cpu, of_gpu in zip(ranks.run(normalized, "cpu"), ranks.run(normalized, "cuda"), strict=True):
+            for mine, other in zip(of_cpu, of_gpu, strict=True):
+                assert other == pytest.approx(mine, rel=0.02, abs=0.02)
+
+
+def normalized(device: str) -> list[list[float]]:
+    """What SyncBatchNorm makes of bfloat16 in another order of memory, forward and backward."""
+    import torch
+
+    import ciranda.torch as hvd
+
+    layer = hvd.SyncBatchNorm(3).to(device)
+    generator = torch.Generator().manual_seed(hvd.rank())
+    made = torch.randn(2 + hvd.rank(), 3, 4, 5, generator=generator).to(device, torch.bfloat16)
+    batch = made.to(memory_format=torch.channels_last).requires_grad_()
+    found = layer(batch)
+    assert found.dtype == batch.dtype
+    (found.float() * torch.arange(found.numel(), device=device).reshape(found.shape).sin()).sum().backward()
+    assert batch.grad is not None
+    tensors = [found.detach(), batch.grad, layer.weight.grad, layer.bias.grad, layer.running_mean, layer.running_var]
+    return [each.float().cpu().flatten().tolist() for each in tensors]
 
 
 def trainings_on(devices: list[str]) -> dict[str, str]:

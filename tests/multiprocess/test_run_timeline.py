@@ -49,8 +49,9 @@ import ciranda
 
 ciranda.init()
 while True:
-    ciranda.allreduce(np.ones(4), name="x")
-    if ciranda.rank() == 1 and os.path.getsize(os.environ["CIRANDA_RECORDS_FILE"]) > 100 * 80:
+    has_records = os.path.getsize(os.environ["CIRANDA_RECORDS_FILE"]) > 100 * 80
+    all_have = ciranda.allreduce(np.array([has_records], np.int32), op=ciranda.Min, name="x")
+    if ciranda.rank() == 1 and all_have[0]:
         os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -174,9 +175,8 @@ def test_a_rank_that_was_killed(tmp_path: Path) -> None:
     assert done.returncode == 128 + 9
     assert done.stderr.rstrip().splitlines()[-1].startswith("ciranda: rank 1 on localhost failed first")
     trace = Trace(tmp_path / "killed.json")
-    assert len(trace.calls(1)) >= 90
-    ok = [call for call in trace.calls(0) if "error" not in call["args"]]
-    assert len(ok) >= len(trace.calls(1))
+    for rank in range(2):
+        assert len([call for call in trace.calls(rank) if "error" not in call["args"]]) >= 90
 
 
 def test_an_elastic_job(tmp_path: Path) -> None:

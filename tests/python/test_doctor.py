@@ -301,7 +301,7 @@ def test_the_way_of_tensors_on_gpus_is_said(
     monkeypatch.setattr(gpus, "_TRIAL", trial + "print(json.dumps([12040, devices, _core.effective_settings()]))")
     for name, value in given.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(gpus, "no_ipc", lambda: no_ipc)
+    monkeypatch.setattr(gpus, "no_ipc", lambda _: no_ipc)
     [way] = [each for each in gpus.gpus() if each.name == "GPU tensors"]
     assert (way.name, way.status) == ("GPU tensors", "ok")
     assert way.found.startswith(found)

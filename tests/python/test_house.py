@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import subprocess
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,21 @@ def recipe(target: str) -> str:
     found = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", makefile, re.M)
     assert found is not None
     return found[1]
+
+
+@pytest.mark.parametrize(
+    ("stamp", "folder"), [(".nvrtc", "dist"), (".nvrtc-for-tests", "build/wheels"), (None, "build/wheels")]
+)
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_only_wheels_with_all_kernels_are_put_where_releases_lie(
+    stamp: str | None, folder: str, machine: str, tmp_path: Path
+) -> None:
+    if stamp is not None:
+        (tmp_path / stamp).touch()
+    make = ["make", "--dry-run", "wheel-as-built", f"VENV={tmp_path}", f"ARCH={machine}"]
+    planned = subprocess.run(make, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
+    folders = set(re.findall(r"(\S+)/ciranda-\*_", planned)) | set(re.findall(r"--wheel-dir (\S+) \./compat", planned))
+    assert folders == {folder}
 
 
 def test_the_jobs_of_a_change_are_the_stages_of_ci() -> None:
@@ -149,3 +165,14 @@ def test_the_conda_recipe_has_the_version_and_the_requirements_of_the_wheel() ->
     assert version is not None
     assert recipe["context"]["version"] == version[1]
     assert recipe["about"]["summary"] == project["project"]["description"]
+
+
+@pytest.mark.parametrize("library", ["driver", "nccl"])
+def test_nothing_is_asked_of_libraries_of_gpus_that_the_engine_does_not_call(library: str) -> None:
+    """A library that lacks a function is refused, whoever calls it."""
+    folder = ROOT / "cpp" / "backend" / "cuda"
+    asked = set(re.findall(r"\(\*((?:cu|nccl)[A-Z]\w+)\)", (folder / f"{library}_api.hpp").read_text(encoding="utf-8")))
+    assert len(asked) > 10
+    sources = "".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.??*")) if path.is_file())
+    called = set(re.findall(r"\b(\w+)\(", sources)) | set(re.findall(r"DriverFunctions::(\w+)", sources))
+    assert asked - called == set()

@@ -150,6 +150,7 @@ inline constexpr unsigned kWriteValueDefault = 0;  // after all work of the stre
 inline constexpr std::uintptr_t kStreamLegacy = 1;
 inline constexpr std::uintptr_t kStreamPerThread = 2;
 
+// All are called: a driver that lacks one is refused.
 struct DriverFunctions {
   CUresult (*cuInit)(unsigned flags);
   CUresult (*cuDriverGetVersion)(int* version);
@@ -158,13 +159,10 @@ struct DriverFunctions {
 
   CUresult (*cuDeviceGetCount)(int* count);
   CUresult (*cuDeviceGet)(CUdevice* device, int ordinal);
-  CUresult (*cuDeviceGetName)(char* name, int n_bytes, CUdevice device);
   CUresult (*cuDeviceGetUuid)(CUuuid* uuid, CUdevice device);  // under MIG that of the instance
   CUresult (*cuDeviceGetAttribute)(int* value, CUdevice_attribute attribute, CUdevice device);
-  CUresult (*cuDeviceCanAccessPeer)(int* can, CUdevice device, CUdevice peer);
 
   CUresult (*cuDevicePrimaryCtxRetain)(CUcontext* context, CUdevice device);
-  CUresult (*cuDevicePrimaryCtxRelease)(CUdevice device);
   CUresult (*cuCtxSetCurrent)(CUcontext context);
   CUresult (*cuCtxGetCurrent)(CUcontext* context);
 
@@ -174,11 +172,6 @@ struct DriverFunctions {
   CUresult (*cuMemFreeAsync)(CUdeviceptr address, CUstream stream);
   CUresult (*cuMemHostAlloc)(void** address, std::size_t n_bytes, unsigned flags);
   CUresult (*cuMemFreeHost)(void* address);
-  CUresult (*cuMemHostRegister)(void* address, std::size_t n_bytes, unsigned flags);
-  CUresult (*cuMemHostUnregister)(void* address);
-  CUresult (*cuMemHostGetDevicePointer)(CUdeviceptr* on_device, void* address, unsigned flags);
-  CUresult (*cuPointerGetAttributes)(unsigned count, CUpointer_attribute* attributes, void** values,
-                                     CUdeviceptr address);
 
   CUresult (*cuIpcGetMemHandle)(CUipcMemHandle* handle, CUdeviceptr address);
   CUresult (*cuIpcOpenMemHandle)(CUdeviceptr* address, CUipcMemHandle handle, unsigned flags);
@@ -190,7 +183,6 @@ struct DriverFunctions {
   CUresult (*cuMemsetD8Async)(CUdeviceptr to, unsigned char value, std::size_t n_bytes, CUstream stream);
 
   CUresult (*cuStreamCreateWithPriority)(CUstream* stream, unsigned flags, int priority);
-  CUresult (*cuStreamDestroy)(CUstream stream);
   CUresult (*cuStreamWaitEvent)(CUstream stream, CUevent event, unsigned flags);
   CUresult (*cuStreamIsCapturing)(CUstream stream, CUstreamCaptureStatus* status);
   // `id`: of a capture, unique in the process.
@@ -201,18 +193,14 @@ struct DriverFunctions {
                                  unsigned flags);
   CUresult (*cuUserObjectRelease)(CUuserObject object, unsigned n_references);
   CUresult (*cuGraphRetainUserObject)(CUgraph graph, CUuserObject object, unsigned n_references, unsigned flags);
-  CUresult (*cuStreamQuery)(CUstream stream);
   CUresult (*cuStreamSynchronize)(CUstream stream);
-  CUresult (*cuStreamWriteValue32)(CUstream stream, CUdeviceptr to, std::uint32_t value, unsigned flags);
 
   CUresult (*cuEventCreate)(CUevent* event, unsigned flags);
   CUresult (*cuEventRecord)(CUevent event, CUstream stream);
   CUresult (*cuEventQuery)(CUevent event);
-  CUresult (*cuEventDestroy)(CUevent event);
 
   CUresult (*cuModuleLoadData)(CUmodule* module, const void* image);
   CUresult (*cuModuleGetFunction)(CUfunction* function, CUmodule module, const char* name);
-  CUresult (*cuModuleUnload)(CUmodule module);
   CUresult (*cuLaunchKernel)(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                              unsigned block_y, unsigned block_z, unsigned n_shared_bytes, CUstream stream,
                              void** parameters, void** extra);

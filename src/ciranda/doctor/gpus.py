@@ -58,28 +58,29 @@ def gpus() -> Iterator[Finding]:
     yield Finding("NVIDIA driver", "ok", f"libcuda.so.1 supports CUDA {version // 1000}.{version % 1000 // 10}")
     yield from (_examined(*device) for device in devices)
     if settings is not None and not any(problem for _, problem, _ in devices):
-        problem = no_ipc()
-        yield _ipc(problem)
+        problem = no_ipc(len(devices))
+        yield _ipc(problem, len(devices))
         has_kernels = not any(lacks for _, _, lacks in devices)
         yield Finding("GPU tensors", "ok", _way(settings, has_kernels=has_kernels, has_ipc=not problem))
     yield from nccl_found()
 
 
-def no_ipc() -> str:
-    """Return why a process cannot read what another has on GPU 0; empty if it can."""
+def no_ipc(n_gpus: int) -> str:
+    """Return why a process on one of the GPUs cannot read what another has there, or on another; empty if it can."""
     try:
-        done = run_python(["-m", "ciranda.doctor.ipc_trial"], keep=(), seconds=_SECONDS)
+        done = run_python(["-m", "ciranda.doctor.ipc_trial", str(n_gpus)], keep=(), seconds=_SECONDS)
     except subprocess.TimeoutExpired:
         return f"no answer after {_SECONDS} s"
     said = (done.stderr if done.returncode != 0 else done.stdout).strip().splitlines()
     return said[-1] if said else ""
 
 
-def _ipc(problem: str) -> Finding:
+def _ipc(problem: str, n_gpus: int) -> Finding:
     if not problem:
-        return Finding("CUDA IPC", "ok", "a process reads what another has on GPU 0")
+        others = "on each GPU, and on those beside it" if n_gpus > 1 else "on GPU 0"
+        return Finding("CUDA IPC", "ok", f"a process reads what another has {others}")
     advice = "in containers, ranks of a host need its IPC namespace, or one of them all: docker run --ipc=host"
-    return Finding("CUDA IPC", "warn", f"a process cannot read what another has on GPU 0: {problem}", advice)
+    return Finding("CUDA IPC", "warn", f"a process cannot read what another has: {problem}", advice)
 
 
 def nccl_found() -> Iterator[Finding]:
@@ -100,7 +101,7 @@ def _way(settings: dict[str, object], *, has_kernels: bool, has_ipc: bool) -> st
         return "are staged in host memory, since CIRANDA_GPU_WAY is staged"
     if settings["CIRANDA_GPU_WAY"] == "nccl":
         who = "NCCL reduces" if settings["CIRANDA_GPU_REDUCE"] == "nccl" else "kernels of Ciranda reduce"
-        return f"go by NCCL if each rank has a GPU of its own, and {who}; those of process sets and lanes by peer"
+        return f"go by NCCL if each rank has a GPU of its own, and {who}; not scans, Adasum and weighted averages"
     if not settings["CIRANDA_SHARED_MEMORY"]:
         return "are staged in host memory, since CIRANDA_SHARED_MEMORY is off"
     if not has_ipc:

@@ -16,21 +16,9 @@ from ciranda._ops import Sum
 from ciranda.errors import InvalidArgumentError
 from ciranda.process_sets import ProcessSet, global_process_set
 from ciranda.torch import ops
+from ciranda.torch.batch_norm_steps import steps_for, variance_and_mean
 
 Tensor = torch.Tensor
-
-
-def _by_channel(tensor: Tensor) -> list[int]:
-    return [dimension for dimension in range(tensor.ndim) if dimension != 1]
-
-
-def _shaped(values: Tensor, like: Tensor) -> Tensor:
-    """Return the values of the channels, in the type of `like` and in a shape that broadcasts to it."""
-    return values.to(like.dtype).view(1, -1, *[1] * (like.ndim - 2))
-
-
-def _wide(tensor: Tensor) -> Tensor:
-    return tensor.float() if tensor.dtype.itemsize < 4 else tensor
 
 
 def _statistics(batch: Tensor, process_set: ProcessSet) -> tuple[float, Tensor, Tensor]:
@@ -41,7 +29,7 @@ def _statistics(batch: Tensor, process_set: ProcessSet) -> tuple[float, Tensor, 
     mine = torch.zeros(1, 2 * n_channels + 1, dtype=torch.float64, device=batch.device)
     mine[0, -1].fill_(count)
     if count > 0:
-        variance, mean = torch.var_mean(_wide(batch), _by_channel(batch), correction=0)
+        variance, mean = variance_and_mean(batch)
         mine[0, :n_channels] = mean
         mine[0, n_channels:-1] = variance.double() * count
     numbers, everyones = ops.grouped_allgather([number, mine], process_set=process_set)
@@ -63,31 +51,31 @@ class _Normalize(torch.autograd.Function):
         ctx: Any,
         batch: Tensor,
         weight: Tensor | None,
+        bias: Tensor | None,
         total: float,
         mean: Tensor,
         factor: Tensor,
         process_set: ProcessSet,
     ) -> Tensor:
-        """Return (batch - mean) * factor * weight."""
+        """Return (batch - mean) * factor * weight + bias."""
         ctx.total, ctx.process_set = total, process_set
+        ctx.type_of_bias = None if bias is None else bias.dtype
+        type_of_sums = torch.promote_types(batch.dtype, torch.float32)
+        mean, factor = mean.to(type_of_sums), factor.to(type_of_sums)
         ctx.save_for_backward(batch, weight, mean, factor)
-        wide = _wide(batch)
-        scale = factor if weight is None else factor * weight
-        return ((wide - _shaped(mean, wide)) * _shaped(scale, wide)).to(batch.dtype)
+        return steps_for(batch, total).normalize(batch, weight, bias, mean, factor)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
         batch, weight, mean, factor = ctx.saved_tensors
-        wide = _wide(gradient)
-        normal = (_wide(batch) - _shaped(mean, wide)) * _shaped(factor, wide)
-        dimensions = _by_channel(wide)
-        mine = torch.stack([wide.sum(dimensions), (wide * normal).sum(dimensions)]).double()
-        of_weight = None if weight is None else mine[1].to(weight.dtype)
-        sums = ops.allreduce(mine, op=Sum, process_set=ctx.process_set) / ctx.total
-        scale = factor if weight is None else factor * weight
-        of_batch = (wide - _shaped(sums[0], wide) - normal * _shaped(sums[1], wide)) * _shaped(scale, wide)
-        return of_batch.to(batch.dtype), of_weight, None, None, None, None
+        steps = steps_for(batch, ctx.total)
+        mine = torch.stack(steps.sums(gradient, batch, mean, factor))
+        of_weight = None if weight is None else (mine[1] * factor).to(weight.dtype)
+        of_bias = None if ctx.type_of_bias is None else mine[0].to(ctx.type_of_bias)
+        sums = ops.allreduce(mine.double(), op=Sum, process_set=ctx.process_set).to(mine.dtype)
+        of_batch = steps.gradient_of_batch(gradient, batch, weight, mean, factor, (sums[0], sums[1]), ctx.total)
+        return of_batch, of_weight, of_bias, None, None, None, None
 
 
 class SyncBatchNorm(_BatchNorm):
@@ -141,8 +129,7 @@ class SyncBatchNorm(_BatchNorm):
             self._track(total, mean, variance)
             factor = (variance + self.eps).rsqrt()
         apply = _Normalize.apply
-        normal = cast(Tensor, apply(input, self.weight, total, mean, factor, self.process_set))  # type: ignore[no-untyped-call]
-        return normal if self.bias is None else normal + _shaped(self.bias, normal)
+        return cast(Tensor, apply(input, self.weight, self.bias, total, mean, factor, self.process_set))  # type: ignore[no-untyped-call]
 
     def _track(self, total: float, mean: Tensor, variance: Tensor) -> None:
         """Update the running statistics with a batch."""

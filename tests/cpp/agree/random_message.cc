@@ -74,7 +74,7 @@ class Maker {
   void fill(JoinMessage& m) { m.nth = number<std::uint64_t>(); }
   void fill(ByeMessage& m) {
     m.lanes.resize(up_to(3));
-    for (auto& end : m.lanes) end = {number<LaneId>(), number<std::uint64_t>()};
+    for (auto& end : m.lanes) end = {number<LaneId>(), number<std::uint64_t>(), number<std::int32_t>()};
   }
   void fill(ByeAckMessage& /*m*/) {}
   void fill(GoneMessage& /*m*/) {}
@@ -248,7 +248,9 @@ bool same(const ExecuteGroupsEntry& a, const ExecuteGroupsEntry& b) {
 bool same(const JoinedEntry& a, const JoinedEntry& b) { return a.last == b.last; }
 bool same(const EndEntry& a, const EndEntry& b) { return a.leaver == b.leaver; }
 bool same_ends(const std::vector<ByeMessage::LaneEnd>& a, const std::vector<ByeMessage::LaneEnd>& b) {
-  return same_lists(a, b, [](const auto& x, const auto& y) { return x.lane == y.lane && x.log_index == y.log_index; });
+  return same_lists(a, b, [](const auto& x, const auto& y) {
+    return x.lane == y.lane && x.log_index == y.log_index && x.first_leaver == y.first_leaver;
+  });
 }
 bool same(const ByeMessage& a, const ByeMessage& b) { return same_ends(a.lanes, b.lanes); }
 bool same(const ByeAckMessage& /*a*/, const ByeAckMessage& /*b*/) { return true; }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
@@ -200,10 +201,15 @@ struct Counts {
   std::uint64_t waits_and_records = n_fake_calls("cuStreamWaitEvent") + n_fake_calls("cuEventRecord");
 };
 
-void expect_copies(const Counts& counts, std::uint64_t launches, std::uint64_t copies_each_way) {
-  EXPECT_EQ(counts.launches, launches);
-  EXPECT_EQ(counts.fetches, copies_each_way);
-  EXPECT_EQ(counts.puts, copies_each_way);
+struct CopyCounts {
+  std::uint64_t launches;
+  std::uint64_t fetches;
+  std::uint64_t puts;
+};
+void expect_copies(const Counts& counts, const CopyCounts& expected) {
+  EXPECT_EQ(counts.launches, expected.launches);
+  EXPECT_EQ(counts.fetches, expected.fetches);
+  EXPECT_EQ(counts.puts, expected.puts);
 }
 
 // What the driver is called for by the sum of a group on rank 0.
@@ -230,7 +236,7 @@ TEST(CudaDeathTest, ManySmallTensorsTakeFewCallsOfTheDriver) {
         group.expect_sums(2, n);
         if (engine.rank() != 0) continue;  // that calls no driver
         n_allocations += counts.allocations;
-        expect_copies(counts, 2, 1);
+        expect_copies(counts, {2, 1, 1});
         EXPECT_EQ(counts.waits_and_records, 6U);  // the two in the caller's stream included
       }
       EXPECT_LE(n_allocations, 8U);  // buffers, and blocks of two calls, of which one may not have ended
@@ -242,11 +248,12 @@ TEST(CudaDeathTest, LongGroupsAreCopiedInWindows) {
   expect_in_own_program([] {
     run_beside_host([](Engine& engine) {
       std::vector<std::size_t> lengths = lengths_of(100, 20'000);  // 8 MB
-      lengths[30] = 3'000'000;                                     // 24 MB, most of it by one copy
+      lengths[30] = 3'000'000;                                     // 24 MB
       Group group(lengths);
       const Counts counts = counts_of_sum(engine, group);
       group.expect_sums(2, 1);
-      if (engine.rank() == 0) expect_copies(counts, 6, 4);
+      // Windows to the host begin with tensors at their places in the block, chunks back with bytes that are combined.
+      if (engine.rank() == 0) expect_copies(counts, {6, 8, 10});
     });
   });
 }
@@ -258,7 +265,7 @@ TEST(CudaDeathTest, WithoutKernelsEachTensorIsCopied) {
           Group group(std::vector<std::size_t>(20, 100));
           const Counts counts = counts_of_sum(engine, group);
           group.expect_sums(2, 1);
-          if (engine.rank() == 0) expect_copies(counts, 0, 20);
+          if (engine.rank() == 0) expect_copies(counts, {0, 20, 20});
         },
         false);
   });
@@ -271,7 +278,7 @@ TEST(CudaDeathTest, WithoutMemoryForTheBufferEachTensorIsCopied) {
       if (engine.rank() == 0) set_fake("FAKE_CUDA_FAIL", "cuMemAllocAsync:1:2,cuMemAllocAsync:2:2");
       for (const bool has_memory : {false, true}) {
         const Counts counts = counts_of_sum(engine, group);
-        if (engine.rank() == 0) expect_copies(counts, has_memory ? 2 : 0, has_memory ? 1 : 20);
+        if (engine.rank() == 0) expect_copies(counts, has_memory ? CopyCounts{2, 1, 1} : CopyCounts{0, 20, 20});
       }
       group.expect_sums(2, 2);
     });
@@ -369,6 +376,86 @@ TEST(CudaDeathTest, WithoutPinnedMemoryALateStreamDelaysNoOther) {
       EXPECT_TRUE(late.holds(std::as_bytes(std::span(expected))));
     });
     unlink(file.c_str());
+  });
+}
+
+// Chunks of 32 KiB: rank 0 has its tensors on the GPU, rank 1 in host memory.
+void run_in_chunks(const std::function<void(Engine&)>& body) {
+  const Watchdog watchdog("a GPU beside host memory, in chunks");
+  const Home gpu = cuda_home(0);
+  WorldOptions options = options_for(Layout::kArena, 2);
+  options.config.slot_bytes = 4096;
+  World world(2, options);
+  world.run([&](Engine& engine) {
+    const AtHome at(engine.rank() == 0 ? gpu : Home{});
+    body(engine);
+  });
+}
+constexpr std::size_t kValuesOfChunk = 4096;
+
+// The first chunk is on its way back before the last one has been copied to the host, where the stream of copies stands
+// still.
+TEST(CudaDeathTest, ChunksAreCopiedBackWhileOthersAreCopiedToTheHost) {
+  expect_in_own_program([] {
+    const std::string file = ::testing::TempDir() + "ciranda_last_chunk_" + std::to_string(getpid());
+    run_in_chunks([&](Engine& engine) {
+      const Values values(3 * kValuesOfChunk, 7);
+      Guarded tensor = tensor_of(values);
+      if (engine.rank() == 0) set_fake("FAKE_CUDA_STILL", "10:8:" + file);  // the third wait, copy and event of its own
+      const auto operation = submit_request(engine, sum_of(tensor, values.size()));
+      if (engine.rank() == 0) {
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        const auto n_puts = [] { return n_fake_calls("cuMemcpyHtoDAsync"); };
+        while (n_puts() < 2 && std::chrono::steady_clock::now() < end) EXPECT_FALSE(engine.poll(operation));
+        EXPECT_EQ(n_fake_calls("cuMemcpyDtoHAsync"), 3U);
+        EXPECT_EQ(n_puts(), 2U) << "the chunks before wait for the last one";
+        const std::ofstream made(file);
+      }
+      EXPECT_TRUE(wait_at_home(engine, operation).ok());
+      const Values expected(values.size(), 14);
+      EXPECT_TRUE(tensor.holds(std::as_bytes(std::span(expected))));
+      EXPECT_TRUE(tensor.is_intact());
+    });
+    unlink(file.c_str());
+  });
+}
+
+// Whichever of its copies it is that the driver refuses.
+TEST(CudaDeathTest, AChunkWhoseCopyIsRefusedFailsItsCall) {
+  for (const char* fault : {"cuMemcpyDtoHAsync:1:1", "cuMemcpyDtoHAsync:3:1", "cuMemcpyHtoDAsync:1:1",
+                            "cuMemcpyHtoDAsync:2:1", "cuMemcpyHtoDAsync:3:1"}) {
+    SCOPED_TRACE(fault);
+    expect_in_own_program([fault] {
+      std::latch is_set(2);
+      std::latch is_over(2);
+      run_in_chunks([&](Engine& engine) {
+        Guarded tensor = tensor_of(Values(3 * kValuesOfChunk, 7));
+        if (engine.rank() == 0) set_fake("FAKE_CUDA_FAIL", fault);
+        is_set.arrive_and_wait();
+        Status status = engine.wait(submit_request(engine, sum_of(tensor, 3 * kValuesOfChunk)));
+        EXPECT_FALSE(engine.rank() == 0 && status.ok());
+        while (status.ok()) status = engine.wait(submit_request(engine, sum_of(tensor, 3 * kValuesOfChunk)));
+        EXPECT_NE(status.message().find("GPU 0 (GPU-"), std::string::npos) << status.message();
+        is_over.arrive_and_wait();
+        end_program();
+      });
+    });
+  }
+}
+
+TEST(CudaDeathTest, LateStreamsChangeNoChunk) {
+  expect_in_own_program([] {
+    run_in_chunks([](Engine& engine) {
+      if (engine.rank() == 0) set_fake("FAKE_CUDA_DELAY_SEED", "7");
+      std::vector<std::size_t> lengths = lengths_of(40, 1000);
+      lengths[20] = 5 * kValuesOfChunk + 1;
+      Group group(lengths);
+      for (int step = 1; step <= 10; ++step) {
+        const Status status = group.sum(engine);
+        ASSERT_TRUE(status.ok()) << status.message();
+        group.expect_sums(2, step);
+      }
+    });
   });
 }
 

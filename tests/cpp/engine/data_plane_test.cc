@@ -122,7 +122,7 @@ TEST_F(DataPlaneTest, APlanGoesToTheBackendOfItsMemory) {
 TEST_F(DataPlaneTest, ACallThatIsAlwaysStagedTellsNothingOfTheNext) {
   Request sum;
   sum.signature.collective = Collective::kAllreduce;
-  sum.home = 1;
+  sum.home = home_on(0);
   Request adasum = sum;
   adasum.signature.op = ReduceOp::kAdasum;
   Request on_host = sum;

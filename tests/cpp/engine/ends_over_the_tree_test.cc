@@ -185,6 +185,31 @@ TEST_F(EndsOverTheTree, ARankThatLeavesNeedsThoseAboveUntilThoseBelowDoNotNeedIt
   expect_ack(0);
   for (int i = 0; i < 2; ++i) say(0, ByeAckMessage{});
   leaving.join();
+  EXPECT_FALSE(played(1).is_connected(2));  // which would be above it
+}
+
+TEST_F(EndsOverTheTree, OneBelowThatLeavesIsAcknowledgedWhoeverIsAbove) {
+  begin(2);
+  fabric().hold_connections();
+  leave(0);
+  expect_no_ack(0);
+  leave(3);
+  expect_ack(3);
+  expect_no_ack(0);
+  fabric().let_connect();
+  expect_ack(0);
+}
+
+TEST_F(EndsOverTheTree, ARankThatLeavesDoesNotNeedThoseBelowThatReadNothingMore) {
+  begin(2);
+  std::thread leaving([this] { engine().shutdown(); });
+  EXPECT_TRUE(hear<ByeMessage>(3).has_value());
+  leave(0);
+  expect_no_ack(0);
+  say(3, GoneMessage{});
+  expect_ack(0);
+  for (int i = 0; i < 2; ++i) say(0, ByeAckMessage{});
+  leaving.join();
 }
 
 TEST_F(EndsOverTheTree, ARankThatLeavesWaitsForNobodyWhoReadsNothingMore) {
@@ -199,6 +224,35 @@ TEST_F(EndsOverTheTree, ARankThatLeavesWaitsForNobodyWhoReadsNothingMore) {
   for (int i = 0; i < 2; ++i) say(0, ByeAckMessage{});
   EXPECT_TRUE(hear<GoneMessage>(0).has_value());
   leaving.join();
+}
+
+TEST_F(EndsOverTheTree, ARankThatLeavesSaysSoToOneThatConnectsMeanwhile) {
+  begin(1);
+  std::thread leaving([this] { engine().shutdown(); });
+  EXPECT_TRUE(hear<ByeMessage>(0).has_value());
+  played(4).connect(1);
+  EXPECT_EQ(told(4), Told{});
+  EXPECT_TRUE(hear<ByeMessage>(4).has_value());
+  for (int i = 0; i < 2; ++i) say(4, ByeAckMessage{});
+  say(0, ByeAckMessage{});
+  leaving.join();
+}
+
+TEST_F(EndsOverTheTree, WhatAPairSaysFirstIsSentWhenItIsConnected) {
+  begin(3);
+  fabric().hold_connections();
+  const auto set = engine().form_set({1, 3}, 0);
+  ASSERT_TRUE(set.ok());
+  float value = 1;
+  Request sum = request(Collective::kAllreduce, "a", DataType::kFloat32, {1}, &value);
+  sum.process_set = set.value();
+  const auto operation = submit_request(engine(), std::move(sum));
+  expect_alive(2);
+  fabric().let_connect();
+  EXPECT_EQ(told(1), Told{});
+  EXPECT_TRUE(hear<RequestMessage>(1).has_value());
+  say(2, AbortMessage{ErrorKind::kRanksLost, "rank 5 is gone"});
+  EXPECT_TRUE(contains(engine().wait(operation).message(), "rank 5 is gone"));
 }
 
 TEST_F(EndsOverTheTree, ALossIsToldOnWithItsText) {
@@ -251,6 +305,30 @@ TEST_F(EndsOverTheTree, OneThatEndsBeforeItHasSaidAnythingMayHaveLeft) {
   tell_of(0, {5});
   expect_ack(0);
   expect_alive(0);
+}
+
+// Which leaves because of another, of which news comes over more hops.
+TEST_F(EndsOverTheTree, TheOneThatLeftFirstIsNamedWhoeverIsHeardOfFirst) {
+  begin(1);
+  float value = 1;
+  const auto sum = submit_request(engine(), request(Collective::kAllreduce, "a", DataType::kFloat32, {1}, &value));
+  say(0, ByeMessage{{{0, 0, 4}}});
+  EXPECT_TRUE(contains(engine().wait(sum).message(), "rank 4 (host z"));
+  std::thread leaving([this] { engine().shutdown(); });
+  const auto heard = hear<ByeMessage>(0);
+  ASSERT_TRUE(heard.has_value());
+  ASSERT_EQ(heard->lanes.size(), 1U);
+  EXPECT_EQ(heard->lanes.front().first_leaver, 4);
+  say(0, ByeAckMessage{});
+  leaving.join();
+}
+
+TEST_F(EndsOverTheTree, OneThatIsNoRankHasNotLeftFirst) {
+  begin(1);
+  float value = 1;
+  const auto sum = submit_request(engine(), request(Collective::kAllreduce, "a", DataType::kFloat32, {1}, &value));
+  say(0, ByeMessage{{{0, 0, kRanks}}});
+  EXPECT_TRUE(contains(engine().wait(sum).message(), "tells of a rank that is none"));
 }
 
 TEST_F(EndsOverTheTree, OneThatIsNoRankIsNotTalkedOf) {

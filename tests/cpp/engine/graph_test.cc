@@ -184,7 +184,7 @@ TEST(GraphDeathTest, EveryCollectiveOfNcclMayBeCaptured) {
       Request cut = request(Collective::kReducescatter, "cut", DataType::kFloat32, {6}, sent.data());
       cut.memory.front().output = nullptr;
       begin(cut);
-      Request all = request(Collective::kAllgather, "all", DataType::kFloat32, {6}, sent.data(), gathered.data());
+      Request all = request(Collective::kAllgather, "whole", DataType::kFloat32, {6}, sent.data(), gathered.data());
       all.has_room_for_all = true;
       begin(all);
       Request uneven = request(Collective::kAllgather, "uneven", DataType::kFloat32, {2 + rank}, sent.data());

@@ -40,6 +40,10 @@ class PlayedRank {
   }
 
   void connect(int to) { mesh_->connect(to); }
+  bool is_connected(int to) {
+    mesh_->poll_events();
+    return mesh_->is_connected(to);
+  }
 
   // The next message of this kind from that rank; what comes before it is passed over. None if the rank gives up first.
   template <typename Kind>

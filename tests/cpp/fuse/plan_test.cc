@@ -126,6 +126,65 @@ TEST_F(Plans, OfReducescatterCutTheRowsWithTheRestInFront) {
   expect_pieces(plans[1].output, {{output(1), 1}});
 }
 
+std::vector<Plan> in_chunks(Plan plan, std::size_t most_bytes, int n_ranks = 1) {
+  return std::move(plan).in_chunks(most_bytes, n_ranks);
+}
+
+TEST_F(Plans, AreCutAcrossTensors) {
+  Request group = request(Collective::kAllreduce, {{DataType::kFloat32, {25}}, {DataType::kFloat32, {20}}});
+  group.signature.op = ReduceOp::kAverage;
+  group.signature.prescale = 0.5;
+  const std::array<const Request*, 1> one{&group};
+  Plan whole = plan_reduction(one).front();
+  whole.contributors = {0, 2};
+  whole.receivers = {1};
+  whole.n_average = 2;
+  const auto chunks = in_chunks(whole, 64, 3);
+  ASSERT_EQ(chunks.size(), 3U);
+  expect_pieces(chunks[0].input, {{input(0), 64}});
+  expect_pieces(chunks[1].input, {{input(0) + 64, 36}, {input(1), 28}});
+  expect_pieces(chunks[1].output, {{output(0) + 64, 36}, {output(1), 28}});
+  expect_pieces(chunks[2].output, {{output(1) + 28, 52}});
+  EXPECT_EQ(chunks[2].n_bytes, 52U);
+  for (const Plan& chunk : chunks) {
+    EXPECT_EQ(chunk.collective, Collective::kAllreduce);
+    EXPECT_EQ(chunk.dtype, DataType::kFloat32);
+    EXPECT_EQ(chunk.op, ReduceOp::kAverage);
+    EXPECT_EQ(chunk.prescale, 0.5);
+    EXPECT_EQ(chunk.n_average, 2);
+    EXPECT_EQ(chunk.contributors, (std::vector<int>{0, 2}));
+    EXPECT_EQ(chunk.receivers, std::vector<int>{1});
+  }
+}
+
+TEST_F(Plans, AreNotCutIfTheyFit) {
+  const Request small = request(Collective::kAllreduce, {{DataType::kInt8, {64}}});
+  const std::array<const Request*, 1> one{&small};
+  EXPECT_EQ(in_chunks(plan_reduction(one).front(), 64).size(), 1U);
+  EXPECT_EQ(in_chunks(plan_reduction(one).front(), 0).size(), 1U);
+  EXPECT_EQ(in_chunks(Plan(), 64).size(), 1U);
+}
+
+// Of ranks that give nothing, of one that gives less than a chunk, and of one that gives more; on one without memory.
+TEST_F(Plans, AreCutWithinTheRangeOfEachRank) {
+  const Request rows = request(Collective::kAllgather, {{DataType::kInt8, {100}}});
+  const std::array<std::byte*, 1> outputs{output(10)};
+  const auto chunks = in_chunks(plan_gather(rows, {{100, 0, 10, 130}}, outputs), 4 * 64, 4);
+  ASSERT_EQ(chunks.size(), 3U);
+  expect_pieces(chunks[0].input, {{input(0), 64}});
+  expect_pieces(chunks[0].output_by_rank[2], {{output(10) + 100, 10}});
+  EXPECT_EQ(chunks[0].n_bytes_from, (std::vector<std::size_t>{64, 0, 10, 64}));
+  expect_pieces(chunks[1].input, {{input(0) + 64, 36}});
+  expect_pieces(chunks[1].output_by_rank[0], {{output(10) + 64, 36}});
+  expect_pieces(chunks[1].output_by_rank[3], {{output(10) + 174, 64}});
+  EXPECT_EQ(chunks[1].n_bytes_from, (std::vector<std::size_t>{36, 0, 0, 64}));
+  EXPECT_EQ(chunks[2].n_bytes, 2U);
+  expect_pieces(chunks[2].input, {});
+  const auto without = in_chunks(plan_gather(rows, {{100, 0, 10, 130}}, {}), 4 * 64, 4);
+  EXPECT_EQ(without[1].n_bytes_from, chunks[1].n_bytes_from);
+  expect_pieces(without[1].output_by_rank[3], {});
+}
+
 TEST_F(Plans, OfAlltoallCutBothWays) {
   const Request group = request(Collective::kAlltoall, {{DataType::kFloat32, {0, 2}}, {DataType::kInt8, {0}}});
   const std::array<std::byte*, 2> outputs{output(0), output(1)};

@@ -147,6 +147,14 @@ TEST(Handshake, EveryChangedByteIsNoticed) {
   }
 }
 
+TEST(Handshake, WhoHasNoRoomIsNamedAndMayBeTriedAgain) {
+  ConnectingHandshake handshake(shared_credentials(), kAsked, nonce_of(1));
+  handshake.receive(AcceptingHandshake::has_no_room());
+  EXPECT_EQ(handshake.verdict(), Verdict::kRefused);
+  EXPECT_FALSE(handshake.lasts());
+  EXPECT_TRUE(contains(handshake.reason(), "may open no more files: raise the limit of that process (ulimit -n)"));
+}
+
 TEST(Handshake, ARecordedConversationProvesNothingLater) {
   ConnectingHandshake connecting(shared_credentials(), kAsked, nonce_of(1));
   AcceptingHandshake first(shared_credentials(), kExpectation, nonce_of(2));

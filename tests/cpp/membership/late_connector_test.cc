@@ -19,6 +19,7 @@
 #include "membership/test_job.hpp"
 #include "text_matchers.hpp"
 #include "transport/socket.hpp"
+#include "transport/tcp_channel.hpp"
 
 namespace ciranda {
 namespace {
@@ -38,6 +39,15 @@ ListeningRank listen_as_rank() {
   made.listener = listen_on(SocketAddress::parse("127.0.0.1:0").value(), {}).value();
   made.address = SocketAddress::local_of(made.listener.get());
   return made;
+}
+
+// Its port stays taken: another process might listen there soon.
+void stop_listening(ListeningRank& rank) {
+  rank.listener.reset();
+  rank.listener = UniqueFd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int yes = 1;
+  ASSERT_EQ(setsockopt(rank.listener.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)), 0);
+  ASSERT_EQ(bind(rank.listener.get(), rank.address.raw(), rank.address.n_bytes()), 0);
 }
 
 class LateConnectorTest : public ::testing::Test {
@@ -193,7 +203,7 @@ TEST_F(LateConnectorTest, WhoeverLeavesIsForgotten) {
   EXPECT_TRUE(rank_1->connect(LateConnections::Use::kData, 0));
   rank_1->forget(0);
   EXPECT_FALSE(rank_1->is_connecting());
-  ranks_[0].listener.reset();
+  stop_listening(ranks_[0]);
   for (int i = 0; i < 50; ++i) EXPECT_TRUE(rank_1->poll().empty());
 }
 
@@ -225,7 +235,7 @@ TEST_F(LateConnectorTest, WhoeverLeavesBeforeItHasAdmittedIsForgotten) {
   EXPECT_TRUE(rank_1->connect(LateConnections::Use::kData, 0));
   EXPECT_TRUE(rank_1->poll().empty());  // its system takes the connection
   rank_1->forget(0);
-  ranks_[0].listener.reset();
+  stop_listening(ranks_[0]);
   const auto deadline = SteadyClock::now() + std::chrono::seconds(30);
   while (rank_1->is_connecting() && SteadyClock::now() < deadline) {
     EXPECT_TRUE(rank_1->poll().empty());
@@ -236,7 +246,7 @@ TEST_F(LateConnectorTest, WhoeverLeavesBeforeItHasAdmittedIsForgotten) {
 
 TEST_F(LateConnectorTest, NobodyIsWaitedForWhereNobodyListens) {
   const auto rank_1 = make(1);
-  ranks_[0].listener.reset();
+  stop_listening(ranks_[0]);
   EXPECT_TRUE(rank_1->connect(LateConnections::Use::kData, 0));
   poll_until(1, {rank_1.get()});
   EXPECT_TRUE(contains(outcomes_[0].why_not, ranks_[0].address.to_string() + " cannot be reached: "));
@@ -274,13 +284,17 @@ TEST_F(LateConnectorTest, AnEndThatTakesNoneIsGivenUpAtTheLimit) {
   EXPECT_TRUE(rank_1->connect(LateConnections::Use::kData, 0));
   const auto deadline = SteadyClock::now() + std::chrono::seconds(30);
   while (outcomes_.empty() && SteadyClock::now() < deadline) {
-    { const UniqueFd ended(accept4(ranks_[0].listener.get(), nullptr, nullptr, SOCK_CLOEXEC)); }
+    UniqueFd ended(accept4(ranks_[0].listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const std::vector<std::byte> why = AcceptingHandshake::has_no_room();
+    if (ended.valid()) (void)send(ended.get(), why.data(), why.size(), MSG_NOSIGNAL);
+    close_gracefully(std::move(ended));
     keep(rank_1->poll());
     poll(nullptr, 0, 1);
   }
   ASSERT_EQ(outcomes_.size(), 1U);
   EXPECT_TRUE(contains(outcomes_[0].why_not, "could not be reached in"));
   EXPECT_TRUE(contains(outcomes_[0].why_not, "(CIRANDA_START_TIMEOUT): "));
+  EXPECT_TRUE(contains(outcomes_[0].why_not, "may open no more files: raise the limit of that process (ulimit -n)"));
 }
 
 // It may be stopped: its system takes the connection, and it says nothing.

@@ -253,10 +253,11 @@ TEST(SocketMesh, APeerThatIsGoneIsNotConnectedTo) {
   EXPECT_TRUE(script.asked.empty());
 }
 
-// Two ranks with so many data sockets, and a second descriptor of rank 0's last one.
-std::pair<Meshes, UniqueFd> make_two_by_sockets(int n_sockets, std::chrono::milliseconds link_timeout = kLinkTimeout) {
+// Two ranks, of so many, with so many data sockets, and a second descriptor of rank 0's last one.
+std::pair<Meshes, UniqueFd> make_two_by_sockets(int n_sockets, std::chrono::milliseconds link_timeout = kLinkTimeout,
+                                                int n_ranks = 2) {
   std::array<std::vector<SocketMeshPeer>, 2> peers;
-  for (std::vector<SocketMeshPeer>& each : peers) each.resize(2);
+  for (std::vector<SocketMeshPeer>& each : peers) each.resize(static_cast<std::size_t>(n_ranks));
   Ends control = connect_two();
   peers[0][1].control.fd = std::move(control.left);
   peers[1][0].control.fd = std::move(control.right);
@@ -269,7 +270,7 @@ std::pair<Meshes, UniqueFd> make_two_by_sockets(int n_sockets, std::chrono::mill
   Meshes meshes;
   for (int rank = 0; rank < 2; ++rank) {
     auto& mine = peers[static_cast<std::size_t>(rank)];
-    for (int peer = 0; peer < 2; ++peer)
+    for (int peer = 0; peer < n_ranks; ++peer)
       mine[static_cast<std::size_t>(peer)].info = {peer, 1, "host", "", peer == rank};
     SocketMeshParts parts{rank, std::move(mine), Bell::create().value(), {}};
     parts.link_timeout = link_timeout;
@@ -288,6 +289,25 @@ TEST(SocketMesh, ThePeerIsLostWithAnyOfItsDataSockets) {
       EXPECT_EQ(mesh->data(1 - mesh->rank()).state(), ChannelState::kClosed);
     }
   }
+}
+
+// They take another way, and may be late.
+TEST(SocketMesh, TheLastWordsOfAPeerWhoseDataHasEndedAreHeard) {
+  auto [meshes, last] = make_two_by_sockets(1);
+  const sockaddr nobody{AF_UNSPEC, {}};
+  ASSERT_EQ(connect(last.get(), &nobody, sizeof(nobody)), 0);
+  EXPECT_TRUE(sleep_until(*meshes[1], [&] { return meshes[1]->data(0).state() == ChannelState::kClosed; }));
+  EXPECT_TRUE(meshes[1]->closed_peers().empty());
+  std::array<std::byte, 3> words{};
+  ASSERT_EQ(meshes[0]->control(1).write_some(words), words.size());
+  meshes[0].reset();
+  std::size_t n_heard = 0;
+  EXPECT_TRUE(sleep_until(*meshes[1], [&] {
+    n_heard += meshes[1]->control(0).read_some(words);
+    return !meshes[1]->closed_peers().empty();
+  }));
+  n_heard += meshes[1]->control(0).read_some(words);
+  EXPECT_EQ(n_heard, words.size());
 }
 
 TEST(SocketMesh, APeerWhoseDataIsChangedOnItsWayIsLostAndItIsSaidWhy) {
@@ -314,6 +334,24 @@ TEST(SocketMesh, APeerWhoseDataIsCutOffIsLost) {
     EXPECT_EQ(meshes[1]->data(0).read_some(heard), 0U);
     return !meshes[1]->closed_peers().empty();
   }));
+}
+
+// As one does that leaves with an error while data is under way: it says so first. Of more than two ranks, only the
+// system tells which sockets have something to read.
+TEST(SocketMesh, WhatAPeerSaidBeforeItsDataWasCutOffIsRead) {
+  constexpr int kRanks = 4;
+  auto [meshes, last] = make_two_by_sockets(1, kLinkTimeout, kRanks);
+  std::array<std::byte, 64> heard{};
+  EXPECT_EQ(meshes[1]->control(0).read_some(heard), 0U);
+  EXPECT_EQ(meshes[0]->control(1).write_some(std::span(heard).first(3)), 3U);
+  ASSERT_EQ(shutdown(last.get(), SHUT_WR), 0);
+  EXPECT_EQ(meshes[1]->data(0).read_some(heard), 0U);
+  std::size_t n_heard = 0;
+  EXPECT_TRUE(sleep_until(*meshes[1], [&meshes = meshes, &heard, &n_heard] {
+    n_heard += meshes[1]->control(0).read_some(heard);
+    return !meshes[1]->closed_peers().empty();
+  }));
+  EXPECT_EQ(n_heard, 3U);
 }
 
 // Of which the channel shows nothing.

@@ -117,6 +117,17 @@ TEST(Connect, ToNobodyIsRanksLostWithTheAddress) {
   EXPECT_TRUE(contains(status.message(), address));
 }
 
+TEST(Connect, ToItselfIsToNobody) {
+  const UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const SocketAddress loopback = SocketAddress::from_ip("127.0.0.1", 0).value();
+  ASSERT_EQ(bind(fd.get(), loopback.raw(), loopback.n_bytes()), 0);
+  const SocketAddress own = SocketAddress::local_of(fd.get());
+  ASSERT_EQ(connect(fd.get(), own.raw(), own.n_bytes()), 0);  // as the system does by chance
+  const Status status = finish_connecting(fd.get(), own);
+  EXPECT_EQ(status.kind(), ErrorKind::kRanksLost);
+  EXPECT_TRUE(contains(status.message(), own.to_string()));
+}
+
 int option_of(int fd, int option) {
   int value = 0;
   socklen_t n_bytes = sizeof value;

@@ -34,10 +34,11 @@ class _Torch(Loader):
     def exec_module(self, module: ModuleType) -> None:
         loaded = _load()
         self._torch.exec_module(module)
-        from . import api, storage
+        from . import api, batch_norm, storage
 
         api.install(loaded)
         storage.install(loaded)
+        self._kernels = batch_norm.install()
 
 
 class _Finder(MetaPathFinder):

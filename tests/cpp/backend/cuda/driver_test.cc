@@ -81,9 +81,9 @@ TEST(CudaDriver, TheOldestIsAccepted) {
 }
 
 TEST(CudaDriver, MissingFunctionsAreNamed) {
-  expect_refused({{"FAKE_CUDA_VERSION", "12040"}, {"FAKE_CUDA_MISSING", "cuStreamWriteValue32,cuMemAllocAsync"}},
-                 {"the NVIDIA driver for CUDA 12.4 (libcuda.so.1) has no cuMemAllocAsync, cuStreamWriteValue32. ",
-                  kNeeded, "install it again", "LD_LIBRARY_PATH"});
+  expect_refused({{"FAKE_CUDA_VERSION", "12040"}, {"FAKE_CUDA_MISSING", "cuStreamWaitEvent,cuMemAllocAsync"}},
+                 {"the NVIDIA driver for CUDA 12.4 (libcuda.so.1) has no cuMemAllocAsync, cuStreamWaitEvent. ", kNeeded,
+                  "install it again", "LD_LIBRARY_PATH"});
 }
 
 TEST(CudaDriver, AFailureOfCuInitIsExplained) {

@@ -13,13 +13,13 @@
 namespace ciranda::cuda::testing {
 namespace {
 
-std::string name_of(const Driver& driver, CUdevice device) {
+std::string name_of(const FakeDriver& driver, CUdevice device) {
   char name[32];
   expect_success(driver.cuDeviceGetName(name, sizeof name, device), "cuDeviceGetName");
   return name;
 }
 
-std::string uuid_of(const Driver& driver, CUdevice device) {
+std::string uuid_of(const FakeDriver& driver, CUdevice device) {
   CUuuid uuid{};
   expect_success(driver.cuDeviceGetUuid(&uuid, device), "cuDeviceGetUuid");
   return {uuid.bytes.begin(), uuid.bytes.end()};
@@ -27,7 +27,7 @@ std::string uuid_of(const Driver& driver, CUdevice device) {
 
 TEST(FakeCudaDevices, AreAsManyAsWanted) {
   expect_passes({{"FAKE_CUDA_DEVICES", "3"}}, [] {
-    const Driver& driver = *Driver::load().value();
+    const FakeDriver& driver = fake_driver();
     int count = 0;
     EXPECT_EQ(driver.cuDeviceGetCount(&count), CUresult::kSuccess);
     EXPECT_EQ(count, 3);
@@ -43,7 +43,7 @@ TEST(FakeCudaDevices, AreAsManyAsWanted) {
 
 TEST(FakeCudaDevices, AGpuHasItsUuidUnderEveryNumber) {
   expect_passes({{"FAKE_CUDA_DEVICES", "4"}, {"CUDA_VISIBLE_DEVICES", "2,0,9,1"}}, [] {
-    const Driver& driver = *Driver::load().value();
+    const FakeDriver& driver = fake_driver();
     int count = 0;
     EXPECT_EQ(driver.cuDeviceGetCount(&count), CUresult::kSuccess);
     EXPECT_EQ(count, 2);  // what follows a number that is none is not visible
@@ -56,7 +56,7 @@ TEST(FakeCudaDevices, AGpuHasItsUuidUnderEveryNumber) {
 
 TEST(FakeCudaDevices, HaveAttributes) {
   expect_passes({}, [] {
-    const Driver& driver = *Driver::load().value();
+    const FakeDriver& driver = fake_driver();
     int major = 0;
     EXPECT_EQ(driver.cuDeviceGetAttribute(&major, CUdevice_attribute::kComputeCapabilityMajor, 0), CUresult::kSuccess);
     EXPECT_EQ(major, 9);

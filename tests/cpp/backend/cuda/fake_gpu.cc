@@ -10,9 +10,9 @@
 namespace ciranda::cuda::testing {
 namespace {
 
-const Driver* loaded() {
+const Driver& loaded() {
   const Result<const Driver*> driver = Driver::load();
-  if (driver.ok()) return driver.value();
+  if (driver.ok()) return *driver.value();
   ADD_FAILURE() << driver.status().message();
   std::exit(EXIT_FAILURE);
 }
@@ -24,10 +24,35 @@ Function of_fake(const char* name) {
   return reinterpret_cast<Function>(dlsym(fake, name));
 }
 
+template <typename Function>
+void find(const char* name, Function& function) {
+  function = of_fake<Function>(name);
+}
+
 }  // namespace
 
+FakeDriver::FakeDriver(const Driver& driver) : Driver(driver) {
+  find("cuDeviceCanAccessPeer", cuDeviceCanAccessPeer);
+  find("cuDeviceGetName", cuDeviceGetName);
+  find("cuDevicePrimaryCtxRelease_v2", cuDevicePrimaryCtxRelease);
+  find("cuMemHostRegister_v2", cuMemHostRegister);
+  find("cuMemHostUnregister", cuMemHostUnregister);
+  find("cuMemHostGetDevicePointer_v2", cuMemHostGetDevicePointer);
+  find("cuPointerGetAttributes", cuPointerGetAttributes);
+  find("cuStreamDestroy_v2", cuStreamDestroy);
+  find("cuStreamQuery", cuStreamQuery);
+  find("cuStreamWriteValue32_v2", cuStreamWriteValue32);
+  find("cuEventDestroy_v2", cuEventDestroy);
+  find("cuModuleUnload", cuModuleUnload);
+}
+
+const FakeDriver& fake_driver() {
+  static const FakeDriver driver(loaded());
+  return driver;
+}
+
 void expect_success(CUresult outcome, const std::string& call) {
-  EXPECT_EQ(loaded()->check(outcome, call).message(), "");
+  EXPECT_EQ(fake_driver().check(outcome, call).message(), "");
 }
 
 void set_fake(const char* name, const char* value) {
@@ -36,7 +61,7 @@ void set_fake(const char* name, const char* value) {
 
 std::uint64_t n_fake_calls() { return of_fake<decltype(&fakes::fake_cuda_n_calls)>("fake_cuda_n_calls")(); }
 
-Gpu::Gpu(int device) : driver_(loaded()), device_(device) {
+Gpu::Gpu(int device) : driver_(&fake_driver()), device_(device) {
   expect_success(driver_->cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain");
   enter();
 }

@@ -9,8 +9,30 @@
 #include <vector>
 
 #include "backend/cuda/driver.hpp"
+#include "exports.hpp"
 
 namespace ciranda::cuda::testing {
+
+// The fake driver, with those of its functions that the engine does not call.
+struct FakeDriver : Driver {
+  explicit FakeDriver(const Driver& driver);
+
+  decltype(&fakes::cuDeviceCanAccessPeer) cuDeviceCanAccessPeer;
+  decltype(&fakes::cuDeviceGetName) cuDeviceGetName;
+  decltype(&fakes::cuDevicePrimaryCtxRelease_v2) cuDevicePrimaryCtxRelease;
+  decltype(&fakes::cuMemHostRegister_v2) cuMemHostRegister;
+  decltype(&fakes::cuMemHostUnregister) cuMemHostUnregister;
+  decltype(&fakes::cuMemHostGetDevicePointer_v2) cuMemHostGetDevicePointer;
+  decltype(&fakes::cuPointerGetAttributes) cuPointerGetAttributes;
+  decltype(&fakes::cuStreamDestroy_v2) cuStreamDestroy;
+  decltype(&fakes::cuStreamQuery) cuStreamQuery;
+  decltype(&fakes::cuStreamWriteValue32_v2) cuStreamWriteValue32;
+  decltype(&fakes::cuEventDestroy_v2) cuEventDestroy;
+  decltype(&fakes::cuModuleUnload) cuModuleUnload;
+};
+
+// The one of this process, which ends if it cannot be loaded.
+const FakeDriver& fake_driver();
 
 class Gpu {
  public:
@@ -19,7 +41,7 @@ class Gpu {
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
 
-  const Driver* operator->() const { return driver_; }
+  const FakeDriver* operator->() const { return driver_; }
   CUcontext context() const { return context_; }
   // Makes the context current on this thread as well.
   void enter() const;
@@ -40,7 +62,7 @@ class Gpu {
   void synchronize(CUstream stream) const;
 
  private:
-  const Driver* driver_;
+  const FakeDriver* driver_;
   int device_;
   CUcontext context_ = nullptr;
 };
