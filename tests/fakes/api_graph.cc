@@ -20,10 +20,6 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph* graph) {
   return stream == nullptr ? CUresult::kInvalidHandle : captures().end(*stream, *graph);
 }
 
-CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
-  return cuStreamGetCaptureInfo_v2(handle, status, nullptr, nullptr, nullptr, nullptr);
-}
-
 CUresult cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatus* status, std::uint64_t* id, CUgraph* graph,
                                    const cuda::CUgraphNode**, std::size_t*) {
   Context* const context = current_context();

@@ -48,7 +48,6 @@ CUresult cuStreamDestroy_v2(CUstream stream);
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags);
 CUresult cuStreamBeginCapture_v2(CUstream stream, cuda::CUstreamCaptureMode mode);
 CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph);
-CUresult cuStreamIsCapturing(CUstream stream, cuda::CUstreamCaptureStatus* status);
 CUresult cuStreamGetCaptureInfo_v2(CUstream stream, cuda::CUstreamCaptureStatus* status, std::uint64_t* id,
                                    CUgraph* graph, const cuda::CUgraphNode** after, std::size_t* n_after);
 CUresult cuThreadExchangeStreamCaptureMode(cuda::CUstreamCaptureMode* mode);

@@ -60,7 +60,6 @@ auto all_of(DriverFunctions& to) {
       wanted("cuMemsetD8Async", to.cuMemsetD8Async),
       wanted("cuStreamCreateWithPriority", to.cuStreamCreateWithPriority),
       wanted("cuStreamWaitEvent", to.cuStreamWaitEvent),
-      wanted("cuStreamIsCapturing", to.cuStreamIsCapturing),
       wanted("cuStreamGetCaptureInfo", "cuStreamGetCaptureInfo_v2", to.cuStreamGetCaptureInfo),
       wanted("cuThreadExchangeStreamCaptureMode", to.cuThreadExchangeStreamCaptureMode),
       wanted("cuUserObjectCreate", to.cuUserObjectCreate),

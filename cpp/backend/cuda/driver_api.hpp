@@ -184,7 +184,6 @@ struct DriverFunctions {
 
   CUresult (*cuStreamCreateWithPriority)(CUstream* stream, unsigned flags, int priority);
   CUresult (*cuStreamWaitEvent)(CUstream stream, CUevent event, unsigned flags);
-  CUresult (*cuStreamIsCapturing)(CUstream stream, CUstreamCaptureStatus* status);
   // `id`: of a capture, unique in the process.
   CUresult (*cuStreamGetCaptureInfo)(CUstream stream, CUstreamCaptureStatus* status, std::uint64_t* id, CUgraph* graph,
                                      const CUgraphNode** after, std::size_t* n_after);

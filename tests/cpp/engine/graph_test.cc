@@ -309,15 +309,20 @@ TEST(GraphDeathTest, CallsOfOtherStreamsAreNoPartOfTheGraph) {
     expect_ok(engine.wait(operation));
     EXPECT_TRUE(operation->has_ended());
     expect_refused(operation->order(other.place), "its result is part of a CUDA graph");
+    Engine::OperationPtr outside;
     {
       const testing::AtHome at(other);
-      expect_ok(wait_for(engine, sum_of("beside", beside)));
+      outside = submit_request(engine, sum_of("beside", beside));
+      expect_ok(engine.wait(outside));
+      expect_ok(outside->order(other.place));
     }
     expect_ok(operation->order(home().place));
     const Graph graph(capture.end());
     EXPECT_EQ(Capture::n_nodes(graph.captured()), 1U);  // NCCL's kernel
     expect_refused(operation->order(home().place), "its result is part of a CUDA graph");
     expect_ok(operation->status());
+    expect_ok(outside->order(home().place));
+    beside.expect(9);
     await_all(engine);
   });
 }
