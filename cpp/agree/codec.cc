@@ -14,7 +14,7 @@ constexpr bool is_one(DataType value) { return data_type_from_wire(static_cast<s
 constexpr bool is_one(Check value) { return value <= Check::kCompare; }
 constexpr bool is_one(Direct value) { return value <= Direct::kByMessages; }
 constexpr bool is_one(RoutedMessage::Kind value) { return value <= RoutedMessage::Kind::kConnect; }
-constexpr bool is_one(Way value) { return value <= Way::kNccl; }
+constexpr bool is_one(Way value) { return value <= Way::kGraph; }
 
 // --- the fields of each message, in wire order; one function serves writing and reading
 

@@ -8,10 +8,11 @@
 
 namespace ciranda {
 
+// A call that is captured is always told in full, so that it is in no group that is reported by its number.
 bool KnownNames::is_unchanged(PersistentOp& op, const Request& request) {
   const bool is_same_priority = std::exchange(op.knowledge.priority_, request.priority) == request.priority;
-  return is_same_priority && op.knowledge.home_ == request.home && op.knowledge.cache_id_ != kNoCacheId &&
-         op.knowledge.signature_ == request.signature;
+  return is_same_priority && !is_captured(request.home) && op.knowledge.home_ == request.home &&
+         op.knowledge.cache_id_ != kNoCacheId && op.knowledge.signature_ == request.signature;
 }
 
 void KnownNames::learn(const ExecuteItem& item, PersistentOp& op) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/list_ranks.hpp"
+
 namespace ciranda {
 
 namespace {
@@ -108,6 +110,30 @@ bool NameState::is_root_absent(const Members& members) const {
   return !negotiation.has_arrived(members.member(signature().root));
 }
 
+std::string NameState::why_not_captured(const Members& members) const {
+  std::vector<int> captured;
+  std::vector<int> others;
+  for (int member = 0; member < members.size(); ++member) {
+    if (!negotiation.has_arrived(member)) continue;
+    const auto at = static_cast<std::size_t>(member);
+    const bool is = negotiation.arrivals[at] == Arrival::kInFull && is_captured(negotiation.homes[at]);
+    (is ? captured : others).push_back(members.rank(member));
+  }
+  if (captured.empty()) return {};
+  if (!others.empty()) {
+    return "its stream is being captured into a CUDA graph on " + list_ranks(captured) + ", and not on " +
+           list_ranks(others) + ": capture it on all ranks, or on none";
+  }
+  if (!negotiation.has_all()) {
+    return "its stream is being captured into a CUDA graph, and some ranks have joined: " + members.joined_text();
+  }
+  const int first = members.rank(0);
+  const bool is_known = is_by_nccl(agreed_way) && describe_mismatch(agreed, first, signature(), first).empty();
+  if (!is_cacheable || is_known) return {};
+  return "its stream is being captured into a CUDA graph, and ranks have not made this call by NCCL before: make it "
+         "once outside of the capture, with the same name and tensors of the same types and shapes";
+}
+
 void NameState::update_agreed() {
   const Signature now = signature();
   if (info(now.collective).first_dim_may_differ) {
@@ -124,6 +150,7 @@ void NameState::update_agreed() {
   }
   agreed = now;
   homes_ = homes();
+  for (HomeId& home : homes_) home = without_capture(home);
 }
 
 // --- messages

@@ -134,6 +134,8 @@ struct NameState {
   std::string disagreement(int member, const Members& members) const;
   // Whether the root, if any, has joined. REQUIRES: the negotiation is complete.
   bool is_root_absent(const Members& members) const;
+  // Why this use cannot be part of graphs, as some members want; empty: it can, or none does. REQUIRES: complete.
+  std::string why_not_captured(const Members& members) const;
   // Where each member has its tensors. REQUIRES: all have arrived.
   std::vector<HomeId> homes() const;
   // The way of this use.

@@ -1,5 +1,6 @@
 #include "agree/negotiations.hpp"
 
+#include <algorithm>
 #include <memory>
 
 namespace ciranda {
@@ -151,11 +152,22 @@ void Negotiations::complete(NameState& name) {
          text() + ": its root, rank " + std::to_string(signature.root) +
              ", has joined and takes no part any more. Choose a root that joins last, for example the rank that join() "
              "returned last time.");
+  } else if (const std::string why = name.why_not_captured(members_); !why.empty()) {
+    fail(name, ErrorKind::kInvalidArgument, text() + ": " + why + ".");
   } else {
     if (!name.negotiation.has_all()) {
       name.negotiation.way = ways_.way_without(name.negotiation.absent(), signature, name.homes());
     } else if (name.negotiation.has_full()) {
-      name.negotiation.way = ways_.way_of(signature, name.homes());
+      const std::vector<HomeId> homes = name.homes();
+      const Way way = ways_.way_of(signature, homes);
+      if (std::ranges::any_of(homes, is_captured) && way != Way::kGraph) {
+        return fail(name, ErrorKind::kInvalidArgument,
+                    text() +
+                        ": its stream is being captured into a CUDA graph, of which it cannot be part, as it does "
+                        "not go by NCCL: its tensors are not on the GPUs of the lane's first call by NCCL, or "
+                        "NCCL does not make this call.");
+      }
+      name.negotiation.way = way;
     }
     name.negotiation.stage = Negotiation::Stage::kReady;
     ready_.push(name);

@@ -17,7 +17,7 @@ ReadyQueue::ReadyQueue(const CoordinatorOptions& options)
       order_({options.limits.planned_group_bytes, options.fusion_threshold_bytes, options.most_groups}) {}
 
 std::uint32_t ReadyQueue::kind_of(const Signature& signature, Way way) {
-  if (!info(signature.collective).reduces_for_all) return kNoKind;
+  if (!info(signature.collective).reduces_for_all || way == Way::kGraph) return kNoKind;
   const auto found = std::find_if(kinds_.begin(), kinds_.end(), [&](const Kind& kind) {
     return kind.way == way && can_travel_together(kind.signature, signature);
   });
@@ -136,11 +136,13 @@ std::vector<ReadyQueue::Batch> ReadyQueue::batches_of(const std::vector<Waiting>
   return batches;
 }
 
+// Calls that are captured travel alone: a rank may capture them into several graphs.
 bool ReadyQueue::can_join(const Batch& batch, const Waiting& waiting) {
   if (waiting.planned != nullptr) return !batch.groups.empty() && batch.groups.front()->kind == waiting.planned->kind;
   if (batch.names.empty()) return false;
   const NameState& head = *batch.names.front();
-  return head.way() == waiting.name->way() && can_travel_together(head.signature(), waiting.name->signature()) &&
+  return head.way() == waiting.name->way() && head.way() != Way::kGraph &&
+         can_travel_together(head.signature(), waiting.name->signature()) &&
          head.negotiation.absent() == waiting.name->negotiation.absent();
 }
 

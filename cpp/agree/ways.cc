@@ -49,6 +49,12 @@ Way Ways::fastest(const Signature& signature) const {
 
 Way Ways::way_of(const Signature& signature, const std::vector<HomeId>& homes) {
   if (are_on_host(homes)) return Way::kHost;
+  if (!homes.empty() && is_captured(homes.front())) {
+    std::vector<HomeId> without = homes;
+    std::ranges::transform(without, without.begin(), without_capture);
+    const Way way = way_of(signature, without);
+    return way == Way::kNccl ? Way::kGraph : way;
+  }
   const Way way = fastest(signature);
   if (!is_on_device(way)) return Way::kStaged;
   if (static_cast<int>(homes.size()) != options_.size || !std::ranges::all_of(homes, may_be_on_device)) {

@@ -27,7 +27,8 @@ class Ways {
   // The options outlive this.
   explicit Ways(const CoordinatorOptions& options) : options_(options) {}
 
-  // `homes`: by member, those of the last report in full of each. REQUIRES: all members take part.
+  // `homes`: by member, those of the last report in full of each. Where all are captured, it is kGraph, or a way by
+  // which the call cannot be part of graphs. REQUIRES: all members take part; all are captured, or none.
   Way way_of(const Signature& signature, const std::vector<HomeId>& homes);
   // The same where these members have joined: they help with memory on the lane's devices.
   Way way_without(const std::vector<std::int32_t>& absent, const Signature& signature, std::vector<HomeId> homes);

@@ -48,6 +48,8 @@ class Backend {
   // What members could do better with their devices, on the one rank that has to say so; empty: nothing. REQUIRES: the
   // members are all ranks.
   virtual std::string advice() const { return ""; }
+  // Whether graphs of the program have work of this, and may be launched at any time.
+  virtual bool is_in_graphs() const { return false; }
 };
 
 }  // namespace ciranda

@@ -4,6 +4,7 @@
 // Called by DataPlane; made by Lane; one thread (the holder of the progress lock).
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -45,6 +46,10 @@ class Backends {
     for (const auto& [memory, backend] : of_devices_) backend->share(session);
   }
 
+  // See Backend::is_in_graphs().
+  bool are_in_graphs() const {
+    return std::ranges::any_of(of_devices_, [](const auto& each) { return each.second->is_in_graphs(); });
+  }
   // Aborts each backend: see Backend::abort().
   void abort() {
     native_.abort();

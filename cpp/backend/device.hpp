@@ -35,6 +35,9 @@ struct DeviceCopy {
   bool is_pinned = true;  // the range on the host
 };
 
+// Of a capture that records the work of queues into a graph instead of doing it; 0: none.
+using CaptureId = std::uint64_t;
+
 struct HostMemory {
   std::shared_ptr<std::byte> data;  // null: out of memory
   bool is_pinned = true;
@@ -52,8 +55,8 @@ class Device {
   // results.
   virtual Status kernels(const Place& /*place*/) { return Status::ok_status(); }
 
-  // Ok if calls may be made on tensors at this place now; else, InvalidArgument, why not.
-  virtual Status refusal(const Place& /*place*/) { return Status::ok_status(); }
+  // The capture that place.queue is in. InvalidArgument: it can be given nothing now; why not.
+  virtual Result<CaptureId> capture(const Place& /*place*/) { return CaptureId{0}; }
 
   // Allocates host memory for copies, at least one byte: pinned, from and to which the device copies quickly, or
   // pageable if there is none.
@@ -61,6 +64,9 @@ class Device {
 
   // Returns an event that passes when all work that is in place.queue now is done.
   virtual Result<DeviceEventPtr> record(const Place& place) = 0;
+
+  // The same where place.queue is in a capture: a point of the graph, which only work of its capture can come after.
+  virtual Result<DeviceEventPtr> record_in_capture(const Place& place) { return record(place); }
 
   // These two are called once, on a thread of the device. They must not block. They are destroyed afterwards, with all
   // that they keep alive.
@@ -81,9 +87,11 @@ class Device {
   virtual void put(const Place& place, std::vector<DeviceCopy> copies, DeviceEventPtr after, Queued queued,
                    Done done) = 0;
 
-  // Allocates memory of these sizes, behind the event of what `queued` is given. Only for devices whose row makes a
-  // backend.
-  virtual void allocate_results(const Place& /*place*/, std::vector<std::size_t> /*n_bytes*/, Queued queued) {
+  // Allocates memory of these sizes, behind the event of what `queued` is given. For a call that place.queue has
+  // recorded in a capture, by `after`: for as long as the graph, and without an event. Only for devices whose row makes
+  // a backend.
+  virtual void allocate_results(const Place& /*place*/, std::vector<std::size_t> /*n_bytes*/,
+                                const DeviceEventPtr& /*after*/, Queued queued) {
     queued(Status::internal("its results are not allocated by themselves"));
   }
 

@@ -1,5 +1,5 @@
 // list_ranks: formats a list of ranks for messages.
-// Called by Members, Standstill, Consistency, StoreExchanges, used_gpus.hpp and world_text.hpp; pure.
+// Called by Members, NameState, Standstill, Consistency, StoreExchanges, used_gpus.hpp and world_text.hpp; pure.
 #pragma once
 
 #include <algorithm>

@@ -88,6 +88,8 @@ class Lane {
   void fail_impossible() REQUIRES(progress_lock);
   // Fails all calls at once.
   void give_up(const Status& why) REQUIRES(progress_lock);
+  // See DataPlane.
+  bool abort_graphs() REQUIRES(progress_lock) { return data_.abort_graphs(); }
   // Takes the lane down: agreed calls are executed, all others fail with `why`.
   void end(const Status& why) REQUIRES(progress_lock);
   // This rank leaves the lane's set. Its pending calls are still executed if the other members make them; then the lane

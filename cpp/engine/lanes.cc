@@ -290,6 +290,12 @@ void Lanes::submit_kept(TimePoint now) {
   std::erase_if(asked_for_, [](const auto& asked) { return asked.second->is_done(); });
 }
 
+bool Lanes::abort_graphs() {
+  bool has_some = false;
+  for (const auto& lane : lanes_) has_some = lane->abort_graphs() || has_some;
+  return has_some;
+}
+
 void Lanes::give_up(const Status& why) {
   for (const auto& lane : lanes_) lane->give_up(why);
   for (const auto& [lane, submissions] : std::exchange(kept_, {})) {

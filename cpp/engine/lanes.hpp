@@ -61,6 +61,8 @@ class Lanes final : public LaneMessages {
 
   // Fails all calls of all lanes at once.
   void give_up(const Status& why) REQUIRES(progress_lock);
+  // Of all lanes: see DataPlane. Whether one has some.
+  bool abort_graphs() REQUIRES(progress_lock);
   void remove_those_that_are_over() REQUIRES(progress_lock);
   // For a broken world, which executes no further calls.
   void remove_all_but_first() REQUIRES(progress_lock);

@@ -198,6 +198,11 @@ void ProgressLoop::withdraw_standstill() {
 
 void ProgressLoop::break_world(Status why) {
   failure_ = world_.unended.fail(why);  // what is void here is no other rank's affair
+  if (lanes_.abort_graphs()) {
+    failure_ = Status(failure_->kind(), failure_->message() +
+                                            " Launches of CUDA graphs with collectives that had not ended are void, "
+                                            "and later ones move nothing: capture them anew.");
+  }
   const std::string& message = failure_->message();
   if (message != why.message()) world_.logger.warning(message);  // for who makes no further call
   world_.logger.later(LogLevel::kDebug, [&] { return "the world has failed: " + message; });

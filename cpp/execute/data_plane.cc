@@ -25,7 +25,7 @@ std::string text_of(const NativeBackend::Tuned& tuned) {
 }  // namespace
 
 bool goes_by_nccl(const Participant::Execute& entry) {
-  return !entry.requests.empty() && entry.requests.front().way == Way::kNccl;
+  return !entry.requests.empty() && is_by_nccl(entry.requests.front().way);
 }
 
 DataPlane::DataPlane(Mesh& mesh, InFlight& in_flight, Backends backends, ArenaOptions arena, OnDevices on_devices,
@@ -131,6 +131,10 @@ Result<bool> DataPlane::step() {
   if (is_ending_) return end();
   if (!has_begun_) {
     if (turn() == Turns::State::kAwaited || turn() == Turns::State::kGiven) return false;
+    if (cannot_be_captured()) {
+      refuse_capture();
+      return true;
+    }
     if (!may_go_by_peer()) {
       if (Status status = use(Way::kStaged); !status.ok()) return status;
       if (may_go_in_chunks()) {
@@ -187,9 +191,11 @@ Result<bool> DataPlane::look_at_results() {
 }
 
 // The checksums of the front entry's results are of what is there.
-bool DataPlane::must_await_results() const {
-  const Participant::Execute& entry = queue_.front();
-  return awaits_results() && entry.check != Check::kNone && !entry.requests.empty() && !has_checked_;
+bool DataPlane::must_await_results() const { return awaits_results() && is_checked(queue_.front()) && !has_checked_; }
+
+// What is part of graphs has no results yet.
+bool DataPlane::is_checked(const Participant::Execute& entry) const {
+  return entry.check != Check::kNone && !entry.requests.empty() && entry.requests.front().way != Way::kGraph;
 }
 
 // Whether the inputs of this rank have arrived from its devices. Returns an error if a device has failed.
@@ -243,6 +249,25 @@ bool DataPlane::may_go_by_peer() const {
   if (requests.empty() || !is_on_device(requests.front().way) || turn() == Turns::State::kNever) return false;
   if (!peer_of_lane_) return true;
   return peer_of_lane_->ok() && (!requests.front().absence || goes_as_asked_);
+}
+
+// Whether the front entry is to be part of graphs, and cannot, as this lane has no communicator of NCCL's. The same on
+// all ranks.
+bool DataPlane::cannot_be_captured() const {
+  const auto& requests = queue_.front().requests;
+  if (requests.empty() || requests.front().way != Way::kGraph) return false;
+  return !may_go_by_peer() || !peer_of_lane_ || !goes_as_asked_;
+}
+
+void DataPlane::refuse_capture() {
+  for (const Participant::Ready& ready : queue_.front().requests) {
+    Submission& entry = in_flight_.at(ready.ticket);
+    entry.outcome = Status::invalid_argument(call_text(*entry.request) +
+                                             ": its stream is being captured into a CUDA graph, of which it cannot be "
+                                             "part, since NCCL is not used or no call by it has been made in this "
+                                             "process set and lane: make one before the capture");
+  }
+  finish();
 }
 
 // Where this rank's tensors of the front entry lie. REQUIRES: may_go_by_peer(), so they lie on one device.
@@ -370,7 +395,7 @@ void DataPlane::start(const Plan& plan) {
 // nothing to remember, or if that was done already.
 bool DataPlane::begin_check() {
   const Participant::Execute& entry = queue_.front();
-  if (entry.check == Check::kNone || entry.requests.empty() || std::exchange(has_checked_, true)) return false;
+  if (!is_checked(entry) || std::exchange(has_checked_, true)) return false;
   is_beside_ = true;
   take(consistency_.check(entry));
   return true;

@@ -98,6 +98,13 @@ class DataPlane {
   // Entries from log_index on will not be executed: their requests fail with `status`. If one of them may have begun,
   // all backends are aborted, so that other lanes proceed.
   void give_up_from(std::uint64_t log_index, const Status& status) REQUIRES(progress_lock);
+  // Where graphs of the program have work of this lane, which they may be launched with at any time, all backends are
+  // aborted. Returns whether they were.
+  bool abort_graphs() {
+    if (!backends_.are_in_graphs()) return false;
+    backends_.abort();
+    return true;
+  }
 
   // Describes the entry in execution for a message: "allreduce 'a' and 3 more". REQUIRES: !is_idle().
   std::string describe_current() const { return describe(queue_.front()); }
@@ -116,6 +123,8 @@ class DataPlane {
   Result<bool> are_results_queued() const REQUIRES(progress_lock);
   Result<Work> begin() REQUIRES(progress_lock);
   bool may_go_by_peer() const;
+  bool cannot_be_captured() const;
+  void refuse_capture() REQUIRES(progress_lock);
   Backend& peer();
   Place place() const;
   Result<Work> settle_peer() REQUIRES(progress_lock);
@@ -135,6 +144,7 @@ class DataPlane {
   void forget_entry();
   bool may_have_begun(std::uint64_t log_index) const;
   std::string describe(const Participant::Execute& entry) const;
+  bool is_checked(const Participant::Execute& entry) const;
   bool begin_check();
   bool share_news();
   void leave_out_absent();

@@ -110,14 +110,15 @@ void Staged::Copies::note(const Status& copied, Window* of_window) {
 // --- when the call is made
 
 // Adds a tensor. Records an event in its queue if it is the first tensor of that queue.
-Status Staged::add(const TensorMemory& memory, std::size_t index) {
+Status Staged::add(const TensorMemory& memory, std::size_t index, CaptureId capture) {
   Tensor& tensor = tensors_.emplace_back();
   tensor.on_device = memory;
   tensor.index = index;
   const auto found = std::ranges::find(queues_, memory.place.queue, [](const Queue& q) { return q.place.queue; });
   tensor.queue = static_cast<std::size_t>(found - queues_.begin());
   if (found != queues_.end()) return Status::ok_status();
-  Result<DeviceEventPtr> recorded = device_.record(memory.place);
+  Result<DeviceEventPtr> recorded =
+      capture == 0 ? device_.record(memory.place) : device_.record_in_capture(memory.place);
   if (!recorded.ok()) return recorded.status();
   queues_.push_back({memory.place, std::move(recorded).value()});
   return Status::ok_status();
@@ -208,6 +209,34 @@ DeviceEventPtr Staged::idle_event() const {
   return std::make_shared<Idle>(inputs_, results_);
 }
 
+namespace {
+
+// The capture in which the queues of all tensors on the device are; 0: none. REQUIRES: one is there.
+Result<CaptureId> capture_of(const Request& request, Device& device) {
+  std::optional<CaptureId> first;
+  for (const TensorMemory& memory : request.memory) {
+    if (memory.place.is_host()) continue;
+    const Result<CaptureId> capture = device.capture(memory.place);
+    if (!capture.ok()) return capture.status();
+    if (capture.value() != first.value_or(capture.value())) {
+      return Status::invalid_argument(
+          "the streams of its tensors are not all captured into the same CUDA graph: make the call on one stream");
+    }
+    first = capture.value();
+  }
+  return *first;
+}
+
+// Ok if such a call may be part of a graph, as far as this rank knows.
+Status why_not_captured(const Request& request, const WayExpected& expected, std::size_t n_members) {
+  if (expected.may_be_captured(request, n_members)) return Status::ok_status();
+  return Status::invalid_argument(
+      "its stream is being captured into a CUDA graph, of which only calls of several ranks that go by NCCL "
+      "(CIRANDA_GPU_WAY=nccl) can be part: make it before or after the capture");
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Staged>> Staged::make(Request& request, const In& world) {
   const Place place = request.memory[first_on_device(request)].place;
   const auto row = std::ranges::find(world.backends, place.type, &BackendRow::memory);
@@ -217,23 +246,30 @@ Result<std::unique_ptr<Staged>> Staged::make(Request& request, const In& world) 
   if (!device.ok()) return Status::invalid_argument(where + ", but " + device.status().message());
   const Ranks ranks = world.sets.ranks(request.process_set);
   if (!ranks) return Status::aborted("process set " + std::to_string(request.process_set) + " has been removed.");
+  const auto refused = [&](const Status& why) { return Status(why.kind(), call_text(request) + ": " + why.message()); };
+  const Result<CaptureId> capture = capture_of(request, *device.value());
+  if (!capture.ok()) return refused(capture.status());
+  const bool is_all_there =
+      std::ranges::none_of(request.memory, [](const TensorMemory& memory) { return memory.place.is_host(); });
+  const bool may_go_there = world.expected.may_be_on_device(ranks->size()) && row->make != nullptr && is_all_there &&
+                            device.value()->kernels(place).ok();
+  request.home = may_go_there ? home_on(place.index) : kStagedHome;
+  if (capture.value() != 0) {
+    if (const Status why = why_not_captured(request, world.expected, ranks->size()); !why.ok()) return refused(why);
+    request.home |= kCaptured;
+  }
   std::unique_ptr<Staged> staged(new Staged(*device.value(), world.chunk_bytes, world.wake));
   for (std::size_t i = 0; i < request.memory.size(); ++i) {
     if (request.memory[i].place.is_host()) continue;
-    if (const Status refused = device.value()->refusal(request.memory[i].place); !refused.ok()) {
-      return Status(refused.kind(), call_text(request) + ": " + refused.message());
+    if (Status status = staged->add(request.memory[i], i, capture.value()); !status.ok()) {
+      return staged->fail(request, status);
     }
-    if (Status status = staged->add(request.memory[i], i); !status.ok()) return staged->fail(request, status);
     Tensor& tensor = staged->tensors_.back();
     if (tensor.on_device.input != nullptr) tensor.n_bytes_read = n_bytes_read(request, i, world.rank);
     if (tensor.on_device.output != nullptr) tensor.n_bytes_written = n_bytes_written(request, i, *ranks, world.rank);
   }
   request.is_awaited = false;
-  const bool is_all_there = staged->tensors_.size() == request.memory.size();
-  const bool may_go_there = world.expected.may_be_on_device(ranks->size()) && row->make != nullptr && is_all_there &&
-                            device.value()->kernels(place).ok();
-  request.home = may_go_there ? home_on(place.index) : kStagedHome;
-  if (is_on_device(world.expected.of(request, ranks->size()))) return staged;
+  if (is_captured(request.home) || is_on_device(world.expected.of(request, ranks->size()))) return staged;
   if (Status status = staged->stage(request); !status.ok()) return staged->fail(request, status);
   return staged;
 }
@@ -260,11 +296,12 @@ void Staged::allocate_outputs(const std::vector<std::size_t>& n_bytes) {
   inputs_->puts.resize(queues_.size());
   inputs_->n_missing = queues_.size();
   for (std::size_t i = 0; i < queues_.size(); ++i) {
-    device_.allocate_results(queues_[i].place, std::move(by_queue[i]), [inputs = inputs_, i](Result<Device::Put> made) {
-      const Status status = made.status();
-      if (status.ok()) inputs->puts[i] = std::move(made).value();
-      inputs->note(status);
-    });
+    device_.allocate_results(queues_[i].place, std::move(by_queue[i]), queues_[i].recorded,
+                             [inputs = inputs_, i](Result<Device::Put> made) {
+                               const Status status = made.status();
+                               if (status.ok()) inputs->puts[i] = std::move(made).value();
+                               inputs->note(status);
+                             });
   }
 }
 
@@ -291,7 +328,9 @@ void Staged::sum_up(const std::vector<std::span<const std::byte>>& results) {
 std::vector<DeviceEventPtr> Staged::after() const {
   std::vector<DeviceEventPtr> events;
   for (const Queue& queue : queues_) events.push_back(queue.recorded);
-  for (const Device::Put& allocated : inputs_->puts) events.push_back(allocated.event);
+  for (const Device::Put& allocated : inputs_->puts) {
+    if (allocated.event != nullptr) events.push_back(allocated.event);
+  }
   return events;
 }
 

@@ -157,7 +157,8 @@ class Staged {
 
   Status stage(Request& request);
   Staged(Device& device, std::size_t chunk_bytes, std::shared_ptr<Wake> wake);
-  Status add(const TensorMemory& memory, std::size_t index);
+  // `capture`: in which its queue is.
+  Status add(const TensorMemory& memory, std::size_t index, CaptureId capture);
   Status fail(const Request& request, const Status& why) const;
   Status allocate(Request& request);
   void fetch();

@@ -54,13 +54,18 @@ class WayExpected {
     return "all calls but Adasum and weighted averages go by peer, if all ranks share a host's memory and have their "
            "tensors on GPUs.";
   }
+  // Whether a call by so many ranks may be part of a graph.
+  bool may_be_captured(const Request& request, std::size_t n_members) const {
+    return goes_by_nccl() && n_members > 1 && may_be_on_device(request, n_members);
+  }
   // These two: of a call by so many ranks.
   Way of(const Request& request, std::size_t n_members) const {
     if (!may_be_on_device(request, n_members)) return Way::kStaged;
     return n_members == 1 ? Way::kPeer : last_.load(std::memory_order_relaxed);
   }
   void went(const Request& request, std::size_t n_members, Way way) {
-    if (n_members > 1 && may_be_on_device(request, n_members)) last_.store(way, std::memory_order_relaxed);
+    if (n_members > 1 && way != Way::kGraph && may_be_on_device(request, n_members))
+      last_.store(way, std::memory_order_relaxed);
   }
 
  private:

@@ -1,6 +1,7 @@
 // Streams and events.
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -73,41 +74,21 @@ CUresult cuStreamDestroy_v2(CUstream handle) {
   });
 }
 
-CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned) {
-  return on_recorded("cuStreamWaitEvent", event, [&](Context& context, const Point& recorded) {
+CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned) {
+  const auto event = events().find(event_handle);
+  if (const auto captured = event == nullptr ? std::nullopt : event->captured()) {
+    return on_stream("cuStreamWaitEvent", handle,
+                     [&](Context&, Stream& stream) { return captures().wait(stream, *captured); });
+  }
+  return on_recorded("cuStreamWaitEvent", event_handle, [&](Context& context, const Point& recorded) {
     const auto stream = context.find(handle);
     if (stream == nullptr) return refuse("cuStreamWaitEvent: no such stream, or after its end");
-    if (captures().status(*stream) != cuda::CUstreamCaptureStatus::kNone) {
+    if (captures().now(*stream)) {
       captures().spoil(*stream);
       return CUresult::kStreamCaptureIsolation;
     }
     return stream->enqueue({.call = "cuStreamWaitEvent", .waits = {recorded}});
   });
-}
-
-// The next four are never counted: no work of a program depends on them.
-CUresult cuStreamBeginCapture_v2(CUstream handle, cuda::CUstreamCaptureMode mode) {
-  const auto stream = current_context()->find(handle);
-  return stream == nullptr ? CUresult::kInvalidHandle : captures().begin(*stream, mode);
-}
-
-CUresult fake_cuda_end_capture(CUstream handle, std::uint64_t* n_given) {
-  const auto stream = current_context()->find(handle);
-  return stream == nullptr ? CUresult::kInvalidHandle : captures().end(*stream, *n_given);
-}
-
-CUresult cuStreamIsCapturing(CUstream handle, cuda::CUstreamCaptureStatus* status) {
-  Context* const context = current_context();
-  const auto stream = context == nullptr ? nullptr : context->find(handle);
-  if (stream == nullptr) return CUresult::kInvalidHandle;
-  if (captures().hold_up(*stream)) return CUresult::kStreamCaptureImplicit;
-  *status = captures().status(*stream);
-  return CUresult::kSuccess;
-}
-
-CUresult cuThreadExchangeStreamCaptureMode(cuda::CUstreamCaptureMode* mode) {
-  std::swap(*mode, capture_mode());
-  return CUresult::kSuccess;
 }
 
 CUresult cuStreamQuery(CUstream handle) {
@@ -150,8 +131,8 @@ CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
     const auto event = events().find(handle);
     if (event == nullptr) return refuse("cuEventRecord: no such event, or after its end");
     if (event->device() != stream.device()) return CUresult::kInvalidHandle;
-    if (captures().take(stream)) {
-      event->capture(stream.shared_from_this());
+    if (auto moment = captures().now(stream)) {
+      event->capture(std::move(*moment));
       return CUresult::kSuccess;
     }
     Point recorded;

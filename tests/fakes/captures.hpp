@@ -1,7 +1,8 @@
-// Captures: the streams whose work is captured into graphs. What such a stream is given is counted, and not done. A
-// capture is spoilt by who asks for an event that was recorded in it, or has other streams wait for it; by an event
-// from elsewhere for which the stream is to wait; and, if it is a global one, by every thread that allocates, waits or
-// asks for anything, unless that thread is relaxed. That of a blocking stream is spoilt by work for the legacy default
+// Captures: the streams whose work is captured into graphs. What such a stream is given becomes a node of its capture's
+// graph, and is not done. A stream that waits for an event of a capture joins it, until the capture ends; it must be
+// waited for by then. A capture is spoilt by who asks for an event that was recorded in it; by an event from elsewhere
+// for which one of its streams is to wait; and, if it is a global one, by every thread that allocates, waits or asks
+// for anything, unless that thread is relaxed. That of a blocking stream is spoilt by work for the legacy default
 // stream, too.
 //
 // Threads: any.
@@ -9,9 +10,12 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <string_view>
 
+#include "graph.hpp"
 #include "stream.hpp"
 #include "types.hpp"
 
@@ -19,31 +23,58 @@ namespace ciranda::fakes {
 
 class Captures {
  public:
+  // A moment in a capture.
+  struct Moment {
+    std::uint64_t capture;
+    Graph::Nodes after;
+  };
+  struct Info {
+    cuda::CUstreamCaptureStatus status = cuda::CUstreamCaptureStatus::kNone;
+    std::uint64_t id = 0;  // of a capture, unique in the process
+    CUgraph graph = nullptr;
+  };
+
   CUresult begin(const Stream& stream, cuda::CUstreamCaptureMode mode);
-  // Of a capture that was spoilt it is an error. `n_given`: what the stream was given.
-  CUresult end(const Stream& stream, std::uint64_t& n_given);
-  cuda::CUstreamCaptureStatus status(const Stream& stream);
+  // Of a capture that was spoilt it is an error, and the graph is null.
+  CUresult end(const Stream& stream, CUgraph& graph);
+  Info info(const Stream& stream);
 
   // Whether the calling thread's call spoils captures of others.
   bool spoils(std::string_view call);
   // Whether it is the legacy default stream, and a stream that it comes after is captured.
   bool hold_up(const Stream& stream);
-  // Whether the stream is captured: then it has been given work.
-  bool take(const Stream& stream);
-  // An event of a captured stream is used elsewhere, or one from elsewhere in it; or it holds up this one.
+  // Whether the stream is captured: then it has been given this.
+  bool take(const Stream& stream, const Launch& launch);
+  // Now, in a stream that is captured.
+  std::optional<Moment> now(const Stream& stream);
+  // The stream waits for what was captured elsewhere.
+  CUresult wait(const Stream& stream, const Moment& moment);
+  // An event from elsewhere is used in the stream; or it holds up this one.
   void spoil(const Stream& stream);
+  void spoil(const Moment& moment);
 
  private:
-  struct Capture {
-    cuda::CUstreamCaptureMode mode;
+  struct Part {
+    std::size_t number;  // of the stream, in the capture
+    Graph::Nodes last;   // what it is given next comes after these
     int device;
     bool is_blocking;
+  };
+  struct Capture {
+    cuda::CUstreamCaptureMode mode;
+    unsigned origin;
+    CUgraph handle;
+    std::shared_ptr<Graph> graph;
+    std::map<unsigned, Part> by_stream;
     bool is_spoilt = false;
-    std::uint64_t n_given = 0;
   };
 
+  Capture* find(const Stream& stream);
+  static bool comes_first(const Capture& capture, const Stream& stream);
+
   std::mutex mutex_;
-  std::map<unsigned, Capture> by_stream_;
+  std::uint64_t last_ = 0;
+  std::map<std::uint64_t, Capture> all_;
 };
 
 Captures& captures();

@@ -44,7 +44,7 @@
 extern "C" {
 namespace ciranda::fakes {
 
-// Streams can be captured (captures.hpp): what they are given meanwhile is not done. There are no graphs.
+// Streams can be captured (captures.hpp) into graphs (graph.hpp).
 
 // A program that was not linked with the fake finds these by dlsym.
 

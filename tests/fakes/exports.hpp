@@ -50,11 +50,20 @@ CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priori
 CUresult cuStreamDestroy_v2(CUstream stream);
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags);
 CUresult cuStreamBeginCapture_v2(CUstream stream, cuda::CUstreamCaptureMode mode);
-CUresult cuStreamIsCapturing(CUstream stream, cuda::CUstreamCaptureStatus* status);
+CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph);
+CUresult cuStreamGetCaptureInfo_v2(CUstream stream, cuda::CUstreamCaptureStatus* status, std::uint64_t* id,
+                                   CUgraph* graph, const cuda::CUgraphNode** after, std::size_t* n_after);
 CUresult cuThreadExchangeStreamCaptureMode(cuda::CUstreamCaptureMode* mode);
-// Instead of cuStreamEndCapture, as there are no graphs: how many operations the stream was given, and whether nothing
-// has spoilt the capture.
-CUresult fake_cuda_end_capture(CUstream stream, std::uint64_t* n_given);
+// The nodes' number alone.
+CUresult cuGraphGetNodes(CUgraph graph, cuda::CUgraphNode* nodes, std::size_t* n_nodes);
+CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned long long flags);
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream);
+CUresult cuGraphExecDestroy(CUgraphExec exec);
+CUresult cuGraphDestroy(CUgraph graph);
+CUresult cuUserObjectCreate(CUuserObject* object, void* pointer, CUhostFn destroy, unsigned n_references,
+                            unsigned flags);
+CUresult cuUserObjectRelease(CUuserObject object, unsigned n_references);
+CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned n_references, unsigned flags);
 CUresult cuStreamQuery(CUstream stream);
 CUresult cuStreamSynchronize(CUstream stream);
 CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr to, std::uint32_t value, unsigned flags);

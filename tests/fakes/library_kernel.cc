@@ -1,5 +1,6 @@
 #include "library_kernel.hpp"
 
+#include <memory>
 #include <span>
 #include <utility>
 
@@ -8,17 +9,20 @@
 
 namespace ciranda::fakes {
 
-CUresult fake_cuda_launch(CUstream handle, const char* name, const CallerTouch* touches, std::size_t n_touches,
-                          void (*run)(void* argument), void* argument) {
+CUresult fake_cuda_launch(CUstream handle, const LibraryKernel* kernel, const CallerTouch* touches,
+                          std::size_t n_touches) {
+  const std::shared_ptr<void> kept(kernel->self, kernel->forget);
   return on_stream("fake_cuda_launch", handle, [&](Context& context, Stream& stream) {
     if (stream.device() != context.device) return CUresult::kInvalidHandle;
-    Launch launch{.call = "fake_cuda_launch", .detail = name};
+    Launch launch{.call = "fake_cuda_launch", .detail = kernel->name};
     for (const CallerTouch& each : std::span(touches, n_touches)) {
       launch.touches.push_back({reinterpret_cast<const std::byte*>(each.begin), each.n_bytes, each.writes});
     }
-    launch.run = [run, argument](const VectorClock&) {
-      run(argument);
-      return CUresult::kSuccess;
+    launch.prepare = [kept, begin = kernel->begin, run = kernel->run]() -> Launch::Run {
+      return [run, begun = begin(kept.get())](const VectorClock&) {
+        run(begun);
+        return CUresult::kSuccess;
+      };
     };
     return stream.enqueue(std::move(launch));
   });

@@ -33,13 +33,14 @@ Stream::Stream(int device, Type type, DefaultOrder& order, std::atomic<CUresult>
 }
 
 CUresult Stream::enqueue(Launch launch, Point* reached) {
-  if (captures().take(*this)) return CUresult::kSuccess;
+  if (captures().take(*this, launch)) return CUresult::kSuccess;
   if (captures().hold_up(*this)) {
     captures().spoil(*this);
     return CUresult::kStreamCaptureImplicit;
   }
   const std::lock_guard turn(turn_);
   wait_for_room();
+  if (launch.prepare) launch.run = launch.prepare();
   Operation operation{launch.call, std::move(launch.waits), std::move(launch.run), {}, 0};
   {
     const std::lock_guard lock(checker().mutex());

@@ -38,10 +38,12 @@ struct Point {
 // What a stream is given.
 struct Launch {
   const char* call;
-  std::string detail = {};                               // what of: a kernel's name
-  std::vector<Touch> touches = {};                       // of memory that streams may use
-  std::vector<Point> waits = {};                         // before it begins
-  std::function<CUresult(const VectorClock&)> run = {};  // on the stream's thread, with the operation's own clock
+  std::string detail = {};          // what of: a kernel's name
+  std::vector<Touch> touches = {};  // of memory that streams may use
+  std::vector<Point> waits = {};    // before it begins
+  using Run = std::function<CUresult(const VectorClock&)>;
+  Run run = {};                       // on the stream's thread, with the operation's own clock
+  std::function<Run()> prepare = {};  // makes it each time that this is given to a stream, for which it is counted
 };
 
 class Stream : public std::enable_shared_from_this<Stream> {

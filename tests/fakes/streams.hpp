@@ -5,6 +5,7 @@
 #include <mutex>
 #include <optional>
 
+#include "captures.hpp"
 #include "handles.hpp"
 #include "stream.hpp"
 #include "types.hpp"
@@ -19,15 +20,15 @@ class Event {
   void record(Point point) {
     const std::lock_guard lock(mutex_);
     recorded_ = std::move(point);
-    captured_ = nullptr;
+    captured_.reset();
   }
-  // In a stream whose work is captured: it stands for no work that is ever done.
-  void capture(std::shared_ptr<Stream> stream) {
+  // In a stream whose work is captured: it stands for no work that is done now.
+  void capture(Captures::Moment moment) {
     const std::lock_guard lock(mutex_);
-    captured_ = std::move(stream);
+    captured_ = std::move(moment);
   }
-  // Null: where it was recorded last was not captured.
-  std::shared_ptr<Stream> captured() const {
+  // Nothing: where it was recorded last was not captured.
+  std::optional<Captures::Moment> captured() const {
     const std::lock_guard lock(mutex_);
     return captured_;
   }
@@ -42,7 +43,7 @@ class Event {
   const CUdevice device_;
   mutable std::mutex mutex_;
   std::optional<Point> recorded_;
-  std::shared_ptr<Stream> captured_;
+  std::optional<Captures::Moment> captured_;
 };
 
 // Those of the process, which outlive the threads of the streams.

@@ -11,6 +11,8 @@ using cuda::CUdevice_attribute;
 using cuda::CUdeviceptr;
 using cuda::CUevent;
 using cuda::CUfunction;
+using cuda::CUgraph;
+using cuda::CUhostFn;
 using cuda::CUipcMemHandle;
 using cuda::CUmemoryPool;
 using cuda::CUmemorytype;
@@ -20,6 +22,9 @@ using cuda::CUmodule;
 using cuda::CUpointer_attribute;
 using cuda::CUresult;
 using cuda::CUstream;
+using cuda::CUuserObject;
 using cuda::CUuuid;
+
+using CUgraphExec = struct CUgraphExec_st*;  // a program's own: the engine instantiates no graph
 
 }  // namespace ciranda::fakes

@@ -5,10 +5,10 @@
 #include <string>
 #include <utility>
 
+#include "backend/cuda/captured_graph.hpp"
 #include "backend/cuda/driver.hpp"
 #include "backend/cuda/gpu.hpp"
 #include "backend/cuda/kernels/images.hpp"
-#include "backend/cuda/stream_capture.hpp"
 
 namespace ciranda::cuda {
 namespace {
@@ -32,9 +32,9 @@ class CudaDevice final : public Device {
     return gpu.ok() ? gpu.value()->kernels() : gpu.status();
   }
 
-  Status refusal(const Place& place) override {
+  Result<CaptureId> capture(const Place& place) override {
     const Result<Gpu*> gpu = at(place);
-    return gpu.ok() && gpu.value()->is_capturing(place.queue) ? being_captured() : Status::ok_status();
+    return gpu.ok() ? gpu.value()->capture(place.queue) : Result<CaptureId>(CaptureId{0});
   }
 
   HostMemory allocate_on_host(const Place& place, std::size_t n_bytes) override {
@@ -47,6 +47,12 @@ class CudaDevice final : public Device {
     return gpu.ok() ? gpu.value()->record(place.queue) : Result<DeviceEventPtr>(gpu.status());
   }
 
+  Result<DeviceEventPtr> record_in_capture(const Place& place) override {
+    const Result<Gpu*> gpu = at(place);
+    if (!gpu.ok()) return gpu.status();
+    return CapturedGraph::record(*gpu.value(), static_cast<CUstream>(place.queue));
+  }
+
   void fetch(const Place& place, std::vector<DeviceCopy> copies, DeviceEventPtr after, Done done) override {
     at(place).value()->fetch(place.queue, std::move(copies), std::move(after), std::move(done));
   }
@@ -56,7 +62,13 @@ class CudaDevice final : public Device {
     at(place).value()->put(place.queue, std::move(copies), std::move(after), std::move(queued), std::move(done));
   }
 
-  void allocate_results(const Place& place, std::vector<std::size_t> n_bytes, Queued queued) override {
+  void allocate_results(const Place& place, std::vector<std::size_t> n_bytes, const DeviceEventPtr& after,
+                        Queued queued) override {
+    if (const auto graph = static_cast<const Event&>(*after).graph(); graph != nullptr) {
+      queued = [graph, queued = std::move(queued)](Result<Put> made) {
+        made.ok() ? graph->keep_results(std::move(made).value(), queued) : queued(std::move(made));
+      };
+    }
     at(place).value()->allocate_results(place.queue, std::move(n_bytes), std::move(queued));
   }
 

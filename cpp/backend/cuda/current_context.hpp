@@ -1,7 +1,7 @@
 // CurrentContext: makes a GPU's context the calling thread's for a scope, as most functions of the driver need it, and
 // lets the thread make calls that would spoil the CUDA graph that another one captures, if they were about it. What the
 // thread had, torch's or another library's, is restored.
-// Called by Events, Gpu and PinnedMemory; any thread.
+// Called by Events, Gpu, CapturedGraph and PinnedMemory; any thread.
 #pragma once
 
 #include "backend/cuda/driver.hpp"

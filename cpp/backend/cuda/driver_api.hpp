@@ -63,6 +63,8 @@ enum class CUresult : int {
   kMpsConnectionFailed = 805,
   kStreamCaptureUnsupported = 900,
   kStreamCaptureInvalidated = 901,
+  kStreamCaptureMerge = 902,
+  kStreamCaptureUnjoined = 904,
   kStreamCaptureIsolation = 905,
   kStreamCaptureImplicit = 906,
   kCapturedEvent = 907,
@@ -77,6 +79,10 @@ using CUevent = struct CUevent_st*;
 using CUmemoryPool = struct CUmemPoolHandle_st*;
 using CUmodule = struct CUmod_st*;
 using CUfunction = struct CUfunc_st*;
+using CUgraph = struct CUgraph_st*;
+using CUgraphNode = struct CUgraphNode_st*;
+using CUuserObject = struct CUuserObject_st*;
+using CUhostFn = void (*)(void* object);  // must not call the driver
 
 struct CUuuid {
   std::array<char, 16> bytes;
@@ -154,6 +160,8 @@ inline constexpr unsigned kEventDisableTiming = 2;
 inline constexpr unsigned kMemHostPortable = 1;   // of cuMemHostAlloc and cuMemHostRegister: pinned for all contexts
 inline constexpr unsigned kMemHostDeviceMap = 2;  // of both: kernels may access it
 inline constexpr unsigned kIpcLazyPeerAccess = 1;
+inline constexpr unsigned kUserObjectNoDestructorSync = 1;  // nobody waits for the function that destroys it
+inline constexpr unsigned kGraphUserObjectMove = 1;         // the caller's reference becomes the graph's
 inline constexpr unsigned kWriteValueDefault = 0;  // after all work of the stream queued before, for every observer
 
 // Handles of the default streams; a null stream is the legacy one too.
@@ -197,8 +205,14 @@ struct DriverFunctions {
 
   CUresult (*cuStreamCreateWithPriority)(CUstream* stream, unsigned flags, int priority);
   CUresult (*cuStreamWaitEvent)(CUstream stream, CUevent event, unsigned flags);
-  CUresult (*cuStreamIsCapturing)(CUstream stream, CUstreamCaptureStatus* status);
+  // `id`: of a capture, unique in the process.
+  CUresult (*cuStreamGetCaptureInfo)(CUstream stream, CUstreamCaptureStatus* status, std::uint64_t* id, CUgraph* graph,
+                                     const CUgraphNode** after, std::size_t* n_after);
   CUresult (*cuThreadExchangeStreamCaptureMode)(CUstreamCaptureMode* mode);
+  CUresult (*cuUserObjectCreate)(CUuserObject* object, void* pointer, CUhostFn destroy, unsigned n_references,
+                                 unsigned flags);
+  CUresult (*cuUserObjectRelease)(CUuserObject object, unsigned n_references);
+  CUresult (*cuGraphRetainUserObject)(CUgraph graph, CUuserObject object, unsigned n_references, unsigned flags);
   CUresult (*cuStreamSynchronize)(CUstream stream);
 
   CUresult (*cuEventCreate)(CUevent* event, unsigned flags);

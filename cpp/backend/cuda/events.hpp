@@ -5,9 +5,11 @@
 // Called by DeviceThread, Gpu, CopyStream, LoadedKernels, MemoryPool and PinnedMemory.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/cuda/driver.hpp"
@@ -25,11 +27,19 @@ struct GpuContext {
   Status check(CUresult outcome, std::string_view call) const { return driver.check(outcome, call, name); }
 };
 
+class CapturedGraph;
 class Events;
+
+// Where a stream is captured into a graph.
+struct InGraph {
+  std::uint64_t capture = 0;             // the driver's number of the capture
+  std::shared_ptr<CapturedGraph> graph;  // null: none
+};
 
 class Event final : public DeviceEvent {
  public:
-  Event(Events& events, CUevent handle) : events_(events), handle_(handle) {}
+  Event(Events& events, CUevent handle, InGraph in_graph)
+      : events_(events), handle_(handle), in_graph_(std::move(in_graph)) {}
   ~Event() override;
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
@@ -41,21 +51,26 @@ class Event final : public DeviceEvent {
   }
 
   CUevent handle() const { return handle_; }
-  // Whether it has passed. An error means that the GPU has failed.
+  // Of which it is a point, that passes at no time but in each replay; null: none.
+  const std::shared_ptr<CapturedGraph>& graph() const { return in_graph_.graph; }
+  // Whether it has passed. An error means that the GPU has failed. REQUIRES: it is of no graph.
   Result<bool> query() const;
 
  private:
+  Status order_in_graph(const GpuContext& gpu, CUstream stream) const;
+
   Events& events_;
   const CUevent handle_;
+  const InGraph in_graph_;
 };
 
 class Events {
  public:
   explicit Events(const GpuContext& gpu) : gpu_(gpu) {}
 
-  // Returns an event that passes when all work queued in the stream so far is done. REQUIRES: the GPU's context is the
-  // thread's.
-  Result<std::shared_ptr<const Event>> record(CUstream stream);
+  // Returns an event that passes when all work queued in the stream so far is done. `in_graph`: where the stream is
+  // captured. REQUIRES: the GPU's context is the thread's.
+  Result<std::shared_ptr<const Event>> record(CUstream stream, InGraph in_graph = {});
 
  private:
   friend class Event;

@@ -64,9 +64,9 @@ Result<Gpu*> Gpu::open(const Driver& driver, int number, Images images) {
   return new Gpu(context, device, uuid, n_visible, LoadedKernels::load(context, device, images));
 }
 
-bool Gpu::is_capturing(void* queue) const {
+Result<CaptureId> Gpu::capture(void* queue) const {
   const CurrentContext current(context_.driver, context_.context);
-  return cuda::is_capturing(context_.driver, static_cast<CUstream>(queue));
+  return capture_of(context_.driver, static_cast<CUstream>(queue));
 }
 
 HostMemory Gpu::allocate_on_host(std::size_t n_bytes) {
@@ -205,7 +205,8 @@ Result<Device::Put> Gpu::allocate_all(void* queue, const std::vector<std::size_t
 
 // This one, and those that were dropped before; none while the stream is captured.
 std::vector<CUdeviceptr> Gpu::take_dropped(void* queue, CUdeviceptr memory) {
-  const bool must_wait = is_capturing(known_to_all_threads(queue));
+  const Result<CaptureId> captured = capture(known_to_all_threads(queue));
+  const bool must_wait = !captured.ok() || captured.value() != 0;
   const std::lock_guard lock(mutex_);
   dropped_[queue].push_back(memory);
   return must_wait ? std::vector<CUdeviceptr>{} : std::move(dropped_.extract(queue).mapped());

@@ -4,7 +4,8 @@
 //
 // Any thread. It lives as long as the process.
 //
-// Called by CudaDevice, PeerMemory, PeerStream, PeerBackend, NcclCommunicator, NcclRoom, NcclShared and NcclStream.
+// Called by CudaDevice, PeerMemory, PeerStream, PeerBackend, CapturedGraph, NcclCommunicator, NcclRoom, NcclShared and
+// NcclStream.
 #pragma once
 
 #include <cstddef>
@@ -47,9 +48,8 @@ class Gpu {
   // The stream of ours in which results for a caller's stream are made. REQUIRES: called by a job of the thread.
   Result<CUstream> stream_of_results(void* queue);
 
-  // Whether what the stream is given goes into a CUDA graph.
-  bool is_capturing(void* queue) const;
   // See the methods of Device with these names.
+  Result<CaptureId> capture(void* queue) const;
   HostMemory allocate_on_host(std::size_t n_bytes);
   Result<DeviceEventPtr> record(void* queue);
   void fetch(void* queue, std::vector<DeviceCopy> copies, DeviceEventPtr after, Device::Done done);

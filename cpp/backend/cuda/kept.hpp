@@ -1,7 +1,7 @@
 // Kept: memory of one kind on GPUs that was given back, to be taken again instead of freed.
 //
-// Called by PeerMemory, NcclRoom and NcclStream; any thread. What is kept lives as long as the process, as the GPUs'
-// threads do.
+// Called by PeerMemory, NcclRoom, NcclStream and CapturedGraph; any thread. What is kept lives as long as the process,
+// as the GPUs' threads do.
 #pragma once
 
 #include <algorithm>

@@ -125,9 +125,14 @@ class NcclBackend final : public Backend {
   // Where nothing of this lane is under way, the others may need its communicator a moment longer.
   void abort() override {
     peer_->abort();
-    if (group_ == nullptr || !may_be_used()) return;
+    if (group_ == nullptr || (!may_be_used() && !is_in_graphs())) return;
     group_->stream.abort();
     NcclCommunicator::abort_all(group_->stream.gpu());
+  }
+
+  bool is_in_graphs() const override {
+    return group_ != nullptr && group_->shared != nullptr && group_->shared->communicator != nullptr &&
+           group_->communicator()->is_in_graph();
   }
 
  private:

@@ -6,6 +6,8 @@
 //   results   the rest: divide, scale, unpack
 //
 // It is done when all of it is queued: the host waits for no GPU. After a failure the results are void (DeviceWork).
+// Where the plan comes after events of a graph, all of it becomes a part of that instead, with a room of the graph's
+// own.
 //
 // A chunk is the same range of the plan on all ranks, who make the same calls of NCCL for it. Whether a rank packs is
 // its own affair.
@@ -66,7 +68,7 @@ class NcclCollective : public RunningCollective {
   // How many bytes of it a part of the plan has that is n_bytes long.
   std::size_t n_bytes_of(std::size_t n_bytes) const;
   // This rank's memory for what is packed, or cannot be received in place.
-  std::byte* room() const { return group_.room().address(); }
+  std::byte* room() const;
   // The largest aligned size of which `n` fit into the room.
   static std::size_t share_of_room(const NcclGroup& group, std::size_t n);
 
@@ -82,10 +84,14 @@ class NcclCollective : public RunningCollective {
   static Status fill(const Zeros& zeros, const PeerStream::Tasks& tasks);
   std::string where() const { return "on " + group_.stream.name() + ", for NCCL"; }
   Steps all_steps();
+  PeerStream::Work queueing(Steps steps) const;
   void queue(Steps steps);
+  void record(Steps steps);
 
   NcclGroup& group_;
   const Plan& plan_;
+  const std::shared_ptr<CapturedGraph> graph_;  // null: the work is done at once
+  mutable bool lacks_room_ = false;             // the graph has none, and a step needs it
   const std::size_t most_bytes_;
   std::size_t offset_ = 0;
   std::size_t n_bytes_;

@@ -56,13 +56,18 @@ std::unique_lock<std::mutex> lock_soon(std::mutex& mutex) {
   return lock;
 }
 
-// Ends the process unless it is told within the time that NCCL has come back.
+// Ends the process unless it is told within the time that NCCL has come back. NCCL waits for graphs with work of its
+// communicators to be destroyed, which may never be; that time does not count.
 class Deadline {
  public:
-  explicit Deadline(std::string gpu) {
-    start_thread([state = state_, gpu = std::move(gpu)] {
+  Deadline(std::string gpu, std::function<bool()> must_wait) {
+    start_thread([state = state_, gpu = std::move(gpu), must_wait = std::move(must_wait)] {
       std::unique_lock lock(state->mutex);
-      if (state->changed.wait_for(lock, kLongestAbort, [&] { return state->is_met; })) return;
+      bool may_be_late = true;
+      while (may_be_late) {
+        may_be_late = must_wait();
+        if (state->changed.wait_for(lock, kLongestAbort, [&] { return state->is_met; })) return;
+      }
       std::fprintf(
           stderr,
           "ciranda: NCCL does not end its work on %s, which it would keep for ever: this process ends. See the "
@@ -129,7 +134,9 @@ struct NcclAbort {
   }
 
   static void run(const Communicators& taken) {
-    Deadline deadline(taken.front()->gpu_.name());
+    Deadline deadline(taken.front()->gpu_.name(), [taken] {
+      return std::ranges::any_of(taken, [](const auto& each) { return each->is_in_graph(); });
+    });
     std::vector<std::unique_lock<std::mutex>> locks;
     for (const auto& each : taken) locks.push_back(lock_soon(each->mutex_));
     const Nccl& nccl = taken.front()->nccl_;
@@ -169,8 +176,22 @@ Result<std::shared_ptr<NcclCommunicator>> NcclCommunicator::begin(const Nccl& nc
   return made;
 }
 
+std::unique_lock<std::mutex> NcclCommunicator::lock_of_calls() const {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  while (!lock.owns_lock() && !is_over_.load()) {
+    std::this_thread::sleep_for(kPoll);
+    static_cast<void>(lock.try_lock());
+  }
+  return lock;
+}
+
+std::shared_ptr<void> NcclCommunicator::in_graph() {
+  n_in_graphs_.fetch_add(1);
+  return {this, [self = shared_from_this()](void*) { self->n_in_graphs_.fetch_sub(1); }};
+}
+
 Status NcclCommunicator::call(const char* name, const auto& function) {
-  const std::lock_guard lock(mutex_);
+  const std::unique_lock lock = lock_of_calls();
   if (is_over_.load()) return aborted();
   return nccl_.check(function(), name);
 }
@@ -237,7 +258,7 @@ Status NcclCommunicator::status() const {
 
 // While a call is waited for, who waits learns of errors.
 Status NcclCommunicator::look() {
-  const std::lock_guard lock(mutex_);
+  const std::unique_lock lock = lock_of_calls();
   if (is_over_.load()) return aborted();
   if (is_under_way_.load()) return Status::ok_status();
   auto state = ncclResult_t::kSuccess;

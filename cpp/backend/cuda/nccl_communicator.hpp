@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -46,6 +47,10 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   // The same, as NCCL knows. REQUIRES: nothing is under way.
   Status look();
 
+  // While it is kept, a graph has work of this, which may be launched at any time.
+  std::shared_ptr<void> in_graph();
+  bool is_in_graph() const { return n_in_graphs_.load() > 0; }
+
   // Ends all of this GPU, and what they have under way, without the other ranks. Returns at once.
   static void abort_all(const Gpu& gpu);
   // Ends this one, together with the other ranks; after a while without them. Returns at once. Nothing is under way.
@@ -57,6 +62,8 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   Status await(const char* call, std::chrono::steady_clock::time_point deadline);
   ncclResult_t launch(const NcclOperation& operation, CUstream stream) const;
   ncclResult_t launch_all(const std::vector<NcclOperation>& operations, CUstream stream) const;
+  // The lock of calls, which an abort keeps until NCCL is back from it; without it: this is over.
+  std::unique_lock<std::mutex> lock_of_calls() const;
   // With the lock; aborted: nothing is called any more.
   Status call(const char* name, const auto& function);
   void finalize();
@@ -74,7 +81,8 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   std::atomic<bool> is_under_way_{true};  // a call, for which the GPU's thread waits
   Status failed_;                         // by the watch, once
   std::atomic<bool> has_failed_{false};
-  std::mutex mutex_;  // of calls: NCCL does not want two at a time
+  std::atomic<std::size_t> n_in_graphs_{0};
+  mutable std::mutex mutex_;  // of calls: NCCL does not want two at a time
 };
 
 }  // namespace ciranda::cuda

@@ -1,8 +1,8 @@
 // NcclRoom: memory on a rank's GPU in which tensors are packed for NCCL. It is kept when it is given back, and used
 // again.
 //
-// Called by NcclSettling, NcclShared, NcclGroup and NcclCollective; on the GPU's thread. It lives as long as the
-// process.
+// Called by NcclSettling, NcclShared, NcclGroup, NcclCollective and CapturedGraph; on the GPU's thread. It lives as
+// long as the process.
 #pragma once
 
 #include <cstddef>

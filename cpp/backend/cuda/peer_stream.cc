@@ -120,6 +120,24 @@ void PeerStream::queue(Queue to, std::vector<std::shared_ptr<void>> holds, Work 
   });
 }
 
+void PeerStream::record(std::shared_ptr<CapturedGraph> graph, Work work, std::shared_ptr<DeviceWork> recorded) {
+  state_->is_under_way.store(true);
+  gpu_.thread().run([&gpu = gpu_, state = state_, graph = std::move(graph), work = std::move(work),
+                     recorded = std::move(recorded)]() mutable {
+    if (state->is_over.load()) return;
+    Tasks tasks{gpu.parts(), graph->stream(), {}};
+    Status status = work(tasks);
+    for (std::shared_ptr<std::byte>& each : tasks.kept) graph->keep(std::move(each));
+    if (status.ok()) {
+      Result<std::shared_ptr<const Event>> event = CapturedGraph::record(graph);
+      status = event.status();
+      if (event.ok()) recorded->queued(std::move(event).value());
+    }
+    recorded->end(status);
+    state->end(std::move(status));
+  });
+}
+
 void PeerStream::call(std::function<Status()> calls) {
   state_->is_under_way.store(true);
   gpu_.thread().run([state = state_, calls = std::move(calls)] {

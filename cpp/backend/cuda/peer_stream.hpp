@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/cuda/captured_graph.hpp"
 #include "backend/cuda/gpu.hpp"
 #include "base/device_work.hpp"
 #include "base/status.hpp"
@@ -57,6 +58,8 @@ class PeerStream {
   };
   void queue(Queue to, std::vector<std::shared_ptr<void>> holds, Work work, std::shared_ptr<DeviceWork> unended,
              std::function<Status()> check);
+  // The same, but the work becomes a part of the graph, which keeps what it uses; it has ended when it is recorded.
+  void record(std::shared_ptr<CapturedGraph> graph, Work work, std::shared_ptr<DeviceWork> recorded);
   // Calls the driver on the GPU's thread, without a stream; the call has ended when it returns. REQUIRES: as above.
   void call(std::function<Status()> calls);
 

@@ -93,6 +93,16 @@ TEST(Ways, NcclNeedsNoSharedMemory) {
   EXPECT_EQ(way(allreduce({4}), kStagedHome), Way::kStaged);
 }
 
+TEST(Ways, WhatAllCaptureIsOfGraphsIfItGoesByNccl) {
+  CoordinatorOptions options = on_one_host();
+  EXPECT_EQ(Ways(options).way_of(allreduce({4}), {kGpu0 | kCaptured, kGpu1 | kCaptured}), Way::kPeer);
+  options.goes_by_nccl = true;
+  Ways ways(options);
+  EXPECT_EQ(ways.way_of(allreduce({4}), {kGpu0 | kCaptured, kGpu1 | kCaptured}), Way::kGraph);
+  EXPECT_EQ(ways.way_of(allreduce({4}), {kGpu1 | kCaptured, kGpu1 | kCaptured}), Way::kStaged);
+  EXPECT_EQ(ways.way_of(allreduce({4}), {kGpu0, kGpu1}), Way::kNccl);
+}
+
 // A kernel of ours has up to 64 inputs.
 // They help with memory on the devices that the lane had used before.
 TEST(Ways, SumsGoByNcclWithoutThoseWhoHaveJoined) {
@@ -155,6 +165,8 @@ TEST(Ways, ALaneHasOneDeviceOfEachRank) {
 // Two ranks and their coordinator; each call is made by both.
 class Pair {
  public:
+  explicit Pair(const CoordinatorOptions& options = on_one_host()) : coordinator_(options) {}
+
   // The ways by which both ranks execute a sum of this name, or "?" if they fail. `reports`: how they have told it.
   std::string sum(const std::string& name, HomeId home_0, HomeId home_1) {
     reports_.clear();
@@ -172,7 +184,7 @@ class Pair {
         const Result<Participant::Action> action = rank->apply(entry);
         EXPECT_TRUE(action.ok()) << action.status().message();
         const auto* executed = std::get_if<Participant::Execute>(&action.value());
-        ways += executed == nullptr ? "? " : executed->requests.front().way == Way::kPeer ? "peer " : "staged ";
+        ways += executed == nullptr ? "? " : name_of(executed->requests.front().way);
       }
     }
     return ways;
@@ -181,7 +193,12 @@ class Pair {
   void let_ranks_disagree(bool they_do) { length_of_1_ = they_do ? 5 : 4; }
 
  private:
-  Coordinator coordinator_{on_one_host()};
+  static const char* name_of(Way way) {
+    constexpr const char* kNames[] = {"host ", "staged ", "peer ", "nccl ", "graph "};
+    return kNames[static_cast<std::size_t>(way)];
+  }
+
+  Coordinator coordinator_;
   std::unique_ptr<NamedParticipant> ranks_[2] = {std::make_unique<NamedParticipant>(0),
                                                  std::make_unique<NamedParticipant>(1)};
   std::string reports_;
@@ -211,6 +228,25 @@ TEST(Ways, AHomeOfACallThatFailsIsNotKept) {
   pair.let_ranks_disagree(false);
   EXPECT_EQ(pair.sum("a", kGpu0, kGpu0), "peer peer ");
   EXPECT_EQ(pair.sum("a", kGpu0, kStagedHome), "staged staged ");
+}
+
+// Also where ranks have made it by NCCL, but from other devices, or not all capture it; the next ones are as ever.
+TEST(Ways, WhatIsCapturedFailsUnlessItCanBeOfGraphs) {
+  CoordinatorOptions options = on_one_host();
+  options.goes_by_nccl = true;
+  Pair pair(options);
+  constexpr HomeId kCaptured0 = kGpu0 | kCaptured;
+  constexpr HomeId kCaptured1 = kGpu1 | kCaptured;
+  EXPECT_EQ(pair.sum("a", kCaptured0, kCaptured1), "? ? ");
+  EXPECT_EQ(pair.sum("a", kGpu0, kGpu1), "nccl nccl ");
+  EXPECT_EQ(pair.sum("a", kCaptured1, kCaptured1), "? ? ");
+  EXPECT_EQ(pair.sum("a", kCaptured0, kGpu1), "? ? ");
+  EXPECT_EQ(pair.sum("a", kCaptured0, kCaptured1), "graph graph ");
+  EXPECT_EQ(pair.sum("a", kCaptured0, kCaptured1), "graph graph ");
+  EXPECT_EQ(pair.reports(), "full full ");
+  EXPECT_EQ(pair.sum("a", kGpu0, kGpu1), "nccl nccl ");
+  EXPECT_EQ(pair.sum("a", kGpu0, kGpu1), "nccl nccl ");
+  EXPECT_EQ(pair.reports(), "ready ready ");
 }
 
 // Names that go other ways are not fused.

@@ -64,7 +64,7 @@ void abort_together(const std::vector<Found>& communicators) {
   sleep_while([] { return std::getenv("FAKE_NCCL_ABORT") != nullptr; });
   for (const Found& each : communicators) each->abort();
   for (const Found& each : communicators) {
-    sleep_while([&each] { return others_have_work(each->gpu()) || each->has_work(); });
+    sleep_while([&each] { return others_have_work(each->gpu()) || each->has_work() || each->is_captured(); });
   }
 }
 
@@ -178,7 +178,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t handle) {
 ncclResult_t ncclCommDestroy(ncclComm_t handle) {
   const Found found = take(handle);
   if (found == nullptr) return ncclResult_t::kInvalidArgument;
-  sleep_while([&found] { return found->has_work(); });
+  sleep_while([&found] { return found->has_work() || found->is_captured(); });
   return ncclResult_t::kSuccess;
 }
 

@@ -60,17 +60,41 @@ std::byte* in_kernel(const void* on_device) {
 
 }  // namespace
 
+// Given to a stream once, or at each launch of the graph that has it.
 struct Communicator::Kernel {
+  Kernel(std::shared_ptr<Communicator> communicator, std::vector<Operation> calls)
+      : of(std::move(communicator)), operations(std::move(calls)) {
+    ++of->n_kernels_;
+  }
+  ~Kernel() { --of->n_kernels_; }
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+
+  const std::shared_ptr<Communicator> of;
+  const std::vector<Operation> operations;
+
+  static void* begin(void* self);
+  static void forget(void* self) { const std::unique_ptr<Kernel> forgotten(static_cast<Kernel*>(self)); }
+};
+
+struct Communicator::Begun {
   std::shared_ptr<Communicator> of;
   std::vector<Operation> operations;
+  std::uint64_t number;  // of the communicator's kernels, from 1 on
   bool is_endless;
 
-  static void run(void* argument) {
-    const std::unique_ptr<Kernel> kernel(static_cast<Kernel*>(argument));
+  static void run(void* begun) {
+    const std::unique_ptr<Begun> kernel(static_cast<Begun*>(begun));
     static_cast<void>(kernel->of->run(*kernel));
+    ++kernel->of->n_run_;
     kernel->of->count(-1);
   }
 };
+
+void* Communicator::Kernel::begin(void* self) {
+  const auto& kernel = *static_cast<const Kernel*>(self);
+  return kernel.of->begin(kernel).release();
+}
 
 // What a call reads and writes.
 struct Communicator::Touched {
@@ -176,7 +200,6 @@ ncclResult_t Communicator::start(std::vector<Operation> operations, cuda::CUstre
       const auto [read, written] = touched(other);
       if (overlap(to, read) || overlap(to, written)) report("the tensors of a group overlap");
     }
-    if (!is_transfer(each)) call.number = ++n_alike_;
   }
   ++n_calls_;
   const auto launched = [this, operations = std::move(operations), stream] { return launch(operations, stream); };
@@ -195,19 +218,25 @@ ncclResult_t Communicator::launch(const std::vector<Operation>& operations, cuda
       touches.push_back({reinterpret_cast<cuda::CUdeviceptr>(range.begin), range.n_bytes, writes});
     }
   }
+  auto kernel = std::make_unique<Kernel>(shared_from_this(), operations);
+  const LibraryKernel given{"NCCL", kernel.release(), Kernel::begin, Begun::run, Kernel::forget};
+  return give(stream, &given, touches.data(), touches.size()) == CUresult::kSuccess ? ncclResult_t::kSuccess
+                                                                                    : ncclResult_t::kUnhandledCudaError;
+}
+
+std::unique_ptr<Communicator::Begun> Communicator::begin(const Kernel& kernel) {
+  const std::lock_guard lock(mutex_);
+  auto begun = std::make_unique<Begun>(Begun{shared_from_this(), kernel.operations, ++n_begun_, false});
+  for (Operation& each : begun->operations) {
+    if (!is_transfer(each)) each.call.number = ++n_alike_;
+  }
+  begun->is_endless = number(setting("FAKE_NCCL_ENDLESS")) == n_begun_;
   static auto* const order = new LaunchOrder;
-  if (setting("FAKE_NCCL_ANY_ORDER").empty() && !order->add(gpu(), meetings(operations))) {
+  if (setting("FAKE_NCCL_ANY_ORDER").empty() && !order->add(gpu(), meetings(begun->operations))) {
     report("GPUs have been given kernels of two communicators in different orders, and may wait for each other");
   }
   count(1);
-  const bool is_endless = number(setting("FAKE_NCCL_ENDLESS")) == n_calls_;
-  auto kernel = std::make_unique<Kernel>(Kernel{shared_from_this(), operations, is_endless});
-  if (give(stream, "NCCL", touches.data(), touches.size(), Kernel::run, kernel.get()) != CUresult::kSuccess) {
-    count(-1);
-    return ncclResult_t::kUnhandledCudaError;
-  }
-  static_cast<void>(kernel.release());
-  return ncclResult_t::kSuccess;
+  return begun;
 }
 
 std::vector<LaunchOrder::Meeting> Communicator::meetings(const std::vector<Operation>& operations) {
@@ -243,8 +272,13 @@ bool Communicator::wait_until(const std::function<bool(const Segment::Part&)>& h
   return true;
 }
 
-// The collectives of a group one after the other, and then its sends and receives at the same time.
-bool Communicator::run(const Kernel& kernel) {
+// The collectives of a group one after the other, and then its sends and receives at the same time. Kernels of several
+// streams run in the order in which they were given.
+bool Communicator::run(const Begun& kernel) {
+  while (n_run_.load() + 1 < kernel.number) {
+    if (is_over()) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
   std::vector<Transfer> transfers;
   for (const Operation& each : kernel.operations) {
     if (is_transfer(each)) transfers.push_back({each});

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -37,6 +38,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Kernels end without having done their work, also those that come later.
   void abort() { is_aborted_.store(true); }
   bool has_work() const { return n_under_way_.load() > 0; }
+  // Whether a graph has kernels of it.
+  bool is_captured() const { return n_kernels_.load() > 0; }
   // Of the GPU that the communicator is for.
   const cuda::CUuuid& gpu() const { return segment_->of(rank_).gpu; }
 
@@ -45,6 +48,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
  private:
   struct Kernel;
+  struct Begun;
   struct Touched;
   struct Transfer;
 
@@ -52,8 +56,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Touched touched(const Operation& operation) const;
   cuda::ncclResult_t launch(const std::vector<Operation>& operations, cuda::CUstream stream);
   std::vector<LaunchOrder::Meeting> meetings(const std::vector<Operation>& operations);
+  std::unique_ptr<Begun> begin(const Kernel& kernel);
   // These return false if the kernel was aborted.
-  bool run(const Kernel& kernel);
+  bool run(const Begun& kernel);
   bool run(const Operation& operation);
   bool transfer(std::vector<Transfer> transfers);
   void take(const Operation& operation, std::size_t at, std::size_t n_bytes);
@@ -70,12 +75,16 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   bool is_made_ = false;
   std::optional<cuda::ncclResult_t> failed_;
   std::uint64_t n_calls_ = 0;
-  std::uint64_t n_alike_ = 0;                                 // collectives among them
+  std::mutex mutex_;                                          // of these three: graphs are launched by other threads
+  std::uint64_t n_begun_ = 0;                                 // kernels, in the order in which they run
+  std::uint64_t n_alike_ = 0;                                 // collectives among their operations
   std::map<std::pair<int, int>, std::uint64_t> n_transfers_;  // by sender and receiver
   std::function<cuda::ncclResult_t()> pending_;               // a launch that has not been made yet
   std::atomic<bool> is_aborted_{false};
   std::atomic<std::uint64_t> n_under_way_{0};
-  std::uint64_t n_pieces_ = 0;  // of the kernels' thread
+  std::atomic<std::uint64_t> n_kernels_{0};  // that may still be given to streams
+  std::atomic<std::uint64_t> n_run_{0};
+  std::uint64_t n_pieces_ = 0;  // of the kernel that runs
 };
 
 }  // namespace ciranda::fakes

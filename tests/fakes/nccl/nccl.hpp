@@ -12,8 +12,10 @@
 //   order           of the kernels of several communicators: if GPUs of the process are given them in orders that could
 //                   make them wait for each other, the program ends, even if they happened not to
 //   sums            in an order that is random from call to call, rounded after each addition, alike on all ranks
+//   graphs          a kernel in a graph is given to the GPU, and has its place in the order, at each launch
 //   aborts          end the kernels of the communicator. While its GPU has others with work under way, to abort one
-//                   alone hangs: all are aborted in one group
+//                   alone hangs: all are aborted in one group. An abort, and the end of a communicator, come back when
+//                   no graph has kernels of it any more
 // What it is not: it has no CTAs, so kernels of two communicators never keep each other from running; and it does not
 // see in which order GPUs of other processes are given kernels.
 //
