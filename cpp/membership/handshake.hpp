@@ -33,7 +33,7 @@
 
 namespace ciranda {
 
-inline constexpr std::uint16_t kProtocolVersion = 9;
+inline constexpr std::uint16_t kProtocolVersion = 8;
 
 // The time in which a peer must authenticate. The reader of the connection enforces it.
 inline constexpr std::chrono::milliseconds kHandshakeLimit{5000};
