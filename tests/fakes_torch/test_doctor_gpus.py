@@ -75,7 +75,7 @@ def test_memory_that_processes_cannot_share_is_said(
 def test_what_is_wrong_is_named_with_a_way_out(
     given: dict[str, str], name: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, gpu, _ = examined(monkeypatch, **given)
+    _, gpu, *_ = examined(monkeypatch, **given)
     assert (gpu.name.startswith(name), gpu.status) == (True, "warn"), gpu
     assert reason in gpu.found, gpu
     assert gpu.advice

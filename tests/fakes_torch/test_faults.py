@@ -36,12 +36,12 @@ def settings_of(way: dict[str, str]) -> dict[str, str]:
 
 
 def run(
-    np: int, *programs: str, grace: int = 1, through: Sequence[str] = (), **settings: str
+    np: int, *programs: str, grace: int = 1, through: Sequence[str] = (), each: Sequence[str] = (), **settings: str
 ) -> subprocess.CompletedProcess[str]:
-    """`grace`: the seconds in which ranks may say their last words after one has failed."""
+    """`grace`: the seconds in which ranks may say their last words after one has failed. `each`: what starts a rank."""
     environment = {**os.environ, **torch_cuda.environment(), "OMP_NUM_THREADS": "1", **settings}
     command = [*through, sys.executable, "-m", "ciranda.launch.cli", "run", "--no-prefix", "-np", str(np)]
-    command += ["--grace", str(grace), sys.executable, str(PROGRAM), *programs]
+    command += ["--grace", str(grace), *each, sys.executable, str(PROGRAM), *programs]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
 
 
@@ -258,11 +258,17 @@ def test_two_gpus_in_one_call_are_refused_and_in_turn_are_right(with_delays: dic
     assert all(line.startswith(refusal) for line in lines[:2]), lines
 
 
-@pytest.mark.parametrize(("program", "n_lines"), [("which_gpu", 1), ("which_gpu=rotated", 0)])
-def test_ranks_that_share_a_gpu_beside_others_are_asked_whether_they_mean_it(program: str, n_lines: int) -> None:
-    done = run(3, program, FAKE_CUDA_DEVICES="4")
+# Starts a rank that sees the four GPUs from that of its own number on.
+ROTATED = ["sh", "-c", 'i=$CIRANDA_LOCAL_RANK; CUDA_VISIBLE_DEVICES=$i,$(((i+1)%4)),$(((i+2)%4)) exec "$@"', "sh"]
+
+
+@needs_kernels
+@pytest.mark.parametrize(("each", "n_lines"), [([], 1), (ROTATED, 0)], ids=["all alike", "rotated"])
+def test_ranks_that_share_a_gpu_beside_others_are_asked_whether_they_mean_it(each: list[str], n_lines: int) -> None:
+    """All use their GPU 0, which may be another for each."""
+    done = run(3, "which_gpu", each=each, FAKE_CUDA_DEVICES="4")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert _found(done, program) == ["right"] * 3
+    assert _found(done, "which_gpu") == ["right"] * 3
     advice = [line for line in done.stderr.splitlines() if "torch.cuda.set_device(hvd.local_rank())?" in line]
     assert len(advice) == n_lines, done.stderr
     assert all("[rank 2]" in line and "GPU 0 (GPU-5f5f5f00) of 4" in line for line in advice), advice
