@@ -296,13 +296,14 @@ TEST(SocketMesh, TheLastWordsOfAPeerWhoseDataHasEndedAreHeard) {
   auto [meshes, last] = make_two_by_sockets(1);
   const sockaddr nobody{AF_UNSPEC, {}};
   ASSERT_EQ(connect(last.get(), &nobody, sizeof(nobody)), 0);
-  EXPECT_TRUE(sleep_until(*meshes[1], [&] { return meshes[1]->data(0).state() == ChannelState::kClosed; }));
+  const auto is_data_closed = [&meshes = meshes] { return meshes[1]->data(0).state() == ChannelState::kClosed; };
+  EXPECT_TRUE(sleep_until(*meshes[1], is_data_closed));
   EXPECT_TRUE(meshes[1]->closed_peers().empty());
   std::array<std::byte, 3> words{};
   ASSERT_EQ(meshes[0]->control(1).write_some(words), words.size());
   meshes[0].reset();
   std::size_t n_heard = 0;
-  EXPECT_TRUE(sleep_until(*meshes[1], [&] {
+  EXPECT_TRUE(sleep_until(*meshes[1], [&meshes = meshes, &words, &n_heard] {
     n_heard += meshes[1]->control(0).read_some(words);
     return !meshes[1]->closed_peers().empty();
   }));
