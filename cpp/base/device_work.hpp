@@ -6,10 +6,12 @@
 // Unended. Any thread.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/device_event.hpp"
 #include "base/status.hpp"
@@ -18,9 +20,10 @@ namespace ciranda {
 
 class DeviceWork final : public DeviceEvent {
  public:
-  // `where`: as in "on GPU 0". `trouble`: what has gone wrong so far, asked while the work has not ended.
-  DeviceWork(std::string where, std::function<Status()> trouble)
-      : where_(std::move(where)), trouble_(std::move(trouble)) {}
+  // `where`: as in "on GPU 0". `after`: the events that the work comes after, of no graph. `trouble`: what has gone
+  // wrong so far, asked while the work has not ended.
+  DeviceWork(std::string where, std::vector<DeviceEventPtr> after, std::function<Status()> trouble)
+      : where_(std::move(where)), after_(std::move(after)), trouble_(std::move(trouble)) {}
 
   // The event behind the work. REQUIRES: no other thread asks for it yet.
   void queued(DeviceEventPtr event) { event_ = std::move(event); }
@@ -39,6 +42,10 @@ class DeviceWork final : public DeviceEvent {
   }
 
   const std::string& where() const { return where_; }
+  // Whether the device has come to the work. If so, and it does not end, it may wait for the devices of other ranks.
+  bool has_come() const {
+    return std::ranges::all_of(after_, [](const DeviceEventPtr& event) { return event->has_passed(); });
+  }
   bool has_ended() const {
     const std::lock_guard lock(mutex_);
     return has_ended_;
@@ -69,6 +76,7 @@ class DeviceWork final : public DeviceEvent {
 
  private:
   const std::string where_;
+  const std::vector<DeviceEventPtr> after_;
   const std::function<Status()> trouble_;
   DeviceEventPtr event_;
   mutable std::mutex mutex_;

@@ -311,16 +311,18 @@ Result<bool> Lane::execute(TimePoint now) {
     return false;
   }
   const Status status = stall_detector_.stuck(now, [this, turn]() REQUIRES(progress_lock) {
-    StallDetector::Stuck stuck{data_.describe_current(), data_.awaited(), data_.awaited_device()};
+    StallDetector::Stuck stuck{
+        .what = data_.describe_current(), .awaited = data_.awaited(), .device = data_.awaited_device()};
     for (int& rank : stuck.awaited) rank = mesh_.peer(rank).rank;
-    if (turn == Turns::State::kAwaited) stuck = {stuck.what, {0}, ""};
+    if (turn == Turns::State::kAwaited) stuck = {.what = stuck.what, .awaited = {0}, .device = ""};
     return stuck;
   });
   if (!status.ok()) return status;
   return false;
 }
 
-// A device that does not come to the end of a call is named, whoever waits for it.
+// A device that does not come to the end of a call is named, whoever waits for it. One that waits for those of other
+// ranks leaves them the time to name themselves.
 Status Lane::look_at_results(TimePoint now) {
   const Result<bool> moved = data_.look_at_results();
   if (!moved.ok()) return moved.status();
@@ -329,7 +331,9 @@ Status Lane::look_at_results(TimePoint now) {
     return Status::ok_status();
   }
   return stalled_results_.stuck(now, [this]() REQUIRES(progress_lock) {
-    return StallDetector::Stuck{data_.awaited_result(), {}, data_.device_of_result()};
+    const DeviceWork& work = data_.work_of_result();
+    return StallDetector::Stuck{
+        .what = data_.awaited_result(), .awaited = {}, .device = work.where(), .has_come = work.has_come()};
   });
 }
 

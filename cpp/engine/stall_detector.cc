@@ -24,17 +24,19 @@ Status StallDetector::stuck(TimePoint now, const std::function<Stuck()>& describ
 Status StallDetector::report(TimePoint now, const Stuck& stuck) {
   const TimePoint asked = *asked_;
   asked_.reset();
-  const bool awaits_device = !stuck.device.empty();
+  const bool awaits_device = !stuck.device.empty() && !stuck.has_come;
   const auto answers = [&](int rank) { return control_.last_message_from(rank) > asked; };
   const bool do_all_answer = std::all_of(stuck.awaited.begin(), stuck.awaited.end(), answers);
   const auto waited = now - *stuck_since_;
   std::string text = stuck.what + " began on all ranks but has not moved for " +
-                     std::to_string(std::chrono::duration_cast<std::chrono::seconds>(waited).count()) +
-                     " s. Waiting for";
-  if (awaits_device) {
-    text += " the tensors of " + control_.own_text() + " " + stuck.device +
+                     std::to_string(std::chrono::duration_cast<std::chrono::seconds>(waited).count()) + " s. ";
+  if (stuck.has_come) {
+    text += "This rank has come to it " + stuck.device + ": it waits for the device of another rank.";
+  } else if (!stuck.device.empty()) {
+    text += "Waiting for the tensors of " + control_.own_text() + " " + stuck.device +
             ": the work that was queued there before the call has not ended.";
   } else {
+    text += "Waiting for";
     for (const int rank : stuck.awaited) {
       if (do_all_answer || !answers(rank)) text += " " + control_.peer_text(rank);
     }

@@ -32,10 +32,11 @@ class StallDetector {
   struct Stuck {
     std::string what;          // the entry in execution
     std::vector<int> awaited;  // the ranks (of the world) that it waits for
-    std::string device;        // the device of this rank for whose copies it waits; empty if none
+    std::string device;        // the device of this rank that it waits for; empty if none
+    bool has_come = false;     // that device to the entry: it waits for the devices of other ranks there
   };
   // Nothing has moved. Returns Timeout if nothing has moved for the stall limit, or for twice as long if all awaited
-  // ranks answer.
+  // ranks answer, or this rank's device waits for those of others.
   Status stuck(TimePoint now, const std::function<Stuck()>& describe);
   std::optional<TimePoint> due() const;
 

@@ -79,9 +79,9 @@ class DataPlane {
   // have ended, or why one has no result.
   Result<bool> look_at_results();
   bool awaits_results() const { return !awaited_results_.empty(); }
-  // The first of them, and where: "allreduce 'a'", "on GPU 0". REQUIRES: awaits_results().
+  // The first of them, and the work that makes it: "allreduce 'a'". REQUIRES: awaits_results().
   const std::string& awaited_result() const { return awaited_results_.front().what; }
-  const std::string& device_of_result() const { return awaited_results_.front().work->where(); }
+  const DeviceWork& work_of_result() const { return *awaited_results_.front().work; }
 
   // The device of this rank for whose copies the next entry waits: "on device 0 of type 2". Empty if it waits for
   // none.

@@ -7,6 +7,7 @@
 #include <memory>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace ciranda::cuda {
 namespace {
@@ -111,7 +112,7 @@ PeerStream::Work NcclCollective::queueing(Steps steps) const {
 void NcclCollective::queue(Steps steps) {
   const std::shared_ptr<NcclCommunicator>& communicator = group_.communicator();
   const std::shared_ptr<NcclStream>& stream = group_.stream_of_world();
-  work_ = std::make_shared<DeviceWork>(where(), [communicator] { return communicator->status(); });
+  work_ = std::make_shared<DeviceWork>(where(), plan_.after, [communicator] { return communicator->status(); });
   const auto await = [stream](std::shared_ptr<const Event> event, std::function<void(Status)> passed) {
     stream->when_passed(std::move(event), std::move(passed));
   };
@@ -121,7 +122,7 @@ void NcclCollective::queue(Steps steps) {
 
 // The communicator lives as long as the graph: NCCL does not let go of one of which a graph has work.
 void NcclCollective::record(Steps steps) {
-  work_ = std::make_shared<DeviceWork>(where(), [] { return Status::ok_status(); });
+  work_ = std::make_shared<DeviceWork>(where(), std::vector<DeviceEventPtr>(), [] { return Status::ok_status(); });
   group_.stream.record(
       graph_,
       [graph = graph_, shared = group_.shared, work = queueing(std::move(steps))](PeerStream::Tasks& tasks) {

@@ -32,6 +32,7 @@
 #include "engine/sets.hpp"
 #include "engine/watchdog.hpp"
 #include "engine/worlds_test.hpp"
+#include "text_matchers.hpp"
 
 #ifndef CIRANDA_SANITIZED
 
@@ -668,6 +669,28 @@ TEST(NcclDeathTest, AKernelThatNeverEndsIsNamedAndAborted) {
       while (n_kernels_under_way() > 0) std::this_thread::yield();
       is_over.arrive_and_wait();
       end_program();
+    });
+  });
+}
+
+// Whose GPU does not come to a call is named on all ranks, and not one whose GPU waits for it in NCCL.
+TEST(NcclDeathTest, WhoseGpuDoesNotComeIsNamed) {
+  expect_in_own_program([] {
+    WorldOptions options = by_nccl(3);
+    testing::end_stalls_soon(options.config);
+    World world(3, options);
+    std::latch is_over(3);
+    world.run([&](Engine& engine) {
+      expect_of<float>(engine, {10}, 2, 6, "sum");
+      Guarded tensor(40, Guarded::kAligned);
+      std::optional<StandingStill> still;
+      if (engine.rank() == 1) still.emplace();
+      EXPECT_TRUE(engine.wait(begin_sum(engine, tensor)).ok());
+      const Status status = engine.await_results();
+      EXPECT_EQ(status.kind(), ErrorKind::kTimeout);
+      EXPECT_TRUE(contains(status.message(), "Waiting for the tensors of rank 1 (host "));
+      is_over.arrive_and_wait();
+      end_program();  // tensors of calls that failed may not be freed yet
     });
   });
 }

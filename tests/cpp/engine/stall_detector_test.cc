@@ -55,12 +55,15 @@ TEST(StallDetector, ARankThatIsNotConnectedIsAskedOverTheTree) {
 class StallDetectorTest : public ::testing::Test {
  protected:
   Status look_at(int second) {
-    return detector_.stuck(kStart + seconds(second), [] { return StallDetector::Stuck{"a call", {1, 2}, ""}; });
+    return detector_.stuck(kStart + seconds(second), [] {
+      return StallDetector::Stuck{.what = "a call", .awaited = {1, 2}, .device = ""};
+    });
   }
   // What ranks have said is read then.
   void receive_at(int second) { EXPECT_TRUE(control_.receive(lanes_, kStart + seconds(second)).ok()); }
   PlayedRank& rank_1() { return rank_1_; }
   PlayedRank& rank_2() { return rank_2_; }
+  StallDetector& detector() { return detector_; }
 
  private:
   LoopbackFabric fabric_{3};
@@ -83,6 +86,20 @@ TEST_F(StallDetectorTest, OneThatAnswersIsNotNamedBesideOneThatDoesNot) {
   EXPECT_TRUE(contains(status.message(), "Waiting for rank 2 (")) << status.message();
   EXPECT_FALSE(contains(status.message(), "rank 1 (")) << status.message();
   EXPECT_TRUE(contains(status.message(), "stopped, or its link is cut"));
+}
+
+// Those have as long again to name themselves.
+TEST_F(StallDetectorTest, ADeviceThatHasComeWaitsForThoseOfOthers) {
+  const auto look_at = [&](int second, bool has_come) {
+    return detector().stuck(kStart + seconds(second), [has_come] {
+      return StallDetector::Stuck{.what = "a call", .awaited = {}, .device = "on GPU 0", .has_come = has_come};
+    });
+  };
+  for (const int second : {0, 5, 10, 15, 20, 25, 30, 35}) ASSERT_TRUE(look_at(second, true).ok()) << second;
+  EXPECT_TRUE(contains(look_at(40, true).message(), "This rank has come to it on GPU 0"));
+  detector().moved();
+  for (const int second : {0, 5, 10, 15}) ASSERT_TRUE(look_at(second, false).ok()) << second;
+  EXPECT_TRUE(contains(look_at(20, false).message(), "Waiting for the tensors of rank 0"));
 }
 
 TEST_F(StallDetectorTest, AllAreNamedIfAllAnswer) {
