@@ -199,6 +199,13 @@ def begins_anew() -> None:
     found("right")
 
 
+def wait_for_all(folder: Path) -> None:
+    """A barrier that a failure of the world does not end."""
+    (folder / str(hvd.rank())).touch()
+    while len(list(folder.iterdir())) < hvd.size():
+        time.sleep(0.01)
+
+
 @program
 def never_ends(where: str) -> None:
     """Rank 1's kernel never ends. No rank leaves, which others would hear of, before all have their error."""
@@ -211,18 +218,17 @@ def never_ends(where: str) -> None:
         hvd.allreduce(mine, name="second")
     except CirandaError as error:
         found(f"rank {hvd.rank()}: {type(error).__name__}: {error}")
-        (folder / str(hvd.rank())).touch()
-        while len(list(folder.iterdir())) < hvd.size():
-            time.sleep(0.01)
+        wait_for_all(folder)
         leave_at_once()
     raise AssertionError("the call succeeded")
 
 
 @program
-def illegal_address() -> None:
+def illegal_address(where: str) -> None:
     """Rank 1's own work on its GPU touches an address that is none, before its call reads what it makes."""
     mine = values().cuda()
     hvd.allreduce(mine, name="first")
+    wait_for_all(Path(where))  # or another may hear of the fault in that call
     if hvd.rank() == 1:
         fail_on_the_gpu(mine)
     try:

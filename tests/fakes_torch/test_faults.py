@@ -190,10 +190,10 @@ def test_work_that_never_ends_is_named_with_its_gpu_on_all_ranks(
         assert "on GPU 0 (GPU-5f5f5f00): the work that was queued there before the call has not ended" in line, line
 
 
-def test_a_kernel_of_the_program_that_fails_is_told_to_all() -> None:
+def test_a_kernel_of_the_program_that_fails_is_told_to_all(tmp_path: Path) -> None:
     """With its rank and GPU, and all processes end. (By peer: test_gpu_check.py.)"""
-    done = run(2, "illegal_address", **STAGED)
-    lines = _found(done, "illegal_address")
+    done = run(2, f"illegal_address={tmp_path}", **STAGED)
+    lines = _found(done, f"illegal_address={tmp_path}")
     assert (done.returncode, lines[:2]) == (0, ["ends"] * 2), done.stdout + done.stderr
     assert lines[2].startswith("rank 0: InternalError: rank 1 (host "), lines
     for line in lines[2:]:  # rank 1 may hear of it when it makes the call
