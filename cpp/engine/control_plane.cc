@@ -77,12 +77,25 @@ void ControlPlane::ask(int rank) {
   }
 }
 
-// Where there is no way now, the sender asks again, or has heard of an end by then.
 void ControlPlane::route(const RoutedMessage& message) {
   const int next = peer(message.to).is_open ? message.to : departures_.next_to(message.to);
-  if (next < 0 || !peer(next).is_open) return;
+  if (next < 0 || !peer(next).is_open) return keep_unrouted(message);
   hurry();
   append(next, 0, message);
+}
+
+// There is no way now: it goes on when the next rank has connected. A question is asked again.
+void ControlPlane::keep_unrouted(const RoutedMessage& message) {
+  if (message.kind != RoutedMessage::Kind::kConnect) return;
+  const bool is_kept = std::ranges::any_of(
+      unrouted_, [&](const RoutedMessage& kept) { return kept.to == message.to && kept.from == message.from; });
+  if (!is_kept) unrouted_.push_back(message);
+}
+
+void ControlPlane::route_kept() {
+  for (const RoutedMessage& message : std::exchange(unrouted_, {})) {
+    if (!departures_.has_left(message.to) && !departures_.has_left(message.from)) route(message);
+  }
 }
 
 Urgency ControlPlane::take_urgency() { return std::exchange(urgency_, Urgency::kLazy); }
@@ -95,6 +108,7 @@ void ControlPlane::drop_outgoing(int rank) {
 bool ControlPlane::send() {
   take_late_peers();
   spread();
+  route_kept();
   bool moved = false;
   std::erase_if(awaiting_send_, [&](int rank) {
     moved |= send(rank);

@@ -100,6 +100,8 @@ class ControlPlane {
   Status handle(int peer, DeparturesMessage news);
   Status handle(const RoutedMessage& message, TimePoint now);
   void route(const RoutedMessage& message);
+  void keep_unrouted(const RoutedMessage& message);
+  void route_kept();
   void take_late_peers();
   Status learn(Departure departure, int from);
   void spread();
@@ -118,8 +120,9 @@ class ControlPlane {
   std::vector<int> awaiting_send_;    // the peers for which there are outgoing bytes
   Urgency urgency_ = Urgency::kLazy;  // of the messages posted since take_urgency()
   Departures departures_;
-  std::vector<int> told_by_;    // of each departure
-  bool has_to_spread_ = false;  // something has changed that spread() depends on
+  std::vector<int> told_by_;             // of each departure
+  bool has_to_spread_ = false;           // something has changed that spread() depends on
+  std::vector<RoutedMessage> unrouted_;  // for which there was no way
   std::optional<ByeMessage> own_bye_;
   std::optional<AbortMessage> abort_;
   std::size_t n_closed_handled_ = 0;

@@ -295,6 +295,25 @@ TEST_F(EndsOverTheTree, TheHigherOfTwoConnectsWhenItIsAsked) {
   EXPECT_EQ(told(1), Told{});
 }
 
+// Nobody asks again, and both would wait for ever.
+TEST_F(EndsOverTheTree, WhatFindsNoWayGoesOnWhenThereIsOne) {
+  begin(2);
+  fabric().hold_connections();
+  leave(0);  // above it is rank 1 now, and the connection waits
+  for (int i = 0; i < 2; ++i) say(3, RoutedMessage{5, 3, RoutedMessage::Kind::kConnect});
+  say(3, RoutedMessage{4, 3, RoutedMessage::Kind::kConnect});
+  expect_alive(3);
+  tell_of(3, {4});
+  expect_ack(3);
+  fabric().let_connect();
+  const auto asked = hear<RoutedMessage>(1);
+  ASSERT_TRUE(asked.has_value());
+  EXPECT_EQ(asked->to, 5);
+  EXPECT_EQ(asked->from, 3);
+  say(1, DeparturesMessage{});
+  EXPECT_TRUE(played(1).is_silent_about<RoutedMessage>(2));
+}
+
 // Those that are above it in the tree would have heard of a loss.
 TEST_F(EndsOverTheTree, OneThatEndsBeforeItHasSaidAnythingMayHaveLeft) {
   begin(1);
