@@ -17,6 +17,7 @@ from jax.interpreters import ad, batching, mlir
 from ciranda.jax import _uses, _versions
 
 ROOT = Path(__file__).parents[2]
+HEADER = Path(jax.ffi.include_dir()) / "xla/ffi/api/c_api.h"
 
 # Ours and theirs, field by field.
 PAIRS = {
@@ -37,13 +38,19 @@ PAIRS = {
     "MakeFuture": ("XLA_FFI_Future_Create_Args", {"future": "future"}),
     "EndFuture": ("XLA_FFI_Future_SetAvailable_Args", {"future": "future"}),
     "FailFuture": ("XLA_FFI_Future_SetError_Args", {"future": "future", "error": "error"}),
+    "GetStream": ("XLA_FFI_Stream_Get_Args", {"context": "ctx", "stream": "stream"}),
     "GetRunId": ("XLA_FFI_RunId_Get_Args", {"context": "ctx", "run_id": "run_id"}),
     "Api": (
         "XLA_FFI_Api",
         {"version": "api_version", "make_error": "XLA_FFI_Error_Create", "make_future": "XLA_FFI_Future_Create"}
         | {"end_future": "XLA_FFI_Future_SetAvailable", "fail_future": "XLA_FFI_Future_SetError"}
-        | {"get_run_id": "XLA_FFI_RunId_Get"},
+        | {"get_run_id": "XLA_FFI_RunId_Get", "get_stream": "XLA_FFI_Stream_Get"},
     ),
+}
+# What the oldest has not, and programs for GPUs need.
+NEWER_PAIRS = {
+    "GetDevice": ("XLA_FFI_DeviceOrdinal_Get_Args", {"context": "ctx", "number": "device_ordinal"}),
+    "Api": ("XLA_FFI_Api", {"get_device": "XLA_FFI_DeviceOrdinal_Get"}),
 }
 CONSTANTS = {
     "kMetadata": "XLA_FFI_Extension_Metadata",
@@ -61,9 +68,11 @@ CONSTANTS = {
 
 
 def test_our_structs_are_those_of_the_installed_jaxlib() -> None:
+    has_newer = "XLA_FFI_DeviceOrdinal_Get_Args" in HEADER.read_text()
+    newer = NEWER_PAIRS.items() if has_newer else ()
     lines = [
         f'static_assert(offsetof(ffi::{ours}, {mine}) == offsetof({theirs}, {field}), "{theirs}.{field}");'
-        for ours, (theirs, fields) in PAIRS.items()
+        for ours, (theirs, fields) in (*PAIRS.items(), *newer)
         for mine, field in fields.items()
     ]
     lines += [f'static_assert(int(ffi::{a}) == int({b}), "{b}");' for a, b in CONSTANTS.items()]
@@ -77,7 +86,7 @@ def test_our_structs_are_those_of_the_installed_jaxlib() -> None:
 
 
 def test_the_version_of_the_table() -> None:
-    header = (Path(jax.ffi.include_dir()) / "xla/ffi/api/c_api.h").read_text()
+    header = HEADER.read_text()
     major, minor = (re.search(rf"XLA_FFI_API_{which} (\d+)", header)[1] for which in ("MAJOR", "MINOR"))
     assert major == "0", "fields of XLA's structs may have moved: compare cpp/bindings/jax/ffi.hpp"
     assert int(minor) >= 1

@@ -16,10 +16,6 @@ ffi::Error* run_collective(ffi::Frame* frame);
 // Writes the number of ranks of the attributes' process set: an int32 without dimensions.
 ffi::Error* get_size(ffi::Frame* frame);
 
-// Passes the arguments to Python's function as long as it wants them (ciranda/native/looks.hpp), which may wait for
-// other ranks.
-ffi::Error* look(ffi::Frame* frame);
-
 // A step of a program that does nothing: XLA:CPU runs programs of few steps sequentially.
 ffi::Error* do_nothing(ffi::Frame* frame);
 

@@ -5,7 +5,8 @@
 // have only grown since version 0.1 (jaxlib 0.5), so these serve all: a handler reports to XLA the version that XLA
 // itself has (handler.hpp). tests/jax/test_internals.py compares all of this with the header of the installed jaxlib.
 //
-// Used by collective.hpp, handler.hpp, Parameters and Reply.
+// Used by CollectiveCall, collective.hpp, gpu_collective.hpp, GpuFrame, handler.hpp, look.hpp, Memory, Parameters and
+// Reply.
 #pragma once
 
 #include <cstddef>
@@ -110,17 +111,34 @@ struct GetRunId {
   std::int64_t run_id;
 };
 
+// Of programs for GPUs.
+struct GetStream {
+  std::size_t struct_size;
+  Extension* extensions;
+  Context* context;
+  void* stream;
+};
+struct GetDevice {
+  std::size_t struct_size;
+  Extension* extensions;
+  Context* context;
+  std::int32_t number;
+};
+
 struct Api {
   std::size_t struct_size;
   Extension* extensions;
   Version version;
   const void* internal;
   Error* (*make_error)(MakeError*);
-  void* not_used[12];
+  void* not_used[3];
+  Error* (*get_stream)(GetStream*);
+  void* not_used_either[8];
   Error* (*make_future)(MakeFuture*);
   Error* (*end_future)(EndFuture*);
   Error* (*fail_future)(FailFuture*);
   Error* (*get_run_id)(GetRunId*);
+  Error* (*get_device)(GetDevice*);  // not in the oldest: struct_size tells whether it is there
 };
 
 struct Frame {

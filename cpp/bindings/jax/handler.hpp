@@ -1,5 +1,5 @@
 // handler: the common start of every handler.
-// Called by collective.hpp; any thread.
+// Called by collective.hpp, gpu_collective.hpp and look.hpp; any thread.
 #pragma once
 
 #include "bindings/jax/ffi.hpp"

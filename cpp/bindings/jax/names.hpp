@@ -4,7 +4,7 @@
 //
 // Threads: any. One entry is kept for each name that was ever used.
 //
-// Called by collective.hpp.
+// Called by CollectiveCall.
 #pragma once
 
 #include <cstdint>

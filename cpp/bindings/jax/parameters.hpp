@@ -3,7 +3,7 @@
 // src/ciranda/jax/_primitive.py writes them, with these names. Neither this rank nor a size that affects the values of
 // a result is among them, since a compiled program may outlive a world.
 //
-// Called by collective.hpp; any thread.
+// Called by CollectiveCall, collective.hpp, gpu_collective.hpp, look.hpp and GpuFrame; any thread.
 #pragma once
 
 #include <ciranda/table.h>

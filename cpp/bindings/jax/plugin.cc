@@ -4,6 +4,8 @@
 #include <ciranda/native/plugin.hpp>
 
 #include "bindings/jax/collective.hpp"
+#include "bindings/jax/gpu_collective.hpp"
+#include "bindings/jax/look.hpp"
 
 CIRANDA_DEFINE_TABLE
 CIRANDA_DEFINE_LOOKS
@@ -22,6 +24,18 @@ CIRANDA_API ciranda::jax::ffi::Error* ciranda_jax_collective(ciranda::jax::ffi::
 
 CIRANDA_API ciranda::jax::ffi::Error* ciranda_jax_size(ciranda::jax::ffi::Frame* frame) {
   return ciranda::jax::get_size(frame);
+}
+
+CIRANDA_API ciranda::jax::ffi::Error* ciranda_jax_gpu_collective(ciranda::jax::ffi::Frame* frame) {
+  return ciranda::jax::run_gpu_collective(frame);
+}
+
+CIRANDA_API ciranda::jax::ffi::Error* ciranda_jax_gpu_size(ciranda::jax::ffi::Frame* frame) {
+  return ciranda::jax::get_gpu_size(frame);
+}
+
+CIRANDA_API ciranda::jax::ffi::Error* ciranda_jax_gpu_look(ciranda::jax::ffi::Frame* frame) {
+  return ciranda::jax::look_at_gpu(frame);
 }
 
 CIRANDA_API ciranda::jax::ffi::Error* ciranda_jax_look(ciranda::jax::ffi::Frame* frame) {

@@ -3,8 +3,10 @@
 // Threads: any. Exactly one call of end() or fail(). XLA may run the next steps of the program inside that call, user
 // code included. REQUIRES: no other work waits for the calling thread.
 //
-// Called by collective.hpp.
+// Called by collective.hpp, gpu_collective.hpp and look.hpp.
 #pragma once
+
+#include <string>
 
 #include "bindings/jax/ffi.hpp"
 
@@ -14,6 +16,11 @@ namespace ciranda::jax {
 inline ffi::Error* make_error(const ffi::Api* api, ffi::Code code, const char* message) {
   ffi::MakeError request{sizeof(ffi::MakeError), nullptr, message, code};
   return api->make_error(&request);
+}
+
+// The error of a call that cannot be made.
+inline ffi::Error* refusal(const ffi::Frame& frame, const std::string& problem) {
+  return make_error(frame.api, ffi::kInvalidArgument, problem.c_str());
 }
 
 class Reply {

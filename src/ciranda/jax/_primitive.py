@@ -9,6 +9,8 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections import Counter, defaultdict
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -213,9 +215,13 @@ def _add_steps(context: Any) -> None:
         rule(context.replace(avals_in=(), avals_out=()))
 
 
+def _aliases(tensors: Sequence[Any], call: Call) -> dict[int, int]:
+    return {index: index for index in range(len(tensors))} if call.collective in _IN_PLACE else {}
+
+
 def _lower(context: Any, *tensors: Any, call: Call) -> Any:
     _check_program(context, call)
-    aliases = {index: index for index in range(len(tensors))} if call.collective in _IN_PLACE else {}
+    aliases = _aliases(tensors, call)
     names = _names_of(context.module_context)
     name = _name_of(call, names)
     if names.needs_steps(mlir.ir.InsertionPoint.current.block):
@@ -228,22 +234,31 @@ def _lower(context: Any, *tensors: Any, call: Call) -> Any:
     return rule(context, *tensors, **_attributes(call, name, names.unique))
 
 
-def _lower_look(context: Any, *tensors: Any, look: str, name: str | None) -> Any:
+def _lower_for_gpu(context: Any, *tensors: Any, call: Call) -> Any:
+    """XLA runs the steps of a program for a GPU in one order."""
+    _check_program(context, call)
+    names = _names_of(context.module_context)
+    target, aliases = _plugin.GPU_COLLECTIVE, _aliases(tensors, call)
+    rule = jax.ffi.ffi_lowering(target, has_side_effect=True, operand_output_aliases=aliases)
+    return rule(context, *tensors, **_attributes(call, _name_of(call, names), names.unique))
+
+
+def _lower_look(context: Any, *tensors: Any, look: str, name: str | None, target: str = _plugin.LOOK) -> Any:
     names = _names_of(context.module_context)
     names_for_looks[look] = name or f"{names.program}.look.{names.next('look')}"
-    rule = jax.ffi.ffi_lowering(_plugin.LOOK, has_side_effect=True)
+    rule = jax.ffi.ffi_lowering(target, has_side_effect=True)
     return rule(context, *tensors, **_attributes(Call(0), look, ""))
 
 
-def _lower_size(context: Any, *, call: Call) -> Any:
-    rule = jax.ffi.ffi_lowering(_plugin.SIZE)
+def _lower_size(context: Any, *, call: Call, target: str = _plugin.SIZE) -> Any:
+    rule = jax.ffi.ffi_lowering(target)
     return rule(context, **_attributes(call, "", ""))
 
 
 def _refuse(context: Any, *tensors: Any, call: Call) -> Any:
     raise NotSupportedError(
-        f"{call.kind} in a program for {', '.join(context.module_context.platforms)}: only programs for the CPU can "
-        "make it: jax.jit(..., device=jax.devices('cpu')[0]), or JAX_PLATFORMS=cpu"
+        f"{call.kind} in a program for {', '.join(context.module_context.platforms)}: only programs for the CPU and "
+        "for GPUs of NVIDIA can make it: JAX_PLATFORMS=cpu"
     )
 
 
@@ -253,5 +268,10 @@ _EACH_ITSELF: dict[str, Any] = (
 )
 mlir.register_lowering(collective_p, _refuse, **_EACH_ITSELF)
 mlir.register_lowering(collective_p, _lower, platform=_plugin.PLATFORM, **_EACH_ITSELF)
+mlir.register_lowering(collective_p, _lower_for_gpu, platform=_plugin.GPU_PLATFORM, **_EACH_ITSELF)
 mlir.register_lowering(look_p, _lower_look, platform=_plugin.PLATFORM, **_EACH_ITSELF)
+mlir.register_lowering(
+    look_p, partial(_lower_look, target=_plugin.GPU_LOOK), platform=_plugin.GPU_PLATFORM, **_EACH_ITSELF
+)
 mlir.register_lowering(size_p, _lower_size)
+mlir.register_lowering(size_p, partial(_lower_size, target=_plugin.GPU_SIZE), platform=_plugin.GPU_PLATFORM)

@@ -17,6 +17,7 @@ from ciranda import _core
 from ciranda._spans import Described, profiler
 from ciranda.errors import InvalidArgumentError
 from ciranda.jax._plugin import PLATFORM
+from ciranda.numpy.arrays import for_engine as numpy_for_engine
 
 #: A tensor argument: anything that `jax.numpy.asarray` takes.
 ArrayLike = Any
@@ -57,10 +58,20 @@ def readable(tensor: ArrayLike) -> jax.Array:
     if first.platform != PLATFORM or len(devices) > 1:
         where = ", ".join(sorted(map(str, devices)))
         raise InvalidArgumentError(
-            f"the array is on {where}, but only arrays on one CPU device are supported: jax.device_put(array, "
-            "jax.devices('cpu')[0])"
+            f"the array is on {where}, but outside jit only arrays on one CPU device are supported: make the call in "
+            "a function that jax.jit compiles, or give it jax.device_get(array)"
         )
     return _row_major(communicable(array)).block_until_ready()
+
+
+def is_on_cpu(array: jax.Array) -> bool:
+    """Whether the array, which is not traced, is in memory of the host."""
+    return all(device.platform == PLATFORM for device in array.devices())
+
+
+def readable_content(array: jax.Array) -> Any:
+    """Return the engine's argument for what an array holds, wherever it is."""
+    return for_engine(readable(array)) if is_on_cpu(array) else numpy_for_engine(np.asarray(array))
 
 
 def _row_major(array: jax.Array) -> jax.Array:

@@ -65,7 +65,7 @@ def _kind(value: Any) -> str:
 
 
 def _contents(value: Any) -> Contents:
-    return Contents(_kind(value), arrays.for_engine(arrays.readable(value)))
+    return Contents(_kind(value), arrays.readable_content(value))
 
 
 def _look(check: ParameterCheck, name: str | None, parameters: list[Parameter], how: How) -> None:

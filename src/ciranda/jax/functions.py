@@ -55,6 +55,9 @@ def _start(leaf: Any, root_rank: int, name: str, process_set: ProcessSet) -> Any
     if is_key(leaf):
         handle = broadcast_async(jax.random.key_data(leaf), root_rank, name, process_set)
         return handle.then(lambda data: jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf)))
+    if isinstance(leaf, jax.Array) and not arrays.is_on_cpu(leaf):
+        handle = broadcast_numpy_async(np.asarray(leaf), root_rank, name, process_set)
+        return handle.then(lambda content: arrays.on_device(content, leaf.sharding))
     if isinstance(leaf, jax.Array):
         return broadcast_async(leaf, root_rank, name, process_set)
     if isinstance(leaf, np.ndarray):
@@ -68,6 +71,8 @@ def _start(leaf: Any, root_rank: int, name: str, process_set: ProcessSet) -> Any
 
 def broadcast_parameters(params: Any, root_rank: int = 0, process_set: ProcessSet = global_process_set) -> Any:
     """Return `params` with the values of rank `root_rank`. For parameters and optimizer states, outside jit.
+
+    Arrays on a GPU are copied to the host for it, and back.
 
     Args:
         params: a pytree, alike on all ranks. Arrays, keys of `jax.random` and numbers, such as the step of a state, are
@@ -106,7 +111,7 @@ def check_consistency(params: Any, process_set: ProcessSet = global_process_set)
         if isinstance(array, (jax.Array, np.ndarray)):
             readable: Any = array
             if isinstance(array, jax.Array):
-                readable = arrays.for_engine(arrays.readable(array))
+                readable = arrays.readable_content(array)
             else:
                 readable = numpy_for_engine(numpy_readable(array))
             what = f"{array.dtype} {list(array.shape)}"

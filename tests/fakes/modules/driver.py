@@ -22,7 +22,7 @@ def _library() -> c.CDLL:
 
 def call(function: str, *arguments: Any) -> None:
     """Call a function of the driver in the primary context of GPU 0, and raise if it fails."""
-    _enter()
+    enter()
     _check(function, getattr(_library(), function)(*arguments))
 
 
@@ -42,7 +42,8 @@ def _context() -> c.c_void_p:
     return context
 
 
-def _enter() -> None:
+def enter() -> None:
+    """Make the primary context of GPU 0 the thread's."""
     if not hasattr(_entered, "done"):
         _check("cuCtxSetCurrent", _library().cuCtxSetCurrent(_context()))
         _entered.done = True

@@ -1,7 +1,7 @@
 // Context: a reference to the current world of this process, held during a call. The caller of a plug-in (a graph, a
 // compiled program) may outlive a world: create a Context for each call, and cache neither rank nor size.
 // Operation: a reference to an operation.
-// Called by call.hpp, bindings/jax/collective.cc, bindings/mpi/, bindings/mxnet/, bindings/paddle/ and
+// Called by call.hpp, bindings/jax/, bindings/mpi/, bindings/mxnet/, bindings/paddle/ and
 // bindings/tensorflow/; any thread.
 #pragma once
 

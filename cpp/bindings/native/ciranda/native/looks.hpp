@@ -39,6 +39,10 @@ class Looks {
     const std::lock_guard guard(lock_);
     ended_.insert(name);
   }
+  bool has_ended(const std::string& name) {
+    const std::lock_guard guard(lock_);
+    return ended_.contains(name);
+  }
   // Reactivates all ended looks, as needed in another world.
   void restart() {
     const std::lock_guard guard(lock_);

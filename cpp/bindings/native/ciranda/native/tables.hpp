@@ -7,7 +7,7 @@
 // counterpart. A table that is too short, too long or out of order does not compile, so additions to the engine's enums
 // are not forgotten here.
 //
-// Called by bindings/jax/collective.cc, bindings/mxnet/, bindings/tensorflow/ and bindings/paddle/; pure.
+// Called by bindings/jax/collective_call.cc, bindings/mxnet/, bindings/tensorflow/ and bindings/paddle/; pure.
 #pragma once
 
 #include <ciranda/table.h>
