@@ -160,6 +160,7 @@ std::uint64_t Engine::n_bytes_in_place() const {
 std::uint64_t Engine::n_direct() const { return parts_->world.n_direct.load(std::memory_order_relaxed); }
 std::uint64_t Engine::n_lookups() const { return parts_->world.names.ops.n_lookups(); }
 bool Engine::has_failed() const { return parts_->world.has_failed.load(); }
+std::uint64_t Engine::n_captured_calls() { return Staged::n_captured(); }
 
 // --- calls
 

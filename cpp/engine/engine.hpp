@@ -118,6 +118,9 @@ class Engine {
   // The process set of this rank and `peer`, which always exists. Returns 0 if `peer` is no other rank.
   CIRANDA_EXPORTED std::uint32_t pair_with(int peer) const;
 
+  // The number of calls of this process that are to be part of graphs, into which their streams were captured.
+  CIRANDA_EXPORTED static std::uint64_t n_captured_calls();
+
   // A blocking collective of all ranks. Allocates shared memory, in which tensors are combined in place, without a
   // copy. If memory cannot be shared (several hosts, no room), all ranks get private memory instead. The memory may
   // outlive the engine, which keeps it mapped until the engine ends.

@@ -235,7 +235,11 @@ Status why_not_captured(const Request& request, const WayExpected& expected, std
       "(CIRANDA_GPU_WAY=nccl) can be part: make it before or after the capture");
 }
 
+std::atomic<std::uint64_t> n_captured_calls{0};
+
 }  // namespace
+
+std::uint64_t Staged::n_captured() { return n_captured_calls.load(); }
 
 Result<std::unique_ptr<Staged>> Staged::make(Request& request, const In& world) {
   const Place place = request.memory[first_on_device(request)].place;
@@ -257,6 +261,7 @@ Result<std::unique_ptr<Staged>> Staged::make(Request& request, const In& world) 
   if (capture.value() != 0) {
     if (const Status why = why_not_captured(request, world.expected, ranks->size()); !why.ok()) return refused(why);
     request.home |= kCaptured;
+    n_captured_calls.fetch_add(1);
   }
   std::unique_ptr<Staged> staged(new Staged(*device.value(), world.chunk_bytes, world.wake));
   for (std::size_t i = 0; i < request.memory.size(); ++i) {

@@ -49,6 +49,9 @@ class Staged {
   // world breaks, too. Any thread. REQUIRES: the request is prepared.
   static Result<std::unique_ptr<Staged>> make(Request& request, const In& world);
 
+  // The number of calls of this process that are to be part of graphs, which their streams were captured into.
+  static std::uint64_t n_captured();
+
   // The size of the chunks in which calls are staged; the same on all ranks.
   static std::size_t chunk_bytes(const Config& config) {
     constexpr std::size_t kSlots = 8;

@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 
 import ciranda.torch as hvd
+from ciranda._basics import world
 from ciranda.errors import CirandaError, InvalidArgumentError
 
 PROGRAMS: dict[str, Callable[..., None]] = {}
@@ -157,6 +158,41 @@ def ends_in_init(how: str) -> None:
         assert torch.equal((mine + 1).cpu(), values() + 1), "the GPU is of no use any more"
         leave_at_once()
     raise AssertionError("the call succeeded")
+
+
+@program
+def a_graph() -> None:
+    """Each replay does a captured collective, until rank 1 is killed: then it raises, but not that of another graph."""
+    mine = torch.ones(1000, device="cuda")
+    hvd.allreduce_(mine, op=hvd.Sum, name="step")
+    graph, other = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        hvd.allreduce_(mine, op=hvd.Sum, name="step")
+    with torch.cuda.graph(other):
+        pass
+    for n_times in range(2, 5):
+        graph.replay()
+        torch.cuda.synchronize()
+        assert mine.tolist() == [hvd.size() ** n_times] * 1000, n_times
+        hvd.allreduce_(torch.ones(1000, device="cuda"), name="between")
+    hvd.barrier()
+    if hvd.rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    deadline = time.monotonic() + 20
+    try:
+        while time.monotonic() < deadline:
+            graph.replay()
+            torch.cuda.synchronize()
+    except CirandaError as error:
+        found(f"rank {hvd.rank()}: {type(error).__name__}: {error}")
+    other.replay()
+    world.epoch += 1
+    try:
+        graph.replay()
+    except InvalidArgumentError as error:
+        found(f"rank {hvd.rank()}: in another world: {error}")
+    world.epoch -= 1
+    leave_at_once()
 
 
 @program

@@ -125,6 +125,15 @@ def test_a_rank_ends_while_it_makes_its_communicator_of_nccl() -> None:
 
 
 @needs_kernels
+def test_a_graph_is_not_replayed_after_a_loss() -> None:
+    done = run(2, "a_graph", grace=60, **settings_of(NCCL), **SOON)
+    lines = _found(done, "a_graph")
+    assert len(lines) == 2, done.stdout + done.stderr
+    assert lines[0].startswith("rank 0: RanksLostError: rank 1 (host "), lines
+    assert "in another world: the world has ended whose collectives this CUDA graph has" in lines[1]
+
+
+@needs_kernels
 def test_nothing_of_a_void_result_is_committed(tmp_path: Path) -> None:
     """A rank is killed when all waits have let a call of NCCL pass whose result is lost."""
     command = [sys.executable, "-m", "ciranda.launch.cli", "run", "--elastic", "-np", "3", "--min-np", "2"]

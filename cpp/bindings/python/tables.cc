@@ -20,6 +20,7 @@
 #include "bindings/python/bindings.hpp"
 #include "bindings/python/errors.hpp"
 #include "call/op_table.hpp"
+#include "engine/engine.hpp"
 #include "engine/examined_devices.hpp"
 #include "kernels/kernels.hpp"
 #include "observe/counter_page.hpp"
@@ -274,6 +275,7 @@ void bind_tables(nb::module_& m) {
         "Opens and tries every device: its name, what is wrong (empty: nothing), and why it has no kernels.");
   m.def("find_nccl", &found_nccl, nb::arg("named"),
         "Opens the NCCL that would be used: its version, its file, and why it cannot be used (empty: it can).");
+  m.def("n_captured_calls", &Engine::n_captured_calls, "Of this process, that are to be part of CUDA graphs.");
   m.def("loaded_nccl", &nccl_of_process, "The same of the NCCL that this process has loaded, or None.");
   m.def("set_simd_level", &set_simd_level, nb::arg("name"), "For tests; clamped to what this CPU can do.");
 }

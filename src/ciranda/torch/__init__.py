@@ -27,7 +27,7 @@ from ciranda._ops import barrier_async as barrier_async
 from ciranda._ops import join as join
 from ciranda._ops import join_async as join_async
 from ciranda.torch import elastic as elastic
-from ciranda.torch import functions, ops
+from ciranda.torch import functions, graphs, ops
 from ciranda.torch.adasum import AdasumOptimizer
 from ciranda.torch.compression import Compression as Compression
 from ciranda.torch.compression import Compressor as Compressor
@@ -42,6 +42,8 @@ from ciranda.torch.overlapping_optimizer import OverlappingOptimizer
 from ciranda.torch.sparse import sparse_allreduce_async as sparse_allreduce_async
 from ciranda.torch.sync_batch_norm import SyncBatchNorm as SyncBatchNorm
 from ciranda.torch.uncompiled import leave_uncompiled
+
+graphs.watch()
 
 if not TYPE_CHECKING:  # type checkers take them from the imports
     __all__ = [

@@ -19,7 +19,8 @@ What is as on a GPU:
   pinned       pin_memory() and copies with non_blocking=True
   threads      backward runs on the thread of the device, on the stream of each node's forward
 What is not: an operator blocks the caller until its stream has come to it, and with sparse tensors (COO) until it has
-run; other sparse ones and quantized tensors, fused RNN cells, graphs, and sharing tensors with other processes.
+run; other sparse ones and quantized tensors, fused RNN cells, and sharing tensors with other processes. Nor is an
+operator part of a CUDA graph: only what calls the driver itself is, as collectives do.
 """
 
 import os

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from . import streams
+from . import graphs, streams
 
 CUDA = 1  # c10::DeviceType
 
@@ -79,7 +79,7 @@ class _Calls:
         self._library.fake_torch_synchronize(self.device())
 
     def is_capturing(self) -> bool:
-        return False
+        return graphs.is_captured(self.raw_stream(self.device()))
 
     def can_access_peer(self, device: int, peer: int) -> bool:
         return device != peer
@@ -111,6 +111,9 @@ def install(library: ctypes.CDLL) -> None:
     cuda._queued_calls.clear()  # checks of architectures
     for module in (cuda, cuda.streams):
         module.Stream, module.ExternalStream, module.Event = streams.Stream, streams.ExternalStream, streams.Event
+    for module in (cuda, cuda.graphs):
+        module.CUDAGraph = graphs.CUDAGraph
+    torch._C._host_emptyCache = lambda: None
     cuda._exchange_device, cuda._maybe_exchange_device = calls.exchange_device, calls.exchange_device
     cuda.is_current_stream_capturing = calls.is_capturing
     cuda.graphs.is_current_stream_capturing = calls.is_capturing
