@@ -1,6 +1,6 @@
 // Engine: takes requests, agrees on them with the other ranks, executes them, and completes their operations.
 //
-// Called by Worlds, Session, EngineHandle, OperationHandle, context.cc, memory.cc, capi/operation.cc and
+// Called by Worlds, Session, EngineHandle, OperationHandle, tables.cc, context.cc, memory.cc, capi/operation.cc and
 // capi/recording.cc, through handles.hpp; made by connect(); shared_memory.cc has allocate_shared().
 //
 // Threads: create(), shutdown() and the destructor by one thread; everything else by any thread at any time, without a
