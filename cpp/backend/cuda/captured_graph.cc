@@ -3,8 +3,7 @@
 #include <utility>
 
 #include "backend/cuda/current_context.hpp"
-#include "backend/cuda/kept.hpp"
-#include "backend/cuda/stream_capture.hpp"
+#include "backend/cuda/spare_stream.hpp"
 
 namespace ciranda::cuda {
 namespace {
@@ -17,26 +16,6 @@ struct KnownGraphs {
 KnownGraphs& known_graphs() {
   static KnownGraphs& known = *new KnownGraphs;
   return known;
-}
-
-// A stream that no graph has, to be used again.
-struct SpareStream {
-  const Gpu& gpu;
-  CUstream stream;
-};
-
-Result<CUstream> make_stream(Gpu& gpu) {
-  const GpuContext& context = gpu.parts().context;
-  // A capture that was spoilt may drop what it has before our stream has left it.
-  const auto is_free = [&](const SpareStream& one) {
-    return &one.gpu == &gpu && !is_capturing(context.driver, one.stream);
-  };
-  if (const std::unique_ptr<SpareStream> spare(Kept<SpareStream>::take(is_free)); spare != nullptr)
-    return spare->stream;
-  CUstream stream = nullptr;
-  const CUresult made = context.driver.cuStreamCreateWithPriority(&stream, kStreamNonBlocking, 0);
-  Status status = context.check(made, "cuStreamCreateWithPriority");
-  return status.ok() ? Result<CUstream>(stream) : status;
 }
 
 // What the graph has a reference to. The function that drops it must not call the driver, so the GPU's thread does.
@@ -102,7 +81,7 @@ Result<std::shared_ptr<CapturedGraph>> CapturedGraph::of(Gpu& gpu, CUstream stre
   if (const auto found = known_graphs().all.find(id); found != known_graphs().all.end()) {
     if (auto graph = found->second.lock(); graph != nullptr) return graph;
   }
-  const Result<CUstream> own = make_stream(gpu);
+  const Result<CUstream> own = take_stream(gpu);
   if (!own.ok()) return own.status();
   const auto graph = std::make_shared<CapturedGraph>(gpu, id, own.value());
   if (Status status = retain(gpu, handle, graph); !status.ok()) return status;
@@ -112,7 +91,7 @@ Result<std::shared_ptr<CapturedGraph>> CapturedGraph::of(Gpu& gpu, CUstream stre
 
 CapturedGraph::~CapturedGraph() {
   for (const auto& [n_bytes, room] : rooms_) room->give_back();
-  Kept<SpareStream>::give_back(new SpareStream{gpu_, stream_});
+  give_back_stream(gpu_, stream_);
 }
 
 std::byte* CapturedGraph::room(std::size_t n_bytes) const {

@@ -4,8 +4,8 @@
 //
 // Any thread. It lives as long as the process.
 //
-// Called by CudaDevice, PeerMemory, PeerStream, PeerBackend, CapturedGraph, NcclCommunicator, NcclRoom, NcclShared and
-// NcclStream.
+// Called by CudaDevice, PeerMemory, PeerStream, PeerBackend, CapturedGraph, NcclCommunicator, NcclRoom, NcclShared,
+// NcclStream and take_stream().
 #pragma once
 
 #include <cstddef>

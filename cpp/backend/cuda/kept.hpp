@@ -1,6 +1,6 @@
 // Kept: memory of one kind on GPUs that was given back, to be taken again instead of freed.
 //
-// Called by PeerMemory, NcclRoom, NcclStream and CapturedGraph; any thread. What is kept lives as long as the process,
+// Called by PeerMemory, NcclRoom and spare_stream.cc; any thread. What is kept lives as long as the process,
 // as the GPUs' threads do.
 #pragma once
 

@@ -4,7 +4,7 @@
 #include <mutex>
 #include <utility>
 
-#include "backend/cuda/kept.hpp"
+#include "backend/cuda/spare_stream.hpp"
 
 namespace ciranda::cuda {
 namespace {
@@ -19,25 +19,6 @@ KnownStreams& known_streams() {
   return known;
 }
 
-// A stream that no world has, to be used again.
-struct Spare {
-  const Gpu& gpu;
-  CUstream handle;
-};
-
-Result<CUstream> make(Gpu& gpu) {
-  if (Spare* const spare = Kept<Spare>::take([&](const Spare& one) { return &one.gpu == &gpu; }); spare != nullptr) {
-    const CUstream handle = spare->handle;
-    delete spare;
-    return handle;
-  }
-  const GpuContext& context = gpu.parts().context;
-  CUstream handle = nullptr;
-  const CUresult made = context.driver.cuStreamCreateWithPriority(&handle, kStreamNonBlocking, 0);
-  Status status = context.check(made, "cuStreamCreateWithPriority");
-  return status.ok() ? Result<CUstream>(handle) : status;
-}
-
 }  // namespace
 
 std::shared_ptr<NcclStream> NcclStream::find(const Key& key) {
@@ -49,7 +30,7 @@ std::shared_ptr<NcclStream> NcclStream::find(const Key& key) {
 
 Result<std::shared_ptr<NcclStream>> NcclStream::of(const Key& key, Gpu& gpu) {
   if (auto found = find(key); found != nullptr) return found;
-  const Result<CUstream> handle = make(gpu);
+  const Result<CUstream> handle = take_stream(gpu);
   if (!handle.ok()) return handle.status();
   const auto made = std::make_shared<NcclStream>(gpu, handle.value());
   const std::lock_guard lock(known_streams().mutex);
@@ -59,7 +40,7 @@ Result<std::shared_ptr<NcclStream>> NcclStream::of(const Key& key, Gpu& gpu) {
 }
 
 NcclStream::~NcclStream() {
-  if (!is_left_alone_.load()) Kept<Spare>::give_back(new Spare{gpu_, handle_});
+  if (!is_left_alone_.load()) give_back_stream(gpu_, handle_);
 }
 
 void NcclStream::when_passed(std::shared_ptr<const Event> event, std::function<void(Status)> passed) {

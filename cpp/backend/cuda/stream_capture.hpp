@@ -1,5 +1,5 @@
 // Whether a stream's work is captured into a CUDA graph, and how a call on it is refused that cannot be part of one.
-// Called by Gpu, Event and CapturedGraph; any thread.
+// Called by Gpu, Event and take_stream(); any thread.
 #pragma once
 
 #include <cstdint>
