@@ -7,7 +7,9 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -18,12 +20,16 @@
 
 namespace ciranda {
 
-class DeviceWork final : public DeviceEvent {
+class DeviceWork final : public DeviceEvent, public std::enable_shared_from_this<DeviceWork> {
  public:
-  // `where`: as in "on GPU 0". `after`: the events that the work comes after, of no graph. `trouble`: what has gone
-  // wrong so far, asked while the work has not ended.
-  DeviceWork(std::string where, std::vector<DeviceEventPtr> after, std::function<Status()> trouble)
-      : where_(std::move(where)), after_(std::move(after)), trouble_(std::move(trouble)) {}
+  // What the work comes after, of no graph; and what runs a function on the device's thread.
+  struct Before {
+    std::vector<DeviceEventPtr> events;
+    std::function<void(std::function<void()>)> on_thread;
+  };
+  // `where`: as in "on GPU 0". `trouble`: what has gone wrong so far, asked while the work has not ended.
+  DeviceWork(std::string where, Before before, std::function<Status()> trouble)
+      : where_(std::move(where)), before_(std::move(before)), trouble_(std::move(trouble)) {}
 
   // The event behind the work. REQUIRES: no other thread asks for it yet.
   void queued(DeviceEventPtr event) { event_ = std::move(event); }
@@ -42,9 +48,15 @@ class DeviceWork final : public DeviceEvent {
   }
 
   const std::string& where() const { return where_; }
-  // Whether the device has come to the work. If so, and it does not end, it may wait for the devices of other ranks.
-  bool has_come() const {
-    return std::ranges::all_of(after_, [](const DeviceEventPtr& event) { return event->has_passed(); });
+  // Whether the device has come to the work, as far as is known: asks its thread, which this one does not wait for, as
+  // a call of the driver may take as long as the device. If so, and the work does not end, the device may wait for
+  // those of other ranks.
+  bool has_come() {
+    before_.on_thread([self = shared_from_this()] {
+      const auto has_passed = [](const DeviceEventPtr& event) { return event->has_passed(); };
+      if (std::ranges::all_of(self->before_.events, has_passed)) self->has_come_.store(true);
+    });
+    return has_come_.load();
   }
   bool has_ended() const {
     const std::lock_guard lock(mutex_);
@@ -76,8 +88,9 @@ class DeviceWork final : public DeviceEvent {
 
  private:
   const std::string where_;
-  const std::vector<DeviceEventPtr> after_;
+  const Before before_;
   const std::function<Status()> trouble_;
+  std::atomic<bool> has_come_{false};
   DeviceEventPtr event_;
   mutable std::mutex mutex_;
   bool has_ended_ = false;

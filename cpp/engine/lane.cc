@@ -331,7 +331,7 @@ Status Lane::look_at_results(TimePoint now) {
     return Status::ok_status();
   }
   return stalled_results_.stuck(now, [this]() REQUIRES(progress_lock) {
-    const DeviceWork& work = data_.work_of_result();
+    DeviceWork& work = data_.work_of_result();
     return StallDetector::Stuck{
         .what = data_.awaited_result(), .awaited = {}, .device = work.where(), .has_come = work.has_come()};
   });

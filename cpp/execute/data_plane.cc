@@ -503,7 +503,7 @@ void DataPlane::give_up_from(std::uint64_t log_index, const Status& status) {
 std::string DataPlane::awaited_device() const {
   if (queue_.empty()) return "";
   if (running_) return running_->awaited_device();
-  if (has_begun_ && !is_ending_ && must_await_results()) return work_of_result().where();
+  if (has_begun_ && !is_ending_ && must_await_results()) return awaited_results_.front().work->where();
   if (has_begun_ && !is_ending_ && n_begun_ < work_.plans.size()) {
     const Staged* const staged = blocks_.awaited_by(work_.plans[n_begun_]);
     return staged == nullptr ? "" : staged->where();

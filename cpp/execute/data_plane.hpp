@@ -81,7 +81,7 @@ class DataPlane {
   bool awaits_results() const { return !awaited_results_.empty(); }
   // The first of them, and the work that makes it: "allreduce 'a'". REQUIRES: awaits_results().
   const std::string& awaited_result() const { return awaited_results_.front().what; }
-  const DeviceWork& work_of_result() const { return *awaited_results_.front().work; }
+  DeviceWork& work_of_result() { return *awaited_results_.front().work; }
 
   // The device of this rank for whose copies the next entry waits: "on device 0 of type 2". Empty if it waits for
   // none.

@@ -7,7 +7,6 @@
 #include <memory>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 namespace ciranda::cuda {
 namespace {
@@ -112,7 +111,11 @@ PeerStream::Work NcclCollective::queueing(Steps steps) const {
 void NcclCollective::queue(Steps steps) {
   const std::shared_ptr<NcclCommunicator>& communicator = group_.communicator();
   const std::shared_ptr<NcclStream>& stream = group_.stream_of_world();
-  work_ = std::make_shared<DeviceWork>(where(), plan_.after, [communicator] { return communicator->status(); });
+  const auto on_thread = [&gpu = group_.stream.gpu()](std::function<void()> call) {
+    gpu.thread().run(std::move(call));
+  };
+  work_ = std::make_shared<DeviceWork>(where(), DeviceWork::Before{plan_.after, on_thread},
+                                       [communicator] { return communicator->status(); });
   const auto await = [stream](std::shared_ptr<const Event> event, std::function<void(Status)> passed) {
     stream->when_passed(std::move(event), std::move(passed));
   };
@@ -122,7 +125,7 @@ void NcclCollective::queue(Steps steps) {
 
 // The communicator lives as long as the graph: NCCL does not let go of one of which a graph has work.
 void NcclCollective::record(Steps steps) {
-  work_ = std::make_shared<DeviceWork>(where(), std::vector<DeviceEventPtr>(), [] { return Status::ok_status(); });
+  work_ = std::make_shared<DeviceWork>(where(), DeviceWork::Before(), [] { return Status::ok_status(); });
   group_.stream.record(
       graph_,
       [graph = graph_, shared = group_.shared, work = queueing(std::move(steps))](PeerStream::Tasks& tasks) {
