@@ -363,6 +363,12 @@ TEST(NcclDeathTest, BetweenHostsItMustBeAllowed) {
   });
 }
 
+// How many orders a test draws; ORDERS=10000 in the environment takes minutes.
+unsigned n_orders() {
+  const char* const asked = std::getenv("ORDERS");
+  return asked == nullptr ? 25 : static_cast<unsigned>(std::stoul(asked));
+}
+
 // Calls of lanes and of overlapping sets, which each rank makes in an order of its own, many at a time: they go by
 // NCCL, which gets them in one order on all GPUs.
 TEST(NcclDeathTest, LanesAndSetsTakeTurns) {
@@ -384,7 +390,7 @@ TEST(NcclDeathTest, LanesAndSetsTakeTurns) {
         return std::ranges::find(group.ranks, std::int64_t{engine.rank()}) == group.ranks.end();
       });
       std::mt19937 random(static_cast<unsigned>(engine.rank()) + 1);
-      for (int step = 0; step < 25; ++step) {
+      for (unsigned step = 0; step < n_orders(); ++step) {
         std::ranges::shuffle(groups, random);
         std::vector<std::unique_ptr<Guarded>> tensors;
         std::vector<Engine::OperationPtr> sums;
@@ -405,7 +411,7 @@ TEST(NcclDeathTest, LanesAndSetsTakeTurns) {
         }
       }
       await_all(engine);
-      EXPECT_EQ(n_by_nccl(), 25U * (4 + 4 + 2 + 2 + 2 + 2 + 3 + 3));
+      EXPECT_EQ(n_by_nccl(), n_orders() * (4 + 4 + 2 + 2 + 2 + 2 + 3 + 3));
       // Lanes of the same ranks share one.
       EXPECT_EQ(of_fake_nccl<std::uint64_t()>("fake_nccl_n_communicators")(), 4U + 2 + 2 + 2 + 2 + 3);
       await_all(engine);
