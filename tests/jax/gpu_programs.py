@@ -122,6 +122,17 @@ def every_collective() -> None:
     found("right")
 
 
+def calls_by_platform() -> None:
+    """A program has the calls of the platform for which it is compiled."""
+    traced = jax.jit(lambda x: hvd.alltoall(hvd.allreduce(x)) * size_p.bind(call=Call(0))).trace(jnp.ones((4, 3)))
+    for platform, infix in [("cuda", "gpu_"), ("cpu", "")]:
+        text = traced.lower(lowering_platforms=(platform,)).as_text()
+        assert text.count(f"@ciranda_jax_{infix}collective(") == 2, text
+        assert text.count(f"@ciranda_jax_{infix}size(") == 1, text
+        assert ("ciranda_jax_nothing" in text) == (platform == "cpu"), text
+    found("right")
+
+
 def trains() -> None:
     """As one process on all data does; parameters that nobody has broadcast are told of."""
     n, rank = hvd.size(), hvd.rank()
