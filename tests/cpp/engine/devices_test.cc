@@ -267,10 +267,12 @@ TEST(DevicesTest, CallsOfOneQueueDoNotWaitBehindThoseOfAnother) {
     Request r = second.sum("second");
     r.lane = 1;
     r.memory.front().place.queue = &another;
-    ASSERT_TRUE(engine.wait(submit_request(engine, std::move(r))).ok());
+    const auto in_another = submit_request(engine, std::move(r));
+    ASSERT_TRUE(engine.wait(in_another).ok());
     second_is_done.count_down();
     ASSERT_TRUE(wait_at_home(engine, waits).ok());
     EXPECT_EQ(first.values(), Values{2});
+    ASSERT_TRUE(wait_at_home(engine, in_another).ok());  // its tensor is freed in this queue
   });
 }
 
