@@ -108,7 +108,6 @@ void ControlPlane::drop_outgoing(int rank) {
 bool ControlPlane::send() {
   take_late_peers();
   spread();
-  route_kept();
   bool moved = false;
   std::erase_if(awaiting_send_, [&](int rank) {
     moved |= send(rank);
@@ -293,6 +292,7 @@ void ControlPlane::spread() {
   }
   if (above >= 0 && !peer(above).is_open && !own_bye_) mesh_.connect(above);
   acknowledge();
+  route_kept();
 }
 
 // Those that share memory with this rank do so with each other too, and have told each other.

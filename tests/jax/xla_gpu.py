@@ -113,7 +113,7 @@ class Gpu:
     """The runs of programs on GPU 0, in one stream.
 
     Attributes:
-        knows_its_number: as jaxlib of table 0.2 and newer ones.
+        knows_its_number: as in programs of newer versions of jaxlib.
     """
 
     def __init__(self) -> None:

@@ -165,6 +165,7 @@ bool CollectiveCall::has_size(const ffi::Buffer& input, const ffi::Buffer& outpu
 }
 
 std::string CollectiveCall::finish(const ciranda_operation* operation) const {
+  if (std::string problem = memory_.order(operation); !problem.empty()) return problem;
   if (parameters_.collective == CIRANDA_REDUCE && !is_root_) {
     for (const Result& result : results_) {
       if (std::string problem = memory_.fill(result.data, 0, result.n_bytes); !problem.empty()) return problem;

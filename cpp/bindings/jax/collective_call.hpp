@@ -42,7 +42,7 @@ class CollectiveCall {
   ciranda_request request() const;
   std::size_t n_bytes() const;
   // Copies results from the engine's memory to XLA's. Returns the error; "" on success. REQUIRES: the operation of the
-  // request has succeeded, and the memory's stream is ordered behind it.
+  // request has succeeded.
   std::string finish(const ciranda_operation* operation) const;
 
  private:

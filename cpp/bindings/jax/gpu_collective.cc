@@ -14,16 +14,6 @@
 
 namespace ciranda::jax {
 
-namespace {
-
-// What the operation, which has been waited for, leaves to do.
-std::string finish(const CollectiveCall& call, const Memory& memory, const ciranda_operation* operation) {
-  const std::string problem = memory.order(operation);
-  return problem.empty() ? call.finish(operation) : problem;
-}
-
-}  // namespace
-
 ffi::Error* run_gpu_collective(ffi::Frame* frame) {
   if (is_question(frame)) return nullptr;
   GpuFrame given(*frame);
@@ -41,7 +31,7 @@ ffi::Error* run_gpu_collective(ffi::Frame* frame) {
   const native::Operation operation(made);
   if (operation != nullptr) status = ciranda_wait(operation.get());
   if (status != CIRANDA_OK) return make_error(frame->api, code_of(status), native::failure_of(operation));
-  problem = finish(call, given.memory, operation.get());
+  problem = call.finish(operation.get());
   return problem.empty() ? nullptr : make_error(frame->api, ffi::kFailedPrecondition, problem.c_str());
 }
 

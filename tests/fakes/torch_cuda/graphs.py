@@ -49,9 +49,3 @@ class CUDAGraph:
 
     def replay(self) -> None:
         _call("cuGraphLaunch", self._exec, _stream())
-
-    def reset(self) -> None:
-        for function, handle in [("cuGraphExecDestroy", self._exec), ("cuGraphDestroy", self._graph)]:
-            if handle:
-                _call(function, handle)
-        self._graph, self._exec = ctypes.c_void_p(), ctypes.c_void_p()
